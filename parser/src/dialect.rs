@@ -1,0 +1,91 @@
+//! The dialect that the tokenizer and sqlparser's parser run with: PostgreSQL's, and temporal tables.
+//!
+//! sqlparser asks a dialect two kinds of questions: methods, which are passed on here, and "are you PostgreSQL?",
+//! which [`Dialect::dialect`] answers with yes.
+//!
+//! One answer differs on purpose: names of arguments are identifiers or strings, never expressions. sqlparser parses
+//! every argument twice to tell an expression's name from its value, which doubles the time with each nested call.
+
+use std::any::TypeId;
+
+use sqlparser::ast::Expr;
+use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::{Parser, ParserError};
+
+/// PostgreSQL's dialect with `FOR SYSTEM_TIME AS OF`.
+#[derive(Debug)]
+pub(crate) struct MillraceDialect;
+
+/// The one instance, for parsers that outlive their caller's frame.
+pub(crate) static DIALECT: MillraceDialect = MillraceDialect;
+
+const POSTGRES: PostgreSqlDialect = PostgreSqlDialect {};
+
+/// Passes methods without arguments on to PostgreSQL's dialect.
+macro_rules! as_postgres {
+    ($($method:ident),* $(,)?) => {
+        $(fn $method(&self) -> bool {
+            POSTGRES.$method()
+        })*
+    };
+}
+
+impl Dialect for MillraceDialect {
+    fn dialect(&self) -> TypeId {
+        TypeId::of::<PostgreSqlDialect>()
+    }
+
+    fn supports_table_versioning(&self) -> bool {
+        true
+    }
+
+    fn identifier_quote_style(&self, identifier: &str) -> Option<char> {
+        POSTGRES.identifier_quote_style(identifier)
+    }
+
+    fn is_delimited_identifier_start(&self, ch: char) -> bool {
+        POSTGRES.is_delimited_identifier_start(ch)
+    }
+
+    fn is_identifier_start(&self, ch: char) -> bool {
+        POSTGRES.is_identifier_start(ch)
+    }
+
+    fn is_identifier_part(&self, ch: char) -> bool {
+        POSTGRES.is_identifier_part(ch)
+    }
+
+    fn is_reserved_for_identifier(&self, keyword: Keyword) -> bool {
+        POSTGRES.is_reserved_for_identifier(keyword)
+    }
+
+    fn is_custom_operator_part(&self, ch: char) -> bool {
+        POSTGRES.is_custom_operator_part(ch)
+    }
+
+    fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        POSTGRES.get_next_precedence(parser)
+    }
+
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        POSTGRES.parse_prefix(parser)
+    }
+
+    fn prec_value(&self, precedence: Precedence) -> u8 {
+        POSTGRES.prec_value(precedence)
+    }
+
+    as_postgres! {
+        supports_unicode_string_literal, supports_filter_during_aggregation, supports_group_by_expr,
+        allow_extract_custom, allow_extract_single_quotes, supports_create_index_with_clause,
+        supports_explain_with_utility_options, supports_listen_notify, supports_factorial_operator,
+        supports_bitwise_shift_operators, supports_comment_on, supports_load_extension,
+        supports_named_fn_args_with_colon_operator,
+        supports_empty_projections, supports_nested_comments, supports_string_escape_constant,
+        supports_numeric_literal_underscores, supports_array_typedef_with_brackets, supports_geometric_types,
+        supports_set_names, supports_alter_column_type_using, supports_notnull_operator,
+        supports_interval_options, supports_insert_table_alias, supports_create_table_like_parenthesized,
+        supports_select_wildcard_with_alias, supports_comma_separated_trim, supports_xml_expressions,
+    }
+}

@@ -1,0 +1,228 @@
+//! Limits on what is parsed, checked on the tokens, so that no input can overflow the stack.
+//!
+//! sqlparser counts its own recursion, but a chain such as `1 + 1 + 1 ..` is parsed by a loop into a tree that is as
+//! deep as the chain is long, and everything that later walks or frees the tree recurses. So an upper bound of the
+//! tree's depth is computed here: operators between two commas of one parenthesis, plus the deepest of what is inside
+//! parentheses among them.
+
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use crate::error::{Failure, ParseError, ParseErrorKind};
+
+/// The longest SQL text that is parsed at once, in bytes.
+pub const MAX_SQL_BYTES: usize = 16 << 20;
+/// How deep parentheses and brackets may be nested.
+pub const MAX_NESTING: usize = 64;
+/// How many operators may stand in one chain.
+pub const MAX_OPERATORS: usize = 1000;
+
+/// Refuses a text that is too long.
+pub(crate) fn check_length(sql: &str) -> Result<(), ParseError> {
+    if sql.len() <= MAX_SQL_BYTES {
+        return Ok(());
+    }
+    Err(ParseError {
+        message: format!(
+            "the SQL text is {} bytes long; at most {MAX_SQL_BYTES} are accepted",
+            sql.len()
+        ),
+        position: None,
+        hint: Some("Send fewer statements at once, or load rows with COPY.".into()),
+        kind: ParseErrorKind::TooComplex,
+    })
+}
+
+/// What has been seen inside one pair of parentheses.
+#[derive(Default)]
+struct Frame {
+    /// Operators since the last comma or clause.
+    chain: usize,
+    /// The deepest parenthesis since the last comma or clause.
+    inner: usize,
+    /// The deepest chain that is finished.
+    finished: usize,
+    /// Set operations, which chain across clauses.
+    set_operations: usize,
+}
+
+impl Frame {
+    fn finish_chain(&mut self) {
+        self.finished = self.finished.max(self.depth_of_chain());
+        self.chain = 0;
+        self.inner = 0;
+    }
+
+    fn depth_of_chain(&self) -> usize {
+        self.chain + self.inner
+    }
+
+    fn depth(&self) -> usize {
+        self.finished.max(self.depth_of_chain()) + self.set_operations
+    }
+}
+
+/// Refuses a statement whose tree would be too deep.
+pub(crate) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
+    let mut frames = vec![Frame::default()];
+    for token in tokens {
+        let frame = frames
+            .last_mut()
+            .expect("the outermost frame is never taken away");
+        match &token.token {
+            Token::LParen | Token::LBracket | Token::LBrace => {
+                if token.token == Token::LBracket {
+                    frame.chain += 1; // A subscript, or `[]` after a type, is an operator too.
+                }
+                if frames.len() > MAX_NESTING {
+                    let message = format!("parentheses are nested more than {MAX_NESTING} deep");
+                    let hint = "Name the inner queries with WITH, or remove parentheses.";
+                    return Err(Failure::too_complex(message, Some(token.span.start), hint));
+                }
+                frames.push(Frame::default());
+                continue;
+            }
+            Token::RParen | Token::RBracket | Token::RBrace => {
+                let depth = frame.depth() + 1;
+                if frames.len() > 1 {
+                    frames.pop();
+                    let outer = frames
+                        .last_mut()
+                        .expect("the outermost frame is never taken away");
+                    outer.inner = outer.inner.max(depth);
+                }
+            }
+            Token::Comma | Token::SemiColon => frame.finish_chain(),
+            Token::Word(word) if word.quote_style.is_none() => match word.keyword {
+                Keyword::SELECT | Keyword::WHERE | Keyword::HAVING | Keyword::ON | Keyword::VALUES => {
+                    frame.finish_chain();
+                }
+                Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT => frame.set_operations += 1,
+                keyword if is_operator_word(keyword) => frame.chain += 1,
+                _ => {}
+            },
+            other if is_operand(other) => {}
+            _ => frame.chain += 1,
+        }
+        let frame = frames.last().expect("the outermost frame is never taken away");
+        if frame.depth() > MAX_OPERATORS {
+            let message = format!("more than {MAX_OPERATORS} operators in one expression");
+            let hint =
+                "Use IN (..), = ANY (..) or a join with VALUES instead of a long chain of AND, OR or UNION.";
+            return Err(Failure::too_complex(message, Some(token.span.start), hint));
+        }
+    }
+    Ok(())
+}
+
+fn is_operator_word(keyword: Keyword) -> bool {
+    use Keyword::*;
+    matches!(
+        keyword,
+        AND | OR
+            | NOT
+            | IS
+            | NOTNULL
+            | IN
+            | LIKE
+            | ILIKE
+            | SIMILAR
+            | BETWEEN
+            | COLLATE
+            | AT
+            | OPERATOR
+            | OVERLAPS
+            | XOR
+            | REGEXP
+            | RLIKE
+            | ARRAY
+            | CASE
+            | EXPLAIN
+            | JOIN
+    )
+}
+
+/// Whether a token cannot add a level to the tree. Periods can, but names of more than a few parts are refused later.
+fn is_operand(token: &Token) -> bool {
+    matches!(
+        token,
+        Token::Word(_)
+            | Token::Number(..)
+            | Token::SingleQuotedString(_)
+            | Token::EscapedStringLiteral(_)
+            | Token::DollarQuotedString(_)
+            | Token::NationalStringLiteral(_)
+            | Token::UnicodeStringLiteral(_)
+            | Token::HexStringLiteral(_)
+            | Token::SingleQuotedByteStringLiteral(_)
+            | Token::Placeholder(_)
+            | Token::Whitespace(_)
+            | Token::EOF
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{MAX_OPERATORS, ParseErrorKind, parse};
+
+    fn refused(sql: &str) -> bool {
+        parse(sql).is_err_and(|error| error.kind == ParseErrorKind::TooComplex)
+    }
+
+    #[test]
+    fn chains_and_nesting_are_refused_not_overflowed() {
+        for n in [2_000, 100_000] {
+            assert!(refused(&format!("SELECT 1{}", " + 1".repeat(n))));
+            assert!(refused(&format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(n))));
+            assert!(refused(&format!("SELECT {}1", "- ".repeat(n))));
+            assert!(refused(&format!("SELECT {}true", "NOT ".repeat(n))));
+            assert!(refused(&format!("SELECT {}1{}", "(".repeat(n), ")".repeat(n))));
+            assert!(refused(&format!("SELECT 1{}", "::int".repeat(n))));
+            assert!(refused(&format!("SELECT a{}", "[1]".repeat(n))));
+            assert!(refused(&format!("SELECT 1::int{}", "[]".repeat(n))));
+            assert!(refused(&format!("SELECT 1{}", " IS NULL".repeat(n))));
+            assert!(refused(&format!("{}SELECT 1", "EXPLAIN ".repeat(n))));
+            assert!(refused(&format!("SELECT {}1", "CASE WHEN a THEN ".repeat(n))));
+            assert!(refused(&format!("SELECT a{}", ".b".repeat(n))));
+            assert!(refused(&format!("SELECT * FROM a {}", " JOIN a ".repeat(n))));
+        }
+    }
+
+    #[test]
+    fn what_the_limits_allow_fits_a_small_stack() {
+        let worst = [
+            format!("SELECT 1{}", " + 1".repeat(MAX_OPERATORS - 1)),
+            format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(MAX_OPERATORS - 1)),
+            format!("SELECT {}1{}", "(".repeat(40), ")".repeat(40)),
+            format!("SELECT {}1{}", "(1 + ".repeat(40), ")".repeat(40)),
+            format!("SELECT {}1{}", "coalesce(".repeat(40), ")".repeat(40)),
+            format!("SELECT {}1{}", "(SELECT ".repeat(20), ")".repeat(20)),
+            format!(
+                "SELECT * FROM {}a JOIN b ON true{}",
+                "(".repeat(20),
+                ")".repeat(20)
+            ),
+            format!("SELECT 1 WHERE a = 1{}", " OR a = 1 AND b = 2".repeat(190)),
+        ];
+        let run = move || {
+            for sql in worst {
+                match parse(&sql) {
+                    Ok(parsed) => assert!(!parsed[0].statement.to_string().is_empty()),
+                    Err(error) => {
+                        assert_eq!(error.kind, ParseErrorKind::TooComplex, "{}: {error}", &sql[..60])
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(run);
+        thread.expect("a thread starts").join().expect("nothing panics");
+    }
+
+    #[test]
+    fn long_lists_are_fine() {
+        let values = vec!["(1, 'a', -2.5, now() - interval '1 day')"; 5_000].join(", ");
+        assert!(parse(&format!("INSERT INTO t VALUES {values}")).is_ok());
+        let list = vec!["a.b + 1"; 3_000].join(", ");
+        assert!(parse(&format!("SELECT {list} FROM t WHERE x IN ({list})")).is_ok());
+    }
+}

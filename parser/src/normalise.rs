@@ -1,0 +1,393 @@
+//! Streaming constructs inside queries that sqlparser cannot read, rewritten in the tokens into ones that it can.
+//!
+//! The table in [`crate::ast`] says what becomes what. Spans stay those of the source, so that errors still point at
+//! what the user wrote; inserted tokens have the span of their neighbour.
+
+use sqlparser::ast::Ident;
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+
+use crate::ast::{ASOF_INNER, ASOF_LEFT};
+use crate::error::Failure;
+use crate::tokens::{is_word, nesting, starts_with};
+
+/// The table functions that cut a relation into windows.
+const WINDOW_FUNCTIONS: [&str; 4] = ["TUMBLE", "HOP", "SESSION", "CUMULATE"];
+
+/// Rewrites all of them.
+pub(crate) fn normalise(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, Failure> {
+    disarm_version_words(&mut tokens);
+    if tokens.iter().any(|token| is_window_function(Some(token))) {
+        tokens = windows(tokens)?;
+    }
+    if tokens.iter().any(|token| is_word(Some(token), "ASOF")) {
+        tokens = asof_joins(tokens)?;
+    }
+    if tokens.iter().any(|token| is_word(Some(token), "SYSTEM_TIME")) {
+        temporal_aliases(&mut tokens);
+    }
+    Ok(tokens)
+}
+
+/// `AT`, `BEFORE` and `CHANGES` after a table are Snowflake's time travel to sqlparser, and an alias to PostgreSQL.
+fn disarm_version_words(tokens: &mut [TokenWithSpan]) {
+    for i in 0..tokens.len() {
+        let time_zone = is_word(tokens.get(i + 1), "TIME") || is_word(tokens.get(i + 1), "LOCAL");
+        if let Token::Word(word) = &mut tokens[i].token {
+            let disarmed = match word.keyword {
+                Keyword::AT => !time_zone,
+                Keyword::BEFORE | Keyword::CHANGES => true,
+                _ => false,
+            };
+            if disarmed {
+                word.keyword = Keyword::NoKeyword;
+            }
+        }
+    }
+}
+
+fn is_window_function(token: Option<&TokenWithSpan>) -> bool {
+    WINDOW_FUNCTIONS.iter().any(|name| is_word(token, name))
+}
+
+fn is(token: Option<&TokenWithSpan>, expected: &Token) -> bool {
+    token.is_some_and(|token| token.token == *expected)
+}
+
+/// The index of the parenthesis that closes the one at `open`.
+fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
+    let mut depth = 0;
+    for (i, token) in tokens.iter().enumerate().skip(open) {
+        depth += nesting(&token.token);
+        if depth == 0 {
+            return Some(i);
+        }
+    }
+    None
+}
+
+/// Rewrites window functions, with and without `TABLE(..)` around them.
+fn windows(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, Failure> {
+    let mut out = Vec::with_capacity(tokens.len());
+    let mut i = 0;
+    while i < tokens.len() {
+        let wrapped = is_word(tokens.get(i), "TABLE")
+            && is(tokens.get(i + 1), &Token::LParen)
+            && is_window_function(tokens.get(i + 2));
+        let name = if wrapped { i + 2 } else { i };
+        let call = is_window_function(tokens.get(name)) && is(tokens.get(name + 1), &Token::LParen);
+        let end = if call { closing(&tokens, name + 1) } else { None };
+        let (Some(end), true) = (
+            end,
+            !wrapped || end.is_some_and(|e| is(tokens.get(e + 1), &Token::RParen)),
+        ) else {
+            out.push(tokens[i].clone());
+            i += 1;
+            continue;
+        };
+        out.push(tokens[name].clone());
+        out.push(tokens[name + 1].clone());
+        // Subqueries in the arguments may have windows of their own.
+        let arguments = windows(tokens[name + 2..end].to_vec())?;
+        out.extend(window_arguments(&tokens[name], arguments)?);
+        out.push(tokens[end].clone());
+        i = if wrapped { end + 2 } else { end + 1 };
+    }
+    Ok(out)
+}
+
+/// Splits at the commas outside of parentheses.
+fn split_arguments(tokens: Vec<TokenWithSpan>) -> Vec<Vec<TokenWithSpan>> {
+    let mut arguments = vec![Vec::new()];
+    let mut depth = 0;
+    for token in tokens {
+        depth += nesting(&token.token);
+        if depth == 0 && token.token == Token::Comma {
+            arguments.push(Vec::new());
+        } else if let Some(last) = arguments.last_mut() {
+            last.push(token);
+        }
+    }
+    arguments
+}
+
+/// The arguments of a window function in our order: relation, time, intervals, `partition_by => ARRAY[..]`.
+fn window_arguments(
+    function: &TokenWithSpan,
+    tokens: Vec<TokenWithSpan>,
+) -> Result<Vec<TokenWithSpan>, Failure> {
+    let arguments = in_position(function, split_arguments(tokens))?;
+    let mut arguments = arguments.into_iter();
+    let mut relation = arguments.next().unwrap_or_default();
+    let mut rest: Vec<Vec<TokenWithSpan>> = arguments.collect();
+    if is_word(relation.first(), "TABLE") {
+        relation.remove(0);
+    }
+    let partition = (0..relation.len()).find(|&i| starts_with(&relation[i..], &["PARTITION", "BY"]));
+    let keys = match partition {
+        Some(at) if relation[..at].iter().map(|t| nesting(&t.token)).sum::<i32>() == 0 => {
+            let first = relation.split_off(at).split_off(2);
+            partition_keys(function, first, &mut rest)?
+        }
+        _ => Vec::new(),
+    };
+    for argument in &mut rest {
+        let wrapped = is_word(argument.first(), "DESCRIPTOR")
+            && is(argument.get(1), &Token::LParen)
+            && is(argument.last(), &Token::RParen);
+        if wrapped {
+            argument.pop();
+            argument.drain(..2);
+        }
+    }
+    let span = function.span;
+    let mut out = relation;
+    for argument in rest {
+        out.push(TokenWithSpan::new(Token::Comma, span));
+        out.extend(argument);
+    }
+    if !keys.is_empty() {
+        out.push(TokenWithSpan::new(Token::Comma, span));
+        out.push(word("partition_by", span));
+        out.push(TokenWithSpan::new(Token::RArrow, span));
+        out.push(word("ARRAY", span));
+        out.push(TokenWithSpan::new(Token::LBracket, span));
+        out.extend(keys);
+        out.push(TokenWithSpan::new(Token::RBracket, span));
+    }
+    Ok(out)
+}
+
+/// The keys after `PARTITION BY`. A list ends where the time column begins: at DESCRIPTOR if it is written, else such
+/// that the function keeps the arguments that it needs; or it is in parentheses.
+fn partition_keys(
+    function: &TokenWithSpan,
+    first: Vec<TokenWithSpan>,
+    rest: &mut Vec<Vec<TokenWithSpan>>,
+) -> Result<Vec<TokenWithSpan>, Failure> {
+    if first.is_empty() {
+        return Err(Failure::invalid(
+            "PARTITION BY in a window function names no column",
+            function.span.start,
+        ));
+    }
+    if is(first.first(), &Token::LParen) && closing(&first, 0) == Some(first.len() - 1) {
+        return Ok(first[1..first.len() - 1].to_vec());
+    }
+    let needed = if is_word(Some(function), "SESSION") || is_word(Some(function), "TUMBLE") {
+        2
+    } else {
+        3
+    };
+    let descriptor = rest
+        .iter()
+        .position(|argument| is_word(argument.first(), "DESCRIPTOR"));
+    let more = descriptor.unwrap_or_else(|| rest.len().saturating_sub(needed));
+    let mut keys = first;
+    for argument in rest.drain(..more) {
+        keys.push(TokenWithSpan::new(Token::Comma, function.span));
+        keys.extend(argument);
+    }
+    Ok(keys)
+}
+
+/// Puts Flink's named arguments (`DATA => TABLE s, TIMECOL => DESCRIPTOR(ts), SIZE => ..`) into position.
+fn in_position(
+    function: &TokenWithSpan,
+    arguments: Vec<Vec<TokenWithSpan>>,
+) -> Result<Vec<Vec<TokenWithSpan>>, Failure> {
+    const ORDER: [&str; 7] = ["DATA", "TIMECOL", "SLIDE", "STEP", "SIZE", "GAP", "OFFSET"];
+    let named = |argument: &Vec<TokenWithSpan>| is(argument.get(1), &Token::RArrow);
+    if !arguments.first().is_some_and(named) {
+        return Ok(arguments);
+    }
+    let mut placed = Vec::with_capacity(arguments.len());
+    for mut argument in arguments {
+        let place = ORDER.iter().position(|name| is_word(argument.first(), name));
+        match place.filter(|_| named(&argument)) {
+            Some(place) => placed.push((place, argument.split_off(2))),
+            None => {
+                let at = argument.first().unwrap_or(function).span.start;
+                return Err(Failure::invalid(
+                    "window functions take DATA, TIMECOL, SIZE, SLIDE, STEP, GAP, OFFSET",
+                    at,
+                ));
+            }
+        }
+    }
+    placed.sort_by_key(|(place, _)| *place);
+    Ok(placed.into_iter().map(|(_, argument)| argument).collect())
+}
+
+/// Gives `ASOF [LEFT] JOIN t ON ..` the match condition that sqlparser wants, as a marker.
+fn asof_joins(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, Failure> {
+    let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 4);
+    // The depth, marker and place of joins whose ON has not come yet.
+    let mut open: Vec<(i32, &str, Span)> = Vec::new();
+    let mut depth = 0;
+    let mut i = 0;
+    while i < tokens.len() {
+        let token = &tokens[i];
+        depth += nesting(&token.token);
+        let left = starts_with(&tokens[i..], &["ASOF", "LEFT", "JOIN"])
+            || starts_with(&tokens[i..], &["ASOF", "LEFT", "OUTER", "JOIN"]);
+        let inner = starts_with(&tokens[i..], &["ASOF", "JOIN"])
+            || starts_with(&tokens[i..], &["ASOF", "INNER", "JOIN"]);
+        if left || inner {
+            open.push((depth, if left { ASOF_LEFT } else { ASOF_INNER }, token.span));
+            out.push(token.clone());
+            while !is_word(tokens.get(i), "JOIN") {
+                i += 1;
+            }
+            out.push(tokens[i].clone());
+            i += 1;
+            continue;
+        }
+        let ends = is_word(Some(token), "ON") || is_word(Some(token), "USING");
+        let ours = open.last().is_some_and(|(at, _, _)| *at == depth);
+        if ours && is_word(Some(token), "MATCH_CONDITION") {
+            open.pop();
+        } else if ours && ends {
+            let (_, marker, span) = open.pop().expect("there is one, as was just seen");
+            out.push(word("MATCH_CONDITION", span));
+            out.push(TokenWithSpan::new(Token::LParen, span));
+            out.push(word(marker, span));
+            out.push(TokenWithSpan::new(Token::RParen, span));
+        }
+        out.push(token.clone());
+        i += 1;
+    }
+    match open.pop() {
+        Some((_, _, span)) => Err(Failure::invalid(
+            "ASOF JOIN needs ON with the keys and one inequality",
+            span.start,
+        )),
+        None => Ok(out),
+    }
+}
+
+/// Moves an alias in `t AS x FOR SYSTEM_TIME AS OF e`, which is how sqlparser prints, behind `e`, where it reads it.
+fn temporal_aliases(tokens: &mut [TokenWithSpan]) {
+    let mut i = 2;
+    while i < tokens.len() {
+        if starts_with(&tokens[i..], &["FOR", "SYSTEM_TIME", "AS", "OF"])
+            && is_word(tokens.get(i - 2), "AS")
+            && matches!(tokens[i - 1].token, Token::Word(_))
+        {
+            let mut depth = 0;
+            let end = (i + 4..tokens.len()).find(|&n| {
+                let before = depth;
+                depth += nesting(&tokens[n].token);
+                depth < 0 || (before == 0 && ends_table(&tokens[n]))
+            });
+            let end = end.unwrap_or(tokens.len());
+            tokens[i - 2..end].rotate_left(2);
+        }
+        i += 1;
+    }
+}
+
+/// Whether a token cannot be part of the expression after `AS OF`.
+fn ends_table(token: &TokenWithSpan) -> bool {
+    const ENDS: [&str; 21] = [
+        "ON",
+        "USING",
+        "JOIN",
+        "LEFT",
+        "RIGHT",
+        "INNER",
+        "FULL",
+        "CROSS",
+        "NATURAL",
+        "ASOF",
+        "WHERE",
+        "GROUP",
+        "HAVING",
+        "ORDER",
+        "LIMIT",
+        "OFFSET",
+        "FETCH",
+        "UNION",
+        "EXCEPT",
+        "INTERSECT",
+        "WINDOW",
+    ];
+    token.token == Token::Comma || ENDS.iter().any(|word| is_word(Some(token), word))
+}
+
+fn word(text: &str, span: Span) -> TokenWithSpan {
+    let token = match text {
+        "ARRAY" | "MATCH_CONDITION" => Token::make_keyword(text),
+        name => Token::make_word(&Ident::new(name).value, None),
+    };
+    TokenWithSpan::new(token, span)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{parse, parse_one};
+
+    fn printed(sql: &str) -> String {
+        match parse_one(sql) {
+            Ok(statement) => statement.to_string(),
+            Err(error) => panic!("{sql}: {error:?}"),
+        }
+    }
+
+    #[test]
+    fn spellings_of_windows_come_to_the_same() {
+        let ours = printed("SELECT * FROM TUMBLE(bid, ts, INTERVAL '10' SECOND) AS w");
+        for flink in [
+            "SELECT * FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS w",
+            "SELECT * FROM TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECOND) AS w",
+            "SELECT * FROM TABLE(TUMBLE(SIZE => INTERVAL '10' SECOND, DATA => TABLE bid, TIMECOL => DESCRIPTOR(ts))) AS w",
+        ] {
+            assert_eq!(printed(flink), ours, "{flink}");
+        }
+    }
+
+    #[test]
+    fn partitioned_sessions() {
+        let expected = "SELECT * FROM SESSION(s, ts, INTERVAL '30s', partition_by => ARRAY[a, b])";
+        for sql in [
+            "SELECT * FROM SESSION(s PARTITION BY a, b, ts, INTERVAL '30s')",
+            "SELECT * FROM SESSION(s PARTITION BY (a, b), ts, INTERVAL '30s')",
+            "SELECT * FROM TABLE(SESSION(TABLE s PARTITION BY a, b, DESCRIPTOR(ts), INTERVAL '30s'))",
+        ] {
+            assert_eq!(printed(sql), expected, "{sql}");
+        }
+        assert_eq!(printed(expected), expected);
+    }
+
+    #[test]
+    fn windows_over_queries_and_in_names() {
+        printed(
+            "SELECT * FROM HOP((SELECT * FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(t), INTERVAL '1s'))), t, INTERVAL '1s', INTERVAL '2s')",
+        );
+        printed("SELECT hop, session FROM t WHERE session = 1");
+        printed("SET SESSION statement_timeout = 0");
+    }
+
+    #[test]
+    fn asof_and_temporal_joins() {
+        let sql = "SELECT * FROM a ASOF LEFT JOIN b ON a.k = b.k AND a.ts >= b.ts";
+        let once = printed(sql);
+        assert!(once.contains("MATCH_CONDITION (asof_left)"), "{once}");
+        assert_eq!(printed(&once), once);
+        printed(
+            "SELECT * FROM a ASOF JOIN (SELECT * FROM x JOIN y ON x.i = y.i) b ON a.k = b.k AND a.ts >= b.ts JOIN c ON true",
+        );
+        let after = printed("SELECT * FROM o JOIN r FOR SYSTEM_TIME AS OF (o.ts) AS rr ON o.c = rr.c");
+        let before = printed("SELECT * FROM o JOIN r AS rr FOR SYSTEM_TIME AS OF (o.ts) ON o.c = rr.c");
+        assert_eq!(after, before);
+        printed("SELECT * FROM (SELECT * FROM r AS rr FOR SYSTEM_TIME AS OF now()) AS x FOR UPDATE");
+        printed("SELECT * FROM o LEFT JOIN r FOR SYSTEM_TIME AS OF PROCTIME() ON o.c = r.c");
+        assert!(parse("SELECT * FROM a ASOF JOIN b").is_err());
+    }
+
+    #[test]
+    fn aliases_that_other_dialects_take() {
+        printed("SELECT * FROM t at JOIN u before ON at.x = before.x");
+        printed("SELECT ts AT TIME ZONE 'UTC' FROM t changes");
+    }
+}

@@ -1,0 +1,188 @@
+//! `ALTER` of the kinds that the catalog has, and `ALTER SYSTEM`.
+
+use sqlparser::tokenizer::Token;
+
+use super::{columns, drop, object, set};
+use crate::ast::{
+    AlterOperation, AlterRelation, AlterSystemSet, ObjectKind, OptionEntry, Options, SetValue, Statement,
+};
+use crate::error::Failure;
+use crate::reader::{Parse, Reader};
+
+/// After `ALTER`; `None` for kinds that only PostgreSQL has.
+pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
+    if reader.take(&["SYSTEM"]) {
+        return Ok(Some(Statement::AlterSystemSet(system(reader)?)));
+    }
+    let Some(kind) = object::kind(reader) else {
+        return Ok(None);
+    };
+    if kind == ObjectKind::Function {
+        return Ok(None);
+    }
+    let if_exists = object::if_exists(reader);
+    let _ = kind == ObjectKind::Table && reader.take(&["ONLY"]);
+    let name = reader.name()?;
+    let operation = operation(reader)?;
+    if reader.peek_token_ref().token == Token::Comma {
+        let hint = "Write one ALTER for each.";
+        return Err(Failure::unsupported(
+            "several actions in one ALTER are not supported",
+            reader.here(),
+            hint,
+        ));
+    }
+    Ok(Some(Statement::AlterRelation(Box::new(AlterRelation {
+        kind,
+        if_exists,
+        name,
+        operation,
+    }))))
+}
+
+fn system(reader: &mut Reader<'_>) -> Parse<AlterSystemSet> {
+    if reader.take(&["RESET"]) {
+        return Ok(AlterSystemSet {
+            name: set::variable_name(reader)?,
+            value: SetValue::Default,
+        });
+    }
+    reader.need(&["SET"])?;
+    let (name, value) = set::assignment(reader)?;
+    Ok(AlterSystemSet { name, value })
+}
+
+fn operation(reader: &mut Reader<'_>) -> Parse<AlterOperation> {
+    let word = reader.take_one_of(&["RENAME", "ADD", "DROP", "ALTER", "SET", "RESET", "SWAP", "OWNER"]);
+    match word {
+        Some("RENAME") => rename(reader),
+        Some("ADD") => {
+            let at = reader.here();
+            let _ = reader.take(&["COLUMN"]);
+            if ["CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN"]
+                .iter()
+                .any(|word| reader.at(&[word]))
+            {
+                return Err(Failure::unsupported(
+                    "ALTER .. ADD CONSTRAINT is not supported",
+                    at,
+                    "",
+                ));
+            }
+            let if_not_exists = object::if_not_exists(reader);
+            Ok(AlterOperation::AddColumn {
+                if_not_exists,
+                column: Box::new(columns::single_column(reader)?),
+            })
+        }
+        Some("DROP") => {
+            let at = reader.here();
+            if reader.at(&["CONSTRAINT"]) {
+                return Err(Failure::unsupported(
+                    "ALTER .. DROP CONSTRAINT is not supported",
+                    at,
+                    "",
+                ));
+            }
+            let _ = reader.take(&["COLUMN"]);
+            let if_exists = object::if_exists(reader);
+            let name = reader.ident()?;
+            Ok(AlterOperation::DropColumn {
+                if_exists,
+                name,
+                behavior: drop::behavior(reader),
+            })
+        }
+        Some("ALTER") => column(reader),
+        Some("SET") => set_operation(reader),
+        Some("RESET") => Ok(AlterOperation::ResetOptions(
+            reader.parenthesised(|reader| reader.option_name())?,
+        )),
+        Some("SWAP") => {
+            reader.need(&["WITH"])?;
+            Ok(AlterOperation::SwapWith(reader.name()?))
+        }
+        Some("OWNER") => {
+            reader.need(&["TO"])?;
+            Ok(AlterOperation::OwnerTo(owner(reader)?))
+        }
+        _ => Err(reader.unexpected("RENAME, ADD, DROP, ALTER, SET, RESET, SWAP WITH or OWNER TO")),
+    }
+}
+
+/// A role's name, which may be the reserved words CURRENT_USER and SESSION_USER.
+fn owner(reader: &mut Reader<'_>) -> Parse<sqlparser::ast::Ident> {
+    let special = ["CURRENT_USER", "SESSION_USER", "CURRENT_ROLE"]
+        .iter()
+        .any(|word| reader.at(&[word]));
+    if special {
+        Ok(reader.parse_identifier()?)
+    } else {
+        reader.ident()
+    }
+}
+
+fn rename(reader: &mut Reader<'_>) -> Parse<AlterOperation> {
+    if reader.take(&["TO"]) {
+        return Ok(AlterOperation::RenameTo(reader.ident()?));
+    }
+    let _ = reader.take(&["COLUMN"]);
+    let from = reader.ident()?;
+    reader.need(&["TO"])?;
+    Ok(AlterOperation::RenameColumn {
+        from,
+        to: reader.ident()?,
+    })
+}
+
+fn column(reader: &mut Reader<'_>) -> Parse<AlterOperation> {
+    let _ = reader.take(&["COLUMN"]);
+    let name = reader.ident()?;
+    if reader.take(&["SET", "NOT", "NULL"]) {
+        Ok(AlterOperation::SetColumnNotNull { name, not_null: true })
+    } else if reader.take(&["DROP", "NOT", "NULL"]) {
+        Ok(AlterOperation::SetColumnNotNull {
+            name,
+            not_null: false,
+        })
+    } else if reader.take(&["SET", "DEFAULT"]) {
+        Ok(AlterOperation::SetColumnDefault {
+            name,
+            default: Some(reader.expr()?),
+        })
+    } else if reader.take(&["DROP", "DEFAULT"]) {
+        Ok(AlterOperation::SetColumnDefault { name, default: None })
+    } else if reader.take(&["TYPE"]) || reader.take(&["SET", "DATA", "TYPE"]) {
+        let data_type = reader.parse_data_type()?;
+        let using = if reader.take(&["USING"]) {
+            Some(reader.expr()?)
+        } else {
+            None
+        };
+        Ok(AlterOperation::SetColumnType {
+            name,
+            data_type,
+            using,
+        })
+    } else {
+        Err(reader.unexpected("SET DEFAULT, DROP DEFAULT, SET NOT NULL, DROP NOT NULL or TYPE"))
+    }
+}
+
+fn set_operation(reader: &mut Reader<'_>) -> Parse<AlterOperation> {
+    if reader.take(&["SCHEMA"]) {
+        return Ok(AlterOperation::SetSchema(reader.ident()?));
+    }
+    if reader.peek_token_ref().token == Token::LParen {
+        return Ok(AlterOperation::SetOptions(Options(reader.option_list()?)));
+    }
+    let name = reader.option_name()?;
+    if !reader.take_token(&Token::Eq) && !reader.take(&["TO"]) {
+        return Err(reader.unexpected("= or TO"));
+    }
+    let value = reader.plain_value()?;
+    Ok(AlterOperation::SetOptions(Options(vec![OptionEntry {
+        name,
+        value,
+    }])))
+}

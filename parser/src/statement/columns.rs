@@ -1,0 +1,287 @@
+//! The list in parentheses of CREATE STREAM and CREATE TABLE: columns, constraints and the watermark.
+//!
+//! Constraints come out in one form: the primary key as a list of names, everything else as constraints of the table.
+
+use sqlparser::ast::{
+    CheckConstraint, ColumnOption, DataType, Expr, FunctionArguments, Ident, IndexColumn, TableConstraint,
+};
+use sqlparser::tokenizer::{Location, Token};
+
+use crate::ast::{ColumnDefinition, Watermark};
+use crate::error::Failure;
+use crate::identifier::fold;
+use crate::reader::{Parse, Reader};
+
+/// What the list says.
+#[derive(Debug, Default)]
+pub(super) struct TableElements {
+    pub(super) columns: Vec<ColumnDefinition>,
+    pub(super) primary_key: Vec<Ident>,
+    pub(super) constraints: Vec<TableConstraint>,
+    pub(super) watermark: Option<Watermark>,
+}
+
+/// `(element, ..)`.
+pub(super) fn elements(reader: &mut Reader<'_>) -> Parse<TableElements> {
+    let mut elements = TableElements::default();
+    reader.need_token(&Token::LParen)?;
+    if reader.take_token(&Token::RParen) {
+        return Ok(elements);
+    }
+    reader.list(|reader| element(reader, &mut elements))?;
+    reader.need_token(&Token::RParen)?;
+    finish(&mut elements)?;
+    Ok(elements)
+}
+
+fn element(reader: &mut Reader<'_>, elements: &mut TableElements) -> Parse<()> {
+    let at = reader.here();
+    if reader.take(&["WATERMARK", "FOR"]) {
+        if elements.watermark.is_some() {
+            return Err(Failure::invalid("more than one watermark is defined", at));
+        }
+        let column = reader.ident()?;
+        reader.need(&["AS"])?;
+        elements.watermark = Some(Watermark {
+            column,
+            expr: reader.expr()?,
+        });
+        return Ok(());
+    }
+    if reader.at(&["LIKE"]) {
+        return Err(Failure::unsupported(
+            "CREATE TABLE with LIKE is not supported",
+            at,
+            "Write the columns.",
+        ));
+    }
+    if reader.at(&["INCLUDE"]) && !matches!(reader.peek_nth_token_ref(2).token, Token::Comma | Token::RParen)
+    {
+        return Err(Failure::unsupported("INCLUDE columns are not supported", at, ""));
+    }
+    if starts_constraint(reader) {
+        let constraint = reader.parse_optional_table_constraint()?;
+        let constraint = constraint.ok_or_else(|| reader.unexpected("a constraint"))?;
+        return table_constraint(constraint, elements, at);
+    }
+    let column = column(reader, elements)?;
+    elements.columns.push(column);
+    Ok(())
+}
+
+/// Whether a constraint of the table is next, and not a column that is called `key` or `index`.
+fn starts_constraint(reader: &Reader<'_>) -> bool {
+    ["CONSTRAINT", "CHECK", "UNIQUE", "EXCLUDE"]
+        .iter()
+        .any(|word| reader.at(&[word]))
+        || reader.at(&["PRIMARY", "KEY"])
+        || reader.at(&["FOREIGN", "KEY"])
+}
+
+fn table_constraint(constraint: TableConstraint, elements: &mut TableElements, at: Location) -> Parse<()> {
+    match constraint {
+        TableConstraint::PrimaryKey(key) => {
+            let columns = key.columns.iter().map(|column| match &column.column.expr {
+                Expr::Identifier(name) => Ok(name.clone()),
+                _ => Err(Failure::invalid("a primary key consists of columns", at)),
+            });
+            set_primary_key(elements, columns.collect::<Parse<Vec<Ident>>>()?, at)
+        }
+        other => {
+            elements.constraints.push(other);
+            Ok(())
+        }
+    }
+}
+
+fn set_primary_key(elements: &mut TableElements, columns: Vec<Ident>, at: Location) -> Parse<()> {
+    if !elements.primary_key.is_empty() {
+        return Err(Failure::invalid("more than one primary key is defined", at));
+    }
+    elements.primary_key = columns;
+    Ok(())
+}
+
+/// A column of CREATE TABLE, or of ALTER .. ADD COLUMN, where constraints that are not the column's are refused.
+pub(super) fn single_column(reader: &mut Reader<'_>) -> Parse<ColumnDefinition> {
+    let at = reader.here();
+    let mut elements = TableElements::default();
+    let column = column(reader, &mut elements)?;
+    if elements.primary_key.is_empty() && elements.constraints.is_empty() {
+        return Ok(column);
+    }
+    Err(Failure::unsupported(
+        "ADD COLUMN with a key or constraint is not supported",
+        at,
+        "Add the column without it.",
+    ))
+}
+
+fn column(reader: &mut Reader<'_>, elements: &mut TableElements) -> Parse<ColumnDefinition> {
+    let name = reader.ident()?;
+    if matches!(
+        reader.peek_token_ref().token,
+        Token::Comma | Token::RParen | Token::EOF
+    ) {
+        return Err(reader.unexpected("the column's type"));
+    }
+    let data_type: DataType = reader.parse_data_type()?;
+    let mut column = ColumnDefinition {
+        name,
+        data_type,
+        not_null: false,
+        primary_key: false,
+        default: None,
+        generated: None,
+        proctime: false,
+        comment: None,
+    };
+    loop {
+        let at = reader.here();
+        if reader.take(&["GENERATED", "ALWAYS", "AS"]) || reader.take(&["AS"]) {
+            if reader.at(&["IDENTITY"]) {
+                return Err(identity_column(at));
+            }
+            let expr = unwrapped(reader.expr()?);
+            let _ = reader.take_one_of(&["STORED", "VIRTUAL"]);
+            set_generated(&mut column, expr, at)?;
+            continue;
+        }
+        if reader.take(&["CONSTRAINT"]) {
+            reader.ident()?;
+        }
+        match reader.parse_optional_column_option()? {
+            Some(option) => column_option(option, &mut column, elements, at)?,
+            None => return Ok(column),
+        }
+    }
+}
+
+/// The expression inside parentheses, which `Display` puts around it again.
+fn unwrapped(expr: Expr) -> Expr {
+    match expr {
+        Expr::Nested(inner) => unwrapped(*inner),
+        other => other,
+    }
+}
+
+fn identity_column(at: Location) -> Failure {
+    let hint = "Give the values yourself, or use a DEFAULT such as gen_random_uuid().";
+    Failure::unsupported("identity columns are not supported", at, hint)
+}
+
+fn set_generated(column: &mut ColumnDefinition, expr: Expr, at: Location) -> Parse<()> {
+    if column.generated.is_some() || column.proctime || column.default.is_some() {
+        let message = format!(
+            "column \"{}\" has more than one default or generation expression",
+            column.name.value
+        );
+        return Err(Failure::invalid(message, at));
+    }
+    if is_proctime(&expr) {
+        column.proctime = true;
+    } else {
+        column.generated = Some(expr);
+    }
+    Ok(())
+}
+
+/// Whether an expression is `PROCTIME()`.
+fn is_proctime(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_proctime(inner),
+        Expr::Function(function) => {
+            let name = function.name.to_string();
+            let no_arguments = match &function.args {
+                FunctionArguments::None => true,
+                FunctionArguments::List(list) => list.args.is_empty(),
+                FunctionArguments::Subquery(_) => false,
+            };
+            name.eq_ignore_ascii_case("proctime") && no_arguments
+        }
+        _ => false,
+    }
+}
+
+fn column_option(
+    option: ColumnOption,
+    column: &mut ColumnDefinition,
+    elements: &mut TableElements,
+    at: Location,
+) -> Parse<()> {
+    let itself = || vec![IndexColumn::from(column.name.clone())];
+    match option {
+        ColumnOption::Null => {}
+        ColumnOption::NotNull => column.not_null = true,
+        ColumnOption::Default(expr) => {
+            if column.default.is_some() || column.generated.is_some() || column.proctime {
+                let message = format!("column \"{}\" has more than one default", column.name.value);
+                return Err(Failure::invalid(message, at));
+            }
+            column.default = Some(expr);
+        }
+        ColumnOption::Comment(text) => column.comment = Some(text),
+        ColumnOption::Generated { .. } | ColumnOption::Identity(_) => return Err(identity_column(at)),
+        ColumnOption::PrimaryKey(_) => set_primary_key(elements, vec![column.name.clone()], at)?,
+        ColumnOption::Unique(mut unique) => {
+            unique.columns = itself();
+            elements.constraints.push(TableConstraint::Unique(unique));
+        }
+        ColumnOption::Check(CheckConstraint { name, expr, enforced }) => {
+            elements
+                .constraints
+                .push(TableConstraint::Check(CheckConstraint { name, expr, enforced }));
+        }
+        ColumnOption::ForeignKey(mut key) => {
+            key.columns = vec![column.name.clone()];
+            elements.constraints.push(TableConstraint::ForeignKey(key));
+        }
+        other => {
+            let message = format!("the column option {other} is not supported");
+            return Err(Failure::unsupported(message, at, ""));
+        }
+    }
+    Ok(())
+}
+
+/// Marks the columns of the primary key, and checks the names as far as one can without a catalog.
+fn finish(elements: &mut TableElements) -> Parse<()> {
+    for (i, column) in elements.columns.iter().enumerate() {
+        if elements.columns[..i]
+            .iter()
+            .any(|other| fold(&other.name) == fold(&column.name))
+        {
+            let message = format!("column \"{}\" specified more than once", fold(&column.name));
+            return Err(Failure::invalid(message, column.name.span.start));
+        }
+    }
+    for key in &elements.primary_key {
+        match elements
+            .columns
+            .iter_mut()
+            .find(|column| fold(&column.name) == fold(key))
+        {
+            Some(column) => {
+                column.primary_key = true;
+                column.not_null = true;
+            }
+            None => {
+                let message = format!("column \"{}\" named in key does not exist", fold(key));
+                return Err(Failure::invalid(message, key.span.start));
+            }
+        }
+    }
+    if let Some(watermark) = &elements.watermark
+        && !elements
+            .columns
+            .iter()
+            .any(|column| fold(&column.name) == fold(&watermark.column))
+    {
+        let message = format!(
+            "column \"{}\" of the watermark does not exist",
+            fold(&watermark.column)
+        );
+        return Err(Failure::invalid(message, watermark.column.span.start));
+    }
+    Ok(())
+}

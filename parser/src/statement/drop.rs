@@ -1,0 +1,40 @@
+//! `DROP` of the kinds that the catalog has.
+
+use sqlparser::tokenizer::Token;
+
+use super::object;
+use crate::ast::{DropBehavior, DropStatement, ObjectKind, Statement};
+use crate::reader::{Parse, Reader};
+
+/// After `DROP`; `None` for kinds that only PostgreSQL has.
+pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
+    let Some(kind) = object::kind(reader) else {
+        return Ok(None);
+    };
+    if kind == ObjectKind::Index {
+        let _ = reader.take(&["CONCURRENTLY"]);
+    }
+    let if_exists = object::if_exists(reader);
+    let names = reader.list(|reader| {
+        let name = reader.name()?;
+        if kind == ObjectKind::Function && reader.take_token(&Token::LParen) {
+            reader.rest_of_parenthesis()?;
+        }
+        Ok(name)
+    })?;
+    let behavior = behavior(reader);
+    Ok(Some(Statement::Drop(DropStatement {
+        kind,
+        if_exists,
+        names,
+        behavior,
+    })))
+}
+
+/// `[CASCADE | RESTRICT]`.
+pub(super) fn behavior(reader: &mut Reader<'_>) -> DropBehavior {
+    match reader.take_one_of(&["CASCADE", "RESTRICT"]) {
+        Some("CASCADE") => DropBehavior::Cascade,
+        _ => DropBehavior::Restrict,
+    }
+}

@@ -1,0 +1,35 @@
+//! Short statements about what runs: CANCEL JOB, PAUSE, RESUME, WAIT, FLUSH, KILL WORKER, BACKUP.
+
+use super::object;
+use crate::ast::{ObjectReference, Statement};
+use crate::reader::{Parse, Reader};
+
+/// After `word`; `None` for what sqlparser reads.
+pub(super) fn parse(reader: &mut Reader<'_>, word: &str) -> Parse<Option<Statement>> {
+    Ok(Some(match word {
+        "CANCEL" => {
+            if reader.take_one_of(&["JOB", "JOBS"]).is_none() {
+                return Err(reader.unexpected("JOB and its number"));
+            }
+            Statement::CancelJob(reader.number()?)
+        }
+        "PAUSE" => Statement::Pause(reference(reader)?),
+        "RESUME" => Statement::Resume(reference(reader)?),
+        "WAIT" => Statement::Wait,
+        "FLUSH" if reader.at_end() => Statement::Flush,
+        "KILL" if reader.take(&["WORKER"]) => Statement::KillWorker(reader.number()?),
+        "BACKUP" => {
+            reader.need(&["TO"])?;
+            Statement::Backup { to: reader.string()? }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn reference(reader: &mut Reader<'_>) -> Parse<ObjectReference> {
+    let kind = object::need_kind(reader)?;
+    Ok(ObjectReference {
+        kind,
+        name: reader.name()?,
+    })
+}

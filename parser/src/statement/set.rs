@@ -1,0 +1,93 @@
+//! `SET` and `RESET` of settings.
+//!
+//! `SET TRANSACTION`, `SET ROLE` and their like are no settings and stay with sqlparser.
+
+use sqlparser::tokenizer::Token;
+
+use crate::ast::{SetValue, SetVariable, Statement};
+use crate::reader::{Parse, Reader};
+
+/// After `SET`; `None` for what is not a setting.
+pub(super) fn parse_set(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
+    let local = reader.take(&["LOCAL"]);
+    if !local {
+        let others: [&[&str]; 5] = [
+            &["TRANSACTION"],
+            &["ROLE"],
+            &["CONSTRAINTS"],
+            &["SESSION", "CHARACTERISTICS"],
+            &["SESSION", "AUTHORIZATION"],
+        ];
+        if others.iter().any(|words| reader.at(words)) {
+            return Ok(None);
+        }
+        let _ = reader.take(&["SESSION"]);
+    }
+    let (name, value) = if reader.take(&["TIME", "ZONE"]) {
+        let local_zone = reader.take(&["LOCAL"]);
+        (
+            "timezone".to_string(),
+            if local_zone {
+                SetValue::Default
+            } else {
+                values(reader)?
+            },
+        )
+    } else if reader.take(&["NAMES"]) {
+        let name = "client_encoding".to_string();
+        (
+            name,
+            if reader.at_end() {
+                SetValue::Default
+            } else {
+                values(reader)?
+            },
+        )
+    } else if reader.take(&["SCHEMA"]) {
+        ("search_path".to_string(), values(reader)?)
+    } else {
+        assignment(reader)?
+    };
+    Ok(Some(Statement::SetVariable(SetVariable { local, name, value })))
+}
+
+/// `name TO | = value [, value]*`.
+pub(super) fn assignment(reader: &mut Reader<'_>) -> Parse<(String, SetValue)> {
+    let name = variable_name(reader)?;
+    if !reader.take_token(&Token::Eq) && !reader.take(&["TO"]) {
+        return Err(reader.unexpected("= or TO"));
+    }
+    Ok((name, values(reader)?))
+}
+
+fn values(reader: &mut Reader<'_>) -> Parse<SetValue> {
+    if reader.take(&["DEFAULT"]) {
+        return Ok(SetValue::Default);
+    }
+    Ok(SetValue::Values(reader.list(|reader| reader.plain_value())?))
+}
+
+/// A setting's name in lower case, with periods if it has any.
+pub(super) fn variable_name(reader: &mut Reader<'_>) -> Parse<String> {
+    let mut name = reader.ident()?.value.to_lowercase();
+    while reader.take_token(&Token::Period) {
+        name.push('.');
+        name.push_str(&reader.ident()?.value.to_lowercase());
+    }
+    Ok(name)
+}
+
+/// After `RESET`.
+pub(super) fn parse_reset(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
+    if reader.take(&["ALL"]) {
+        return Ok(Some(Statement::ResetVariable(None)));
+    }
+    let name = if reader.take(&["TIME", "ZONE"]) {
+        "timezone".to_string()
+    } else if reader.take(&["SESSION", "AUTHORIZATION"]) {
+        "session_authorization".to_string()
+    } else {
+        variable_name(reader)?
+    };
+    Ok(Some(Statement::ResetVariable(Some(name))))
+}

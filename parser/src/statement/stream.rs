@@ -1,0 +1,37 @@
+//! `CREATE STREAM` and its synonym `CREATE SOURCE`.
+
+use super::{CreatePrefix, columns, object, with};
+use crate::ast::{CreateStream, Statement};
+use crate::error::Failure;
+use crate::reader::{Parse, Reader};
+
+/// After `CREATE STREAM`.
+pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Statement> {
+    let if_not_exists = object::if_not_exists(reader);
+    let name = reader.name()?;
+    if reader.at(&["AS"]) {
+        let hint = "A stream's rows come from outside. Use CREATE MATERIALIZED VIEW for the rows of a query.";
+        return Err(Failure::unsupported(
+            "CREATE STREAM AS is not supported",
+            reader.here(),
+            hint,
+        ));
+    }
+    let elements = columns::elements(reader)?;
+    let mut options = with::options(reader)?;
+    let format = with::format(reader)?;
+    if options.0.is_empty() {
+        options = with::options(reader)?;
+    }
+    Ok(Statement::CreateStream(Box::new(CreateStream {
+        name,
+        or_replace: prefix.or_replace,
+        if_not_exists,
+        columns: elements.columns,
+        primary_key: elements.primary_key,
+        constraints: elements.constraints,
+        watermark: elements.watermark,
+        options,
+        format,
+    })))
+}

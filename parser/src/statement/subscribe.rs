@@ -1,0 +1,54 @@
+//! `SUBSCRIBE`.
+
+use sqlparser::tokenizer::Token;
+
+use super::copy::boolean;
+use crate::ast::{Subscribe, SubscribeTarget};
+use crate::error::Failure;
+use crate::reader::{Parse, Reader};
+
+/// After `SUBSCRIBE`.
+pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Subscribe> {
+    let _ = reader.take(&["TO"]);
+    let target = if reader.take_token(&Token::LParen) {
+        let tokens = reader.rest_of_parenthesis()?;
+        let mut inner = reader.over(tokens);
+        let query = inner.query()?;
+        inner.end()?;
+        SubscribeTarget::Query(query)
+    } else {
+        SubscribeTarget::Relation(reader.name()?)
+    };
+    let mut subscribe = Subscribe {
+        target,
+        snapshot: true,
+        progress: false,
+        as_of: None,
+    };
+    loop {
+        if subscribe.as_of.is_none() && reader.take(&["AS", "OF"]) {
+            subscribe.as_of = Some(reader.expr()?);
+        } else if reader.take(&["WITH"]) {
+            reader.parenthesised(|reader| option(reader, &mut subscribe))?;
+        } else {
+            return Ok(subscribe);
+        }
+    }
+}
+
+fn option(reader: &mut Reader<'_>, subscribe: &mut Subscribe) -> Parse<()> {
+    let at = reader.here();
+    let name = reader.option_name()?.value;
+    let _ = reader.take_token(&Token::Eq);
+    match name.as_str() {
+        "snapshot" => subscribe.snapshot = boolean(reader)?,
+        "progress" => subscribe.progress = boolean(reader)?,
+        _ => {
+            return Err(
+                Failure::invalid(format!("SUBSCRIBE option \"{name}\" not recognized"), at)
+                    .with_hint("The options are SNAPSHOT and PROGRESS."),
+            );
+        }
+    }
+    Ok(())
+}

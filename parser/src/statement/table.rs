@@ -1,0 +1,83 @@
+//! `CREATE TABLE`, with columns or from a query.
+
+use sqlparser::tokenizer::Token;
+
+use super::columns::TableElements;
+use super::{CreatePrefix, columns, object, with};
+use crate::ast::{CreateTable, Statement};
+use crate::error::Failure;
+use crate::reader::{Parse, Reader};
+
+/// After `CREATE [TEMPORARY] TABLE`.
+pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Statement> {
+    let if_not_exists = object::if_not_exists(reader);
+    let name = reader.name()?;
+    let mut column_names = Vec::new();
+    let mut elements = TableElements::default();
+    if names_only(reader) {
+        column_names = reader.parenthesised(|reader| reader.ident())?;
+    } else if !reader.at(&["AS"]) && !reader.at(&["WITH"]) {
+        elements = columns::elements(reader)?;
+    }
+    let append_only = reader.take(&["APPEND", "ONLY"]);
+    let options = with::options(reader)?;
+    let format = with::format(reader)?;
+    refuse_clauses(reader)?;
+    let mut as_query = None;
+    let mut with_no_data = false;
+    if reader.take(&["AS"]) {
+        as_query = Some(reader.query()?);
+        with_no_data = reader.take(&["WITH", "NO", "DATA"]);
+        if !with_no_data {
+            let _ = reader.take(&["WITH", "DATA"]);
+        }
+    } else if !column_names.is_empty()
+        || (elements.columns.is_empty() && !options.0.is_empty() && format.is_none())
+    {
+        return Err(reader.unexpected("AS and a query"));
+    }
+    Ok(Statement::CreateTable(Box::new(CreateTable {
+        name,
+        or_replace: prefix.or_replace,
+        temporary: prefix.temporary,
+        if_not_exists,
+        columns: elements.columns,
+        column_names,
+        primary_key: elements.primary_key,
+        constraints: elements.constraints,
+        watermark: elements.watermark,
+        append_only,
+        options,
+        format,
+        as_query,
+        with_no_data,
+    })))
+}
+
+/// Whether `(a, b) AS` or `(a, b) WITH` is next: names without types.
+fn names_only(reader: &Reader<'_>) -> bool {
+    if reader.peek_token_ref().token != Token::LParen {
+        return false;
+    }
+    let mut n = 1;
+    loop {
+        if !matches!(reader.peek_nth_token_ref(n).token, Token::Word(_)) {
+            return false;
+        }
+        match reader.peek_nth_token_ref(n + 1).token {
+            Token::Comma => n += 2,
+            Token::RParen => return true,
+            _ => return false,
+        }
+    }
+}
+
+fn refuse_clauses(reader: &Reader<'_>) -> Parse<()> {
+    for clause in ["INHERITS", "PARTITION", "ON", "TABLESPACE", "USING"] {
+        if reader.at(&[clause]) {
+            let message = format!("{clause} in CREATE TABLE is not supported");
+            return Err(Failure::unsupported(message, reader.here(), ""));
+        }
+    }
+    Ok(())
+}

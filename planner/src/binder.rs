@@ -1,0 +1,178 @@
+//! SQL's AST to a logical plan: DataFusion's SQL planner over a catalog of ours.
+//!
+//! Functions, expression planners and options are the session state's; relations come from a [`CatalogReader`], so that
+//! no `SessionContext` has to be built for a query.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::catalog::{TableFunctionArgs, TableProvider};
+use datafusion::common::TableReference;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{DFSchema, plan_datafusion_err};
+use datafusion::datasource::cte_worktable::CteWorkTable;
+use datafusion::datasource::provider_as_source;
+use datafusion::error::Result;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
+use datafusion::logical_expr::ExprSchemable;
+use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
+use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
+use datafusion::sql::sqlparser::ast;
+
+/// How names become relations. Implemented by the session: search path, visibility and views are its business.
+pub trait CatalogReader {
+    /// The provider behind a name: a [`crate::RelationTable`], a `ViewTable`, or a virtual relation.
+    ///
+    /// # Errors
+    /// The name is not known; the message suggests the nearest one.
+    fn table(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>>;
+}
+
+/// Binds statements and expressions. Cheap to make: one a statement.
+pub struct Binder<'a> {
+    state: &'a SessionState,
+    catalog: &'a dyn CatalogReader,
+}
+
+impl<'a> Binder<'a> {
+    pub fn new(state: &'a SessionState, catalog: &'a dyn CatalogReader) -> Self {
+        Binder { state, catalog }
+    }
+
+    /// The logical plan of a query or DML statement, not yet optimised.
+    ///
+    /// # Errors
+    /// Unknown names, type errors and unsupported SQL, as DataFusion reports them.
+    pub fn statement(&self, statement: &ast::Statement) -> Result<LogicalPlan> {
+        self.planner().sql_statement_to_plan(statement.clone())
+    }
+
+    /// The logical plan of a query.
+    ///
+    /// # Errors
+    /// As [`Binder::statement`].
+    pub fn query(&self, query: &ast::Query) -> Result<LogicalPlan> {
+        self.statement(&ast::Statement::Query(Box::new(query.clone())))
+    }
+
+    /// An expression over the columns of `schema`.
+    ///
+    /// # Errors
+    /// As [`Binder::statement`].
+    pub fn expression(&self, expression: &ast::Expr, schema: &DFSchema) -> Result<Expr> {
+        self.planner().sql_to_expr(expression.clone(), schema, &mut PlannerContext::new())
+    }
+
+    /// The Arrow type of an SQL type, as casts in queries use it.
+    ///
+    /// # Errors
+    /// The type is not supported.
+    pub fn data_type(&self, sql_type: &ast::DataType) -> Result<DataType> {
+        // The planner converts types only inside expressions: ask it for a cast, and look at the cast.
+        let cast = ast::Expr::Cast {
+            kind: ast::CastKind::Cast,
+            expr: Box::new(ast::Expr::Value(ast::Value::Null.into())),
+            data_type: sql_type.clone(),
+            array: false,
+            format: None,
+        };
+        let schema = DFSchema::empty();
+        Ok(self.expression(&cast, &schema)?.get_type(&schema)?)
+    }
+
+    fn planner(&self) -> SqlToRel<'_, Self> {
+        let options = &self.state.config_options().sql_parser;
+        SqlToRel::new_with_options(
+            self,
+            ParserOptions {
+                parse_float_as_decimal: options.parse_float_as_decimal,
+                enable_ident_normalization: options.enable_ident_normalization,
+                enable_options_value_normalization: options.enable_options_value_normalization,
+                support_varchar_with_length: options.support_varchar_with_length,
+                map_string_types_to_utf8view: options.map_string_types_to_utf8view,
+                collect_spans: options.collect_spans,
+                default_null_ordering: options.default_null_ordering.as_str().into(),
+            },
+        )
+    }
+}
+
+impl ContextProvider for Binder<'_> {
+    fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
+        Ok(provider_as_source(self.catalog.table(&name)?))
+    }
+
+    fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
+        let function = self
+            .state
+            .table_functions()
+            .get(name)
+            .ok_or_else(|| plan_datafusion_err!("table function \"{name}\" does not exist"))?;
+        let provider = function.create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?;
+        Ok(provider_as_source(provider))
+    }
+
+    fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {
+        Ok(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        self.state.expr_planners()
+    }
+
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        self.state.relation_planners()
+    }
+
+    fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
+        None
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.state.scalar_functions().get(name).cloned()
+    }
+
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        self.state.higher_order_functions().get(name).cloned()
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.state.aggregate_functions().get(name).cloned()
+    }
+
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.state.window_functions().get(name).cloned()
+    }
+
+    fn get_variable_type(&self, _names: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        self.state.config_options()
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        sorted(self.state.scalar_functions())
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        sorted(self.state.higher_order_functions())
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        sorted(self.state.aggregate_functions())
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        sorted(self.state.window_functions())
+    }
+}
+
+fn sorted<V>(map: &HashMap<String, V>) -> Vec<String> {
+    let mut names: Vec<String> = map.keys().cloned().collect();
+    names.sort();
+    names
+}

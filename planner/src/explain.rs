@@ -1,0 +1,132 @@
+//! EXPLAIN (TYPE STAGES): the stage DAG as text.
+//!
+//! ```text
+//! Stage 1 (4 partitions): materialize, key (carrier)
+//!   Aggregate: group (carrier), calls [count(*): count]
+//!     Exchange: from stage 0
+//! Stage 0 (4 partitions): hash (carrier) -> stage 1
+//!   PartialAggregate: group (carrier), calls [count(*): count]
+//!     Source: flights [carrier]
+//! ```
+
+use std::fmt::Write;
+
+use arrow::datatypes::SchemaRef;
+
+use crate::stage::{AggregateCall, AggregateForm, Aggregation, ExchangeForm, Join, Operator, Output, Stage, StageGraph};
+
+/// The DAG, last stage first, as one reads a query plan.
+pub fn stages(graph: &StageGraph) -> String {
+    let mut text = String::new();
+    for stage in graph.stages.iter().rev() {
+        let partitions = graph.partitions;
+        let plural = if partitions == 1 { "partition" } else { "partitions" };
+        let _ = writeln!(text, "Stage {} ({partitions} {plural}): {}", stage.id, output(graph, stage));
+        operator(&mut text, &stage.root, 1);
+    }
+    text
+}
+
+fn output(graph: &StageGraph, stage: &Stage) -> String {
+    let reader = || {
+        graph
+            .stages
+            .iter()
+            .find(|reader| reader.upstream().contains(&stage.id))
+            .map_or(String::new(), |reader| format!(" -> stage {}", reader.id))
+    };
+    match &stage.output {
+        Output::Hash(columns) => format!("hash {}{}", names(stage.root.schema(), columns), reader()),
+        Output::Single => format!("single{}", reader()),
+        Output::Materialize => {
+            let key = match &graph.key {
+                Some(key) => format!(", key {}", names(&graph.schema, key)),
+                None => String::new(),
+            };
+            let form = if graph.append_only { ", append-only" } else { "" };
+            format!("materialize{key}{form}")
+        }
+    }
+}
+
+fn operator(text: &mut String, node: &Operator, depth: usize) {
+    let indent = "  ".repeat(depth);
+    let line = match node {
+        Operator::Source { name, schema, .. } => format!("Source: {name} {}", columns(schema)),
+        Operator::Values { rows, .. } => format!("Values: {} rows", rows.len()),
+        Operator::Exchange { stages, .. } => {
+            let from: Vec<String> = stages.iter().map(|stage| format!("stage {stage}")).collect();
+            format!("Exchange: from {}", from.join(", "))
+        }
+        Operator::Filter { predicate, .. } => format!("Filter: {predicate}"),
+        Operator::Project { expressions, schema, .. } => {
+            let shown: Vec<String> = expressions
+                .iter()
+                .zip(schema.fields())
+                .map(|(expression, field)| format!("{expression} as {}", field.name()))
+                .collect();
+            format!("Project: {}", shown.join(", "))
+        }
+        Operator::PartialAggregate(aggregation) => match aggregation.exchange {
+            ExchangeForm::Partial => format!("PartialAggregate: {}", aggregates(aggregation)),
+            ExchangeForm::Rows => "Consolidate: equal rows as one".to_owned(),
+        },
+        Operator::Aggregate(aggregation) => format!("Aggregate: {}", aggregates(aggregation)),
+        Operator::Join(join) => joins(join),
+    };
+    let _ = writeln!(text, "{indent}{line}");
+    for input in node.inputs() {
+        operator(text, input, depth + 1);
+    }
+}
+
+fn aggregates(aggregation: &Aggregation) -> String {
+    let group: Vec<usize> = (0..aggregation.group_columns).collect();
+    let schema = &aggregation.calls.first().map_or(&aggregation.schema, |call| &call.input_schema);
+    let calls: Vec<String> = aggregation.calls.iter().map(call).collect();
+    let form = if aggregation.input_append_only { ", append-only input" } else { "" };
+    format!("group {}, calls [{}]{form}", names(schema, &group), calls.join(", "))
+}
+
+fn call(call: &AggregateCall) -> String {
+    let form = match call.form {
+        AggregateForm::Count if call.distinct => "set of values",
+        AggregateForm::Count => "count",
+        _ if call.distinct => "set of values",
+        AggregateForm::Sum | AggregateForm::Average => "sum and count",
+        AggregateForm::Variance { .. } | AggregateForm::StandardDeviation { .. } => "moments",
+        AggregateForm::BoolAnd | AggregateForm::BoolOr => "counts",
+        AggregateForm::MinAppendOnly | AggregateForm::MaxAppendOnly => "best value",
+        AggregateForm::Min | AggregateForm::Max => "ordered values",
+        AggregateForm::Values => "values",
+    };
+    format!("{}: {form}", call.function.name())
+}
+
+fn joins(join: &Join) -> String {
+    let (left, right) = (join.left.schema(), join.right.schema());
+    let keys: Vec<String> = join
+        .keys
+        .iter()
+        .map(|(l, r)| format!("{} = {}", left.field(*l).name(), right.field(*r).name()))
+        .collect();
+    let filter = join.filter.as_ref().map_or(String::new(), |filter| format!(", filter {filter}"));
+    let form = |append_only: bool| if append_only { "append-only" } else { "changing" };
+    format!(
+        "Join: {:?} on ({}){filter}, left {}, right {}",
+        join.kind,
+        keys.join(", "),
+        form(join.left_append_only),
+        form(join.right_append_only)
+    )
+}
+
+fn names(schema: &SchemaRef, positions: &[usize]) -> String {
+    let names: Vec<&str> = positions.iter().map(|position| schema.field(*position).name().as_str()).collect();
+    format!("({})", names.join(", "))
+}
+
+fn columns(schema: &SchemaRef) -> String {
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    format!("[{}]", names.join(", "))
+}

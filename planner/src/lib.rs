@@ -1,0 +1,21 @@
+//! From SQL to what the runtime executes.
+//!
+//! ```text
+//! sqlparser AST --binder--> DataFusion logical plan --optimizer--> view: incremental operators --cut--> StageGraph
+//!                                                             \--> SELECT: DataFusion physical plan
+//! ```
+//!
+//! Nothing here does I/O, reads a clock or knows a session: the catalog is a trait, and the result is data.
+
+pub mod binder;
+pub mod error;
+pub mod explain;
+pub mod relation;
+pub mod stage;
+pub mod view;
+
+pub use binder::{Binder, CatalogReader};
+pub use error::PlanError;
+pub use relation::{RelationId, RelationInfo, RelationKind, RelationTable};
+pub use stage::{Stage, StageGraph};
+pub use view::{ViewOptions, plan_view};

@@ -1,0 +1,230 @@
+//! The stage DAG: all that crosses from planning to execution.
+//!
+//! ```text
+//!  stage 0 (map)                       stage 1 (reduce)
+//!  Source -> Filter -> Project         Exchange <- stage 0
+//!         -> PartialAggregate          -> Aggregate (keyed state) -> Project
+//!         => hash(k)                   => materialize
+//! ```
+//!
+//! A stage is a tree of operators between exchanges. Its leaves are either one [`Operator::Source`] (a map stage) or
+//! [`Operator::Exchange`]s (a reduce stage), never both: what is partitioned by arrival does not meet keyed state.
+//! Every stage runs as `StageGraph::partitions` tasks an epoch.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+
+use crate::relation::{RelationId, RelationInfo};
+
+/// A view's plan.
+#[derive(Debug, Clone)]
+pub struct StageGraph {
+    /// In topological order; the last one materializes.
+    pub stages: Vec<Stage>,
+    /// Columns of the view.
+    pub schema: SchemaRef,
+    /// Columns whose values are unique together in the view, if the plan proves it.
+    pub key: Option<Vec<usize>>,
+    /// Whether the view's rows are only ever added.
+    pub append_only: bool,
+    /// The relations that it reads.
+    pub inputs: Vec<RelationInfo>,
+    /// Partitions of keyed state: fixed for the life of the view.
+    pub partitions: usize,
+}
+
+/// Operators between two exchanges.
+#[derive(Debug, Clone)]
+pub struct Stage {
+    pub id: usize,
+    pub root: Operator,
+    pub output: Output,
+}
+
+/// Where a stage's rows go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// To the next stage, by a hash of these columns; equal keys meet in one partition.
+    Hash(Vec<usize>),
+    /// To the next stage's partition 0.
+    Single,
+    /// Into the view's contents.
+    Materialize,
+}
+
+/// An incremental operator over change batches. Expressions refer to the input's columns by position.
+#[derive(Debug, Clone)]
+pub enum Operator {
+    /// The changes of a stored relation in this epoch.
+    Source { relation: RelationId, name: String, projection: Vec<usize>, schema: SchemaRef },
+    /// Fixed rows, inserted once, in the first epoch that the view sees.
+    Values { rows: Vec<Vec<Arc<dyn PhysicalExpr>>>, schema: SchemaRef },
+    /// What upstream stages sent to this partition.
+    Exchange { stages: Vec<usize>, schema: SchemaRef },
+    Filter { input: Box<Operator>, predicate: Arc<dyn PhysicalExpr>, schema: SchemaRef },
+    Project { input: Box<Operator>, expressions: Vec<Arc<dyn PhysicalExpr>>, schema: SchemaRef },
+    /// The combiner: this epoch's partial aggregates in the map stage. Output: group columns, then each aggregate's state.
+    PartialAggregate(Box<Aggregation>),
+    /// Merges what arrives into keyed state and emits the retraction and the new row of every group that changed.
+    Aggregate(Box<Aggregation>),
+    Join(Box<Join>),
+}
+
+/// Grouping and aggregates, for both halves.
+#[derive(Debug, Clone)]
+pub struct Aggregation {
+    pub input: Operator,
+    /// Columns `0..group_columns` of the input are the group key.
+    pub group_columns: usize,
+    pub calls: Vec<AggregateCall>,
+    /// How the map stage's rows look to the reduce stage.
+    pub exchange: ExchangeForm,
+    pub input_append_only: bool,
+    pub schema: SchemaRef,
+}
+
+/// What the map stage of an aggregation sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExchangeForm {
+    /// One row a group: its key and the partial state of every aggregate.
+    Partial,
+    /// The rows themselves, equal ones consolidated into one with a weight: some aggregate has no partial form
+    /// under deletion.
+    Rows,
+}
+
+/// One aggregate of an aggregation.
+#[derive(Debug, Clone)]
+pub struct AggregateCall {
+    pub form: AggregateForm,
+    /// Columns of the aggregation's input.
+    pub input_schema: SchemaRef,
+    /// Input columns of the arguments, if all are columns.
+    pub arguments: Vec<usize>,
+    /// Input column of the FILTER condition.
+    pub filter: Option<usize>,
+    pub distinct: bool,
+    /// Input columns of ORDER BY inside the call, with direction.
+    pub order_by: Vec<(usize, arrow::compute::SortOptions)>,
+    /// DataFusion's own, for its types, and for its accumulator where the form is [`AggregateForm::Values`].
+    pub function: Arc<AggregateFunctionExpr>,
+}
+
+/// How an aggregate is maintained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AggregateForm {
+    Count,
+    Sum,
+    Average,
+    /// Population (`false`) or sample (`true`).
+    Variance { sample: bool },
+    StandardDeviation { sample: bool },
+    BoolAnd,
+    BoolOr,
+    /// Minimum over rows that only arrive: the smallest so far.
+    MinAppendOnly,
+    MaxAppendOnly,
+    /// An ordered multiset of values a group: the first or the last one is the answer.
+    Min,
+    Max,
+    /// An ordered multiset of argument rows a group, fed to DataFusion's accumulator when the group is touched.
+    Values,
+}
+
+impl AggregateForm {
+    /// Whether partial states of this form merge without the values themselves.
+    pub fn merges(self) -> bool {
+        !matches!(self, AggregateForm::Min | AggregateForm::Max | AggregateForm::Values)
+    }
+}
+
+/// An equi-join with an optional further condition.
+#[derive(Debug, Clone)]
+pub struct Join {
+    pub left: Operator,
+    pub right: Operator,
+    /// Columns of each side that reach the output; what an input has beyond them are computed keys.
+    pub left_width: usize,
+    pub right_width: usize,
+    pub kind: JoinKind,
+    /// Pairs of (left column, right column); both sides are exchanged by them.
+    pub keys: Vec<(usize, usize)>,
+    /// Whether NULL keys match each other (`IS NOT DISTINCT FROM`, set operations).
+    pub null_equals_null: bool,
+    /// Over left columns, then right columns.
+    pub filter: Option<Arc<dyn PhysicalExpr>>,
+    pub left_append_only: bool,
+    pub right_append_only: bool,
+    pub schema: SchemaRef,
+}
+
+/// Which rows of a side appear without a match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JoinKind {
+    Inner,
+    Left,
+    Right,
+    Full,
+    LeftSemi,
+    LeftAnti,
+    RightSemi,
+    RightAnti,
+}
+
+impl Operator {
+    /// Columns of the operator's output.
+    pub fn schema(&self) -> &SchemaRef {
+        match self {
+            Operator::Source { schema, .. }
+            | Operator::Values { schema, .. }
+            | Operator::Exchange { schema, .. }
+            | Operator::Filter { schema, .. }
+            | Operator::Project { schema, .. } => schema,
+            Operator::PartialAggregate(aggregation) | Operator::Aggregate(aggregation) => &aggregation.schema,
+            Operator::Join(join) => &join.schema,
+        }
+    }
+
+    /// The operators that it reads, left to right.
+    pub fn inputs(&self) -> Vec<&Operator> {
+        match self {
+            Operator::Source { .. } | Operator::Values { .. } | Operator::Exchange { .. } => vec![],
+            Operator::Filter { input, .. } | Operator::Project { input, .. } => vec![input],
+            Operator::PartialAggregate(aggregation) | Operator::Aggregate(aggregation) => vec![&aggregation.input],
+            Operator::Join(join) => vec![&join.left, &join.right],
+        }
+    }
+}
+
+impl Stage {
+    /// The stages whose output it reads, in order.
+    pub fn upstream(&self) -> Vec<usize> {
+        fn collect(operator: &Operator, found: &mut Vec<usize>) {
+            if let Operator::Exchange { stages, .. } = operator {
+                found.extend(stages);
+            }
+            for input in operator.inputs() {
+                collect(input, found);
+            }
+        }
+        let mut found = vec![];
+        collect(&self.root, &mut found);
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// The relation that a map stage reads.
+    pub fn source(&self) -> Option<RelationId> {
+        fn find(operator: &Operator) -> Option<RelationId> {
+            match operator {
+                Operator::Source { relation, .. } => Some(*relation),
+                other => other.inputs().into_iter().find_map(find),
+            }
+        }
+        find(&self.root)
+    }
+}

@@ -1,0 +1,34 @@
+//! A view's query to its stage DAG.
+//!
+//! Steps: refuse what cannot be maintained and is visible in the query ([`check`]), optimise with the rules that keep the
+//! plan incremental, lower each logical node to an incremental operator ([`lower`]), cutting a stage at each exchange.
+
+mod aggregate;
+mod check;
+mod fragment;
+mod join;
+mod lower;
+mod optimize;
+
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+
+use crate::error::Result;
+use crate::stage::StageGraph;
+
+/// What a view's plan depends on besides its query.
+#[derive(Debug, Clone, Copy)]
+pub struct ViewOptions {
+    /// Partitions of keyed state.
+    pub partitions: usize,
+}
+
+/// Plans a bound query as an incrementally maintained view.
+///
+/// # Errors
+/// [`crate::PlanError::NotIncremental`] names the construct that cannot be maintained.
+pub fn plan_view(state: &SessionState, plan: LogicalPlan, options: ViewOptions) -> Result<StageGraph> {
+    check::check(&plan)?;
+    let plan = optimize::optimize(state, plan)?;
+    lower::lower(state, &plan, options)
+}

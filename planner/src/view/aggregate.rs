@@ -1,0 +1,314 @@
+//! GROUP BY, aggregates and DISTINCT.
+//!
+//! ```text
+//!  input -> Project(group columns, arguments) -> PartialAggregate => hash(group) -> Aggregate -> Project(output types)
+//! ```
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, col};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::aggregate::LoweredAggregateBuilder;
+use datafusion::physical_expr::expressions::{Column, Literal};
+
+use super::fragment::{Fragment, Part, Placement};
+use super::lower::{Lowering, arrow_schema};
+use crate::error::{PlanError, Result};
+use crate::stage::{AggregateCall, AggregateForm, Aggregation, ExchangeForm, Operator, Output};
+
+impl Lowering {
+    pub(super) fn aggregate(&mut self, aggregate: &Aggregate) -> Result<Fragment> {
+        if matches!(aggregate.group_expr.as_slice(), [Expr::GroupingSet(_)]) {
+            return Err(PlanError::not_incremental(
+                "GROUPING SETS, ROLLUP or CUBE",
+                "use UNION ALL of one GROUP BY for each set",
+            ));
+        }
+        let input = self.node(&aggregate.input)?;
+        let input_append_only = input.append_only;
+        let mut arguments = Arguments::new(self, aggregate.input.schema());
+        for group in &aggregate.group_expr {
+            arguments.push(group)?;
+        }
+        let group_columns = aggregate.group_expr.len();
+        let rewritten =
+            aggregate.aggr_expr.iter().map(|call| arguments.rewrite(call)).collect::<Result<Vec<_>>>()?;
+        let (expressions, schema) = arguments.finish();
+        let input = input.project(expressions, Arc::clone(&schema));
+
+        let logical_schema = DFSchema::from_unqualified_fields(schema.fields().clone(), Default::default())?;
+        let mut calls = vec![];
+        for (index, call) in rewritten.iter().enumerate() {
+            let name = aggregate.schema.field(group_columns + index).name();
+            calls.push(self.call(call, name, &schema, &logical_schema, input_append_only)?);
+        }
+        Ok(self.aggregation(input, group_columns, calls, arrow_schema(&aggregate.schema)))
+    }
+
+    pub(super) fn distinct(&mut self, input: &LogicalPlan) -> Result<Fragment> {
+        let fragment = self.node(input)?;
+        let schema = Arc::clone(&fragment.schema);
+        let group_columns = schema.fields().len();
+        Ok(self.aggregation(fragment, group_columns, vec![], schema))
+    }
+
+    /// Map half, exchange, reduce half. `input` has the group columns first.
+    fn aggregation(
+        &mut self,
+        input: Fragment,
+        group_columns: usize,
+        calls: Vec<AggregateCall>,
+        schema: SchemaRef,
+    ) -> Fragment {
+        let input_append_only = input.append_only;
+        let merges = calls.iter().all(|call| call.form.merges() && !call.distinct);
+        let exchange = if merges { ExchangeForm::Partial } else { ExchangeForm::Rows };
+        let partial_schema = match exchange {
+            ExchangeForm::Partial => partial_schema(&input.schema, group_columns, &calls),
+            ExchangeForm::Rows => Arc::clone(&input.schema),
+        };
+        let half = |operator: Operator, schema: &SchemaRef| {
+            Box::new(Aggregation {
+                input: operator,
+                group_columns,
+                calls: calls.clone(),
+                exchange,
+                input_append_only,
+                schema: Arc::clone(schema),
+            })
+        };
+        let parts = input
+            .parts
+            .into_iter()
+            .map(|part| Part {
+                operator: Operator::PartialAggregate(half(part.operator, &partial_schema)),
+                placement: Placement::Arrival,
+            })
+            .collect();
+        let partial = Fragment { parts, append_only: input_append_only, key: None, schema: partial_schema };
+        let output =
+            if group_columns == 0 { Output::Single } else { Output::Hash((0..group_columns).collect()) };
+        let exchanged = self.stages.exchange(partial, output);
+        let operator = Operator::Aggregate(half(exchanged, &schema));
+        let group: Vec<usize> = (0..group_columns).collect();
+        Fragment {
+            parts: vec![Part { operator, placement: Placement::Hash(group.clone()) }],
+            // A set of keys without aggregates only grows when its input does.
+            append_only: input_append_only && calls.is_empty(),
+            key: Some(group),
+            schema,
+        }
+    }
+
+    fn call(
+        &self,
+        call: &Expr,
+        name: &str,
+        schema: &SchemaRef,
+        logical_schema: &DFSchema,
+        append_only: bool,
+    ) -> Result<AggregateCall> {
+        let lowered = LoweredAggregateBuilder::new(call, logical_schema, schema, &self.properties, &self.context)
+            .with_name(name)
+            .build()?;
+        let function = lowered.aggregate;
+        let arguments: Option<Vec<usize>> =
+            function.expressions().iter().map(|e| e.downcast_ref::<Column>().map(Column::index)).collect();
+        let filter = lowered.filter.as_ref().and_then(|e| e.downcast_ref::<Column>().map(Column::index));
+        let order_by = lowered
+            .order_bys
+            .iter()
+            .filter_map(|sort| sort.expr.downcast_ref::<Column>().map(|column| (column.index(), sort.options)))
+            .collect::<Vec<_>>();
+        if matches!(function.fun().name(), "first_value" | "last_value" | "nth_value") && order_by.is_empty() {
+            return Err(PlanError::not_incremental(
+                format!("{} without ORDER BY", function.fun().name()),
+                "which row is first is not defined without an order: write first_value(x ORDER BY y)",
+            ));
+        }
+        // Literal arguments (a percentile, a separator) stay in the function; the forms of our own have none but count(1).
+        let argument_types: Vec<DataType> =
+            function.expressions().iter().map(|e| e.data_type(schema)).collect::<std::result::Result<_, _>>()?;
+        let name = function.fun().name();
+        let counts_nulls = function
+            .expressions()
+            .iter()
+            .any(|e| e.downcast_ref::<Literal>().is_some_and(|literal| literal.value().is_null()));
+        let form = if counts_nulls {
+            AggregateForm::Values
+        } else {
+            form(name, &argument_types, arguments.is_some(), append_only)
+        };
+        // DISTINCT changes nothing for these.
+        let distinct = function.is_distinct() && !matches!(name, "min" | "max" | "bool_and" | "bool_or");
+        Ok(AggregateCall {
+            form,
+            input_schema: Arc::clone(schema),
+            arguments: arguments.unwrap_or_default(),
+            filter,
+            distinct,
+            order_by,
+            function,
+        })
+    }
+}
+
+/// The cheapest form in which an aggregate can be maintained.
+fn form(name: &str, types: &[DataType], arguments_are_columns: bool, append_only: bool) -> AggregateForm {
+    use AggregateForm::*;
+    if name == "count" && types.len() == 1 {
+        return Count;
+    }
+    if !arguments_are_columns || types.len() != 1 {
+        return Values;
+    }
+    let summable = matches!(
+        types[0],
+        DataType::Int64 | DataType::UInt64 | DataType::Float64 | DataType::Decimal128(_, _)
+    );
+    match name {
+        "sum" if summable => Sum,
+        "avg" if matches!(types[0], DataType::Float64 | DataType::Decimal128(_, _)) => Average,
+        "var" | "var_samp" | "var_sample" if types[0] == DataType::Float64 => Variance { sample: true },
+        "var_pop" | "var_population" if types[0] == DataType::Float64 => Variance { sample: false },
+        "stddev" | "stddev_samp" if types[0] == DataType::Float64 => StandardDeviation { sample: true },
+        "stddev_pop" if types[0] == DataType::Float64 => StandardDeviation { sample: false },
+        "bool_and" if types[0] == DataType::Boolean => BoolAnd,
+        "bool_or" if types[0] == DataType::Boolean => BoolOr,
+        "min" if append_only => MinAppendOnly,
+        "max" if append_only => MaxAppendOnly,
+        "min" => Min,
+        "max" => Max,
+        _ => Values,
+    }
+}
+
+/// Group columns, then the state columns of each aggregate (their meaning is the runtime's aggregate operator's).
+fn partial_schema(input: &SchemaRef, group_columns: usize, calls: &[AggregateCall]) -> SchemaRef {
+    let mut fields: Vec<Arc<Field>> = input.fields()[..group_columns].to_vec();
+    // Whether the group has rows at all: the sum of weights.
+    fields.push(Arc::new(Field::new("rows", DataType::Int64, false)));
+    for (index, call) in calls.iter().enumerate() {
+        let argument = call.arguments.first().map(|column| input.field(*column).data_type().clone());
+        for (name, data_type) in call.form.state(argument) {
+            fields.push(Arc::new(Field::new(format!("{name}{index}"), data_type, true)));
+        }
+    }
+    Arc::new(Schema::new(fields))
+}
+
+impl AggregateForm {
+    /// Names and types of the partial state's columns; empty for a form that has none.
+    pub fn state(self, argument: Option<DataType>) -> Vec<(&'static str, DataType)> {
+        let argument = argument.unwrap_or(DataType::Null);
+        // A floating sum is exact to twice the precision, so that what was added can be taken away, and keeps apart
+        // what has no inverse: NaN and the infinities are counted.
+        let float_sum = || {
+            vec![
+                ("high", DataType::Float64),
+                ("low", DataType::Float64),
+                ("nan", DataType::Int64),
+                ("inf", DataType::Int64),
+                ("neginf", DataType::Int64),
+            ]
+        };
+        match self {
+            AggregateForm::Count => vec![("count", DataType::Int64)],
+            AggregateForm::Sum | AggregateForm::Average => {
+                let mut state = vec![("count", DataType::Int64)];
+                match argument {
+                    DataType::Float64 => state.extend(float_sum()),
+                    other => state.push(("sum", other)),
+                }
+                state
+            }
+            AggregateForm::Variance { .. } | AggregateForm::StandardDeviation { .. } => {
+                let mut state = vec![("count", DataType::Int64)];
+                state.extend(float_sum());
+                state.extend([("squares_high", DataType::Float64), ("squares_low", DataType::Float64)]);
+                state
+            }
+            AggregateForm::BoolAnd | AggregateForm::BoolOr => {
+                vec![("true", DataType::Int64), ("false", DataType::Int64)]
+            }
+            AggregateForm::MinAppendOnly | AggregateForm::MaxAppendOnly => vec![("value", argument)],
+            AggregateForm::Min | AggregateForm::Max | AggregateForm::Values => vec![],
+        }
+    }
+}
+
+/// Collects the columns that an aggregation needs below it, each once.
+struct Arguments<'a> {
+    lowering: &'a Lowering,
+    input: &'a DFSchema,
+    logical: Vec<Expr>,
+    physical: Vec<Arc<dyn PhysicalExpr>>,
+    fields: Vec<Arc<Field>>,
+}
+
+impl<'a> Arguments<'a> {
+    fn new(lowering: &'a Lowering, input: &'a DFSchema) -> Self {
+        Arguments { lowering, input, logical: vec![], physical: vec![], fields: vec![] }
+    }
+
+    /// Adds a column, always; returns its position.
+    fn push(&mut self, expression: &Expr) -> Result<usize> {
+        let physical = self.lowering.expression(expression, self.input)?;
+        let position = self.fields.len();
+        let field = physical.return_field(self.input.as_arrow())?;
+        self.fields.push(Arc::new(field.as_ref().clone().with_name(format!("c{position}"))));
+        self.physical.push(physical);
+        self.logical.push(expression.clone());
+        Ok(position)
+    }
+
+    /// A reference to the column of this expression. Literals stay literals.
+    fn reference(&mut self, expression: &Expr) -> Result<Expr> {
+        if matches!(expression, Expr::Literal(_, _)) {
+            return Ok(expression.clone());
+        }
+        let position = match self.logical.iter().position(|known| known == expression) {
+            Some(position) => position,
+            None => self.push(expression)?,
+        };
+        Ok(col(format!("c{position}")))
+    }
+
+    /// A filter's column; a literal condition becomes a column too.
+    fn condition(&mut self, expression: &Expr) -> Result<Expr> {
+        match self.reference(expression)? {
+            Expr::Literal(_, _) => {
+                let position = self.push(expression)?;
+                Ok(col(format!("c{position}")))
+            }
+            reference => Ok(reference),
+        }
+    }
+
+    /// The call over the projected columns.
+    fn rewrite(&mut self, call: &Expr) -> Result<Expr> {
+        match call {
+            Expr::Alias(alias) => self.rewrite(&alias.expr),
+            Expr::AggregateFunction(AggregateFunction { func, params }) => {
+                let args = params.args.iter().map(|e| self.reference(e)).collect::<Result<Vec<_>>>()?;
+                let filter = params.filter.as_ref().map(|e| self.condition(e)).transpose()?.map(Box::new);
+                let mut order_by = params.order_by.clone();
+                for sort in &mut order_by {
+                    sort.expr = self.condition(&sort.expr)?;
+                }
+                Ok(Expr::AggregateFunction(AggregateFunction {
+                    func: Arc::clone(func),
+                    params: AggregateFunctionParams { args, filter, order_by, ..params.clone() },
+                }))
+            }
+            other => Err(PlanError::Internal(format!("not an aggregate call: {other}"))),
+        }
+    }
+
+    fn finish(self) -> (Vec<Arc<dyn PhysicalExpr>>, SchemaRef) {
+        (self.physical, Arc::new(Schema::new(self.fields)))
+    }
+}

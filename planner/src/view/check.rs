@@ -1,0 +1,44 @@
+//! What is refused by looking at the bound query, before the optimizer folds it away.
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
+
+use crate::error::{PlanError, Result};
+
+/// Refuses functions whose value changes without any input changing.
+pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
+    let mut refused = None;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expression| {
+            expression.apply(|inner| {
+                if let Expr::ScalarFunction(call) = inner {
+                    match call.func.signature().volatility {
+                        Volatility::Immutable => {}
+                        Volatility::Stable if !is_clock(call.func.name()) => {}
+                        Volatility::Stable => {
+                            refused = Some(PlanError::not_incremental(
+                                format!("{}()", call.func.name()),
+                                "its value changes with time; give streams a time column and filter on that",
+                            ));
+                            return Ok(TreeNodeRecursion::Stop);
+                        }
+                        Volatility::Volatile => {
+                            refused = Some(PlanError::not_incremental(
+                                format!("the volatile function {}()", call.func.name()),
+                                "it gives another value at each call, so the view would have no definite contents",
+                            ));
+                            return Ok(TreeNodeRecursion::Stop);
+                        }
+                    }
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })?;
+        Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    refused.map_or(Ok(()), Err)
+}
+
+fn is_clock(function: &str) -> bool {
+    matches!(function, "now" | "current_timestamp" | "current_date" | "current_time" | "today")
+}

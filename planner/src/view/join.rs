@@ -1,0 +1,126 @@
+//! Joins: both sides are exchanged by their keys and indexed by them.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::{DFSchema, JoinType, NullEquality};
+use datafusion::logical_expr::{Expr, Join as LogicalJoin};
+use datafusion::physical_expr::expressions::Column;
+
+use super::fragment::{Fragment, Part, Placement};
+use super::lower::{Lowering, arrow_schema, column};
+use crate::error::{PlanError, Result};
+use crate::stage::{Join, JoinKind, Operator, Output};
+
+impl Lowering {
+    pub(super) fn join(&mut self, join: &LogicalJoin) -> Result<Fragment> {
+        let kind = match join.join_type {
+            JoinType::Inner => JoinKind::Inner,
+            other => {
+                return Err(PlanError::not_incremental(
+                    format!("{} JOIN", other.to_string().to_uppercase()),
+                    "use an inner join with equality conditions",
+                ));
+            }
+        };
+        let left = self.node(&join.left)?;
+        let right = self.node(&join.right)?;
+        let (left_width, right_width) = (left.schema.fields().len(), right.schema.fields().len());
+        let (left, left_keys) = self.keyed(left, join.left.schema(), join.on.iter().map(|(l, _)| l))?;
+        let (right, right_keys) = self.keyed(right, join.right.schema(), join.on.iter().map(|(_, r)| r))?;
+        let filter = match &join.filter {
+            Some(filter) => {
+                let both = join.left.schema().join(join.right.schema())?;
+                Some(self.expression(filter, &both)?)
+            }
+            None => None,
+        };
+        let key = joined_key(&left, &right, &left_keys, &right_keys, left_width);
+        let (left_append_only, right_append_only) = (left.append_only, right.append_only);
+        let exchange = |keys: &[usize]| {
+            if keys.is_empty() { Output::Single } else { Output::Hash(keys.to_vec()) }
+        };
+        let left = self.stages.exchange(left, exchange(&left_keys));
+        let right = self.stages.exchange(right, exchange(&right_keys));
+        let placement = if left_keys.iter().all(|column| *column < left_width) {
+            Placement::Hash(left_keys.clone())
+        } else {
+            Placement::Keyed
+        };
+        let schema = arrow_schema(&join.schema);
+        let operator = Operator::Join(Box::new(Join {
+            left,
+            right,
+            left_width,
+            right_width,
+            kind,
+            keys: left_keys.into_iter().zip(right_keys).collect(),
+            null_equals_null: join.null_equality == NullEquality::NullEqualsNull,
+            filter,
+            left_append_only,
+            right_append_only,
+            schema: Arc::clone(&schema),
+        }));
+        Ok(Fragment {
+            parts: vec![Part { operator, placement }],
+            append_only: left_append_only && right_append_only,
+            key,
+            schema,
+        })
+    }
+
+    /// Makes the key expressions columns: those that are not get appended.
+    fn keyed<'a>(
+        &self,
+        fragment: Fragment,
+        schema: &DFSchema,
+        keys: impl Iterator<Item = &'a Expr>,
+    ) -> Result<(Fragment, Vec<usize>)> {
+        let input: SchemaRef = Arc::clone(&fragment.schema);
+        let mut expressions: Vec<_> = (0..input.fields().len()).map(|index| column(&input, index)).collect();
+        let mut fields: Vec<_> = input.fields().iter().cloned().collect();
+        let mut columns = vec![];
+        for key in keys {
+            let expression = self.expression(key, schema)?;
+            match expression.downcast_ref::<Column>() {
+                Some(column) => columns.push(column.index()),
+                None => {
+                    let field = expression.return_field(schema.as_arrow())?;
+                    columns.push(fields.len());
+                    fields.push(Arc::new(field.as_ref().clone().with_name(format!("key{}", columns.len()))));
+                    expressions.push(expression);
+                }
+            }
+        }
+        if fields.len() == input.fields().len() {
+            return Ok((fragment, columns));
+        }
+        Ok((fragment.project(expressions, Arc::new(Schema::new(fields))), columns))
+    }
+}
+
+/// What identifies a joined row. If one side is met by at most one row of the other, its own key suffices.
+fn joined_key(
+    left: &Fragment,
+    right: &Fragment,
+    left_keys: &[usize],
+    right_keys: &[usize],
+    left_width: usize,
+) -> Option<Vec<usize>> {
+    let shift = |key: &[usize]| key.iter().map(|column| column + left_width).collect::<Vec<_>>();
+    let covers = |key: &Option<Vec<usize>>, columns: &[usize]| {
+        key.as_ref().is_some_and(|key| key.iter().all(|column| columns.contains(column)))
+    };
+    if covers(&right.key, right_keys) && left.key.is_some() {
+        return left.key.clone();
+    }
+    if covers(&left.key, left_keys)
+        && let Some(key) = &right.key
+    {
+        return Some(shift(key));
+    }
+    match (&left.key, &right.key) {
+        (Some(l), Some(r)) => Some(l.iter().copied().chain(shift(r)).collect()),
+        _ => None,
+    }
+}

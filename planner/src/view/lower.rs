@@ -1,0 +1,199 @@
+//! Logical nodes to incremental operators.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::DFSchema;
+use datafusion::execution::SessionState;
+use datafusion::execution::context::ExecutionProps;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, TableScan};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+
+use super::ViewOptions;
+use super::fragment::{Fragment, Part, Placement, Stages, placement_after};
+use crate::error::{PlanError, Result};
+use crate::relation::{RelationId, RelationInfo, relation_of};
+use crate::stage::{Operator, Output, StageGraph};
+
+/// Lowers an optimised plan and closes its last stage.
+pub(super) fn lower(state: &SessionState, plan: &LogicalPlan, options: ViewOptions) -> Result<StageGraph> {
+    let mut lowering = Lowering {
+        properties: state.execution_props().clone(),
+        context: PhysicalPlanningContext::default(),
+        stages: Stages::default(),
+        inputs: BTreeMap::new(),
+    };
+    let fragment = lowering.node(plan)?;
+    let (schema, key, append_only) = (Arc::clone(&fragment.schema), fragment.key.clone(), fragment.append_only);
+    lowering.materialize(fragment);
+    Ok(StageGraph {
+        stages: lowering.stages.stages,
+        schema,
+        key,
+        append_only,
+        inputs: lowering.inputs.into_values().collect(),
+        partitions: options.partitions,
+    })
+}
+
+/// State of one lowering.
+pub(super) struct Lowering {
+    pub properties: ExecutionProps,
+    pub context: PhysicalPlanningContext,
+    pub stages: Stages,
+    inputs: BTreeMap<RelationId, RelationInfo>,
+}
+
+impl Lowering {
+    pub fn node(&mut self, plan: &LogicalPlan) -> Result<Fragment> {
+        match plan {
+            LogicalPlan::TableScan(scan) => self.scan(scan),
+            LogicalPlan::SubqueryAlias(alias) => {
+                let fragment = self.node(&alias.input)?;
+                Ok(Fragment { schema: arrow_schema(&alias.schema), ..fragment })
+            }
+            LogicalPlan::Filter(filter) => {
+                let fragment = self.node(&filter.input)?;
+                let predicate = self.expression(&filter.predicate, filter.input.schema())?;
+                Ok(fragment.filter(&predicate))
+            }
+            LogicalPlan::Projection(projection) => {
+                let fragment = self.node(&projection.input)?;
+                let expressions = projection
+                    .expr
+                    .iter()
+                    .map(|e| self.expression(e, projection.input.schema()))
+                    .collect::<Result<Vec<_>>>()?;
+                Ok(fragment.project(expressions, arrow_schema(&projection.schema)))
+            }
+            LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate),
+            LogicalPlan::Distinct(Distinct::All(input)) => self.distinct(input),
+            LogicalPlan::Distinct(Distinct::On(_)) => Err(PlanError::not_incremental(
+                "DISTINCT ON",
+                "use first_value(.. ORDER BY ..) with GROUP BY, or DISTINCT",
+            )),
+            LogicalPlan::Join(join) => self.join(join),
+            LogicalPlan::Union(union) => {
+                let schema = arrow_schema(&union.schema);
+                let mut parts = vec![];
+                let mut append_only = true;
+                for input in &union.inputs {
+                    let fragment = self.node(input)?;
+                    append_only &= fragment.append_only;
+                    parts.extend(fragment.parts);
+                }
+                Ok(Fragment { parts, append_only, key: None, schema })
+            }
+            LogicalPlan::Values(values) => {
+                let rows = values
+                    .values
+                    .iter()
+                    .map(|row| row.iter().map(|e| self.expression(e, &DFSchema::empty())).collect())
+                    .collect::<Result<Vec<_>>>()?;
+                Ok(fixed_rows(rows, arrow_schema(&values.schema)))
+            }
+            LogicalPlan::EmptyRelation(empty) => {
+                let rows = if empty.produce_one_row { vec![vec![]] } else { vec![] };
+                Ok(fixed_rows(rows, arrow_schema(&empty.schema)))
+            }
+            // A view is a set of rows; an order without a limit says nothing of which.
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => self.node(&sort.input),
+            LogicalPlan::Repartition(repartition) => self.node(&repartition.input),
+            other => Err(refused(other)),
+        }
+    }
+
+    /// A physical expression over the columns of `schema`.
+    pub fn expression(&self, expression: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
+        Ok(create_physical_expr(expression, schema, &self.properties, &self.context)?)
+    }
+
+    /// Exchanges a fragment; the result is one part.
+    pub fn exchange(&mut self, fragment: Fragment, output: Output) -> Fragment {
+        let (append_only, key, schema) = (fragment.append_only, fragment.key.clone(), Arc::clone(&fragment.schema));
+        let placement = placement_after(&output);
+        let operator = self.stages.exchange(fragment, output);
+        Fragment { parts: vec![Part { operator, placement }], append_only, key, schema }
+    }
+
+    fn scan(&mut self, scan: &TableScan) -> Result<Fragment> {
+        let Some(info) = relation_of(scan) else {
+            return Err(PlanError::not_incremental(
+                format!("reading \"{}\"", scan.table_name),
+                "a materialized view reads streams, tables and materialized views",
+            ));
+        };
+        let projection: Vec<usize> = match &scan.projection {
+            Some(columns) => columns.clone(),
+            None => (0..info.schema.fields().len()).collect(),
+        };
+        let schema = Arc::new(info.schema.project(&projection).map_err(datafusion::error::DataFusionError::from)?);
+        let key = info
+            .key
+            .as_ref()
+            .and_then(|key| key.iter().map(|column| projection.iter().position(|kept| kept == column)).collect());
+        let append_only = info.append_only;
+        let operator = Operator::Source {
+            relation: info.id,
+            name: info.name.clone(),
+            projection,
+            schema: Arc::clone(&schema),
+        };
+        self.inputs.insert(info.id, info);
+        Ok(Fragment { parts: vec![Part { operator, placement: Placement::Arrival }], append_only, key, schema })
+    }
+
+    /// Puts the rows into the view. Where a row and its retraction may come by different tasks, an exchange brings them
+    /// together first.
+    fn materialize(&mut self, fragment: Fragment) {
+        let scattered = fragment.parts.len() > 1
+            || (!fragment.append_only && fragment.parts[0].placement == Placement::Arrival);
+        let mut fragment = fragment;
+        if scattered {
+            let columns = match &fragment.key {
+                Some(key) if !key.is_empty() => key.clone(),
+                _ => (0..fragment.schema.fields().len()).collect(),
+            };
+            fragment = self.exchange(fragment, Output::Hash(columns));
+        }
+        if let Some(part) = fragment.parts.pop() {
+            self.stages.close(part.operator, Output::Materialize);
+        }
+    }
+}
+
+/// The Arrow schema of a logical node, without the metadata that only planning uses.
+pub(super) fn arrow_schema(schema: &DFSchema) -> SchemaRef {
+    Arc::new(Schema::new(schema.fields().clone()))
+}
+
+/// A column as a physical expression.
+pub(super) fn column(schema: &SchemaRef, index: usize) -> Arc<dyn PhysicalExpr> {
+    Arc::new(Column::new(schema.field(index).name(), index))
+}
+
+fn fixed_rows(rows: Vec<Vec<Arc<dyn PhysicalExpr>>>, schema: SchemaRef) -> Fragment {
+    let operator = Operator::Values { rows, schema: Arc::clone(&schema) };
+    Fragment { parts: vec![Part { operator, placement: Placement::Arrival }], append_only: true, key: None, schema }
+}
+
+fn refused(plan: &LogicalPlan) -> PlanError {
+    match plan {
+        LogicalPlan::Limit(_) => {
+            PlanError::not_incremental("LIMIT", "leave it out of the view and put it into the SELECT that reads the view")
+        }
+        LogicalPlan::Sort(_) => PlanError::not_incremental(
+            "ORDER BY with LIMIT",
+            "leave it out of the view and put it into the SELECT that reads the view",
+        ),
+        LogicalPlan::Window(_) => {
+            PlanError::not_incremental("an OVER window function", "aggregate with GROUP BY, or use OVER when reading the view")
+        }
+        LogicalPlan::RecursiveQuery(_) => PlanError::not_incremental("WITH RECURSIVE", "use it when reading the view"),
+        LogicalPlan::Unnest(_) => PlanError::not_incremental("UNNEST", "use it when reading the view"),
+        other => PlanError::NotIncremental { construct: other.display().to_string(), hint: None },
+    }
+}

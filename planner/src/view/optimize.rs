@@ -1,0 +1,24 @@
+//! DataFusion's analyzer and optimizer, with the rules that suit a plan which runs once an epoch for ever.
+
+use std::sync::Arc;
+
+use datafusion::error::Result;
+use datafusion::execution::SessionState;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::OptimizerRule;
+
+/// Rules that would spoil an incremental plan: DISTINCT inside aggregates has its own maintained form, and a limit
+/// pushed below a union or a join would drop rows that a later deletion brings back.
+const LEFT_OUT: [&str; 2] = ["single_distinct_aggregation_to_group_by", "push_down_limit"];
+
+pub(super) fn optimize(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
+    let rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
+        state.optimizers().iter().filter(|rule| !LEFT_OUT.contains(&rule.name())).cloned().collect();
+    let mut config = state.config().clone();
+    // A scalar subquery becomes a join, which is maintained; as a physical subquery it would be evaluated once.
+    config.options_mut().optimizer.enable_physical_uncorrelated_scalar_subquery = false;
+    let state =
+        SessionStateBuilder::new_from_existing(state.clone()).with_config(config).with_optimizer_rules(rules).build();
+    state.optimize(&plan)
+}

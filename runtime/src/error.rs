@@ -1,0 +1,29 @@
+//! What can go wrong while running.
+
+use datafusion::error::DataFusionError;
+use millrace_planner::RelationId;
+use millrace_storage::StorageError;
+
+/// A failure of the runtime.
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeError {
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error(transparent)]
+    DataFusion(#[from] DataFusionError),
+    #[error("relation {0} does not exist in the runtime")]
+    UnknownRelation(RelationId),
+    /// Two live rows of a table would have the same key.
+    #[error("duplicate key value violates unique constraint: key {key} already exists")]
+    DuplicateKey { relation: RelationId, key: String },
+    /// A view was set aside because running it failed.
+    #[error("materialized view \"{view}\" failed and was set aside: {why}")]
+    ViewFailed { view: String, why: String },
+    #[error("the server is shutting down")]
+    ShuttingDown,
+    #[error("internal runtime error: {0}")]
+    Internal(String),
+}
+
+/// The runtime's result type.
+pub type Result<T, E = RuntimeError> = std::result::Result<T, E>;

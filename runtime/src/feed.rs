@@ -1,0 +1,155 @@
+//! What waits to be cut: writes in the order of their submission, one queue a pipeline.
+//!
+//! A write enters when it is handed to the log and may be cut once it is durable. A cut takes whole writes from the front,
+//! up to a number of rows, so that a transaction over several relations is in one epoch, and an epoch is always a prefix of
+//! every input's log.
+
+use std::collections::{HashMap, VecDeque};
+
+use millrace_planner::RelationId;
+use millrace_storage::ChangeBatch;
+
+use crate::driver::PipelineId;
+use crate::worker::Cut;
+
+/// Rows after which a cut is closed: bounds what an epoch holds in memory.
+pub const CUT_ROWS_MAX: usize = 262_144;
+
+/// One relation's part of a write.
+#[derive(Debug, Clone)]
+pub struct Part {
+    pub relation: RelationId,
+    pub changes: ChangeBatch,
+    /// The log's offset after this part; known when it is durable.
+    pub end: u64,
+}
+
+#[derive(Debug)]
+struct Write {
+    sequence: u64,
+    parts: Vec<Part>,
+    is_durable: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Feeds {
+    queues: HashMap<PipelineId, VecDeque<Write>>,
+    pipeline_of: HashMap<RelationId, PipelineId>,
+    next_sequence: u64,
+}
+
+/// What a cut took.
+#[derive(Debug, Default)]
+pub struct Taken {
+    pub changes: HashMap<RelationId, Cut>,
+    /// Offsets that each relation has reached.
+    pub ends: HashMap<RelationId, u64>,
+    /// Durable writes were left for the next epoch.
+    pub more: bool,
+}
+
+impl Feeds {
+    /// Binds a relation to a pipeline's queue.
+    pub fn attach(&mut self, relation: RelationId, pipeline: PipelineId) {
+        self.pipeline_of.insert(relation, pipeline);
+        self.queues.entry(pipeline).or_default();
+    }
+
+    pub fn detach(&mut self, relation: RelationId) {
+        if let Some(pipeline) = self.pipeline_of.remove(&relation)
+            && let Some(queue) = self.queues.get_mut(&pipeline)
+        {
+            for write in queue.iter_mut() {
+                write.parts.retain(|part| part.relation != relation);
+            }
+        }
+    }
+
+    pub fn remove_pipeline(&mut self, pipeline: PipelineId) {
+        self.queues.remove(&pipeline);
+    }
+
+    pub fn pipeline_of(&self, relation: RelationId) -> Option<PipelineId> {
+        self.pipeline_of.get(&relation).copied()
+    }
+
+    /// Two queues become one, in the order of submission.
+    pub fn join(&mut self, into: PipelineId, from: PipelineId) {
+        for pipeline in self.pipeline_of.values_mut().filter(|pipeline| **pipeline == from) {
+            *pipeline = into;
+        }
+        let other = self.queues.remove(&from).unwrap_or_default();
+        let queue = self.queues.entry(into).or_default();
+        queue.extend(other);
+        queue.make_contiguous().sort_by_key(|write| write.sequence);
+    }
+
+    /// Enters a write that is on its way to the log; returns its number.
+    pub fn submit(&mut self, pipeline: PipelineId, parts: Vec<Part>) -> u64 {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        self.queues.entry(pipeline).or_default().push_back(Write { sequence, parts, is_durable: false });
+        sequence
+    }
+
+    /// Enters rows that come from storage already.
+    pub fn submit_durable(&mut self, pipeline: PipelineId, parts: Vec<Part>) {
+        self.submit(pipeline, parts);
+        if let Some(write) = self.queues.get_mut(&pipeline).and_then(VecDeque::back_mut) {
+            write.is_durable = true;
+        }
+    }
+
+    /// The write is durable; its parts end at these offsets. Returns the pipeline in whose queue it is now.
+    pub fn acknowledge(&mut self, relation: RelationId, sequence: u64, ends: &[u64]) -> Option<PipelineId> {
+        let pipeline = self.pipeline_of(relation)?;
+        let write = self.find(pipeline, sequence)?;
+        for (part, end) in write.parts.iter_mut().zip(ends) {
+            part.end = *end;
+        }
+        write.is_durable = true;
+        Some(pipeline)
+    }
+
+    /// The write failed: it never was.
+    pub fn withdraw(&mut self, relation: RelationId, sequence: u64) {
+        if let Some(pipeline) = self.pipeline_of(relation)
+            && let Some(queue) = self.queues.get_mut(&pipeline)
+        {
+            queue.retain(|write| write.sequence != sequence);
+        }
+    }
+
+    fn find(&mut self, pipeline: PipelineId, sequence: u64) -> Option<&mut Write> {
+        let queue = self.queues.get_mut(&pipeline)?;
+        let position = queue.binary_search_by_key(&sequence, |write| write.sequence).ok()?;
+        queue.get_mut(position)
+    }
+
+    /// Writes that wait.
+    pub fn len(&self, pipeline: PipelineId) -> usize {
+        self.queues.get(&pipeline).map_or(0, VecDeque::len)
+    }
+
+    /// Takes the durable writes at the front, up to [`CUT_ROWS_MAX`] rows.
+    pub fn cut(&mut self, pipeline: PipelineId) -> Taken {
+        let mut taken = Taken::default();
+        let Some(queue) = self.queues.get_mut(&pipeline) else { return taken };
+        let mut rows = 0;
+        while let Some(write) = queue.front() {
+            if !write.is_durable || rows >= CUT_ROWS_MAX {
+                break;
+            }
+            for part in queue.pop_front().into_iter().flat_map(|write| write.parts) {
+                rows += part.changes.num_rows();
+                taken.ends.insert(part.relation, part.end);
+                if part.changes.num_rows() > 0 {
+                    taken.changes.entry(part.relation).or_default().changes.push(part.changes);
+                }
+            }
+        }
+        taken.more = queue.front().is_some_and(|write| write.is_durable);
+        taken
+    }
+}

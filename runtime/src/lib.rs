@@ -1,0 +1,33 @@
+//! Runs what the planner planned: the driver decides, workers execute, state stays with the partition that owns it.
+//!
+//! ```text
+//!  Runtime (handle) -- events --> driver (pure state machine) -- commands --> worker
+//!                                                               local scheduler -> cpu scheduler -> tasks
+//!                                                               exchange store, operators, state
+//! ```
+//!
+//! What is deliberately absent: SQL, sessions, sled. The log comes from `millrace-storage`, plans from `millrace-planner`.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod backfill;
+pub mod driver;
+pub mod error;
+mod feed;
+pub mod operator;
+mod query;
+mod relation;
+mod runtime;
+mod snapshot;
+mod state;
+mod versions;
+pub mod worker;
+mod write;
+
+pub use backfill::JobStatus;
+pub use error::RuntimeError;
+pub use query::QueryOptions;
+pub use runtime::{PipelineStatus, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec, ViewStatus};
+pub use snapshot::Snapshot;
+pub use worker::cpu::QueryClass;
+pub use write::{TableLocks, WriteToken};

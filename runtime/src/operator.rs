@@ -1,0 +1,285 @@
+//! The incremental operators: change batches in, change batches out.
+//!
+//! [`OperatorInstance`] is a stage's operator tree on one partition, with its keyed state. A task runs it once an epoch.
+//! Operators do no I/O and start nothing. Between chunks of work they pass a suspension point ([`Gate::checkpoint`]).
+
+mod aggregate;
+mod expression;
+mod join;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::SchemaRef;
+use datafusion::physical_expr::PhysicalExpr;
+use futures::future::{BoxFuture, FutureExt};
+use millrace_planner::stage::Operator;
+use millrace_storage::ChangeBatch;
+
+use crate::error::Result;
+use crate::state::row_table::arrow_error;
+pub(crate) use aggregate::consolidate;
+pub use expression::ErrorCounter;
+
+use aggregate::{AggregateInstance, PartialAggregate};
+use expression::{evaluate, evaluate_predicate};
+use join::JoinInstance;
+
+/// Rows handled between two suspension points.
+pub const CHUNK_ROWS: usize = 8_192;
+
+/// What the scheduler offers a task: a place where it may be suspended.
+pub trait Gate: Send + Sync {
+    /// Resolves at once unless the scheduler wants the core.
+    fn checkpoint(&self) -> BoxFuture<'_, ()>;
+}
+
+/// What a task reads in one epoch.
+#[derive(Debug, Default)]
+pub struct Inputs {
+    /// A map stage's share of its relation's changes.
+    pub source: Vec<ChangeBatch>,
+    /// What each upstream stage sent to this partition.
+    pub exchanges: BTreeMap<usize, Vec<ChangeBatch>>,
+    /// Whether this is the first epoch of the view, on partition 0: fixed rows appear now.
+    pub first: bool,
+}
+
+/// An operator tree with its state.
+pub enum OperatorInstance {
+    Source { projection: Vec<usize> },
+    Values { rows: Vec<Vec<Arc<dyn PhysicalExpr>>>, schema: SchemaRef },
+    Exchange { stages: Vec<usize> },
+    Filter { input: Box<OperatorInstance>, predicate: Arc<dyn PhysicalExpr> },
+    Project { input: Box<OperatorInstance>, expressions: Vec<Arc<dyn PhysicalExpr>>, schema: SchemaRef },
+    PartialAggregate { input: Box<OperatorInstance>, aggregate: PartialAggregate },
+    Aggregate { input: Box<OperatorInstance>, aggregate: Box<AggregateInstance> },
+    Join { left: Box<OperatorInstance>, right: Box<OperatorInstance>, join: Box<JoinInstance> },
+}
+
+impl OperatorInstance {
+    /// The instance of a plan's operator on a partition, with empty state.
+    ///
+    /// # Errors
+    /// The plan asks for what DataFusion cannot build: an accumulator or a row format.
+    pub fn new(plan: &Operator, partition: usize) -> Result<OperatorInstance> {
+        let boxed = |plan: &Operator| OperatorInstance::new(plan, partition).map(Box::new);
+        Ok(match plan {
+            Operator::Source { projection, .. } => OperatorInstance::Source { projection: projection.clone() },
+            Operator::Values { rows, schema } => {
+                OperatorInstance::Values { rows: rows.clone(), schema: Arc::clone(schema) }
+            }
+            Operator::Exchange { stages, .. } => OperatorInstance::Exchange { stages: stages.clone() },
+            Operator::Filter { input, predicate, .. } => {
+                OperatorInstance::Filter { input: boxed(input)?, predicate: Arc::clone(predicate) }
+            }
+            Operator::Project { input, expressions, schema } => OperatorInstance::Project {
+                input: boxed(input)?,
+                expressions: expressions.clone(),
+                schema: Arc::clone(schema),
+            },
+            Operator::PartialAggregate(aggregation) => OperatorInstance::PartialAggregate {
+                input: boxed(&aggregation.input)?,
+                aggregate: PartialAggregate::new(aggregation),
+            },
+            Operator::Aggregate(aggregation) => OperatorInstance::Aggregate {
+                input: boxed(&aggregation.input)?,
+                aggregate: Box::new(AggregateInstance::new(aggregation, partition)),
+            },
+            Operator::Join(join) => OperatorInstance::Join {
+                left: boxed(&join.left)?,
+                right: boxed(&join.right)?,
+                join: Box::new(JoinInstance::new(join)?),
+            },
+        })
+    }
+
+    /// Applies one epoch's input to the state and returns what changes in the output.
+    pub fn run<'a>(
+        &'a mut self,
+        inputs: &'a mut Inputs,
+        gate: &'a dyn Gate,
+        errors: &'a ErrorCounter,
+    ) -> BoxFuture<'a, Result<Vec<ChangeBatch>>> {
+        async move {
+            match self {
+                OperatorInstance::Source { projection } => {
+                    inputs.source.drain(..).map(|batch| batch.project(projection).map_err(Into::into)).collect()
+                }
+                OperatorInstance::Values { rows, schema } if inputs.first => Ok(vec![fixed_rows(rows, schema)?]),
+                OperatorInstance::Values { .. } => Ok(vec![]),
+                OperatorInstance::Exchange { stages } => {
+                    Ok(stages.iter().filter_map(|stage| inputs.exchanges.remove(stage)).flatten().collect())
+                }
+                OperatorInstance::Filter { input, predicate } => {
+                    let mut output = vec![];
+                    for batch in input.run(inputs, gate, errors).await? {
+                        for chunk in chunks(&batch) {
+                            let kept = filter(&chunk, predicate, errors)?;
+                            if kept.num_rows() > 0 {
+                                output.push(kept);
+                            }
+                            gate.checkpoint().await;
+                        }
+                    }
+                    Ok(output)
+                }
+                OperatorInstance::Project { input, expressions, schema } => {
+                    let mut output = vec![];
+                    for batch in input.run(inputs, gate, errors).await? {
+                        for chunk in chunks(&batch) {
+                            output.push(project(&chunk, expressions, schema, errors)?);
+                            gate.checkpoint().await;
+                        }
+                    }
+                    Ok(output)
+                }
+                OperatorInstance::PartialAggregate { input, aggregate } => {
+                    let batches = input.run(inputs, gate, errors).await?;
+                    aggregate.run(batches, gate).await
+                }
+                OperatorInstance::Aggregate { input, aggregate } => {
+                    let batches = input.run(inputs, gate, errors).await?;
+                    aggregate.run(batches, gate).await
+                }
+                OperatorInstance::Join { left, right, join } => {
+                    let left = left.run(inputs, gate, errors).await?;
+                    let right = right.run(inputs, gate, errors).await?;
+                    join.run(left, right, gate, errors).await
+                }
+            }
+        }
+        .boxed()
+    }
+
+    /// Whether an epoch without input leaves the output as it is. Not so for the first epoch of an aggregate without
+    /// groups, which has a row even over nothing.
+    pub fn idle_without_input(&self) -> bool {
+        match self {
+            OperatorInstance::Aggregate { input, aggregate } => aggregate.idle_without_input() && input.idle_without_input(),
+            OperatorInstance::Filter { input, .. }
+            | OperatorInstance::Project { input, .. }
+            | OperatorInstance::PartialAggregate { input, .. } => input.idle_without_input(),
+            OperatorInstance::Join { left, right, .. } => left.idle_without_input() && right.idle_without_input(),
+            _ => true,
+        }
+    }
+
+    /// Bytes of keyed state.
+    pub fn state_bytes(&self) -> usize {
+        match self {
+            OperatorInstance::Aggregate { input, aggregate } => aggregate.state_bytes() + input.state_bytes(),
+            OperatorInstance::Filter { input, .. }
+            | OperatorInstance::Project { input, .. }
+            | OperatorInstance::PartialAggregate { input, .. } => input.state_bytes(),
+            OperatorInstance::Join { left, right, join } => {
+                join.state_bytes() + left.state_bytes() + right.state_bytes()
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// A batch in pieces small enough for one stretch of work.
+pub(crate) fn chunks(batch: &ChangeBatch) -> impl Iterator<Item = ChangeBatch> + use<'_> {
+    (0..batch.num_rows()).step_by(CHUNK_ROWS).map(|start| {
+        if batch.num_rows() <= CHUNK_ROWS {
+            batch.clone()
+        } else {
+            batch.slice(start, CHUNK_ROWS.min(batch.num_rows() - start))
+        }
+    })
+}
+
+fn filter(batch: &ChangeBatch, predicate: &Arc<dyn PhysicalExpr>, errors: &ErrorCounter) -> Result<ChangeBatch> {
+    let mask = evaluate_predicate(predicate, &batch.rows, errors)?;
+    filter_changes(batch, &mask)
+}
+
+/// The rows where the mask is true, with their weights.
+pub(crate) fn filter_changes(batch: &ChangeBatch, mask: &BooleanArray) -> Result<ChangeBatch> {
+    if mask.null_count() == 0 && mask.true_count() == mask.len() {
+        return Ok(batch.clone());
+    }
+    let rows = filter_record_batch(&batch.rows, mask).map_err(arrow_error)?;
+    let weights = match &batch.weights {
+        Some(weights) => {
+            let kept = arrow::compute::filter(weights, mask).map_err(arrow_error)?;
+            Some(kept.as_primitive::<arrow::datatypes::Int64Type>().clone())
+        }
+        None => None,
+    };
+    Ok(ChangeBatch { rows, weights })
+}
+
+fn project(
+    batch: &ChangeBatch,
+    expressions: &[Arc<dyn PhysicalExpr>],
+    schema: &SchemaRef,
+    errors: &ErrorCounter,
+) -> Result<ChangeBatch> {
+    let columns = expressions
+        .iter()
+        .zip(schema.fields())
+        .map(|(expression, field)| evaluate(expression, &batch.rows, field.data_type(), errors))
+        .collect::<Result<Vec<ArrayRef>>>()?;
+    Ok(ChangeBatch { rows: batch_of(schema, columns, batch.num_rows())?, weights: batch.weights.clone() })
+}
+
+/// A record batch whose nullability is as the data says: an expression that failed on a row left NULL there.
+pub(crate) fn batch_of(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    let violated =
+        schema.fields().iter().zip(&columns).any(|(field, column)| !field.is_nullable() && column.null_count() > 0);
+    let schema = if violated { nullable(schema) } else { Arc::clone(schema) };
+    RecordBatch::try_new_with_options(schema, columns, &options).map_err(arrow_error)
+}
+
+/// The schema with every column nullable.
+pub fn nullable(schema: &SchemaRef) -> SchemaRef {
+    let fields: Vec<_> = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+    Arc::new(arrow::datatypes::Schema::new(fields))
+}
+
+fn fixed_rows(rows: &[Vec<Arc<dyn PhysicalExpr>>], schema: &SchemaRef) -> Result<ChangeBatch> {
+    let one_row = RecordBatch::try_new_with_options(
+        Arc::new(arrow::datatypes::Schema::empty()),
+        vec![],
+        &RecordBatchOptions::new().with_row_count(Some(1)),
+    )
+    .map_err(arrow_error)?;
+    let mut columns = vec![];
+    for (position, field) in schema.fields().iter().enumerate() {
+        let values = rows
+            .iter()
+            .map(|row| {
+                let value = row[position].evaluate(&one_row)?.into_array(1)?;
+                Ok(arrow::compute::cast(&value, field.data_type()).map_err(arrow_error)?)
+            })
+            .collect::<Result<Vec<ArrayRef>>>()?;
+        let values: Vec<&dyn Array> = values.iter().map(AsRef::as_ref).collect();
+        columns.push(if values.is_empty() {
+            arrow::array::new_empty_array(field.data_type())
+        } else {
+            arrow::compute::concat(&values).map_err(arrow_error)?
+        });
+    }
+    Ok(ChangeBatch::insertions(batch_of(schema, columns, rows.len())?))
+}
+
+/// All batches as one; `None` if there are no rows.
+pub(crate) fn concat(batches: Vec<ChangeBatch>) -> Result<Option<ChangeBatch>> {
+    let mut batches: Vec<ChangeBatch> = batches.into_iter().filter(|batch| batch.num_rows() > 0).collect();
+    match batches.len() {
+        0 => Ok(None),
+        1 => Ok(batches.pop()),
+        _ => Ok(Some(ChangeBatch::concat(&batches)?)),
+    }
+}
+
+/// The weights as an array, ones where there are none.
+pub(crate) fn weights_of(batch: &ChangeBatch) -> Int64Array {
+    batch.weights.clone().unwrap_or_else(|| Int64Array::from(vec![1; batch.num_rows()]))
+}

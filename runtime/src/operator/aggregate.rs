@@ -1,0 +1,361 @@
+//! GROUP BY in two halves.
+//!
+//! ```text
+//!  map stage                                 reduce stage
+//!  PartialAggregate: this epoch's rows to    AggregateInstance: merges into keyed state, and for each group that was
+//!  one row a group (the combiner)      ==>   touched emits the retraction of its old row and its new row
+//! ```
+//! Both halves use the same [`GroupState`]s: an epoch's partial state is a group state that started empty.
+
+mod extremum;
+mod float_sum;
+mod keys;
+mod linear;
+mod state;
+mod values;
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, UInt32Array};
+use arrow::compute::take;
+use arrow::datatypes::{Int64Type, SchemaRef};
+use millrace_planner::stage::{AggregateCall, Aggregation, ExchangeForm};
+use millrace_storage::ChangeBatch;
+
+use super::{Gate, batch_of, chunks, concat, weights_of};
+use crate::error::Result;
+use crate::state::row_table::arrow_error;
+use crate::state::rows_equal;
+use keys::GroupKeys;
+use state::{GroupState, group_state};
+
+/// Groups that are gone are swept when there are more of them than live ones, and at least this many.
+const SWEEP_GROUPS_MIN: usize = 1_024;
+
+/// The map half. It keeps nothing between epochs.
+pub struct PartialAggregate {
+    group_columns: usize,
+    calls: Vec<AggregateCall>,
+    exchange: ExchangeForm,
+    schema: SchemaRef,
+}
+
+impl PartialAggregate {
+    pub fn new(plan: &Aggregation) -> Self {
+        PartialAggregate {
+            group_columns: plan.group_columns,
+            calls: plan.calls.clone(),
+            exchange: plan.exchange,
+            schema: Arc::clone(&plan.schema),
+        }
+    }
+
+    /// One row a group, or the consolidated rows.
+    pub async fn run(&self, batches: Vec<ChangeBatch>, gate: &dyn Gate) -> Result<Vec<ChangeBatch>> {
+        if batches.iter().all(|batch| batch.num_rows() == 0) {
+            return Ok(vec![]);
+        }
+        if self.exchange == ExchangeForm::Rows {
+            return Ok(consolidate(batches)?.into_iter().collect());
+        }
+        let input_schema = batches[0].schema();
+        let mut groups = Groups::new(&input_schema, self.group_columns, &self.calls)?;
+        for batch in &batches {
+            for chunk in chunks(batch) {
+                groups.apply_rows(&chunk, &self.calls)?;
+                gate.checkpoint().await;
+            }
+        }
+        let mut columns = groups.keys.take_all()?;
+        columns.push(Arc::new(Int64Array::from(std::mem::take(&mut groups.rows))));
+        for state in &mut groups.states {
+            columns.extend(state.partial()?);
+        }
+        let rows = columns[self.group_columns].len();
+        Ok(vec![ChangeBatch::insertions(batch_of(&self.schema, columns, rows)?)])
+    }
+}
+
+/// The reduce half, with the state of every group of its partition.
+pub struct AggregateInstance {
+    group_columns: usize,
+    calls: Vec<AggregateCall>,
+    exchange: ExchangeForm,
+    input_schema: SchemaRef,
+    schema: SchemaRef,
+    groups: Option<Groups>,
+    live_groups: usize,
+    /// The one row of an aggregate without groups has been emitted.
+    emitted_first: bool,
+}
+
+impl AggregateInstance {
+    pub fn new(plan: &Aggregation, partition: usize) -> Self {
+        AggregateInstance {
+            group_columns: plan.group_columns,
+            calls: plan.calls.clone(),
+            exchange: plan.exchange,
+            input_schema: Arc::clone(plan.input.schema()),
+            schema: Arc::clone(&plan.schema),
+            groups: None,
+            live_groups: 0,
+            // An aggregate without groups lives on partition 0.
+            emitted_first: plan.group_columns > 0 || partition > 0,
+        }
+    }
+
+    pub fn idle_without_input(&self) -> bool {
+        self.emitted_first
+    }
+
+    pub fn state_bytes(&self) -> usize {
+        self.groups.as_ref().map_or(0, Groups::memory_bytes)
+    }
+
+    /// Merges an epoch's input and returns retractions and new rows of the groups that it changes.
+    pub async fn run(&mut self, batches: Vec<ChangeBatch>, gate: &dyn Gate) -> Result<Vec<ChangeBatch>> {
+        let input = concat(batches)?;
+        let Some(input) = input else {
+            return if self.emitted_first { Ok(vec![]) } else { self.emit_first() };
+        };
+        let mut output = if self.emitted_first { vec![] } else { self.emit_first()? };
+        let mut groups = match self.groups.take() {
+            Some(groups) => groups,
+            None => Groups::new(&self.input_schema, self.group_columns, &self.calls)?,
+        };
+        let ids = groups.intern(&input.rows.columns()[..self.group_columns], input.num_rows())?;
+        let touched = Touched::new(&ids, groups.keys.len());
+        let was_alive: Vec<bool> = touched.groups.iter().map(|group| self.is_alive(&groups, *group)).collect();
+        let old = groups.evaluate(&touched.groups)?;
+        gate.checkpoint().await;
+        match self.exchange {
+            ExchangeForm::Partial => groups.merge(&input.rows, &ids, self.group_columns)?,
+            ExchangeForm::Rows => {
+                let weights = weights_of(&input);
+                groups.apply(&input.rows, &ids, weights.values(), &self.calls)?;
+            }
+        }
+        gate.checkpoint().await;
+        let is_alive: Vec<bool> = touched.groups.iter().map(|group| self.is_alive(&groups, *group)).collect();
+        for (position, group) in touched.groups.iter().enumerate() {
+            match (was_alive[position], is_alive[position]) {
+                (false, true) => self.live_groups += 1,
+                (true, false) => self.live_groups -= 1,
+                _ => {}
+            }
+            if !is_alive[position] {
+                groups.reset(*group);
+            }
+        }
+        let new = groups.evaluate(&touched.groups)?;
+        let keys = touched.keys(&input.rows, self.group_columns)?;
+        output.extend(self.changes(&keys, &old, &new, &was_alive, &is_alive)?);
+        if groups.keys.len() > SWEEP_GROUPS_MIN && groups.keys.len() > 2 * self.live_groups {
+            groups.sweep()?;
+        }
+        self.groups = Some(groups);
+        Ok(output)
+    }
+
+    fn is_alive(&self, groups: &Groups, group: usize) -> bool {
+        self.group_columns == 0 || groups.rows[group] > 0
+    }
+
+    /// The row of an aggregate over nothing.
+    fn emit_first(&mut self) -> Result<Vec<ChangeBatch>> {
+        self.emitted_first = true;
+        let mut groups = Groups::new(&self.input_schema, 0, &self.calls)?;
+        groups.intern(&[], 1)?;
+        let columns = groups.evaluate(&[0])?;
+        self.groups = Some(groups);
+        self.live_groups = 1;
+        Ok(vec![ChangeBatch::insertions(batch_of(&self.schema, columns, 1)?)])
+    }
+
+    /// What differs between the old and the new rows of the touched groups.
+    fn changes(
+        &self,
+        keys: &[ArrayRef],
+        old: &[ArrayRef],
+        new: &[ArrayRef],
+        was_alive: &[bool],
+        is_alive: &[bool],
+    ) -> Result<Vec<ChangeBatch>> {
+        let count = was_alive.len();
+        let same = rows_equal(old, new, count).map_err(arrow_error)?;
+        let pick = |alive: &[bool], other: &[bool]| {
+            let positions = (0..count).filter(|i| alive[*i] && !(other[*i] && same.value(*i)));
+            UInt32Array::from_iter_values(positions.map(|i| i as u32))
+        };
+        let rows_at = |values: &[ArrayRef], positions: &UInt32Array| -> Result<RecordBatch> {
+            let columns = keys
+                .iter()
+                .chain(values)
+                .map(|column| take(column, positions, None).map_err(arrow_error))
+                .collect::<Result<Vec<_>>>()?;
+            batch_of(&self.schema, columns, positions.len())
+        };
+        let mut changes = vec![];
+        let retracted = pick(was_alive, is_alive);
+        if !retracted.is_empty() {
+            let rows = rows_at(old, &retracted)?;
+            changes.push(ChangeBatch { weights: Some(Int64Array::from(vec![-1; rows.num_rows()])), rows });
+        }
+        let inserted = pick(is_alive, was_alive);
+        if !inserted.is_empty() {
+            changes.push(ChangeBatch::insertions(rows_at(new, &inserted)?));
+        }
+        Ok(changes)
+    }
+}
+
+/// The groups that an epoch touches, each once, with a row that has its key.
+struct Touched {
+    groups: Vec<usize>,
+    rows: Vec<u32>,
+}
+
+impl Touched {
+    fn new(ids: &[usize], groups_total: usize) -> Self {
+        let mut seen = vec![false; groups_total];
+        let mut touched = Touched { groups: vec![], rows: vec![] };
+        for (row, group) in ids.iter().enumerate() {
+            if !std::mem::replace(&mut seen[*group], true) {
+                touched.groups.push(*group);
+                touched.rows.push(row as u32);
+            }
+        }
+        touched
+    }
+
+    fn keys(&self, rows: &RecordBatch, group_columns: usize) -> Result<Vec<ArrayRef>> {
+        let positions = UInt32Array::from(self.rows.clone());
+        rows.columns()[..group_columns]
+            .iter()
+            .map(|column| take(column, &positions, None).map_err(arrow_error))
+            .collect()
+    }
+}
+
+/// Keys, row counts and aggregate states of groups, by group number.
+struct Groups {
+    keys: GroupKeys,
+    /// Rows in each group: the sum of weights.
+    rows: Vec<i64>,
+    states: Vec<Box<dyn GroupState>>,
+}
+
+impl Groups {
+    fn new(input_schema: &SchemaRef, group_columns: usize, calls: &[AggregateCall]) -> Result<Self> {
+        Ok(Groups {
+            keys: GroupKeys::new(input_schema, group_columns)?,
+            rows: vec![],
+            states: calls.iter().map(group_state).collect::<Result<_>>()?,
+        })
+    }
+
+    /// Group numbers of the rows; new groups get empty states.
+    fn intern(&mut self, keys: &[ArrayRef], rows: usize) -> Result<Vec<usize>> {
+        let ids = self.keys.intern(keys, rows)?;
+        self.rows.resize(self.keys.len(), 0);
+        for state in &mut self.states {
+            state.resize(self.keys.len());
+        }
+        Ok(ids)
+    }
+
+    fn apply_rows(&mut self, batch: &ChangeBatch, calls: &[AggregateCall]) -> Result<()> {
+        let group_columns = self.keys.columns();
+        let ids = self.intern(&batch.rows.columns()[..group_columns], batch.num_rows())?;
+        let weights = weights_of(batch);
+        self.apply(&batch.rows, &ids, weights.values(), calls)
+    }
+
+    fn apply(&mut self, rows: &RecordBatch, ids: &[usize], weights: &[i64], calls: &[AggregateCall]) -> Result<()> {
+        for (id, weight) in ids.iter().zip(weights) {
+            self.rows[*id] += weight;
+        }
+        for (state, call) in self.states.iter_mut().zip(calls) {
+            match call.filter {
+                None => state.apply(ids, rows, weights)?,
+                Some(column) => {
+                    let condition = rows.column(column).as_boolean();
+                    let mask = match condition.nulls() {
+                        Some(nulls) => BooleanArray::new(condition.values() & nulls.inner(), None),
+                        None => condition.clone(),
+                    };
+                    let kept: Vec<usize> = mask.values().set_indices().collect();
+                    let ids: Vec<usize> = kept.iter().map(|row| ids[*row]).collect();
+                    let weights: Vec<i64> = kept.iter().map(|row| weights[*row]).collect();
+                    let rows = arrow::compute::filter_record_batch(rows, &mask).map_err(arrow_error)?;
+                    state.apply(&ids, &rows, &weights)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges partial states: group columns, row count, then each aggregate's state columns.
+    fn merge(&mut self, rows: &RecordBatch, ids: &[usize], group_columns: usize) -> Result<()> {
+        let counts = rows.column(group_columns).as_primitive::<Int64Type>();
+        for (id, count) in ids.iter().zip(counts.values()) {
+            self.rows[*id] += count;
+        }
+        let mut column = group_columns + 1;
+        for state in &mut self.states {
+            let width = state.partial_columns();
+            state.merge(ids, &rows.columns()[column..column + width])?;
+            column += width;
+        }
+        Ok(())
+    }
+
+    fn evaluate(&self, groups: &[usize]) -> Result<Vec<ArrayRef>> {
+        self.states.iter().map(|state| state.evaluate(groups)).collect()
+    }
+
+    fn reset(&mut self, group: usize) {
+        for state in &mut self.states {
+            state.reset(group);
+        }
+    }
+
+    /// Forgets the groups without rows.
+    fn sweep(&mut self) -> Result<()> {
+        let live: Vec<usize> = (0..self.rows.len()).filter(|group| self.rows[*group] > 0).collect();
+        self.keys.retain(&live)?;
+        self.rows = live.iter().map(|group| self.rows[*group]).collect();
+        for state in &mut self.states {
+            state.retain(&live);
+        }
+        Ok(())
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.keys.memory_bytes() + self.rows.capacity() * 8 + self.states.iter().map(|s| s.memory_bytes()).sum::<usize>()
+    }
+}
+
+/// Equal rows as one, with the sum of their weights; rows that cancel out are left out.
+pub(crate) fn consolidate(batches: Vec<ChangeBatch>) -> Result<Option<ChangeBatch>> {
+    let Some(batch) = concat(batches)? else { return Ok(None) };
+    let mut keys = GroupKeys::new(&batch.schema(), batch.rows.num_columns())?;
+    let ids = keys.intern(batch.rows.columns(), batch.num_rows())?;
+    if keys.len() == batch.num_rows() {
+        return Ok(Some(batch));
+    }
+    let mut weights = vec![0; keys.len()];
+    let mut first = vec![u32::MAX; keys.len()];
+    for (row, id) in ids.iter().enumerate() {
+        weights[*id] += batch.weight(row);
+        first[*id] = first[*id].min(row as u32);
+    }
+    let kept: Vec<usize> = (0..keys.len()).filter(|id| weights[*id] != 0).collect();
+    if kept.is_empty() {
+        return Ok(None);
+    }
+    let positions = UInt32Array::from_iter_values(kept.iter().map(|id| first[*id]));
+    let rows = arrow::compute::take_record_batch(&batch.rows, &positions).map_err(arrow_error)?;
+    let weights = Int64Array::from_iter_values(kept.iter().map(|id| weights[*id]));
+    Ok(Some(ChangeBatch { rows, weights: Some(weights) }))
+}

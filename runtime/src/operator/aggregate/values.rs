@@ -1,0 +1,208 @@
+//! Aggregates that need their values: `min` and `max` under deletion, DISTINCT, medians, ordered ones.
+//!
+//! Each group keeps an ordered multiset of argument rows (ORDER BY columns first, as comparable bytes). A minimum is its
+//! first entry, `count(DISTINCT)` its size; any other aggregate of DataFusion's is computed by its own accumulator from
+//! the values of the groups that an epoch touched.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, new_empty_array};
+use arrow::compute::SortOptions;
+use arrow::row::{RowConverter, SortField};
+use datafusion::common::ScalarValue;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::expressions::Literal;
+use millrace_planner::stage::{AggregateCall, AggregateForm};
+
+use super::state::{GroupState, retain_positions};
+use crate::error::{Result, RuntimeError};
+use crate::state::row_table::arrow_error;
+
+pub(super) struct Values {
+    function: Arc<AggregateFunctionExpr>,
+    answer: Answer,
+    distinct: bool,
+    /// Rows in which the only argument is NULL do not count.
+    skips_nulls: bool,
+    order_by: Vec<usize>,
+    /// The arguments that are not literals.
+    arguments: Vec<Arc<dyn PhysicalExpr>>,
+    converter: RowConverter,
+    groups: Vec<BTreeMap<Box<[u8]>, i64>>,
+}
+
+/// How the answer is found in the multiset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    First,
+    Size,
+    Accumulator,
+}
+
+impl Values {
+    pub fn new(call: &AggregateCall) -> Result<Self> {
+        let arguments: Vec<_> = call
+            .function
+            .expressions()
+            .into_iter()
+            .filter(|argument| argument.downcast_ref::<Literal>().is_none())
+            .collect();
+        let schema = Arc::clone(&call.input_schema);
+        let mut fields = vec![];
+        for (column, options) in &call.order_by {
+            fields.push(SortField::new_with_options(schema.field(*column).data_type().clone(), *options));
+        }
+        let descending = call.form == AggregateForm::Max;
+        for argument in &arguments {
+            let data_type = argument.data_type(&schema)?;
+            fields.push(SortField::new_with_options(data_type, SortOptions { descending, nulls_first: false }));
+        }
+        let answer = match call.form {
+            AggregateForm::Min | AggregateForm::Max => Answer::First,
+            AggregateForm::Count if call.distinct && arguments.len() == 1 => Answer::Size,
+            _ => Answer::Accumulator,
+        };
+        Ok(Values {
+            function: Arc::clone(&call.function),
+            answer,
+            distinct: call.distinct,
+            skips_nulls: answer != Answer::Accumulator,
+            order_by: call.order_by.iter().map(|(column, _)| *column).collect(),
+            arguments,
+            converter: RowConverter::new(fields).map_err(arrow_error)?,
+            groups: vec![],
+        })
+    }
+
+    fn first(&self, groups: &[usize]) -> Result<ArrayRef> {
+        let parser = self.converter.parser();
+        let firsts: Vec<_> = groups.iter().map(|group| self.groups[*group].keys().next()).collect();
+        let present = firsts.iter().flatten().map(|bytes| parser.parse(bytes));
+        let columns = self.converter.convert_rows(present).map_err(arrow_error)?;
+        let values = columns.last().ok_or_else(|| RuntimeError::Internal("a minimum without an argument".into()))?;
+        let mut next = 0;
+        let positions: arrow::array::UInt32Array = firsts
+            .iter()
+            .map(|first| {
+                first.map(|_| {
+                    next += 1;
+                    next - 1
+                })
+            })
+            .collect();
+        arrow::compute::take(values, &positions, None).map_err(arrow_error)
+    }
+
+    /// DataFusion's own answer over the values of one group, in order.
+    fn accumulate(&self, group: &BTreeMap<Box<[u8]>, i64>) -> Result<ScalarValue> {
+        let mut accumulator = self.function.create_accumulator()?;
+        let parser = self.converter.parser();
+        let mut rows = vec![];
+        for (bytes, count) in group {
+            let times = if self.distinct { 1 } else { *count };
+            for _ in 0..times {
+                rows.push(parser.parse(bytes));
+            }
+        }
+        if rows.is_empty() {
+            return Ok(accumulator.evaluate()?);
+        }
+        let count = rows.len();
+        let columns = if self.converter_is_empty() { vec![] } else { self.converter.convert_rows(rows).map_err(arrow_error)? };
+        let (order_by, values) = columns.split_at(self.order_by.len());
+        let mut values = values.iter();
+        let mut inputs = vec![];
+        for argument in self.function.expressions() {
+            match argument.downcast_ref::<Literal>() {
+                Some(literal) => inputs.push(literal.value().to_array_of_size(count)?),
+                None => inputs.push(Arc::clone(
+                    values.next().ok_or_else(|| RuntimeError::Internal("an argument was not stored".into()))?,
+                )),
+            }
+        }
+        inputs.extend(order_by.iter().cloned());
+        accumulator.update_batch(&inputs)?;
+        Ok(accumulator.evaluate()?)
+    }
+
+    fn converter_is_empty(&self) -> bool {
+        self.order_by.is_empty() && self.arguments.is_empty()
+    }
+}
+
+impl GroupState for Values {
+    fn resize(&mut self, groups: usize) {
+        self.groups.resize_with(groups, BTreeMap::new);
+    }
+
+    fn apply(&mut self, ids: &[usize], rows: &RecordBatch, weights: &[i64]) -> Result<()> {
+        let mut columns: Vec<ArrayRef> = self.order_by.iter().map(|column| Arc::clone(rows.column(*column))).collect();
+        for argument in &self.arguments {
+            columns.push(argument.evaluate(rows)?.into_array(rows.num_rows())?);
+        }
+        let nulls = if self.skips_nulls { columns.last().and_then(|column| column.logical_nulls()) } else { None };
+        let keys = if columns.is_empty() { None } else { Some(self.converter.convert_columns(&columns).map_err(arrow_error)?) };
+        for (row, (id, weight)) in ids.iter().zip(weights).enumerate() {
+            if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                continue;
+            }
+            let group = &mut self.groups[*id];
+            let key: &[u8] = keys.as_ref().map_or(&[], |keys| keys.row(row).data());
+            match group.get_mut(key) {
+                Some(count) => {
+                    *count += weight;
+                    if *count == 0 {
+                        group.remove(key);
+                    }
+                }
+                None => {
+                    group.insert(key.into(), *weight);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn partial_columns(&self) -> usize {
+        0
+    }
+
+    fn partial(&mut self) -> Result<Vec<ArrayRef>> {
+        Err(RuntimeError::Internal("this aggregate has no partial state".into()))
+    }
+
+    fn merge(&mut self, _ids: &[usize], _partial: &[ArrayRef]) -> Result<()> {
+        Err(RuntimeError::Internal("this aggregate has no partial state".into()))
+    }
+
+    fn evaluate(&self, groups: &[usize]) -> Result<ArrayRef> {
+        match self.answer {
+            Answer::First => self.first(groups),
+            Answer::Size => {
+                Ok(Arc::new(Int64Array::from_iter_values(groups.iter().map(|group| self.groups[*group].len() as i64))))
+            }
+            Answer::Accumulator if groups.is_empty() => {
+                Ok(new_empty_array(self.function.field().data_type()))
+            }
+            Answer::Accumulator => {
+                let values =
+                    groups.iter().map(|group| self.accumulate(&self.groups[*group])).collect::<Result<Vec<_>>>()?;
+                Ok(ScalarValue::iter_to_array(values)?)
+            }
+        }
+    }
+
+    fn reset(&mut self, group: usize) {
+        self.groups[group].clear();
+    }
+
+    fn retain(&mut self, groups: &[usize]) {
+        retain_positions(&mut self.groups, groups);
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.groups.iter().map(|group| group.iter().map(|(key, _)| key.len() + 40).sum::<usize>() + 24).sum()
+    }
+}

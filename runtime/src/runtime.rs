@@ -1,0 +1,467 @@
+//! The handle by which the server uses the runtime, and the loop that joins driver and worker.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::datatypes::SchemaRef;
+use millrace_planner::{RelationId, StageGraph};
+use millrace_storage::LogStore;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::oneshot;
+
+use crate::backfill::JobStatus;
+use crate::driver::{Command, Driver, Event, PipelineId, Ticket};
+use crate::error::{Result, RuntimeError};
+use crate::feed::Feeds;
+use crate::relation::{Relation, Stream, Table};
+use crate::snapshot::{Frozen, Snapshot};
+use crate::state::RowTable;
+use crate::versions::Versions;
+use crate::worker::cpu::{CpuScheduler, QueryClass};
+use crate::worker::{Cut, Surroundings, Worker};
+use crate::write::WriteToken;
+
+/// How the runtime is laid out.
+#[derive(Debug, Clone)]
+pub struct RuntimeOptions {
+    /// CPU slots.
+    pub cores: usize,
+}
+
+/// A stream or table to make known.
+pub struct SourceSpec {
+    pub id: RelationId,
+    pub name: String,
+    pub schema: SchemaRef,
+    pub kind: SourceKind,
+}
+
+/// What kind of source it is.
+pub enum SourceKind {
+    Stream,
+    /// `key`: columns of the primary key, empty for none.
+    Table {
+        key: Vec<usize>,
+    },
+}
+
+/// A view to make.
+pub struct ViewSpec {
+    pub id: RelationId,
+    pub name: String,
+    pub graph: StageGraph,
+}
+
+/// A pipeline as operators see it.
+#[derive(Debug, Clone)]
+pub struct PipelineStatus {
+    pub id: u64,
+    pub sources: Vec<RelationId>,
+    pub views: Vec<RelationId>,
+    /// The last committed epoch.
+    pub epoch: u64,
+    /// Writes that wait for their epoch.
+    pub writes_waiting: usize,
+}
+
+/// A view as operators see it.
+#[derive(Debug, Clone)]
+pub struct ViewStatus {
+    pub rows: usize,
+    pub state_bytes: usize,
+    /// Rows on which an expression failed, and the last message.
+    pub expression_errors: u64,
+    pub last_expression_error: Option<String>,
+    /// Why the view was set aside, if it was.
+    pub failure: Option<String>,
+}
+
+/// See the module. Clones share the runtime.
+#[derive(Clone)]
+pub struct Runtime {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub logs: Arc<LogStore>,
+    pub cpu: CpuScheduler,
+    pub io: tokio::runtime::Handle,
+    pub driver: Mutex<Driver>,
+    events: Mutex<EventQueue>,
+    pub feeds: Mutex<Feeds>,
+    pub versions: Arc<Versions>,
+    pub relations: RwLock<HashMap<RelationId, Arc<Relation>>>,
+    pub jobs: Mutex<BTreeMap<RelationId, JobStatus>>,
+    worker: Mutex<Option<Arc<Worker>>>,
+    tickets: Mutex<HashMap<Ticket, oneshot::Sender<PipelineId>>>,
+    next_ticket: AtomicU64,
+}
+
+/// Events wait here while one is worked on, so that commands are carried out in the order of the decisions.
+#[derive(Default)]
+struct EventQueue {
+    waiting: VecDeque<Event>,
+    is_draining: bool,
+}
+
+impl Runtime {
+    /// Starts the cpu slots. Must be called on a tokio runtime, which then serves the waiting for files.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread.
+    pub fn start(options: RuntimeOptions, logs: Arc<LogStore>) -> Result<Runtime> {
+        let io = tokio::runtime::Handle::current();
+        let cpu = CpuScheduler::start(options.cores, Some(io.clone()))?;
+        let inner = Arc::new(Inner {
+            logs,
+            cpu: cpu.clone(),
+            io,
+            driver: Mutex::default(),
+            events: Mutex::default(),
+            feeds: Mutex::default(),
+            versions: Versions::new(),
+            relations: RwLock::default(),
+            jobs: Mutex::default(),
+            worker: Mutex::default(),
+            tickets: Mutex::default(),
+            next_ticket: AtomicU64::new(1),
+        });
+        let surroundings: Arc<dyn Surroundings> = Arc::new(WorkerSurroundings(Arc::downgrade(&inner)));
+        *inner.worker.lock() = Some(Worker::new(cpu, surroundings));
+        Ok(Runtime { inner })
+    }
+
+    /// Makes a stream or table known and reads its log, which must exist in the log store. Its rows are visible when this
+    /// returns.
+    ///
+    /// # Errors
+    /// The log is damaged.
+    pub async fn create_source(&self, spec: SourceSpec) -> Result<()> {
+        let SourceSpec { id, name, schema, kind } = spec;
+        let head = self.inner.logs.head(id.0);
+        let relation = match kind {
+            SourceKind::Stream => Relation::Stream(Stream { id, name, schema }),
+            SourceKind::Table { key } => {
+                let logs = Arc::clone(&self.inner.logs);
+                let table_schema = Arc::clone(&schema);
+                let table_key = key.clone();
+                let rows = self
+                    .inner
+                    .io
+                    .spawn_blocking(move || replay(&logs, id, table_schema, &table_key, head))
+                    .await
+                    .map_err(|error| RuntimeError::Internal(error.to_string()))??;
+                let writer = Arc::default();
+                Relation::Table(Table { id, name, schema, key, rows: RwLock::new(rows), writer })
+            }
+        };
+        self.inner.relations.write().insert(id, Arc::new(relation));
+        self.inner.post(Event::SourceAdded { relation: id });
+        let pipeline = self.inner.pipeline_of(id)?;
+        self.inner.feeds.lock().attach(id, pipeline);
+        self.inner.versions.attach(id, pipeline, Some(head));
+        Ok(())
+    }
+
+    /// Adds an index for key look-ups to a table or view.
+    ///
+    /// # Errors
+    /// The relation is a stream or not known.
+    pub async fn create_index(&self, relation: RelationId, columns: Vec<usize>) -> Result<()> {
+        match self.inner.relation(relation)?.as_ref() {
+            Relation::Stream(_) => return Err(RuntimeError::UnknownRelation(relation)),
+            Relation::Table(table) => {
+                table.rows.write().add_index(columns)?;
+            }
+            Relation::View(view) => {
+                for partition in &view.contents.partitions {
+                    partition.write().add_index(columns.clone())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets relations, which are given together with all that depends on them. Reads under way go on.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub async fn drop_relations(&self, ids: &[RelationId]) -> Result<()> {
+        let held = self.inner.quiesce(ids.to_vec()).await?;
+        for id in ids {
+            self.inner.relations.write().remove(id);
+            self.inner.feeds.lock().detach(*id);
+            self.inner.versions.detach(*id);
+            if let Some(worker) = self.inner.worker.lock().as_ref() {
+                worker.uninstall(*id);
+            }
+        }
+        held.resume(vec![], ids.to_vec());
+        Ok(())
+    }
+
+    /// One committed epoch of these relations, at which the writes of `after` are visible.
+    ///
+    /// # Errors
+    /// A relation is not known, or the runtime is shutting down.
+    pub async fn snapshot(&self, relations: &[RelationId], after: Option<&WriteToken>) -> Result<Snapshot> {
+        let nothing = BTreeMap::new();
+        let after = after.map_or(&nothing, |token| &token.ends);
+        let handles = relations.iter().map(|id| self.inner.relation(*id)).collect::<Result<Vec<_>>>()?;
+        let wanted: Vec<(RelationId, bool)> =
+            handles.iter().map(|r| (r.id(), !matches!(r.as_ref(), Relation::View(_)))).collect();
+        let mut progress = self.inner.versions.progress();
+        loop {
+            progress.borrow_and_update();
+            if let Some((epoch, versions, pin)) = self.inner.versions.pin(&wanted, after) {
+                let relations = handles
+                    .iter()
+                    .zip(versions)
+                    .map(|(r, version)| (r.id(), Frozen::new(r, version, &pin, &self.inner.logs)))
+                    .collect();
+                return Ok(Snapshot::new(epoch, relations));
+            }
+            progress.changed().await.map_err(|_| RuntimeError::ShuttingDown)?;
+        }
+    }
+
+    /// Waits until all of `written` is visible in the views over it.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub async fn wait_for(&self, written: &WriteToken) -> Result<()> {
+        let known: Vec<RelationId> = {
+            let relations = self.inner.relations.read();
+            written.ends.keys().filter(|id| relations.contains_key(id)).copied().collect()
+        };
+        self.snapshot(&known, Some(written)).await.map(|_| ())
+    }
+
+    /// Pipelines with their clocks.
+    pub fn pipelines(&self) -> Vec<PipelineStatus> {
+        let pipelines = self.inner.driver.lock().pipelines();
+        let feeds = self.inner.feeds.lock();
+        pipelines
+            .into_iter()
+            .map(|(id, sources, views, epoch)| PipelineStatus {
+                id: id.0,
+                sources,
+                views,
+                epoch,
+                writes_waiting: feeds.len(id),
+            })
+            .collect()
+    }
+
+    /// How a view is doing.
+    pub fn view_status(&self, view: RelationId) -> Option<ViewStatus> {
+        let relation = self.inner.relation(view).ok()?;
+        let Relation::View(view) = relation.as_ref() else { return None };
+        Some(ViewStatus {
+            rows: view.rows(),
+            state_bytes: view.state_bytes(),
+            expression_errors: view.errors.rows(),
+            last_expression_error: view.errors.last(),
+            failure: view.failure(),
+        })
+    }
+
+    /// Rows that a table or view holds, or that a stream's log has had; none if it is not known.
+    pub fn rows(&self, relation: RelationId) -> Option<u64> {
+        Some(match self.inner.relation(relation).ok()?.as_ref() {
+            Relation::Stream(stream) => self.inner.logs.head(stream.id.0),
+            Relation::Table(table) => table.rows.read().live_rows() as u64,
+            Relation::View(view) => view.rows() as u64,
+        })
+    }
+
+    /// Epochs committed since the start, all pipelines together.
+    pub fn epochs_total(&self) -> u64 {
+        self.inner.versions.epochs_total()
+    }
+
+    /// Tasks that are ready and wait for a cpu slot.
+    pub fn tasks_waiting(&self, class: QueryClass) -> usize {
+        self.inner.cpu.waiting(class)
+    }
+
+    /// Finishes the epochs in flight and stops the slots.
+    pub async fn shutdown(&self) {
+        let all: Vec<RelationId> = self.inner.relations.read().keys().copied().collect();
+        // Held and never resumed: nothing new is launched.
+        if let Ok(held) = self.inner.quiesce(all).await {
+            held.keep();
+        }
+        let cpu = self.inner.cpu.clone();
+        // Slots end after the poll that they are in.
+        let _ = self.inner.io.spawn_blocking(move || cpu.stop()).await;
+        *self.inner.worker.lock() = None;
+    }
+}
+
+/// The rows of a table from its log.
+fn replay(logs: &LogStore, id: RelationId, schema: SchemaRef, key: &[usize], head: u64) -> Result<RowTable> {
+    let identity = if key.is_empty() { (0..schema.fields().len()).collect() } else { key.to_vec() };
+    let mut rows = RowTable::new(schema, Some(identity));
+    for block in logs.read(id.0, 0, head)? {
+        let block = block?;
+        let end = block.first_offset + block.changes.num_rows() as u64;
+        rows.apply(&block.changes, end, end)?;
+    }
+    Ok(rows)
+}
+
+/// The right to change definitions over some pipelines: none of them launches an epoch until it is resumed or dropped.
+pub(crate) struct Held {
+    inner: Arc<Inner>,
+    ticket: Ticket,
+    pub pipeline: PipelineId,
+    is_done: bool,
+}
+
+impl Held {
+    /// Lets the pipeline go on, with these views and without those relations.
+    pub fn resume(mut self, views: Vec<(RelationId, usize)>, dropped: Vec<RelationId>) {
+        self.is_done = true;
+        for (view, _) in &views {
+            self.inner.versions.attach(*view, self.pipeline, None);
+        }
+        self.inner.post(Event::Resume { ticket: self.ticket, views, dropped });
+    }
+
+    /// Never lets it go on.
+    fn keep(mut self) {
+        self.is_done = true;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.inner.post(Event::Resume { ticket: self.ticket, views: vec![], dropped: vec![] });
+        }
+    }
+}
+
+/// A ticket that may be given up before its turn comes.
+struct Asked {
+    inner: Arc<Inner>,
+    ticket: Ticket,
+    is_granted: bool,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if !self.is_granted && self.inner.tickets.lock().remove(&self.ticket).is_none() {
+            // It was granted, but nobody took it.
+            self.inner.post(Event::Resume { ticket: self.ticket, views: vec![], dropped: vec![] });
+        }
+    }
+}
+
+impl Inner {
+    pub fn relation(&self, id: RelationId) -> Result<Arc<Relation>> {
+        self.relations.read().get(&id).cloned().ok_or(RuntimeError::UnknownRelation(id))
+    }
+
+    pub fn pipeline_of(&self, relation: RelationId) -> Result<PipelineId> {
+        self.driver.lock().pipeline_of(relation).ok_or(RuntimeError::UnknownRelation(relation))
+    }
+
+    pub fn worker(&self) -> Result<Arc<Worker>> {
+        self.worker.lock().clone().ok_or(RuntimeError::ShuttingDown)
+    }
+
+    /// Waits until the pipelines of the relations are idle and joined into one.
+    pub async fn quiesce(self: &Arc<Self>, relations: Vec<RelationId>) -> Result<Held> {
+        let ticket = Ticket(self.next_ticket.fetch_add(1, Ordering::Relaxed));
+        let (sender, receiver) = oneshot::channel();
+        self.tickets.lock().insert(ticket, sender);
+        let mut asked = Asked { inner: Arc::clone(self), ticket, is_granted: false };
+        self.post(Event::Quiesce { ticket, relations });
+        let pipeline = receiver.await.map_err(|_| RuntimeError::ShuttingDown)?;
+        asked.is_granted = true;
+        Ok(Held { inner: Arc::clone(self), ticket, pipeline, is_done: false })
+    }
+
+    /// Hands an event to the driver and carries out what it decides. Whoever finds the queue idle works it off; others
+    /// only add to it.
+    pub fn post(self: &Arc<Self>, event: Event) {
+        {
+            let mut events = self.events.lock();
+            events.waiting.push_back(event);
+            if std::mem::replace(&mut events.is_draining, true) {
+                return;
+            }
+        }
+        loop {
+            let event = {
+                let mut events = self.events.lock();
+                match events.waiting.pop_front() {
+                    Some(event) => event,
+                    None => {
+                        events.is_draining = false;
+                        return;
+                    }
+                }
+            };
+            let commands = self.driver.lock().on(event);
+            for command in commands {
+                self.carry_out(command);
+            }
+        }
+    }
+
+    fn carry_out(self: &Arc<Self>, command: Command) {
+        match command {
+            Command::RunGroup { pipeline, first_epoch, epochs, views } => {
+                let is_job = self.driver.lock().is_job(pipeline);
+                let class = if is_job { QueryClass::Batch } else { QueryClass::Stream };
+                if let Ok(worker) = self.worker() {
+                    for epoch in first_epoch..first_epoch + epochs {
+                        worker.launch(pipeline, epoch, &views, class);
+                    }
+                }
+            }
+            Command::Commit { pipeline, epoch } => self.versions.commit(pipeline, epoch),
+            Command::Joined { into, from } => {
+                self.feeds.lock().join(into, from);
+                self.versions.join(into, from);
+            }
+            Command::Quiesced { ticket, pipeline, .. } => {
+                if let Some(sender) = self.tickets.lock().remove(&ticket) {
+                    // If nobody waits any more, `Asked` lets the pipeline go on.
+                    if sender.send(pipeline).is_err() {
+                        self.post(Event::Resume { ticket, views: vec![], dropped: vec![] });
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What the worker sees of the runtime. Weak: the runtime owns the worker.
+struct WorkerSurroundings(std::sync::Weak<Inner>);
+
+impl Surroundings for WorkerSurroundings {
+    fn cut(&self, pipeline: PipelineId, epoch: u64) -> HashMap<RelationId, Cut> {
+        let Some(inner) = self.0.upgrade() else { return HashMap::new() };
+        let taken = inner.feeds.lock().cut(pipeline);
+        inner.versions.cut(pipeline, epoch, taken.ends);
+        if taken.more {
+            inner.post(Event::InputArrived { pipeline });
+        }
+        taken.changes
+    }
+
+    fn post(&self, event: Event) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.post(event);
+        }
+    }
+
+    fn low_water(&self, view: RelationId) -> u64 {
+        self.0.upgrade().map_or(0, |inner| inner.versions.low_water(view, false))
+    }
+}

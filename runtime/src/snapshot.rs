@@ -1,0 +1,102 @@
+//! Reading: relations at one committed epoch, as DataFusion tables.
+
+mod provider;
+mod scan;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
+use millrace_planner::RelationId;
+use millrace_storage::LogStore;
+
+use crate::error::{Result, RuntimeError};
+use crate::relation::Relation;
+use crate::state::{TableView, Version};
+use crate::versions::Pin;
+use provider::SnapshotTable;
+
+/// One epoch of some relations. While it lives, what it reads is kept.
+#[derive(Clone)]
+pub struct Snapshot {
+    epoch: u64,
+    relations: BTreeMap<RelationId, Frozen>,
+}
+
+/// A relation at a version.
+#[derive(Clone)]
+pub(crate) struct Frozen {
+    pub relation: Arc<Relation>,
+    pub version: Version,
+    pub rows: FrozenRows,
+    _pin: Arc<Pin>,
+}
+
+/// Where the rows are.
+#[derive(Clone)]
+pub(crate) enum FrozenRows {
+    /// In memory, one view a partition.
+    Table(Vec<TableView>),
+    /// In the log, up to the version.
+    Log(Arc<LogStore>),
+}
+
+impl Frozen {
+    pub(crate) fn new(relation: &Arc<Relation>, version: Version, pin: &Arc<Pin>, logs: &Arc<LogStore>) -> Frozen {
+        let rows = match relation.as_ref() {
+            Relation::Stream(_) => FrozenRows::Log(Arc::clone(logs)),
+            Relation::Table(table) => FrozenRows::Table(vec![table.rows.read().view(version)]),
+            Relation::View(view) => {
+                FrozenRows::Table(view.contents.partitions.iter().map(|table| table.read().view(version)).collect())
+            }
+        };
+        Frozen { relation: Arc::clone(relation), version, rows, _pin: Arc::clone(pin) }
+    }
+
+    pub fn schema(&self) -> SchemaRef {
+        self.relation.schema()
+    }
+
+    /// An upper bound of the rows.
+    pub fn rows_max(&self) -> u64 {
+        match &self.rows {
+            FrozenRows::Table(views) => views.iter().map(|view| view.rows_max() as u64).sum(),
+            FrozenRows::Log(_) => self.version,
+        }
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn new(epoch: u64, relations: BTreeMap<RelationId, Frozen>) -> Self {
+        Snapshot { epoch, relations }
+    }
+
+    /// The epoch of the first relation's pipeline; 0 if nothing was asked for.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Scans and key look-ups of a relation at this epoch.
+    ///
+    /// # Errors
+    /// The snapshot was not asked for this relation, or the relation is a view that failed.
+    pub fn table_provider(&self, relation: RelationId) -> Result<Arc<dyn TableProvider>> {
+        let frozen = self.frozen(relation)?;
+        if let Relation::View(view) = frozen.relation.as_ref()
+            && let Some(why) = view.failure()
+        {
+            return Err(RuntimeError::ViewFailed { view: view.name.clone(), why });
+        }
+        Ok(Arc::new(SnapshotTable::new(frozen.clone())))
+    }
+
+    /// Adds the relations of another snapshot.
+    pub fn extend(&mut self, other: Snapshot) {
+        self.relations.extend(other.relations);
+    }
+
+    pub(crate) fn frozen(&self, relation: RelationId) -> Result<&Frozen> {
+        self.relations.get(&relation).ok_or(RuntimeError::UnknownRelation(relation))
+    }
+}

@@ -1,0 +1,131 @@
+//! A relation at a version as a DataFusion table. Equality on all columns of an index becomes a look-up.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::ScalarValue;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use parking_lot::RwLock;
+
+use super::Frozen;
+use super::scan::SnapshotScan;
+use crate::relation::Relation;
+use crate::state::RowTable;
+
+pub(super) struct SnapshotTable {
+    frozen: Frozen,
+}
+
+impl SnapshotTable {
+    pub fn new(frozen: Frozen) -> Self {
+        SnapshotTable { frozen }
+    }
+
+    /// The rows that an index finds for the filters; `None` if no index applies.
+    fn look_up(&self, filters: &[Expr]) -> Result<Option<Vec<RecordBatch>>> {
+        let partitions: Vec<&RwLock<RowTable>> = match self.frozen.relation.as_ref() {
+            Relation::Stream(_) => return Ok(None),
+            Relation::Table(table) => vec![&table.rows],
+            Relation::View(view) => view.contents.partitions.iter().collect(),
+        };
+        let schema = self.frozen.schema();
+        let equalities: Vec<(usize, ScalarValue)> = filters
+            .iter()
+            .flat_map(conjuncts)
+            .filter_map(equality)
+            .filter_map(|(name, value)| schema.index_of(&name).ok().map(|column| (column, value)))
+            .collect();
+        let value_of = |column: &usize| equalities.iter().find(|(c, _)| c == column).map(|(_, value)| value.clone());
+        let Some(first) = partitions.first() else { return Ok(None) };
+        let mut found = None;
+        for (number, columns) in first.read().indexed_columns().into_iter().enumerate() {
+            if !columns.is_empty()
+                && let Some(values) = columns.iter().map(value_of).collect::<Option<Vec<_>>>()
+            {
+                found = Some((number, columns, values));
+                break;
+            }
+        }
+        let Some((index, columns, values)) = found else { return Ok(None) };
+        let keys = columns
+            .iter()
+            .zip(&values)
+            .map(|(column, value)| value.cast_to(schema.field(*column).data_type())?.to_array_of_size(1))
+            .collect::<Result<Vec<ArrayRef>>>()?;
+        let mut batches = vec![];
+        for partition in partitions {
+            let table = partition.read();
+            let matches = table.probe_at(index, &keys, self.frozen.version).map_err(external)?;
+            if !matches.rows.is_empty() {
+                batches.push(table.rows(&matches.rows).map_err(external)?);
+            }
+        }
+        Ok(Some(batches))
+    }
+}
+
+fn external(error: crate::RuntimeError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+impl std::fmt::Debug for SnapshotTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SnapshotTable").field("version", &self.frozen.version).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl TableProvider for SnapshotTable {
+    fn schema(&self) -> SchemaRef {
+        self.frozen.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if let Some(batches) = self.look_up(filters)? {
+            return Ok(MemorySourceConfig::try_new_exec(&[batches], self.schema(), projection.cloned())?);
+        }
+        Ok(Arc::new(SnapshotScan::new(self.frozen.clone(), projection.cloned())?))
+    }
+}
+
+fn conjuncts(filter: &Expr) -> Vec<&Expr> {
+    match filter {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
+            let mut all = conjuncts(left);
+            all.extend(conjuncts(right));
+            all
+        }
+        other => vec![other],
+    }
+}
+
+/// `column = literal`, either way round.
+fn equality(filter: &Expr) -> Option<(String, ScalarValue)> {
+    let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = filter else { return None };
+    match (left.as_ref(), right.as_ref()) {
+        (Expr::Column(column), Expr::Literal(value, _)) | (Expr::Literal(value, _), Expr::Column(column)) => {
+            (!value.is_null()).then(|| (column.name.clone(), value.clone()))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,10 @@
+//! Keyed state. One structure serves tables, view contents and the sides of joins: [`RowTable`].
+
+mod chunk;
+mod compare;
+mod index;
+pub(crate) mod row_table;
+
+pub use chunk::Version;
+pub(crate) use compare::rows_equal;
+pub use row_table::{RowTable, TableView};

@@ -1,0 +1,173 @@
+//! Which epoch of each pipeline is committed, and who still reads an older one.
+//!
+//! One lock guards both, so that a reader's pin and the writers' low-water mark cannot miss each other.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use millrace_planner::RelationId;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::driver::PipelineId;
+use crate::state::Version;
+
+/// The last committed epoch of a pipeline.
+#[derive(Debug, Clone, Default)]
+pub struct Committed {
+    pub epoch: u64,
+    /// Log offsets that the epoch contains, by source.
+    pub ends: HashMap<RelationId, u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pipelines: HashMap<PipelineId, Committed>,
+    pipeline_of: HashMap<RelationId, PipelineId>,
+    /// Offsets of epochs that are not committed yet.
+    cuts: BTreeMap<(PipelineId, u64), HashMap<RelationId, u64>>,
+    pins: BTreeMap<u64, Vec<(RelationId, Version)>>,
+    next_pin: u64,
+    epochs_total: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Versions {
+    state: Mutex<State>,
+    progress: watch::Sender<u64>,
+}
+
+/// Keeps versions readable while it lives.
+#[derive(Debug)]
+pub struct Pin {
+    id: u64,
+    versions: Arc<Versions>,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.versions.state.lock().pins.remove(&self.id);
+    }
+}
+
+impl Versions {
+    pub fn new() -> Arc<Versions> {
+        Arc::new(Versions { state: Mutex::default(), progress: watch::channel(0).0 })
+    }
+
+    /// A receiver that changes at every commit.
+    pub fn progress(&self) -> watch::Receiver<u64> {
+        self.progress.subscribe()
+    }
+
+    /// Puts a relation into a pipeline; `end`: what of its log is visible at once.
+    pub fn attach(&self, relation: RelationId, pipeline: PipelineId, end: Option<u64>) {
+        let mut state = self.state.lock();
+        state.pipeline_of.insert(relation, pipeline);
+        let committed = state.pipelines.entry(pipeline).or_default();
+        if let Some(end) = end {
+            committed.ends.insert(relation, end);
+        }
+    }
+
+    pub fn detach(&self, relation: RelationId) {
+        let mut state = self.state.lock();
+        if let Some(pipeline) = state.pipeline_of.remove(&relation)
+            && let Some(committed) = state.pipelines.get_mut(&pipeline)
+        {
+            committed.ends.remove(&relation);
+        }
+    }
+
+    pub fn remove_pipeline(&self, pipeline: PipelineId) {
+        let mut state = self.state.lock();
+        state.pipelines.remove(&pipeline);
+        state.cuts.retain(|(of, _), _| *of != pipeline);
+    }
+
+    pub fn join(&self, into: PipelineId, from: PipelineId) {
+        let mut state = self.state.lock();
+        for pipeline in state.pipeline_of.values_mut().filter(|pipeline| **pipeline == from) {
+            *pipeline = into;
+        }
+        let other = state.pipelines.remove(&from).unwrap_or_default();
+        let committed = state.pipelines.entry(into).or_default();
+        committed.epoch = committed.epoch.max(other.epoch);
+        committed.ends.extend(other.ends);
+    }
+
+    /// Remembers what an epoch contains until it is committed.
+    pub fn cut(&self, pipeline: PipelineId, epoch: u64, ends: HashMap<RelationId, u64>) {
+        self.state.lock().cuts.insert((pipeline, epoch), ends);
+    }
+
+    /// The epoch and all before it are what readers see from now on.
+    pub fn commit(&self, pipeline: PipelineId, epoch: u64) {
+        {
+            let mut state = self.state.lock();
+            state.epochs_total += 1;
+            let mut ends = vec![];
+            while let Some(entry) = state.cuts.range((pipeline, 0)..=(pipeline, epoch)).next().map(|(key, _)| *key) {
+                ends.extend(state.cuts.remove(&entry));
+            }
+            let committed = state.pipelines.entry(pipeline).or_default();
+            committed.epoch = committed.epoch.max(epoch);
+            committed.ends.extend(ends.into_iter().flatten());
+        }
+        self.progress.send_modify(|count| *count += 1);
+    }
+
+    pub fn pipeline_of(&self, relation: RelationId) -> Option<PipelineId> {
+        self.state.lock().pipeline_of.get(&relation).copied()
+    }
+
+    pub fn epochs_total(&self) -> u64 {
+        self.state.lock().epochs_total
+    }
+
+    /// The committed version of each relation (an offset for `by_offset`, else an epoch), pinned; `None` while some write
+    /// of `after` that concerns their pipelines is not contained. The epoch is the first relation's.
+    pub fn pin(
+        self: &Arc<Self>,
+        relations: &[(RelationId, bool)],
+        after: &BTreeMap<RelationId, u64>,
+    ) -> Option<(u64, Vec<Version>, Arc<Pin>)> {
+        let mut state = self.state.lock();
+        let pipelines: Vec<PipelineId> =
+            relations.iter().filter_map(|(relation, _)| state.pipeline_of.get(relation).copied()).collect();
+        for (written, end) in after {
+            let Some(pipeline) = state.pipeline_of.get(written) else { continue };
+            let reached = state.pipelines.get(pipeline).and_then(|committed| committed.ends.get(written));
+            if pipelines.contains(pipeline) && reached.is_none_or(|reached| reached < end) {
+                return None;
+            }
+        }
+        let versions: Vec<Version> =
+            relations.iter().map(|(relation, by_offset)| state.version(*relation, *by_offset)).collect();
+        let epoch = pipelines.first().and_then(|pipeline| state.pipelines.get(pipeline)).map_or(0, |c| c.epoch);
+        let id = state.next_pin;
+        state.next_pin += 1;
+        let pinned = relations.iter().map(|(relation, _)| *relation).zip(versions.iter().copied()).collect();
+        state.pins.insert(id, pinned);
+        drop(state);
+        Some((epoch, versions, Arc::new(Pin { id, versions: Arc::clone(self) })))
+    }
+
+    /// The oldest version of the relation that anyone reads now or may read later.
+    pub fn low_water(&self, relation: RelationId, by_offset: bool) -> Version {
+        let state = self.state.lock();
+        let pinned = state.pins.values().flatten().filter(|(r, _)| *r == relation).map(|(_, version)| *version).min();
+        let committed = state.version(relation, by_offset);
+        pinned.map_or(committed, |pinned| pinned.min(committed))
+    }
+}
+
+impl State {
+    fn version(&self, relation: RelationId, by_offset: bool) -> Version {
+        let Some(committed) = self.pipeline_of.get(&relation).and_then(|pipeline| self.pipelines.get(pipeline)) else {
+            return 0;
+        };
+        if by_offset { committed.ends.get(&relation).copied().unwrap_or(0) } else { committed.epoch }
+    }
+}

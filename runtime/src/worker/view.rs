@@ -1,0 +1,158 @@
+//! A view on a worker: its stages' operators with their state, and its contents.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow::datatypes::SchemaRef;
+use millrace_planner::stage::{Operator, Output};
+use millrace_planner::{RelationId, StageGraph};
+use parking_lot::{Mutex, RwLock};
+
+use crate::ViewSpec;
+use crate::error::Result;
+use crate::operator::{ErrorCounter, OperatorInstance, nullable};
+use crate::state::RowTable;
+
+/// The rows of a view, partition by partition.
+#[derive(Debug)]
+pub struct ViewContents {
+    pub schema: SchemaRef,
+    pub key: Option<Vec<usize>>,
+    pub partitions: Vec<RwLock<RowTable>>,
+}
+
+/// See the module.
+pub struct ViewInstance {
+    pub id: RelationId,
+    pub name: String,
+    pub graph: StageGraph,
+    /// For each stage, for each partition: the operators with their state. Maps have none and are made for each task.
+    reduces: Vec<Vec<Mutex<Option<OperatorInstance>>>>,
+    pub contents: Arc<ViewContents>,
+    pub errors: ErrorCounter,
+    failure: Mutex<Option<String>>,
+    /// For each stage, whether its fixed rows are still to come.
+    first: Vec<AtomicBool>,
+}
+
+impl ViewInstance {
+    /// Operators with empty state and empty contents.
+    ///
+    /// # Errors
+    /// The plan asks for an operator that cannot be built.
+    pub fn new(spec: ViewSpec) -> Result<Self> {
+        let ViewSpec { id, name, graph } = spec;
+        let mut reduces = vec![];
+        for stage in &graph.stages {
+            let mut instances = vec![];
+            if is_reduce(&stage.root) {
+                for partition in 0..graph.partitions {
+                    instances.push(Mutex::new(Some(OperatorInstance::new(&stage.root, partition)?)));
+                }
+            } else {
+                // Built once here so that a plan that cannot run is refused now.
+                OperatorInstance::new(&stage.root, 0)?;
+            }
+            reduces.push(instances);
+        }
+        let schema = nullable(&graph.schema);
+        let identity = (!graph.append_only).then(|| match &graph.key {
+            Some(key) if !key.is_empty() => key.clone(),
+            _ => (0..schema.fields().len()).collect(),
+        });
+        let mut partitions = vec![];
+        for _ in 0..graph.partitions {
+            let mut table = RowTable::new(Arc::clone(&schema), identity.clone());
+            if let Some(key) = graph.key.as_ref().filter(|key| !key.is_empty()) {
+                table.add_index(key.clone())?;
+            }
+            partitions.push(RwLock::new(table));
+        }
+        let first = graph.stages.iter().map(|_| AtomicBool::new(true)).collect();
+        let contents = Arc::new(ViewContents { schema, key: graph.key.clone(), partitions });
+        Ok(ViewInstance {
+            id,
+            name,
+            graph,
+            reduces,
+            contents,
+            errors: ErrorCounter::default(),
+            failure: Mutex::default(),
+            first,
+        })
+    }
+
+    pub fn stages(&self) -> usize {
+        self.graph.stages.len()
+    }
+
+    /// Tasks of one epoch.
+    pub fn tasks(&self) -> usize {
+        self.stages() * self.graph.partitions
+    }
+
+    pub fn is_reduce(&self, stage: usize) -> bool {
+        is_reduce(&self.graph.stages[stage].root)
+    }
+
+    pub fn materializes(&self, stage: usize) -> bool {
+        self.graph.stages[stage].output == Output::Materialize
+    }
+
+    /// Takes the operators of a partition for one task; a map's are made anew.
+    pub(super) fn take(&self, stage: usize, partition: usize) -> Result<Option<OperatorInstance>> {
+        match self.reduces[stage].get(partition) {
+            Some(instance) => Ok(instance.lock().take()),
+            None => OperatorInstance::new(&self.graph.stages[stage].root, partition).map(Some),
+        }
+    }
+
+    /// Brings a reduce's operators back.
+    pub(super) fn put_back(&self, stage: usize, partition: usize, operators: OperatorInstance) {
+        if let Some(instance) = self.reduces[stage].get(partition) {
+            *instance.lock() = Some(operators);
+        }
+    }
+
+    /// Whether a reduce has nothing to do in an epoch that brings no input.
+    pub(super) fn idle_without_input(&self, stage: usize, partition: usize) -> bool {
+        self.reduces[stage]
+            .get(partition)
+            .is_none_or(|instance| instance.lock().as_ref().is_none_or(OperatorInstance::idle_without_input))
+    }
+
+    /// True once for each stage.
+    pub(super) fn take_first(&self, stage: usize) -> bool {
+        self.first[stage].swap(false, Ordering::Relaxed)
+    }
+
+    /// Sets the view aside: it stays readable as an error until it is dropped.
+    pub fn fail(&self, why: String) {
+        self.failure.lock().get_or_insert(why);
+    }
+
+    /// Why the view was set aside, if it was.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().clone()
+    }
+
+    /// Bytes of keyed state and contents.
+    pub fn state_bytes(&self) -> usize {
+        let operators: usize = self
+            .reduces
+            .iter()
+            .flatten()
+            .map(|instance| instance.lock().as_ref().map_or(0, OperatorInstance::state_bytes))
+            .sum();
+        operators + self.contents.partitions.iter().map(|table| table.read().memory_bytes()).sum::<usize>()
+    }
+
+    /// Rows of the view now.
+    pub fn rows(&self) -> usize {
+        self.contents.partitions.iter().map(|table| table.read().live_rows()).sum()
+    }
+}
+
+fn is_reduce(root: &Operator) -> bool {
+    matches!(root, Operator::Exchange { .. }) || root.inputs().into_iter().any(is_reduce)
+}

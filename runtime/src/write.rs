@@ -1,0 +1,253 @@
+//! Writing: changes to streams and tables, atomic and durable, then handed to their pipeline.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::row::{OwnedRow, RowConverter, SortField};
+use millrace_planner::RelationId;
+use millrace_storage::{Appended, ChangeBatch, LogWrite};
+use tokio::sync::OwnedMutexGuard;
+
+use crate::driver::Event;
+use crate::error::{Result, RuntimeError};
+use crate::feed::Part;
+use crate::relation::{Relation, Table};
+use crate::runtime::{Inner, Runtime};
+use crate::snapshot::{Frozen, Snapshot};
+use crate::state::row_table::{arrow_error, split};
+
+/// What a write is known by: a read that comes `after` it sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WriteToken {
+    /// Log offsets after the write.
+    pub(crate) ends: BTreeMap<RelationId, u64>,
+}
+
+impl WriteToken {
+    /// Adds another write.
+    pub fn merge(&mut self, other: &WriteToken) {
+        for (relation, end) in &other.ends {
+            let known = self.ends.entry(*relation).or_default();
+            *known = (*known).max(*end);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+}
+
+/// The exclusive right to change some tables. Released when the last clone is dropped.
+#[derive(Clone)]
+pub struct TableLocks {
+    relations: Vec<RelationId>,
+    _guards: Arc<Vec<OwnedMutexGuard<()>>>,
+}
+
+impl TableLocks {
+    pub fn contains(&self, relation: RelationId) -> bool {
+        self.relations.contains(&relation)
+    }
+}
+
+impl Runtime {
+    /// Waits for the exclusive right to change these tables; streams need none and are skipped.
+    ///
+    /// # Errors
+    /// A relation is not known.
+    pub async fn lock_tables(&self, ids: &[RelationId]) -> Result<TableLocks> {
+        let mut ids = ids.to_vec();
+        // Everyone asks in the same order, so nobody waits in a circle.
+        ids.sort_unstable();
+        ids.dedup();
+        let mut guards = vec![];
+        for id in &ids {
+            if let Relation::Table(table) = self.inner.relation(*id)?.as_ref() {
+                guards.push(Arc::clone(&table.writer).lock_owned().await);
+            }
+        }
+        Ok(TableLocks { relations: ids, _guards: Arc::new(guards) })
+    }
+
+    /// The newest rows of locked tables.
+    ///
+    /// # Errors
+    /// A table was dropped meanwhile.
+    pub async fn latest(&self, locks: &TableLocks) -> Result<Snapshot> {
+        let mut relations = BTreeMap::new();
+        let wanted: Vec<(RelationId, bool)> = locks.relations.iter().map(|id| (*id, true)).collect();
+        let Some((epoch, _, pin)) = self.inner.versions.pin(&wanted, &BTreeMap::new()) else {
+            return Err(RuntimeError::Internal("a pin without conditions was refused".into()));
+        };
+        for id in &locks.relations {
+            let relation = self.inner.relation(*id)?;
+            let newest = match relation.as_ref() {
+                Relation::Table(_) => u64::MAX - 1,
+                _ => self.inner.logs.head(id.0),
+            };
+            relations.insert(*id, Frozen::new(&relation, newest, &pin, &self.inner.logs));
+        }
+        Ok(Snapshot::new(epoch, relations))
+    }
+
+    /// Writes changes to several relations at once: all or nothing, durable when it returns. Tables must be locked.
+    ///
+    /// # Errors
+    /// Two rows of a table would have one key; the log cannot be written (disk full); nothing is kept then.
+    pub async fn append(
+        &self,
+        changes: Vec<(RelationId, ChangeBatch)>,
+        locks: Option<&TableLocks>,
+    ) -> Result<WriteToken> {
+        let mut changes = changes;
+        changes.retain(|(_, batch)| batch.num_rows() > 0);
+        if changes.is_empty() {
+            return Ok(WriteToken::default());
+        }
+        let mut writes = vec![];
+        for (id, batch) in changes {
+            let relation = self.inner.relation(id)?;
+            if let Relation::Table(table) = relation.as_ref() {
+                if !locks.is_some_and(|locks| locks.contains(id)) {
+                    return Err(RuntimeError::Internal(format!("table {} was changed without its lock", table.name)));
+                }
+                check_keys(table, &batch)?;
+            }
+            let rows = RecordBatch::try_new(relation.schema(), batch.rows.columns().to_vec()).map_err(arrow_error)?;
+            writes.push((relation, ChangeBatch { rows, weights: batch.weights }));
+        }
+        self.share_a_pipeline(&writes).await?;
+        let log_writes =
+            writes.iter().map(|(r, changes)| LogWrite { relation: r.id().0, changes: changes.clone() }).collect();
+        let prepared = self.inner.logs.prepare(log_writes)?;
+        let parts: Vec<Part> =
+            writes.iter().map(|(r, changes)| Part { relation: r.id(), changes: changes.clone(), end: 0 }).collect();
+        let (sequence, receipt) = {
+            // Under one lock, so that the order in the feed is the order in the log.
+            let mut feeds = self.inner.feeds.lock();
+            let first = writes[0].0.id();
+            let pipeline = feeds.pipeline_of(first).ok_or(RuntimeError::UnknownRelation(first))?;
+            (feeds.submit(pipeline, parts), self.inner.logs.submit(prepared))
+        };
+        // From here the write may become durable whether or not the caller stays: it is seen through by a task of its own,
+        // which keeps the locks until then.
+        let inner = Arc::clone(&self.inner);
+        let locks = locks.cloned();
+        let completion = self.inner.io.spawn(async move {
+            let outcome = receipt.await;
+            let token = inner.complete(&writes, sequence, outcome);
+            drop(locks);
+            token
+        });
+        completion.await.map_err(|_| RuntimeError::ShuttingDown)?
+    }
+
+    /// A write over relations of different pipelines joins them: what is written together is read together.
+    async fn share_a_pipeline(&self, writes: &[(Arc<Relation>, ChangeBatch)]) -> Result<()> {
+        let ids: Vec<RelationId> = writes.iter().map(|(relation, _)| relation.id()).collect();
+        let pipelines: HashSet<_> = ids.iter().filter_map(|id| self.inner.versions.pipeline_of(*id)).collect();
+        if pipelines.len() > 1 {
+            self.inner.quiesce(ids).await?.resume(vec![], vec![]);
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Makes a durable write part of its tables and lets it be cut, or forgets it.
+    fn complete(
+        self: &Arc<Self>,
+        writes: &[(Arc<Relation>, ChangeBatch)],
+        sequence: u64,
+        outcome: Result<Vec<Appended>, millrace_storage::StorageError>,
+    ) -> Result<WriteToken> {
+        let first = writes[0].0.id();
+        let appended = match outcome {
+            Ok(appended) => appended,
+            Err(error) => {
+                let pipeline = {
+                    let mut feeds = self.feeds.lock();
+                    feeds.withdraw(first, sequence);
+                    feeds.pipeline_of(first)
+                };
+                // What was behind it in the queue may be cut now.
+                if let Some(pipeline) = pipeline {
+                    self.post(Event::InputArrived { pipeline });
+                }
+                return Err(error.into());
+            }
+        };
+        let ends: Vec<u64> = appended.iter().map(|part| part.first_offset + part.rows).collect();
+        for ((relation, changes), end) in writes.iter().zip(&ends) {
+            if let Relation::Table(table) = relation.as_ref() {
+                let low_water = self.versions.low_water(table.id, true);
+                table.rows.write().apply(changes, *end, low_water)?;
+            }
+        }
+        let pipeline = self.feeds.lock().acknowledge(first, sequence, &ends);
+        if let Some(pipeline) = pipeline {
+            self.post(Event::InputArrived { pipeline });
+        }
+        Ok(WriteToken { ends: writes.iter().map(|(relation, _)| relation.id()).zip(ends).collect() })
+    }
+}
+
+/// Refuses a change after which two rows would have one key.
+fn check_keys(table: &Table, changes: &ChangeBatch) -> Result<()> {
+    if table.key.is_empty() {
+        return Ok(());
+    }
+    let (inserted, deleted) = match &changes.weights {
+        None => (changes.rows.clone(), changes.rows.slice(0, 0)),
+        Some(weights) => split(&changes.rows, weights)?,
+    };
+    if inserted.num_rows() == 0 {
+        return Ok(());
+    }
+    let keys_of = |rows: &RecordBatch| -> Vec<ArrayRef> {
+        table.key.iter().map(|column| Arc::clone(rows.column(*column))).collect()
+    };
+    let fields = table.key.iter().map(|column| SortField::new(table.schema.field(*column).data_type().clone()));
+    let converter = RowConverter::new(fields.collect()).map_err(arrow_error)?;
+    let deleted_keys: HashSet<OwnedRow> = converter
+        .convert_columns(&keys_of(&deleted))
+        .map_err(arrow_error)?
+        .iter()
+        .map(|row| row.owned())
+        .collect();
+    let inserted_keys = keys_of(&inserted);
+    let rows = converter.convert_columns(&inserted_keys).map_err(arrow_error)?;
+    let duplicate = |row: usize| RuntimeError::DuplicateKey {
+        relation: table.id,
+        key: key_text(table, &inserted_keys, row),
+    };
+    let mut seen = HashSet::with_capacity(inserted.num_rows());
+    for (position, row) in rows.iter().enumerate() {
+        if !seen.insert(row) {
+            return Err(duplicate(position));
+        }
+    }
+    let stored = table.rows.read();
+    let Some(index) = stored.index_over(&table.key) else {
+        return Err(RuntimeError::Internal(format!("table {} has no index over its key", table.name)));
+    };
+    for probe in stored.probe(index, &inserted_keys, false)?.probe {
+        if !deleted_keys.contains(&rows.row(probe as usize).owned()) {
+            return Err(duplicate(probe as usize));
+        }
+    }
+    Ok(())
+}
+
+/// `(id, day)=(1, 2013-01-01)`, as PostgreSQL prints a key.
+fn key_text(table: &Table, keys: &[ArrayRef], row: usize) -> String {
+    let names: Vec<&str> = table.key.iter().map(|column| table.schema.field(*column).name().as_str()).collect();
+    let values: Vec<String> = keys
+        .iter()
+        .map(|key| {
+            arrow::util::display::array_value_to_string(key, row).unwrap_or_else(|_| "?".to_owned())
+        })
+        .collect();
+    format!("({})=({})", names.join(", "), values.join(", "))
+}

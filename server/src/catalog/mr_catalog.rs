@@ -1,0 +1,75 @@
+//! The relations of `mr_catalog`: what the runtime knows of itself, at the moment when a statement is bound.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use datafusion::catalog::{MemTable, TableProvider};
+
+use crate::database::{Database, df};
+use crate::error::{SqlResult, from_internal};
+
+/// The names of the relations.
+pub const RELATIONS: [&str; 3] = ["batches", "jobs", "workers"];
+
+/// A relation by name; `None`: there is none.
+///
+/// # Errors
+/// Its rows could not be put together.
+pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn TableProvider>>> {
+    let columns = match name {
+        "batches" => batches(database),
+        "jobs" => jobs(database),
+        "workers" => workers(database),
+        _ => return Ok(None),
+    };
+    let batch = RecordBatch::try_from_iter_with_nullable(
+        columns.into_iter().map(|(name, array)| (name, array, true)),
+    )
+    .map_err(from_internal::arrow)?;
+    Ok(Some(Arc::new(df(MemTable::try_new(batch.schema(), vec![vec![batch]]))?)))
+}
+
+type Columns = Vec<(&'static str, ArrayRef)>;
+
+fn numbers(values: impl Iterator<Item = u64>) -> ArrayRef {
+    Arc::new(Int64Array::from_iter(values.map(|value| i64::try_from(value).ok())))
+}
+
+fn texts(values: impl Iterator<Item = String>) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(values))
+}
+
+/// One row a pipeline: its last committed epoch, what belongs to it, and what waits.
+fn batches(database: &Database) -> Columns {
+    let pipelines = database.runtime().pipelines();
+    vec![
+        ("pipeline", numbers(pipelines.iter().map(|pipeline| pipeline.id))),
+        ("epoch", numbers(pipelines.iter().map(|pipeline| pipeline.epoch))),
+        ("sources", numbers(pipelines.iter().map(|pipeline| pipeline.sources.len() as u64))),
+        ("views", numbers(pipelines.iter().map(|pipeline| pipeline.views.len() as u64))),
+        ("writes_waiting", numbers(pipelines.iter().map(|pipeline| pipeline.writes_waiting as u64))),
+    ]
+}
+
+/// One row a back-fill that is under way.
+fn jobs(database: &Database) -> Columns {
+    let jobs = database.runtime().jobs();
+    vec![
+        ("relation", numbers(jobs.iter().map(|job| job.relation.0))),
+        ("name", texts(jobs.iter().map(|job| job.name.clone()))),
+        ("rows_done", numbers(jobs.iter().map(|job| job.rows_done))),
+        ("rows_total", numbers(jobs.iter().map(|job| job.rows_total))),
+    ]
+}
+
+/// One row a worker; all of them are in this process.
+fn workers(database: &Database) -> Columns {
+    let options = database.options();
+    let count = options.workers;
+    vec![
+        ("id", numbers((0..count).map(|id| id as u64))),
+        ("address", texts((0..count).map(|_| "in process".to_string()))),
+        ("state", texts((0..count).map(|_| "running".to_string()))),
+        ("cores", numbers((0..count).map(|_| options.cores as u64))),
+    ]
+}

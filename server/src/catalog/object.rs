@@ -1,0 +1,452 @@
+//! One object of the catalog, and its lasting form.
+//!
+//! A stored object carries the statement that made it, for people (`SHOW CREATE`), and properties, from which it is
+//! made again at start-up: columns with their types, defaults and constraints, the key, a view's query with the search
+//! path under which its names were meant, and what it depends on.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::catalog::TableProvider;
+use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use millrace_planner::{RelationId, RelationInfo, RelationKind, RelationTable, StageGraph};
+use millrace_storage::{CatalogObject, ObjectId, ObjectKind};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::types;
+
+/// An object.
+#[derive(Debug, Clone)]
+pub struct Object {
+    /// Its identity for ever.
+    pub id: ObjectId,
+    /// What it is.
+    pub kind: ObjectKind,
+    /// The database that it is in.
+    pub database: String,
+    /// The schema that it is in.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// The statement that makes it.
+    pub sql: String,
+    /// What COMMENT said.
+    pub comment: Option<String>,
+    /// When it was made.
+    pub created_at_ms: i64,
+    /// What it names: it cannot be there without them.
+    pub depends: Vec<ObjectId>,
+    /// What it consists of.
+    pub definition: Definition,
+}
+
+/// What an object consists of.
+#[derive(Debug, Clone)]
+pub enum Definition {
+    /// A stream, a table or a materialized view.
+    Relation(Box<Relation>),
+    /// A view.
+    View(Arc<QueryDef>),
+    /// An index.
+    Index(IndexDef),
+    /// A materialized view that could not be brought up again, and why.
+    SetAside(String),
+    /// A database or a schema.
+    Other,
+}
+
+/// A stored relation.
+#[derive(Debug, Clone)]
+pub struct Relation {
+    /// What the planner knows of it.
+    pub info: RelationInfo,
+    /// Its columns.
+    pub columns: Vec<ColumnDef>,
+    /// The name of its primary key's constraint.
+    pub key_name: Option<String>,
+    /// The query, if it is a materialized view.
+    pub query: Option<Arc<QueryDef>>,
+    /// The provider that plans are bound against.
+    pub provider: Arc<RelationTable>,
+}
+
+/// A column of a stored relation.
+#[derive(Debug, Clone)]
+pub struct ColumnDef {
+    /// Name, type, nullability.
+    pub field: Arc<Field>,
+    /// `DEFAULT`.
+    pub default: Option<ast::Expr>,
+    /// `GENERATED ALWAYS AS`.
+    pub generated: Option<ast::Expr>,
+    /// `AS PROCTIME()`.
+    pub proctime: bool,
+    /// What COMMENT said.
+    pub comment: Option<String>,
+}
+
+/// A view's query.
+#[derive(Debug)]
+pub struct QueryDef {
+    /// The text.
+    pub text: String,
+    /// The schemas in which its unqualified names were looked for.
+    pub search_path: Vec<String>,
+    /// The names of its columns, if they were given.
+    pub column_names: Vec<String>,
+    /// The plan of a view, once it was needed. It stays right: what it names cannot change under it.
+    pub bound: OnceLock<Arc<dyn TableProvider>>,
+}
+
+/// An index.
+#[derive(Debug, Clone)]
+pub struct IndexDef {
+    /// The relation.
+    pub relation: ObjectId,
+    /// Its columns, by position.
+    pub columns: Vec<usize>,
+}
+
+/// The lasting form of a column.
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredColumn {
+    name: String,
+    #[serde(rename = "type")]
+    sql_type: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    not_null: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    default: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    generated: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    proctime: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    comment: Option<String>,
+}
+
+/// The lasting form of everything that is not in the columns of a [`CatalogObject`].
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct StoredProperties {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    columns: Vec<StoredColumn>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    key: Vec<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    depends: Vec<ObjectId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    query: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    search_path: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    column_names: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    relation: Option<ObjectId>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    index_columns: Vec<usize>,
+}
+
+impl Relation {
+    /// A stored relation of these columns. `key` is the primary key of a table, empty for none.
+    pub fn new(
+        id: ObjectId,
+        name: &str,
+        kind: RelationKind,
+        columns: Vec<ColumnDef>,
+        key: &[usize],
+        append_only: bool,
+    ) -> Self {
+        let fields: Vec<Arc<Field>> = columns.iter().map(|column| Arc::clone(&column.field)).collect();
+        let info = RelationInfo {
+            id: RelationId(id.0),
+            name: name.to_string(),
+            kind,
+            schema: Arc::new(Schema::new(fields)),
+            key: (!key.is_empty()).then(|| key.to_vec()),
+            append_only,
+        };
+        let key_name = (kind == RelationKind::Table && !key.is_empty()).then(|| format!("{name}_pkey"));
+        let provider = Arc::new(RelationTable::new(info.clone()));
+        Relation { info, columns, key_name, query: None, provider }
+    }
+
+    /// A materialized view with this plan. Comments of columns that were there before are kept.
+    pub fn of_view(
+        id: ObjectId,
+        name: &str,
+        graph: &StageGraph,
+        query: Arc<QueryDef>,
+        before: &[ColumnDef],
+    ) -> Self {
+        let columns = graph.schema.fields().iter().map(|field| ColumnDef {
+            field: Arc::clone(field),
+            default: None,
+            generated: None,
+            proctime: false,
+            comment: before
+                .iter()
+                .find(|column| column.field.name() == field.name())
+                .and_then(|column| column.comment.clone()),
+        });
+        let key = graph.key.clone().unwrap_or_default();
+        let mut relation =
+            Relation::new(id, name, RelationKind::View, columns.collect(), &key, graph.append_only);
+        // Also what has no columns is unique: a view of one row has the empty key.
+        relation.info.key.clone_from(&graph.key);
+        relation.info.schema = Arc::clone(&graph.schema);
+        relation.provider = Arc::new(RelationTable::new(relation.info.clone()));
+        relation.query = Some(query);
+        relation
+    }
+
+    /// The columns as Arrow has them.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.info.schema
+    }
+
+    /// The columns of the primary key, if it has one.
+    pub fn key(&self) -> &[usize] {
+        self.info.key.as_deref().unwrap_or_default()
+    }
+}
+
+impl QueryDef {
+    /// A query and what its names mean.
+    pub fn new(text: impl Into<String>, search_path: Vec<String>, column_names: Vec<String>) -> Self {
+        QueryDef { text: text.into(), search_path, column_names, bound: OnceLock::new() }
+    }
+}
+
+impl Object {
+    /// The stored relation, if it is one that is up.
+    pub fn relation(&self) -> Option<&Relation> {
+        match &self.definition {
+            Definition::Relation(relation) => Some(relation),
+            _ => None,
+        }
+    }
+
+    /// The name with its schema, where that is not the first thing that a reader would think of.
+    pub fn display_name(&self) -> String {
+        if self.schema == super::DEFAULT_SCHEMA || self.schema.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{}.{}", self.schema, self.name)
+        }
+    }
+
+    /// The name with its kind: `materialized view mv`.
+    pub fn described(&self) -> String {
+        format!("{} {}", super::kind_name(self.kind), self.display_name())
+    }
+
+    /// The lasting form.
+    pub fn to_stored(&self) -> CatalogObject {
+        let mut stored = StoredProperties { depends: self.depends.clone(), ..Default::default() };
+        match &self.definition {
+            Definition::Relation(relation) => {
+                stored.columns = relation.columns.iter().map(store_column).collect();
+                stored.key = relation.key().to_vec();
+                stored.key_name.clone_from(&relation.key_name);
+                if let Some(query) = &relation.query {
+                    store_query(query, &mut stored);
+                }
+            }
+            Definition::View(query) => store_query(query, &mut stored),
+            Definition::Index(index) => {
+                stored.relation = Some(index.relation);
+                stored.index_columns.clone_from(&index.columns);
+            }
+            Definition::SetAside(_) | Definition::Other => {}
+        }
+        let properties: BTreeMap<String, serde_json::Value> = match serde_json::to_value(stored) {
+            Ok(serde_json::Value::Object(map)) => map.into_iter().collect(),
+            _ => BTreeMap::new(),
+        };
+        CatalogObject {
+            id: self.id,
+            kind: self.kind,
+            database: self.database.clone(),
+            schema: self.schema.clone(),
+            name: self.name.clone(),
+            sql: self.sql.clone(),
+            comment: self.comment.clone(),
+            created_at_ms: self.created_at_ms,
+            properties,
+        }
+    }
+
+    /// The object that was stored. A materialized view's columns are those that it had; its plan is made anew.
+    ///
+    /// # Errors
+    /// The properties do not say what such an object needs: the catalog is damaged, or of a later version.
+    pub fn from_stored(stored: &CatalogObject) -> SqlResult<Self> {
+        let damaged = |why: String| {
+            SqlError::new(
+                SqlState::DataCorrupted,
+                format!("{} \"{}\" in the catalog cannot be read: {why}", super::kind_name(stored.kind), stored.name),
+            )
+        };
+        let map: serde_json::Map<String, serde_json::Value> = stored.properties.clone().into_iter().collect();
+        let properties: StoredProperties =
+            serde_json::from_value(serde_json::Value::Object(map)).map_err(|error| damaged(error.to_string()))?;
+        let query = properties.query.as_ref().map(|text| {
+            Arc::new(QueryDef::new(
+                text.clone(),
+                properties.search_path.clone(),
+                properties.column_names.clone(),
+            ))
+        });
+        let relation = |kind: RelationKind| -> SqlResult<Definition> {
+            let columns = properties.columns.iter().map(load_column).collect::<SqlResult<Vec<_>>>()?;
+            if let Some(position) = properties.key.iter().find(|position| **position >= columns.len()) {
+                return Err(damaged(format!("its key names column {position} of {}", columns.len())));
+            }
+            let append_only = kind == RelationKind::Stream;
+            let mut relation = Relation::new(stored.id, &stored.name, kind, columns, &properties.key, append_only);
+            if properties.key_name.is_some() {
+                relation.key_name.clone_from(&properties.key_name);
+            }
+            relation.query.clone_from(&query);
+            Ok(Definition::Relation(Box::new(relation)))
+        };
+        let definition = match stored.kind {
+            ObjectKind::Stream => relation(RelationKind::Stream)?,
+            ObjectKind::Table => relation(RelationKind::Table)?,
+            ObjectKind::MaterializedView => relation(RelationKind::View)?,
+            ObjectKind::View => Definition::View(query.ok_or_else(|| damaged("it has no query".into()))?),
+            ObjectKind::Index => Definition::Index(IndexDef {
+                relation: properties.relation.ok_or_else(|| damaged("it names no relation".into()))?,
+                columns: properties.index_columns,
+            }),
+            _ => Definition::Other,
+        };
+        Ok(Object {
+            id: stored.id,
+            kind: stored.kind,
+            database: stored.database.clone(),
+            schema: stored.schema.clone(),
+            name: stored.name.clone(),
+            sql: stored.sql.clone(),
+            comment: stored.comment.clone(),
+            created_at_ms: stored.created_at_ms,
+            depends: properties.depends,
+            definition,
+        })
+    }
+}
+
+fn store_query(query: &QueryDef, stored: &mut StoredProperties) {
+    stored.query = Some(query.text.clone());
+    stored.search_path.clone_from(&query.search_path);
+    stored.column_names.clone_from(&query.column_names);
+}
+
+fn store_column(column: &ColumnDef) -> StoredColumn {
+    StoredColumn {
+        name: column.field.name().clone(),
+        sql_type: types::type_name(&column.field),
+        not_null: !column.field.is_nullable(),
+        default: column.default.as_ref().map(ToString::to_string),
+        generated: column.generated.as_ref().map(ToString::to_string),
+        proctime: column.proctime,
+        comment: column.comment.clone(),
+    }
+}
+
+fn load_column(stored: &StoredColumn) -> SqlResult<ColumnDef> {
+    let broken = |what: &str, why: String| {
+        SqlError::new(
+            SqlState::DataCorrupted,
+            format!("the {what} of column \"{}\" in the catalog cannot be read: {why}", stored.name),
+        )
+    };
+    let sql_type = Parser::new(&PostgreSqlDialect {})
+        .try_with_sql(&stored.sql_type)
+        .and_then(|mut parser| parser.parse_data_type())
+        .map_err(|error| broken("type", error.to_string()))?;
+    let expression = |what: &str, text: &Option<String>| -> SqlResult<Option<ast::Expr>> {
+        text.as_ref()
+            .map(|text| millrace_parser::parse_expression(text).map_err(|error| broken(what, error.message)))
+            .transpose()
+    };
+    Ok(ColumnDef {
+        field: Arc::new(types::from_sql(&sql_type)?.field(&stored.name, !stored.not_null)),
+        default: expression("default", &stored.default)?,
+        generated: expression("generation expression", &stored.generated)?,
+        proctime: stored.proctime,
+        comment: stored.comment.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::SqlType;
+    use arrow::datatypes::DataType;
+
+    fn column(name: &str, sql_type: &SqlType, nullable: bool) -> ColumnDef {
+        ColumnDef {
+            field: Arc::new(sql_type.field(name, nullable)),
+            default: None,
+            generated: None,
+            proctime: false,
+            comment: None,
+        }
+    }
+
+    #[test]
+    fn a_table_comes_back_as_it_was_stored() {
+        let mut columns = vec![
+            column("id", &SqlType::plain(DataType::Int32), false),
+            column("v", &SqlType::annotated(DataType::Utf8, "varchar(5)"), true),
+            column("n", &SqlType::annotated(DataType::Decimal128(38, 10), "numeric"), true),
+        ];
+        columns[1].default = Some(millrace_parser::parse_expression("'a' || 'b'").unwrap());
+        let relation = Relation::new(ObjectId(7), "t", RelationKind::Table, columns, &[0], false);
+        let object = Object {
+            id: ObjectId(7),
+            kind: ObjectKind::Table,
+            database: "millrace".into(),
+            schema: "public".into(),
+            name: "t".into(),
+            sql: "CREATE TABLE t (..)".into(),
+            comment: Some("c".into()),
+            created_at_ms: 5,
+            depends: vec![ObjectId(3)],
+            definition: Definition::Relation(Box::new(relation)),
+        };
+        let back = Object::from_stored(&object.to_stored()).unwrap();
+        let (before, after) = (object.relation().unwrap(), back.relation().unwrap());
+        assert_eq!(before.schema(), after.schema());
+        assert_eq!(after.key(), [0]);
+        assert_eq!(after.columns[1].default, before.columns[1].default);
+        assert_eq!(back.depends, object.depends);
+        assert_eq!(back.to_stored(), object.to_stored());
+    }
+
+    #[test]
+    fn a_damaged_object_is_named() {
+        let mut stored = CatalogObject {
+            id: ObjectId(1),
+            kind: ObjectKind::View,
+            database: "millrace".into(),
+            schema: "public".into(),
+            name: "v".into(),
+            sql: String::new(),
+            comment: None,
+            created_at_ms: 0,
+            properties: BTreeMap::new(),
+        };
+        assert!(Object::from_stored(&stored).unwrap_err().message.contains("view \"v\""));
+        stored.kind = ObjectKind::Table;
+        stored.properties.insert("key".into(), serde_json::json!([3]));
+        assert_eq!(Object::from_stored(&stored).unwrap_err().code, SqlState::DataCorrupted);
+    }
+}

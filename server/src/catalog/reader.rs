@@ -1,0 +1,253 @@
+//! How names in a statement become relations: the search path, views, and the system's own relations.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use datafusion::common::TableReference;
+use datafusion::datasource::ViewTable;
+use datafusion::error::Result;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::sqlparser::ast;
+use millrace_planner::{Binder, CatalogReader};
+use millrace_storage::ObjectId;
+
+use crate::catalog::{CatalogSnapshot, Definition, Object, QueryDef, SYSTEM_SCHEMAS};
+use crate::error::names::did_you_mean;
+use crate::error::{SqlError, SqlResult, SqlState, from_internal};
+use crate::functions::rewrite;
+
+/// The relations that nobody made: `pg_catalog`, `information_schema`, `mr_catalog`.
+pub trait SystemRelations: Sync {
+    /// The relation of that name in that system schema, if there is one.
+    ///
+    /// # Errors
+    /// Its rows could not be put together.
+    fn system_relation(
+        &self,
+        catalog: &CatalogSnapshot,
+        database: &str,
+        schema: &str,
+        name: &str,
+    ) -> SqlResult<Option<Arc<dyn TableProvider>>>;
+}
+
+/// Views within views within views: more than this is taken for a mistake.
+const VIEW_DEPTH_MAX: usize = 64;
+
+/// Resolves the names of one statement.
+pub struct Reader<'a> {
+    system: &'a dyn SystemRelations,
+    state: &'a SessionState,
+    catalog: &'a CatalogSnapshot,
+    database: &'a str,
+    search_path: &'a [String],
+    depth: usize,
+    used: RefCell<BTreeSet<ObjectId>>,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader for a session in `database` with this search path.
+    pub fn new(
+        system: &'a dyn SystemRelations,
+        state: &'a SessionState,
+        catalog: &'a CatalogSnapshot,
+        database: &'a str,
+        search_path: &'a [String],
+    ) -> Self {
+        Reader { system, state, catalog, database, search_path, depth: 0, used: RefCell::default() }
+    }
+
+    /// What was named so far, views as themselves.
+    pub fn used(&self) -> Vec<ObjectId> {
+        self.used.borrow().iter().copied().collect()
+    }
+
+    /// The database, the schema (if given) and the name that a reference names.
+    ///
+    /// # Errors
+    /// It names another database.
+    pub fn parts<'b>(&self, name: &'b TableReference) -> SqlResult<(Option<&'b str>, &'b str)> {
+        match name {
+            TableReference::Bare { table } => Ok((None, table)),
+            TableReference::Partial { schema, table } => Ok((Some(schema), table)),
+            TableReference::Full { catalog, schema, table } => {
+                if catalog.as_ref() != self.database {
+                    return Err(SqlError::unsupported(format!(
+                        "cross-database references are not implemented: \"{catalog}.{schema}.{table}\""
+                    )));
+                }
+                Ok((Some(schema), table))
+            }
+        }
+    }
+
+    /// The object that a name means, looked for along the search path; `None`: there is none, or it is the system's.
+    pub fn object(&self, schema: Option<&str>, name: &str) -> Option<&'a Arc<Object>> {
+        match schema {
+            Some(schema) => self.catalog.relation(self.database, schema, name),
+            None => {
+                self.search_path.iter().find_map(|schema| self.catalog.relation(self.database, schema, name))
+            }
+        }
+    }
+
+    /// The error for a name that means nothing, with the nearest that means something.
+    pub fn undefined(&self, schema: Option<&str>, name: &str) -> SqlError {
+        let written = match schema {
+            Some(schema) => format!("{schema}.{name}"),
+            None => name.to_string(),
+        };
+        let visible = self.catalog.relations(self.database).filter(|object| match schema {
+            Some(schema) => object.schema == schema,
+            None => self.search_path.contains(&object.schema),
+        });
+        let hint = did_you_mean(name, visible.map(|object| object.name.as_str()));
+        if let Some(schema) = schema
+            && !self.catalog.has_schema(self.database, schema)
+        {
+            let schemas = self.catalog.schemas(self.database).map(|object| object.name.as_str());
+            let hint = did_you_mean(schema, schemas.chain(SYSTEM_SCHEMAS));
+            return SqlError::new(SqlState::UndefinedTable, format!("relation \"{written}\" does not exist"))
+                .with_detail(format!("There is no schema \"{schema}\"."))
+                .with_hint_opt(hint);
+        }
+        SqlError::new(SqlState::UndefinedTable, format!("relation \"{written}\" does not exist")).with_hint_opt(hint)
+    }
+
+    fn system(&self, schema: Option<&str>, name: &str) -> SqlResult<Option<Arc<dyn TableProvider>>> {
+        match schema {
+            Some(schema) if SYSTEM_SCHEMAS.contains(&schema) => {
+                self.system.system_relation(self.catalog, self.database, schema, name)
+            }
+            Some(_) => Ok(None),
+            // pg_catalog is searched first even where the path does not name it.
+            None if name.starts_with("pg_") => {
+                self.system.system_relation(self.catalog, self.database, "pg_catalog", name)
+            }
+            None => {
+                for schema in self.search_path.iter().filter(|schema| SYSTEM_SCHEMAS.contains(&schema.as_str())) {
+                    let found = self.system.system_relation(self.catalog, self.database, schema, name)?;
+                    if found.is_some() {
+                        return Ok(found);
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn resolve(&self, reference: &TableReference) -> SqlResult<Arc<dyn TableProvider>> {
+        let (schema, name) = self.parts(reference)?;
+        if let Some(provider) = self.system(schema, name)? {
+            return Ok(provider);
+        }
+        let object = self.object(schema, name).ok_or_else(|| self.undefined(schema, name))?;
+        self.used.borrow_mut().insert(object.id);
+        match &object.definition {
+            Definition::Relation(relation) => Ok(Arc::clone(&relation.provider) as Arc<dyn TableProvider>),
+            Definition::View(query) => self.view(object, query),
+            Definition::SetAside(why) => Err(SqlError::new(
+                SqlState::ObjectNotInPrerequisiteState,
+                format!("materialized view \"{name}\" is set aside: it could not be brought up at the last start"),
+            )
+            .with_detail(why.clone())
+            .with_hint("Drop it and create it again.")),
+            Definition::Index(_) | Definition::Other => Err(SqlError::new(
+                SqlState::WrongObjectType,
+                format!("cannot open {} as a relation", object.described()),
+            )),
+        }
+    }
+
+    fn view(&self, object: &Object, query: &QueryDef) -> SqlResult<Arc<dyn TableProvider>> {
+        if let Some(provider) = query.bound.get() {
+            return Ok(Arc::clone(provider));
+        }
+        if self.depth >= VIEW_DEPTH_MAX {
+            return Err(SqlError::new(
+                SqlState::StatementTooComplex,
+                format!("views are nested more than {VIEW_DEPTH_MAX} deep, at \"{}\"", object.name),
+            ));
+        }
+        let reader = Reader {
+            system: self.system,
+            state: self.state,
+            catalog: self.catalog,
+            database: &object.database,
+            search_path: &query.search_path,
+            depth: self.depth + 1,
+            used: RefCell::default(),
+        };
+        let plan = reader.bind_query_text(query)?;
+        let provider: Arc<dyn TableProvider> = Arc::new(ViewTable::new(plan, Some(query.text.clone())));
+        // A view over the system's relations is bound anew each time: those hold the rows of one moment.
+        if !query.text.contains("pg_") && !query.text.contains("_schema") && !query.text.contains("mr_catalog") {
+            return Ok(Arc::clone(query.bound.get_or_init(|| provider)));
+        }
+        Ok(provider)
+    }
+
+    /// The plan of a view's query, with the names of its columns.
+    ///
+    /// # Errors
+    /// The query no longer parses or binds.
+    pub fn bind_query_text(&self, query: &QueryDef) -> SqlResult<LogicalPlan> {
+        let mut parsed = millrace_parser::parse(&query.text).map_err(from_internal::parse)?;
+        let statement = match parsed.pop().map(|parsed| parsed.statement) {
+            Some(millrace_parser::ast::Statement::Sql(statement)) if parsed.is_empty() => *statement,
+            _ => return Err(SqlError::internal(format!("the text of a view is not one query: {}", query.text))),
+        };
+        let ast::Statement::Query(mut body) = statement else {
+            return Err(SqlError::internal(format!("the text of a view is not a query: {}", query.text)));
+        };
+        rewrite::query(&mut body)?;
+        let plan = self.bind_query(&body)?;
+        rename(plan, &query.column_names)
+    }
+
+    /// The plan of a query that was rewritten already.
+    ///
+    /// # Errors
+    /// Names, types or constructs that do not bind.
+    pub fn bind_query(&self, query: &ast::Query) -> SqlResult<LogicalPlan> {
+        Binder::new(self.state, self).query(query).map_err(from_internal::datafusion)
+    }
+}
+
+/// The plan with these names for its first columns.
+///
+/// # Errors
+/// There are more names than columns.
+pub fn rename(plan: LogicalPlan, names: &[String]) -> SqlResult<LogicalPlan> {
+    if names.is_empty() {
+        return Ok(plan);
+    }
+    let columns = plan.schema().columns();
+    if names.len() > columns.len() {
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            format!("{} column names are given for {} columns", names.len(), columns.len()),
+        ));
+    }
+    let expressions: Vec<Expr> = columns
+        .into_iter()
+        .enumerate()
+        .map(|(index, column)| match names.get(index) {
+            Some(name) => Expr::Column(column).alias(name),
+            None => Expr::Column(column),
+        })
+        .collect();
+    LogicalPlanBuilder::from(plan)
+        .project(expressions)
+        .and_then(LogicalPlanBuilder::build)
+        .map_err(from_internal::datafusion)
+}
+
+impl CatalogReader for Reader<'_> {
+    fn table(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>> {
+        self.resolve(name).map_err(Into::into)
+    }
+}

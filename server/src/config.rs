@@ -1,0 +1,371 @@
+//! The server's configuration: defaults < file < environment < flags.
+//!
+//! Every key is one row of [`keys::KEYS`]: its name, default, explanation and how its text is read. The file is TOML
+//! with these keys at its top level; a key `memory_limit` is `MILLRACE_MEMORY_LIMIT` in the environment and
+//! `--memory-limit` on the command line. A key that does not exist is an error that names the nearest that does.
+
+pub mod keys;
+pub mod units;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use figment::providers::{Env, Format, Toml};
+use figment::value::{Dict, Map, Value};
+use figment::{Figment, Metadata, Profile, Provider};
+
+use self::keys::KEYS;
+
+/// What environment variables begin with.
+const PREFIX: &str = "MILLRACE_";
+/// Variables with that prefix that are not keys: the log filter and the path of the file.
+const OTHER_VARIABLES: [&str; 2] = ["log", "config"];
+
+/// The server's configuration. [`keys::KEYS`] explains every field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Where everything lasting is kept.
+    pub data: PathBuf,
+    /// Where to listen for PostgreSQL clients; port 0 takes any free port.
+    pub pg: SocketAddr,
+    /// Where to listen for HTTP; port 0 takes any free port.
+    pub http: SocketAddr,
+    /// The password that clients must know.
+    pub password: Option<String>,
+    /// Whether to listen beyond loopback without a password.
+    pub insecure: bool,
+    /// Processor cores to use; `None` is all.
+    pub cores: Option<usize>,
+    /// Workers; `None` is one.
+    pub workers: Option<usize>,
+    /// Memory for queries, in bytes; `None` is half of the machine's.
+    pub memory_limit: Option<u64>,
+    /// The most PostgreSQL connections at a time.
+    pub connections_max: usize,
+    /// The longest SQL text, in bytes.
+    pub statement_bytes_max: usize,
+    /// The longest message of the PostgreSQL protocol, in bytes.
+    pub message_bytes_max: usize,
+    /// The longest body of an HTTP request, in bytes.
+    pub http_body_bytes_max: usize,
+    /// How long running statements may take to end when the server stops.
+    pub shutdown_timeout: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let loopback = SocketAddr::new(IpAddr::from([127, 0, 0, 1]), 0);
+        let mut config = Config {
+            data: PathBuf::new(),
+            pg: loopback,
+            http: loopback,
+            password: None,
+            insecure: false,
+            cores: None,
+            workers: None,
+            memory_limit: None,
+            connections_max: 0,
+            statement_bytes_max: 0,
+            message_bytes_max: 0,
+            http_body_bytes_max: 0,
+            shutdown_timeout: Duration::ZERO,
+        };
+        for key in KEYS {
+            (key.set)(&mut config, key.default).expect("a default is a valid value of its key");
+        }
+        config
+    }
+}
+
+/// What is wrong with a configuration, in one sentence with its remedy.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ConfigError {
+    /// The file could not be read or is not TOML.
+    #[error("cannot read the configuration file {path}: {reason}")]
+    File {
+        /// The file.
+        path: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A key that does not exist.
+    #[error("unknown configuration key \"{key}\" ({source_text}){}", nearest_text(.nearest))]
+    UnknownKey {
+        /// What was written.
+        key: String,
+        /// Where it was written.
+        source_text: String,
+        /// The nearest key that exists.
+        nearest: Option<&'static str>,
+    },
+    /// A value that its key does not take.
+    #[error("invalid value \"{value}\" for {key} ({source_text}): {reason}")]
+    InvalidValue {
+        /// The key.
+        key: &'static str,
+        /// What was written.
+        value: String,
+        /// Where it was written.
+        source_text: String,
+        /// What would be valid.
+        reason: String,
+    },
+    /// The server would be open to the network.
+    #[error(
+        "{key} = \"{address}\" would let anyone on the network in: set a password (MILLRACE_PASSWORD or the file's \
+         key \"password\"), or say --insecure if that is what you want"
+    )]
+    Insecure {
+        /// The key.
+        key: &'static str,
+        /// Where it would listen.
+        address: SocketAddr,
+    },
+}
+
+fn nearest_text(nearest: &Option<&'static str>) -> String {
+    match nearest {
+        Some(key) => format!("; did you mean \"{key}\"?"),
+        None => "; `millrace serve --help` lists the keys".to_owned(),
+    }
+}
+
+impl Config {
+    /// Puts the configuration together. `flags` holds the keys that were given on the command line.
+    ///
+    /// # Errors
+    /// The file cannot be read, a key is unknown, a value is invalid, or the result would be open to the network
+    /// without saying so.
+    pub fn load(file: Option<&Path>, flags: BTreeMap<String, String>) -> Result<Self, ConfigError> {
+        let file = file
+            .map(Path::to_owned)
+            .or_else(|| std::env::var_os("MILLRACE_CONFIG").map(PathBuf::from));
+        let mut figment = Figment::new();
+        if let Some(path) = &file {
+            figment = figment.merge(Toml::file_exact(path));
+        }
+        let environment = Env::prefixed(PREFIX).ignore(&OTHER_VARIABLES);
+        let environment = environment
+            .iter()
+            .map(|(key, value)| (key.into_string(), value))
+            .collect();
+        let config = Self::from_figment(
+            figment
+                .merge(Texts {
+                    name: "environment",
+                    texts: environment,
+                })
+                .merge(Texts {
+                    name: "command line",
+                    texts: flags,
+                }),
+        )?;
+        config.check_exposure()?;
+        Ok(config)
+    }
+
+    fn from_figment(figment: Figment) -> Result<Self, ConfigError> {
+        let mut data = figment.data().map_err(|error| ConfigError::File {
+            path: error
+                .metadata
+                .as_ref()
+                .and_then(file_path)
+                .map(path_text)
+                .unwrap_or_default(),
+            reason: error.kind.to_string(),
+        })?;
+        let mut config = Config::default();
+        for (name, value) in data.remove(&Profile::Default).unwrap_or_default() {
+            let source_text = || source_text(&name, figment.get_metadata(value.tag()));
+            let Some(key) = KEYS.iter().find(|key| key.name == name) else {
+                let nearest = crate::error::names::nearest(&name, KEYS.iter().map(|key| key.name));
+                let nearest = KEYS.iter().map(|key| key.name).find(|key| Some(*key) == nearest);
+                return Err(ConfigError::UnknownKey {
+                    key: name.clone(),
+                    source_text: source_text(),
+                    nearest,
+                });
+            };
+            let invalid = |value: &str, reason: String| ConfigError::InvalidValue {
+                key: key.name,
+                value: if key.name == "password" {
+                    "***".to_owned()
+                } else {
+                    value.to_owned()
+                },
+                source_text: source_text(),
+                reason,
+            };
+            let text =
+                scalar_text(&value).ok_or_else(|| invalid("...", "a single value is needed".to_owned()))?;
+            (key.set)(&mut config, &text).map_err(|reason| invalid(&text, reason))?;
+        }
+        Ok(config)
+    }
+
+    /// Listening beyond this machine needs a password, or the word of the user that none is wanted.
+    fn check_exposure(&self) -> Result<(), ConfigError> {
+        if self.insecure || self.password.is_some() {
+            return Ok(());
+        }
+        for (key, address) in [("pg", self.pg), ("http", self.http)] {
+            if !address.ip().is_loopback() {
+                return Err(ConfigError::Insecure { key, address });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn path_text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn file_path(metadata: &Metadata) -> Option<&Path> {
+    metadata.source.as_ref()?.file_path()
+}
+
+/// Where a value comes from, for error messages.
+fn source_text(key: &str, metadata: Option<&Metadata>) -> String {
+    match metadata {
+        Some(metadata) if metadata.name == "environment" => {
+            format!("environment variable {PREFIX}{}", key.to_ascii_uppercase())
+        }
+        Some(metadata) if metadata.name == "command line" => format!("flag --{}", key.replace('_', "-")),
+        Some(metadata) => file_path(metadata).map_or_else(
+            || metadata.name.to_string(),
+            |path| format!("in {}", path_text(path)),
+        ),
+        None => "default".to_owned(),
+    }
+}
+
+fn scalar_text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(_, text) => Some(text.clone()),
+        Value::Char(_, c) => Some(c.to_string()),
+        Value::Bool(_, value) => Some(value.to_string()),
+        Value::Num(_, number) => match (number.to_u128(), number.to_i128(), number.to_f64()) {
+            (Some(number), ..) => Some(number.to_string()),
+            (_, Some(number), _) => Some(number.to_string()),
+            (.., number) => number.map(|number| number.to_string()),
+        },
+        Value::Empty(..) | Value::Dict(..) | Value::Array(..) => None,
+    }
+}
+
+/// Keys whose values are taken as the texts that they are: a password of digits is not a number.
+struct Texts {
+    name: &'static str,
+    texts: BTreeMap<String, String>,
+}
+
+impl Provider for Texts {
+    fn metadata(&self) -> Metadata {
+        Metadata::named(self.name)
+    }
+
+    fn data(&self) -> figment::error::Result<Map<Profile, Dict>> {
+        let dict: Dict = self
+            .texts
+            .iter()
+            .map(|(key, text)| (key.clone(), Value::from(text.clone())))
+            .collect();
+        Ok(Profile::Default.collect(dict))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(file: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        let texts = |pairs: &[(&str, &str)]| {
+            pairs
+                .iter()
+                .map(|(key, value)| (key.to_string(), value.to_string()))
+                .collect()
+        };
+        let figment = Figment::new()
+            .merge(Toml::string(file))
+            .merge(Texts {
+                name: "environment",
+                texts: texts(environment),
+            })
+            .merge(Texts {
+                name: "command line",
+                texts: texts(flags),
+            });
+        let config = Config::from_figment(figment)?;
+        config.check_exposure()?;
+        Ok(config)
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_manual() {
+        let config = load("", &[], &[]).unwrap();
+        assert_eq!(config, Config::default());
+        assert_eq!(config.data, PathBuf::from("./millrace-data"));
+        assert_eq!(config.pg, "127.0.0.1:5433".parse().unwrap());
+        assert_eq!(config.http, "127.0.0.1:8033".parse().unwrap());
+        assert!(!config.insecure && config.password.is_none());
+    }
+
+    #[test]
+    fn flags_beat_the_environment_which_beats_the_file() {
+        let file = "data = 'f'\ncores = 1\nworkers = 1\nmemory_limit = '600MB'";
+        let config = load(
+            file,
+            &[("cores", "2"), ("workers", "2"), ("password", "1234")],
+            &[("workers", "3")],
+        )
+        .unwrap();
+        assert_eq!(config.data, PathBuf::from("f"));
+        assert_eq!((config.cores, config.workers), (Some(2), Some(3)));
+        assert_eq!(config.memory_limit, Some(600 << 20));
+        assert_eq!(config.password.as_deref(), Some("1234"));
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest_and_its_place() {
+        let error = load("", &[("memory_limits", "1GB")], &[]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "unknown configuration key \"memory_limits\" (environment variable MILLRACE_MEMORY_LIMITS); did you mean \
+             \"memory_limit\"?"
+        );
+    }
+
+    #[test]
+    fn an_invalid_value_says_what_would_be_valid() {
+        let error = load("", &[], &[("memory_limit", "lots")])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("invalid value \"lots\" for memory_limit (flag --memory-limit): "),
+            "{error}"
+        );
+        assert!(load("cores = 0", &[], &[]).is_err());
+        assert!(
+            load("[pg]\nport = 1", &[], &[])
+                .unwrap_err()
+                .to_string()
+                .contains("single value")
+        );
+        assert!(load("pg = 'somewhere'", &[], &[]).is_err());
+    }
+
+    #[test]
+    fn the_network_needs_a_password_or_the_users_word() {
+        assert!(matches!(
+            load("pg = '0.0.0.0:1'", &[], &[]),
+            Err(ConfigError::Insecure { key: "pg", .. })
+        ));
+        assert!(load("http = '[::]:1'", &[], &[]).is_err());
+        assert!(load("http = '0.0.0.0:1'\npassword = 'x'", &[], &[]).is_ok());
+        assert!(load("http = '0.0.0.0:1'", &[], &[("insecure", "true")]).is_ok());
+        assert!(load("pg = '[::1]:1'", &[], &[]).is_ok());
+    }
+}

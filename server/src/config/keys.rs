@@ -1,0 +1,213 @@
+//! Every configuration key: name, default, explanation, and how its text becomes a value.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use super::{Config, units};
+
+/// One configuration key.
+pub struct Key {
+    /// Its name in the file.
+    pub name: &'static str,
+    /// Its value where nothing is said, in the form in which it would be written.
+    pub default: &'static str,
+    /// What it does.
+    pub help: &'static str,
+    /// Reads a value; the error says what would be valid.
+    pub set: fn(&mut Config, &str) -> Result<(), String>,
+}
+
+/// All keys, in the order in which they are explained.
+pub const KEYS: &[Key] = &[
+    Key {
+        name: "data",
+        default: "./millrace-data",
+        help: "Directory for everything lasting; made if it is missing.",
+        set: |config, text| {
+            if text.is_empty() {
+                return Err("a directory is needed".to_owned());
+            }
+            config.data = text.into();
+            Ok(())
+        },
+    },
+    Key {
+        name: "pg",
+        default: "127.0.0.1:5433",
+        help: "Address for PostgreSQL clients. Port 0 takes a free port.",
+        set: |config, text| {
+            config.pg = address(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "http",
+        default: "127.0.0.1:8033",
+        help: "Address for HTTP. Port 0 takes a free port.",
+        set: |config, text| {
+            config.http = address(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "password",
+        default: "",
+        help: "Password of every user: SCRAM-SHA-256 for PostgreSQL clients, Basic or Bearer for HTTP. Empty: none is \
+               asked for.",
+        set: |config, text| {
+            config.password = Some(text.to_owned()).filter(|password| !password.is_empty());
+            Ok(())
+        },
+    },
+    Key {
+        name: "insecure",
+        default: "false",
+        help: "Allow listening beyond loopback without a password.",
+        set: |config, text| {
+            config.insecure = boolean(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "cores",
+        default: "auto",
+        help: "Processor cores for queries and views; auto is all of them.",
+        set: |config, text| {
+            config.cores = auto_or(text, positive)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "workers",
+        default: "auto",
+        help: "Workers that share the cores; auto is one.",
+        set: |config, text| {
+            config.workers = auto_or(text, positive)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "memory_limit",
+        default: "auto",
+        help: "Memory for queries, such as 600MB; auto is half of the machine's.",
+        set: |config, text| {
+            config.memory_limit = auto_or(text, units::size)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "connections_max",
+        default: "200",
+        help: "The most PostgreSQL connections at a time.",
+        set: |config, text| {
+            config.connections_max = positive(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "statement_bytes_max",
+        default: "16MB",
+        help: "The longest SQL text.",
+        set: |config, text| {
+            config.statement_bytes_max = bounded_size(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "message_bytes_max",
+        default: "64MB",
+        help: "The longest single message of the PostgreSQL protocol (a statement, a Bind, one piece of COPY data).",
+        set: |config, text| {
+            config.message_bytes_max = bounded_size(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "http_body_bytes_max",
+        default: "64MB",
+        help: "The longest body of an HTTP request.",
+        set: |config, text| {
+            config.http_body_bytes_max = bounded_size(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "shutdown_timeout",
+        default: "10s",
+        help: "How long running statements may take to end when the server stops; then they are cancelled.",
+        set: |config, text| {
+            config.shutdown_timeout = units::duration(text)?;
+            Ok(())
+        },
+    },
+];
+
+/// The keys as a text for `--help`.
+pub fn help_text() -> String {
+    let mut text = String::from(
+        "Configuration keys (for the file; as MILLRACE_<KEY> in the environment; the commonest as flags):\n",
+    );
+    for key in KEYS {
+        let default = if key.default.is_empty() {
+            "none"
+        } else {
+            key.default
+        };
+        text.push_str(&format!(
+            "\n  {} (default: {default})\n      {}\n",
+            key.name, key.help
+        ));
+    }
+    text.push_str("\nMILLRACE_CONFIG names the file, MILLRACE_LOG what is logged (info, debug, ...).");
+    text
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = "an address is host:port, such as 127.0.0.1:5433";
+    let mut addresses = text.to_socket_addrs().map_err(|_| wrong.to_owned())?;
+    addresses.next().ok_or_else(|| wrong.to_owned())
+}
+
+fn boolean(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "on" | "yes" | "1" => Ok(true),
+        "false" | "off" | "no" | "0" => Ok(false),
+        _ => Err("true or false is needed".to_owned()),
+    }
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if (1..=65_536).contains(&number) => Ok(number),
+        _ => Err("a whole number from 1 to 65536 is needed".to_owned()),
+    }
+}
+
+fn auto_or<T>(text: &str, read: fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
+    if text.eq_ignore_ascii_case("auto") {
+        return Ok(None);
+    }
+    read(text)
+        .map(Some)
+        .map_err(|reason| format!("{reason}; or auto"))
+}
+
+/// Limits of single things stay below what the protocol's signed 32-bit lengths can express.
+fn bounded_size(text: &str) -> Result<usize, String> {
+    match units::size(text)? {
+        bytes @ 1_024..=0x3fff_ffff => Ok(bytes as usize),
+        _ => Err("a size from 1kB up to just below 1GB is needed".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_explained() {
+        let text = help_text();
+        for key in KEYS {
+            assert!(text.contains(key.name) && key.help.ends_with('.'), "{}", key.name);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Sizes and durations as people write them: `600MB`, `5ms`.
+
+use std::time::Duration;
+
+/// Reads a size. The units are PostgreSQL's, powers of 1024; a bare number is bytes.
+///
+/// # Errors
+/// The text is not a size; the error says what is.
+pub fn size(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text);
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        "t" | "tb" | "tib" => 1 << 40,
+        _ => return Err("a size is a number with B, kB, MB, GB or TB, such as 600MB".to_owned()),
+    };
+    let bytes = number
+        .parse::<f64>()
+        .map_err(|_| "a size is a number with B, kB, MB, GB or TB, such as 600MB".to_owned())?
+        * factor as f64;
+    // Up to 2^53 every byte count is exact.
+    if !(0.0..=(1u64 << 53) as f64).contains(&bytes) {
+        return Err("the size is out of range".to_owned());
+    }
+    Ok(bytes as u64)
+}
+
+/// Reads a duration. The unit is required.
+///
+/// # Errors
+/// The text is not a duration; the error says what is.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "a duration is a number with us, ms, s, min or h, such as 5ms".to_owned();
+    let (number, unit) = split(text);
+    let seconds = match unit {
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "min" | "m" => 60.0,
+        "h" => 3_600.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    // Rounded to a microsecond, so that 5ms is exactly 5 ms.
+    let micros = (number * seconds * 1e6).round();
+    if !(0.0..=1e15).contains(&micros) {
+        return Err("the duration is out of range".to_owned());
+    }
+    Ok(Duration::from_micros(micros as u64))
+}
+
+fn split(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    (&text[..end], text[end..].trim_start())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units_of_1024() {
+        assert_eq!(size("600MB"), Ok(600 << 20));
+        assert_eq!(size("1.5 GB"), Ok(3 << 29));
+        assert_eq!(size("64kB"), Ok(65_536));
+        assert_eq!(size("17"), Ok(17));
+        for wrong in ["", "MB", "5 parsecs", "-1MB", "1.2.3MB", "99999TB"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn durations_need_a_unit() {
+        assert_eq!(duration("5ms"), Ok(Duration::from_millis(5)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1_500)));
+        assert_eq!(duration("2 min"), Ok(Duration::from_secs(120)));
+        for wrong in ["", "5", "s", "5 fortnights", "-1s"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Rows that come and go as text: COPY, and ingest over HTTP.
+//!
+//! ```text
+//! bytes --split--> columns of texts --types::parse--> typed columns --RowBuilder--> rows --append--> log
+//!        (text, csv)                  (a column at a time)
+//! bytes --arrow-json--> typed columns ...
+//!        (NDJSON, JSON array)
+//! ```
+//!
+//! A COPY is one write: its rows are kept until the end and appended at once, so that of a failed one nothing stays.
+//! One that is larger than [`CHUNK_BYTES_MAX`] is appended in chunks of that size; when it fails after the first chunk,
+//! the error says how many rows were kept. Inside a transaction all of it waits for COMMIT, whatever its size.
+
+pub mod encode;
+pub mod ingest;
+pub mod json;
+pub mod layout;
+pub mod split;
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::Field;
+use millrace_storage::ChangeBatch;
+
+pub use layout::Layout;
+
+use crate::catalog::{Object, Relation};
+use crate::copy::split::{Columns, Splitter};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::session::rows::{RowBuilder, RowError, positions};
+use crate::session::write::WriteScope;
+use crate::session::{Session, write};
+use crate::types::parse;
+
+/// Rows that are converted at a time.
+pub const BATCH_ROWS: usize = 16_384;
+
+/// Rows in memory, in bytes, beyond which a COPY is appended before its end.
+pub const CHUNK_BYTES_MAX: usize = 256 << 20;
+
+/// The longest line, in bytes.
+pub const LINE_BYTES_MAX: usize = 64 << 20;
+
+/// How the rows of an ingest request look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IngestFormat {
+    /// One JSON object a line.
+    NdJson,
+    /// One array of objects.
+    JsonArray,
+    /// Comma-separated values, a value for each column that is not generated.
+    Csv {
+        /// Whether the first line has the names of the columns, in their order.
+        header: bool,
+    },
+}
+
+/// What turns bytes into typed columns.
+enum Decoder {
+    Split { splitter: Splitter, columns: Columns, layout: Layout },
+    Json(json::Decoder),
+}
+
+/// Data on its way from the client into a relation.
+pub struct CopyIn {
+    session: Arc<Session>,
+    object: Arc<Object>,
+    decoder: Decoder,
+    builder: RowBuilder,
+    /// The columns that the data has, in its order.
+    given: Vec<Arc<Field>>,
+    /// What the errors call it: `COPY t`.
+    what: String,
+    rows: Vec<RecordBatch>,
+    rows_bytes: usize,
+    /// Lines or documents that were converted.
+    converted: u64,
+    /// Rows that were appended before the end.
+    appended: u64,
+    /// What a failure said: nothing is taken after it.
+    failure: Option<SqlError>,
+}
+
+impl CopyIn {
+    /// COPY FROM STDIN.
+    pub(crate) async fn for_copy(
+        session: &Arc<Session>,
+        object: Arc<Object>,
+        columns: &[String],
+        layout: Layout,
+    ) -> SqlResult<Self> {
+        let relation = relation_of(&object)?;
+        let positions = positions(relation, columns)?;
+        let given: Vec<Arc<Field>> =
+            positions.iter().map(|position| Arc::clone(&relation.schema().fields()[*position])).collect();
+        let names: Vec<String> = given.iter().map(|field| field.name().clone()).collect();
+        let columns = Columns::new(given.len());
+        let splitter = Splitter::new(&layout, names);
+        let what = format!("COPY {}", object.name);
+        Self::new(session, &object, &positions, given, Decoder::Split { splitter, columns, layout }, what)
+    }
+
+    fn new(
+        session: &Arc<Session>,
+        object: &Arc<Object>,
+        positions: &[usize],
+        given: Vec<Arc<Field>>,
+        decoder: Decoder,
+        what: String,
+    ) -> SqlResult<Self> {
+        let scope = session.scope();
+        let builder = RowBuilder::new(session.database(), &scope, relation_of(object)?, positions)?;
+        Ok(CopyIn {
+            session: Arc::clone(session),
+            object: Arc::clone(object),
+            decoder,
+            builder,
+            given,
+            what,
+            rows: vec![],
+            rows_bytes: 0,
+            converted: 0,
+            appended: 0,
+            failure: None,
+        })
+    }
+
+    /// How many columns the data has.
+    pub fn columns(&self) -> usize {
+        self.given.len()
+    }
+
+    /// Takes the next bytes. After an error everything that follows is ignored, and [`Self::finish`] answers with it.
+    ///
+    /// # Errors
+    /// A row is malformed or does not fit its relation.
+    pub async fn push(&mut self, bytes: &[u8]) -> SqlResult<()> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let result = self.take(bytes).await;
+        self.note(result)
+    }
+
+    async fn take(&mut self, bytes: &[u8]) -> SqlResult<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let full = match &mut self.decoder {
+                Decoder::Split { splitter, columns, .. } => {
+                    rest = splitter.push(rest, columns, BATCH_ROWS).map_err(|error| error.into_sql(&self.what))?;
+                    columns.rows() >= BATCH_ROWS
+                }
+                Decoder::Json(decoder) => {
+                    rest = decoder.push(rest, BATCH_ROWS)?;
+                    decoder.rows() >= BATCH_ROWS
+                }
+            };
+            if full {
+                self.convert()?;
+            }
+            if self.rows_bytes > CHUNK_BYTES_MAX && !self.waits_for_commit() {
+                self.append().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the data and makes the rows last. Returns how many there were.
+    ///
+    /// # Errors
+    /// A row is malformed, or the write fails; nothing is kept but what the error says.
+    pub async fn finish(mut self) -> SqlResult<u64> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        let result = self.end().await;
+        self.note(result)?;
+        Ok(self.appended)
+    }
+
+    async fn end(&mut self) -> SqlResult<()> {
+        match &mut self.decoder {
+            Decoder::Split { splitter, columns, .. } => {
+                splitter.finish(columns).map_err(|error| error.into_sql(&self.what))?;
+            }
+            Decoder::Json(decoder) => decoder.finish()?,
+        }
+        self.convert()?;
+        self.append().await
+    }
+
+    /// Ends it because the client gave up. Returns what to answer.
+    pub fn fail(self, message: &str) -> SqlError {
+        self.session.fail_transaction();
+        SqlError::new(SqlState::QueryCanceled, format!("COPY from stdin failed: {message}")).with_context(self.what)
+    }
+
+    /// Remembers a failure and says what of the data was kept.
+    fn note(&mut self, result: SqlResult<()>) -> SqlResult<()> {
+        result.map_err(|mut error| {
+            if self.appended > 0 {
+                error.detail = Some(format!(
+                    "{}The first {} rows were kept: data of more than {} MB is appended in chunks.",
+                    error.detail.map(|detail| detail + " ").unwrap_or_default(),
+                    self.appended,
+                    CHUNK_BYTES_MAX >> 20
+                ));
+            }
+            self.session.fail_transaction();
+            self.rows.clear();
+            self.failure = Some(error.clone());
+            error
+        })
+    }
+
+    /// Converts the texts that were split so far into rows.
+    fn convert(&mut self) -> SqlResult<()> {
+        let batch = match &mut self.decoder {
+            Decoder::Split { columns, layout, .. } => {
+                let count = columns.rows();
+                if count == 0 {
+                    return Ok(());
+                }
+                let lines = columns.lines().to_vec();
+                let texts = columns.take();
+                let mut typed: Vec<(Arc<Field>, ArrayRef)> = Vec::with_capacity(self.given.len());
+                // Of several bad values the first in reading order is the one to name.
+                let mut bad: Option<(usize, usize, SqlError)> = None;
+                for (index, (field, texts)) in self.given.iter().zip(&texts).enumerate() {
+                    match parse::column(field, texts) {
+                        Ok(array) => typed.push((Arc::clone(field), array)),
+                        Err(cell) => {
+                            if bad.as_ref().is_none_or(|(row, ..)| cell.row < *row) {
+                                bad = Some((cell.row, index, cell.error));
+                            }
+                        }
+                    }
+                }
+                if let Some((row, index, error)) = bad {
+                    let text = texts[index].value(row);
+                    let context = format!(
+                        "{}, line {}, column {}: \"{}\"",
+                        self.what,
+                        lines[row],
+                        self.given[index].name(),
+                        parse::shortened(text)
+                    );
+                    return Err(error.with_context(context));
+                }
+                self.builder
+                    .build(&typed, count)
+                    .map_err(|failure| split_failure(&self.what, &lines, &texts, layout, failure))?
+            }
+            Decoder::Json(decoder) => {
+                let Some(batch) = decoder.take()? else { return Ok(()) };
+                let typed: Vec<(Arc<Field>, ArrayRef)> =
+                    self.given.iter().cloned().zip(batch.columns().iter().cloned()).collect();
+                let before = self.converted;
+                self.builder
+                    .build(&typed, batch.num_rows())
+                    .map_err(|failure| json_failure(&self.what, before, failure))?
+            }
+        };
+        self.converted += batch.num_rows() as u64;
+        self.rows_bytes += batch.get_array_memory_size();
+        self.rows.push(batch);
+        Ok(())
+    }
+
+    fn waits_for_commit(&self) -> bool {
+        self.session.transaction_is_open()
+    }
+
+    async fn append(&mut self) -> SqlResult<()> {
+        let relation = relation_of(&self.object)?;
+        let rows = std::mem::take(&mut self.rows);
+        self.rows_bytes = 0;
+        let count: u64 = rows.iter().map(|batch| batch.num_rows() as u64).sum();
+        let write: WriteScope = self.session.begin_write(relation).await?;
+        let is_table = relation.info.kind == millrace_planner::RelationKind::Table;
+        if write.in_transaction() && is_table && !relation.key().is_empty() {
+            crate::session::statement::insert::check_unique(&self.session, relation, &write, &rows, &[]).await?;
+        }
+        write.finish(rows.into_iter().map(ChangeBatch::insertions).collect()).await.map_err(|error| {
+            if error.context.is_none() { error.with_context(self.what.clone()) } else { error }
+        })?;
+        self.appended += count;
+        Ok(())
+    }
+}
+
+fn relation_of(object: &Object) -> SqlResult<&Relation> {
+    write::writable(object, "copy to")
+}
+
+fn split_failure(
+    what: &str,
+    lines: &[u64],
+    texts: &[arrow::array::StringArray],
+    layout: &Layout,
+    failure: RowError,
+) -> SqlError {
+    use arrow::array::Array;
+    match failure.row {
+        None => failure.error.with_context(what),
+        Some(row) => {
+            let line: Vec<&str> = texts
+                .iter()
+                .map(|column| if column.is_null(row) { layout.null.as_str() } else { column.value(row) })
+                .collect();
+            let line = line.join(&char::from(layout.delimiter).to_string());
+            let number = lines.get(row).copied().unwrap_or_default();
+            failure.error.with_context(format!("{what}, line {number}: \"{}\"", parse::shortened(&line)))
+        }
+    }
+}
+
+fn json_failure(what: &str, before: u64, failure: RowError) -> SqlError {
+    match failure.row {
+        None => failure.error.with_context(what),
+        Some(row) => failure.error.with_context(format!("{what}, row {}", before + row as u64 + 1)),
+    }
+}

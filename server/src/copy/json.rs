@@ -1,0 +1,340 @@
+//! JSON rows: NDJSON, or one array of objects, through arrow-json.
+//!
+//! arrow-json reads many documents at once and says nothing about which of them is wrong. Documents are therefore kept
+//! until a batch is full; when the batch fails, they are read one by one to find the row.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::json::ReaderBuilder;
+
+use crate::copy::LINE_BYTES_MAX;
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::types::parse::shortened;
+use crate::types::{ANNOTATION, json};
+
+/// Documents that are kept before they are converted, in bytes.
+const PENDING_BYTES_MAX: usize = 8 << 20;
+
+/// Turns documents into typed columns.
+pub struct Decoder {
+    /// Whether the documents stand in an array.
+    array: bool,
+    /// What arrow-json reads into: its own types where it reads them as PostgreSQL does, else text.
+    read_schema: SchemaRef,
+    fields: Vec<Arc<Field>>,
+    /// Whole documents, one a line.
+    documents: Vec<u8>,
+    /// Where each document ends in `documents`.
+    ends: Vec<usize>,
+    scanner: Scanner,
+    taken: u64,
+}
+
+/// Follows the structure of JSON to see where a document ends.
+#[derive(Default)]
+struct Scanner {
+    current: Vec<u8>,
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    /// `[` of the array was read; `]` was.
+    opened: bool,
+    closed: bool,
+    /// A comma was read and a document is due, or one was read and a comma is due.
+    comma_seen: bool,
+    first_seen: bool,
+}
+
+impl Decoder {
+    /// A decoder for objects with these members; others are ignored.
+    pub fn new(array: bool, fields: &[Arc<Field>]) -> Self {
+        let read: Vec<Field> =
+            fields.iter().map(|field| Field::new(field.name(), read_type(field), true)).collect();
+        Decoder {
+            array,
+            read_schema: Arc::new(Schema::new(read)),
+            fields: fields.to_vec(),
+            documents: vec![],
+            ends: vec![],
+            scanner: Scanner::default(),
+            taken: 0,
+        }
+    }
+
+    /// How many documents wait to be converted; a batch that is large in bytes counts as full.
+    pub fn rows(&self) -> usize {
+        if self.documents.len() > PENDING_BYTES_MAX { usize::MAX } else { self.ends.len() }
+    }
+
+    /// Takes bytes until they are used up or `limit` documents wait. Returns the bytes that are left.
+    ///
+    /// # Errors
+    /// The structure is broken, or a document is too long.
+    pub fn push<'a>(&mut self, bytes: &'a [u8], limit: usize) -> SqlResult<&'a [u8]> {
+        for (at, byte) in bytes.iter().enumerate() {
+            if self.rows() >= limit {
+                return Ok(&bytes[at..]);
+            }
+            self.byte(*byte)?;
+        }
+        Ok(&[])
+    }
+
+    fn byte(&mut self, byte: u8) -> SqlResult<()> {
+        let scanner = &mut self.scanner;
+        if scanner.depth == 0 {
+            return self.between(byte);
+        }
+        // NDJSON: a newline ends the document whatever its state, so that one broken row does not eat the rest.
+        if !self.array && byte == b'\n' {
+            let text = String::from_utf8_lossy(&scanner.current).into_owned();
+            return Err(self.bad_row("the document does not end on its line", &text));
+        }
+        scanner.current.push(if byte == b'\n' || byte == b'\r' { b' ' } else { byte });
+        if scanner.current.len() > LINE_BYTES_MAX {
+            let message = format!("a document is longer than {} MB", LINE_BYTES_MAX >> 20);
+            return Err(SqlError::new(SqlState::ProgramLimitExceeded, message).with_context(self.row_name()));
+        }
+        if scanner.in_string {
+            if scanner.escaped {
+                scanner.escaped = false;
+            } else if byte == b'\\' {
+                scanner.escaped = true;
+            } else if byte == b'"' {
+                scanner.in_string = false;
+            }
+            return Ok(());
+        }
+        match byte {
+            b'"' => scanner.in_string = true,
+            b'{' | b'[' => scanner.depth += 1,
+            b'}' | b']' => {
+                scanner.depth -= 1;
+                if scanner.depth == 0 {
+                    self.documents.extend_from_slice(&scanner.current);
+                    self.documents.push(b'\n');
+                    self.ends.push(self.documents.len());
+                    scanner.current.clear();
+                    scanner.first_seen = true;
+                    scanner.comma_seen = false;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A byte outside of documents.
+    fn between(&mut self, byte: u8) -> SqlResult<()> {
+        let array = self.array;
+        let scanner = &mut self.scanner;
+        match byte {
+            b' ' | b'\t' | b'\r' | b'\n' => Ok(()),
+            b'[' if array && !scanner.opened => {
+                scanner.opened = true;
+                Ok(())
+            }
+            b']' if array && scanner.opened && !scanner.closed && !scanner.comma_seen => {
+                scanner.closed = true;
+                Ok(())
+            }
+            b',' if array && scanner.opened && !scanner.closed && scanner.first_seen && !scanner.comma_seen => {
+                scanner.comma_seen = true;
+                Ok(())
+            }
+            b'{' if !array || (scanner.opened && !scanner.closed && (scanner.comma_seen || !scanner.first_seen)) => {
+                scanner.current.push(b'{');
+                scanner.depth = 1;
+                Ok(())
+            }
+            other => {
+                let expected = match (array, scanner.opened) {
+                    (true, false) => "an array of objects is expected",
+                    (true, true) => "an object, \",\" or \"]\" is expected",
+                    _ => "an object is expected on each line",
+                };
+                Err(self.bad_row(expected, &char::from(other).to_string()))
+            }
+        }
+    }
+
+    /// The end of the data.
+    ///
+    /// # Errors
+    /// It ends inside a document, or the array is not closed.
+    pub fn finish(&mut self) -> SqlResult<()> {
+        if self.scanner.depth > 0 {
+            let text = String::from_utf8_lossy(&self.scanner.current).into_owned();
+            return Err(self.bad_row("the data ends inside a document", &text));
+        }
+        if self.array && !self.scanner.closed {
+            return Err(self.bad_row("the array is not closed", ""));
+        }
+        Ok(())
+    }
+
+    fn row_name(&self) -> String {
+        format!("row {}", self.taken + self.ends.len() as u64 + 1)
+    }
+
+    fn bad_row(&self, message: &str, text: &str) -> SqlError {
+        malformed(message, &self.row_name(), text)
+    }
+
+    /// The waiting documents as typed columns, one for each field; `None` when there are none.
+    ///
+    /// # Errors
+    /// A document is malformed, or a value is of the wrong type; the row is named.
+    pub fn take(&mut self) -> SqlResult<Option<RecordBatch>> {
+        if self.ends.is_empty() {
+            return Ok(None);
+        }
+        let documents = std::mem::take(&mut self.documents);
+        let ends = std::mem::take(&mut self.ends);
+        let batch = match self.decode(&documents, ends.len()) {
+            Ok(batch) => batch,
+            Err(error) => return Err(self.first_bad(&documents, &ends, &error)),
+        };
+        self.taken += ends.len() as u64;
+        Ok(Some(batch))
+    }
+
+    fn decode(&self, documents: &[u8], rows: usize) -> Result<RecordBatch, String> {
+        let mut decoder = ReaderBuilder::new(Arc::clone(&self.read_schema))
+            .with_batch_size(rows.max(1))
+            .with_coerce_primitive(true)
+            .build_decoder()
+            .map_err(|error| error.to_string())?;
+        let used = decoder.decode(documents).map_err(|error| error.to_string())?;
+        // The newline behind the last document may stay unread.
+        if documents[used..].iter().any(|byte| !byte.is_ascii_whitespace()) {
+            return Err("a document is not one JSON object".to_string());
+        }
+        let batch = decoder.flush().map_err(|error| error.to_string())?;
+        let batch = batch.ok_or_else(|| "no document was read".to_string())?;
+        if batch.num_rows() != rows {
+            return Err("a document is not one JSON object".to_string());
+        }
+        Ok(batch)
+    }
+
+    /// Reads documents one by one, for the first that is wrong.
+    fn first_bad(&self, documents: &[u8], ends: &[usize], error: &str) -> SqlError {
+        let mut start = 0;
+        for (index, end) in ends.iter().enumerate() {
+            let document = &documents[start..*end];
+            start = *end;
+            let text = String::from_utf8_lossy(document).trim_end().to_string();
+            let name = format!("row {}", self.taken + index as u64 + 1);
+            if let Err(broken) = json::check(&text) {
+                return malformed(&format!("{}, at byte {}", broken.message, broken.offset + 1), &name, &text);
+            }
+            if let Err(error) = self.decode(document, 1) {
+                let message = error.trim_start_matches("Json error: ").to_string();
+                return SqlError::new(SqlState::InvalidTextRepresentation, "a value does not fit its column")
+                    .with_detail(message)
+                    .with_context(format!("{name}: {}", shortened(&text)));
+            }
+        }
+        SqlError::internal(format!("documents fail together and not alone: {error}"))
+    }
+
+    /// The fields in the order of the batches, with the types that they have in them.
+    pub fn read_fields(&self) -> Vec<Arc<Field>> {
+        // Text that is read for another type is converted by that type's text input, so the annotation must not say
+        // that it is converted already.
+        self.read_schema.fields().iter().cloned().collect()
+    }
+
+    /// The fields that were asked for.
+    pub fn fields(&self) -> &[Arc<Field>] {
+        &self.fields
+    }
+}
+
+fn malformed(message: &str, name: &str, text: &str) -> SqlError {
+    let context = if text.is_empty() { name.to_string() } else { format!("{name}: {}", shortened(text)) };
+    SqlError::new(SqlState::InvalidJsonText, "malformed JSON").with_detail(format!("{message}.")).with_context(context)
+}
+
+/// What a member is read as. Texts of dates, times and the like go through our own inputs; a jsonb member is read as a
+/// text that holds JSON.
+fn read_type(field: &Field) -> DataType {
+    match field.data_type() {
+        DataType::Boolean
+        | DataType::Int16
+        | DataType::Int32
+        | DataType::Int64
+        | DataType::Float32
+        | DataType::Float64
+        | DataType::Decimal128(..) => field.data_type().clone(),
+        DataType::Timestamp(TimeUnit::Microsecond, _) | DataType::Date32 => DataType::Utf8,
+        DataType::List(item) if !item.metadata().contains_key(ANNOTATION) => {
+            let item = Field::new("item", read_type(item), true);
+            DataType::List(Arc::new(item))
+        }
+        _ => DataType::Utf8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::AsArray;
+    use arrow::datatypes::Int32Type;
+
+    fn fields() -> Vec<Arc<Field>> {
+        vec![
+            Arc::new(Field::new("id", DataType::Int32, true)),
+            Arc::new(Field::new("v", DataType::Utf8, true)),
+        ]
+    }
+
+    fn decode(array: bool, data: &str) -> SqlResult<usize> {
+        let mut rows = None;
+        for piece in [usize::MAX, 1, 3] {
+            let mut decoder = Decoder::new(array, &fields());
+            let result = (|| {
+                for piece in data.as_bytes().chunks(piece.min(data.len().max(1))) {
+                    decoder.push(piece, usize::MAX)?;
+                }
+                decoder.finish()?;
+                Ok(decoder.take()?.map_or(0, |batch| batch.num_rows()))
+            })();
+            if let Some(before) = &rows {
+                assert_eq!(before, &result, "{data}");
+            }
+            rows = Some(result);
+        }
+        rows.unwrap()
+    }
+
+    #[test]
+    fn documents_are_read() {
+        assert_eq!(decode(false, "{\"id\":1,\"v\":\"a}\"}\n\n{\"v\":null,\"x\":{}}\n").unwrap(), 2);
+        assert_eq!(decode(true, "[{\"id\":1},\n {\"id\":2,\n\"v\":\"[\"}]").unwrap(), 2);
+        assert_eq!(decode(true, "[]").unwrap(), 0);
+        let mut decoder = Decoder::new(false, &fields());
+        decoder.push(b"{\"id\":7}", usize::MAX).unwrap();
+        let batch = decoder.take().unwrap().unwrap();
+        assert_eq!(batch.column(0).as_primitive::<Int32Type>().value(0), 7);
+    }
+
+    #[test]
+    fn the_bad_row_is_named() {
+        let error = decode(false, "{\"id\":1}\n{\"id\":\"x\"}\n{\"id\":3}\n").unwrap_err();
+        assert_eq!(error.code, SqlState::InvalidTextRepresentation);
+        assert!(error.context.unwrap().starts_with("row 2"));
+        let error = decode(false, "{\"id\":1}\n{\"id\":,}\n").unwrap_err();
+        assert_eq!(error.code, SqlState::InvalidJsonText);
+        assert!(error.context.unwrap().starts_with("row 2"));
+        for data in ["[{\"id\":1}", "[{\"id\":1} {\"id\":2}]", "{\"id\":1}", "[1]", "[{},]"] {
+            assert!(decode(true, data).is_err(), "{data}");
+        }
+        for data in ["1", "{\"id\":1", "{\n\"id\":1}"] {
+            assert!(decode(false, data).is_err(), "{data}");
+        }
+    }
+}

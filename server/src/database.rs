@@ -1,0 +1,340 @@
+//! One data directory, opened: storage, runtime and catalog together, and what all sessions share.
+//!
+//! ```text
+//! open:   Store::open -> Runtime::start -> objects in order of identity:
+//!         streams and tables replay their logs; materialized views are planned again and back-filled from their inputs
+//! DDL:    take the lock -> runtime -> log -> storage's catalog (the commit point) -> swap the snapshot
+//! close:  refuse new sessions -> runtime finishes its epochs -> store syncs
+//! ```
+//!
+//! A view that cannot be planned any more is set aside with the reason, and everything else comes up.
+
+pub mod ddl;
+pub mod engine;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Weak};
+
+use arc_swap::ArcSwap;
+use datafusion::catalog::TableProvider;
+use datafusion::execution::SessionState;
+use millrace_planner::{StageGraph, ViewOptions, plan_view};
+use millrace_runtime::{QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec};
+use millrace_storage::{CatalogChange, ObjectId, ObjectKind, Store, StoreOptions};
+use parking_lot::Mutex;
+
+use crate::catalog::pg_catalog::PgCatalog;
+use crate::catalog::reader::SystemRelations;
+use crate::catalog::{
+    CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA, Definition, Object, QueryDef, Reader, Relation,
+};
+use crate::error::{SqlError, SqlResult, SqlState, from_internal};
+use crate::session::Session;
+
+/// How a database is opened.
+#[derive(Debug, Clone)]
+pub struct DatabaseOptions {
+    /// The data directory; it is made if it is not there.
+    pub data: PathBuf,
+    /// CPU slots.
+    pub cores: usize,
+    /// Workers in this process.
+    pub workers: usize,
+    /// Memory that queries may take, in bytes; `None`: no limit.
+    pub memory_limit_bytes: Option<usize>,
+    /// How the store behaves.
+    pub store: StoreOptions,
+}
+
+impl DatabaseOptions {
+    /// The defaults for a data directory: all cores, one worker.
+    pub fn new(data: impl Into<PathBuf>) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        DatabaseOptions {
+            data: data.into(),
+            cores,
+            workers: 1,
+            memory_limit_bytes: None,
+            store: StoreOptions::default(),
+        }
+    }
+}
+
+/// An open data directory and all that runs over it.
+pub struct Database {
+    options: DatabaseOptions,
+    store: Store,
+    runtime: Runtime,
+    catalog: Arc<ArcSwap<CatalogSnapshot>>,
+    state: SessionState,
+    pg_catalog: PgCatalog,
+    /// Held by the one DDL statement that runs.
+    ddl: tokio::sync::Mutex<()>,
+    sessions: Mutex<BTreeMap<i32, Weak<Session>>>,
+    next_session: AtomicI32,
+    closing: AtomicBool,
+}
+
+impl Database {
+    /// Opens a data directory and brings up everything in its catalog.
+    ///
+    /// # Errors
+    /// The directory is in use, of a newer format, damaged, or cannot be written.
+    pub async fn open(options: DatabaseOptions) -> SqlResult<Arc<Database>> {
+        let (data, store_options) = (options.data.clone(), options.store.clone());
+        let store = tokio::task::spawn_blocking(move || Store::open(&data, store_options))
+            .await
+            .map_err(|error| SqlError::internal(format!("opening the data directory: {error}")))??;
+        let runtime_options = RuntimeOptions { cores: options.cores };
+        let runtime = Runtime::start(runtime_options, Arc::clone(store.logs()))?;
+        let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
+        let (state, pg_catalog) = engine::build(&options, &catalog)?;
+        let database = Arc::new(Database {
+            options,
+            store,
+            runtime,
+            catalog,
+            state,
+            pg_catalog,
+            ddl: tokio::sync::Mutex::new(()),
+            sessions: Mutex::default(),
+            next_session: AtomicI32::new(1),
+            closing: AtomicBool::new(false),
+        });
+        database.bootstrap()?;
+        database.load().await?;
+        Ok(database)
+    }
+
+    /// Finishes what runs and syncs what was written. Statements that come later are refused.
+    ///
+    /// # Errors
+    /// The store could not be synced.
+    pub async fn close(&self) -> SqlResult<()> {
+        self.closing.store(true, Ordering::Release);
+        for session in self.sessions() {
+            session.cancel_handle().cancel();
+        }
+        self.runtime.shutdown().await;
+        Ok(self.store.close()?)
+    }
+
+    /// Whether [`Self::close`] was called.
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// The catalog of this moment.
+    pub fn catalog(&self) -> Arc<CatalogSnapshot> {
+        self.catalog.load_full()
+    }
+
+    /// The runtime.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Functions, planners and options that every statement is bound and planned with.
+    pub fn state(&self) -> &SessionState {
+        &self.state
+    }
+
+    /// How the database was opened.
+    pub fn options(&self) -> &DatabaseOptions {
+        &self.options
+    }
+
+    /// What a query runs with.
+    pub fn query_options(&self, class: QueryClass) -> QueryOptions {
+        QueryOptions { class, context: self.state.task_ctx() }
+    }
+
+    /// The sessions that there are, by id.
+    pub fn sessions(&self) -> Vec<Arc<Session>> {
+        self.sessions.lock().values().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(crate) fn next_session_id(&self) -> i32 {
+        self.next_session.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn register(&self, id: i32, session: &Arc<Session>) {
+        self.sessions.lock().insert(id, Arc::downgrade(session));
+    }
+
+    pub(crate) fn unregister(&self, id: i32) {
+        self.sessions.lock().remove(&id);
+    }
+
+    /// Makes the database and the schema that exist at the start.
+    fn bootstrap(&self) -> SqlResult<()> {
+        let catalog = self.store.catalog();
+        if catalog.objects().iter().any(|object| object.kind == ObjectKind::Database) {
+            return Ok(());
+        }
+        let object = |kind, database: &str, name: &str, sql: &str| -> SqlResult<CatalogChange> {
+            let object = Object {
+                id: catalog.next_id()?,
+                kind,
+                database: database.to_string(),
+                schema: String::new(),
+                name: name.to_string(),
+                sql: sql.to_string(),
+                comment: None,
+                created_at_ms: now_ms(),
+                depends: vec![],
+                definition: Definition::Other,
+            };
+            Ok(CatalogChange::Put(object.to_stored()))
+        };
+        let changes = vec![
+            object(ObjectKind::Database, "", DEFAULT_DATABASE, "CREATE DATABASE millrace")?,
+            object(ObjectKind::Schema, DEFAULT_DATABASE, DEFAULT_SCHEMA, "CREATE SCHEMA public")?,
+        ];
+        Ok(catalog.apply(changes)?)
+    }
+
+    /// Brings up what the catalog holds, in order of identity: what an object needs is older than it.
+    async fn load(&self) -> SqlResult<()> {
+        let stored = self.store.catalog().objects();
+        let known: Vec<u64> = stored.iter().map(|object| object.id.0).collect();
+        // A crash between making a log and committing its relation leaves a log that nobody names.
+        for orphan in self.store.logs().relations().into_iter().filter(|relation| !known.contains(relation)) {
+            self.store.logs().remove(orphan)?;
+        }
+        for stored in &stored {
+            let mut object = Object::from_stored(stored)?;
+            if let Err(error) = self.bring_up(&mut object).await {
+                if matches!(object.kind, ObjectKind::Stream | ObjectKind::Table) {
+                    return Err(error);
+                }
+                tracing::error!(
+                    object = object.described(),
+                    error = error.message,
+                    detail = error.detail,
+                    "set aside: it could not be brought up"
+                );
+                object.definition = Definition::SetAside(error.message);
+            }
+            self.publish([Arc::new(object)], &[]);
+        }
+        Ok(())
+    }
+
+    async fn bring_up(&self, object: &mut Object) -> SqlResult<()> {
+        let name = object.name.clone();
+        match &mut object.definition {
+            Definition::Relation(relation) => match relation.query.clone() {
+                None => self.create_source(&name, relation).await,
+                Some(query) => {
+                    let catalog = self.catalog();
+                    let (graph, _) = self.plan_materialized(&catalog, &object.database, &query)?;
+                    **relation = Relation::of_view(object.id, &name, &graph, Arc::clone(&query), &relation.columns);
+                    self.create_view(&name, relation, graph).await
+                }
+            },
+            Definition::Index(index) => {
+                let relation = millrace_planner::RelationId(index.relation.0);
+                Ok(self.runtime.create_index(relation, index.columns.clone()).await?)
+            }
+            Definition::View(_) | Definition::SetAside(_) | Definition::Other => Ok(()),
+        }
+    }
+
+    /// Makes a stream or table known to the runtime, which replays its log.
+    pub(crate) async fn create_source(&self, name: &str, relation: &Relation) -> SqlResult<()> {
+        let info = &relation.info;
+        if !self.store.logs().contains(info.id.0) {
+            self.store.logs().create(info.id.0, Arc::clone(&info.schema))?;
+        }
+        let kind = match info.kind {
+            millrace_planner::RelationKind::Stream => SourceKind::Stream,
+            _ => SourceKind::Table { key: relation.key().to_vec() },
+        };
+        let spec = SourceSpec { id: info.id, name: name.to_string(), schema: Arc::clone(&info.schema), kind };
+        Ok(self.runtime.create_source(spec).await?)
+    }
+
+    /// Makes a materialized view; returns when it is live.
+    pub(crate) async fn create_view(&self, name: &str, relation: &Relation, graph: StageGraph) -> SqlResult<()> {
+        Ok(self.runtime.create_view(ViewSpec { id: relation.info.id, name: name.to_string(), graph }).await?)
+    }
+
+    /// The stages of a materialized view's query, and the objects that it names.
+    pub(crate) fn plan_materialized(
+        &self,
+        catalog: &CatalogSnapshot,
+        database: &str,
+        query: &QueryDef,
+    ) -> SqlResult<(StageGraph, Vec<ObjectId>)> {
+        let reader = Reader::new(self, &self.state, catalog, database, &query.search_path);
+        let plan = reader.bind_query_text(query)?;
+        let options = ViewOptions { partitions: self.options.cores.max(1) };
+        let graph = plan_view(&self.state, plan, options)?;
+        Ok((graph, reader.used()))
+    }
+
+    /// Swaps the catalog for one with these changes. Only the holder of the DDL lock, or the start, may.
+    pub(crate) fn publish(&self, put: impl IntoIterator<Item = Arc<Object>>, removed: &[ObjectId]) {
+        let next = self.catalog.load().with(put, removed);
+        self.catalog.store(Arc::new(next));
+    }
+
+    /// A name that a session asked for as its database, as it is called here.
+    ///
+    /// # Errors
+    /// There is no such database.
+    pub(crate) fn resolve_database(&self, name: &str) -> SqlResult<String> {
+        let catalog = self.catalog();
+        let name = if name.is_empty() { DEFAULT_DATABASE } else { name };
+        if catalog.database(name).is_some() {
+            return Ok(name.to_string());
+        }
+        if name == crate::catalog::DATABASE_ALIAS {
+            return Ok(DEFAULT_DATABASE.to_string());
+        }
+        let hint = crate::error::names::did_you_mean(name, catalog.databases().map(|object| object.name.as_str()));
+        Err(SqlError::new(SqlState::InvalidCatalogName, format!("database \"{name}\" does not exist"))
+            .with_hint_opt(hint))
+    }
+}
+
+impl SystemRelations for Database {
+    fn system_relation(
+        &self,
+        catalog: &CatalogSnapshot,
+        database: &str,
+        schema: &str,
+        name: &str,
+    ) -> SqlResult<Option<Arc<dyn TableProvider>>> {
+        match schema {
+            "pg_catalog" => self.pg_catalog.relation(catalog, database, name),
+            "information_schema" => crate::catalog::information_schema::relation(catalog, database, name),
+            "mr_catalog" => crate::catalog::mr_catalog::relation(self, name),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database").field("data", &self.options.data).finish_non_exhaustive()
+    }
+}
+
+/// Milliseconds since 1970-01-01 UTC.
+pub(crate) fn now_ms() -> i64 {
+    chrono::Utc::now().timestamp_millis()
+}
+
+/// An error of DataFusion, in the words of the user's world.
+pub(crate) fn df<T>(result: datafusion::error::Result<T>) -> SqlResult<T> {
+    result.map_err(from_internal::datafusion)
+}

@@ -1,0 +1,131 @@
+//! Changes of definitions: what is done in which order, so that a crash at any point leaves a catalog that opens.
+//!
+//! The commit point is the catalog's `apply`. What is made is made before it (a log or a view without a catalog entry is
+//! dropped at the next start), and what goes is taken down after it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use millrace_planner::{RelationId, StageGraph};
+use millrace_storage::{CatalogChange, ObjectId, ObjectKind};
+use tokio::sync::MutexGuard;
+
+use crate::catalog::{CatalogSnapshot, Definition, Object};
+use crate::database::Database;
+use crate::error::{SqlError, SqlResult, SqlState};
+
+/// The right to change definitions; one statement at a time has it.
+pub struct DdlGuard<'a> {
+    db: &'a Arc<Database>,
+    _guard: MutexGuard<'a, ()>,
+}
+
+impl Database {
+    /// Waits for the right to change definitions.
+    pub async fn ddl(self: &Arc<Self>) -> DdlGuard<'_> {
+        DdlGuard { db: self, _guard: self.ddl.lock().await }
+    }
+}
+
+impl DdlGuard<'_> {
+    /// The catalog, which does not change while the guard is held.
+    pub fn catalog(&self) -> Arc<CatalogSnapshot> {
+        self.db.catalog()
+    }
+
+    /// An identity for a new object.
+    ///
+    /// # Errors
+    /// The catalog cannot be written.
+    pub fn next_id(&self) -> SqlResult<ObjectId> {
+        Ok(self.db.store().catalog().next_id()?)
+    }
+
+    /// Refuses a name that is taken.
+    ///
+    /// # Errors
+    /// 42P07.
+    pub fn check_free(&self, database: &str, schema: &str, name: &str) -> SqlResult<()> {
+        match self.catalog().relation(database, schema, name) {
+            None => Ok(()),
+            Some(_) => {
+                Err(SqlError::new(SqlState::DuplicateTable, format!("relation \"{name}\" already exists")))
+            }
+        }
+    }
+
+    /// Makes an object. A stream or table gets its log; a materialized view, with its stages, is back-filled and live
+    /// when this returns; an index is built.
+    ///
+    /// # Errors
+    /// The runtime or the store refuses; nothing is left of the object.
+    pub async fn create(&self, object: Object, graph: Option<StageGraph>) -> SqlResult<()> {
+        let db = self.db;
+        let made = match (&object.definition, graph) {
+            (Definition::Relation(relation), Some(graph)) => db.create_view(&object.name, relation, graph).await,
+            (Definition::Relation(relation), None) => db.create_source(&object.name, relation).await,
+            (Definition::Index(index), _) => {
+                let relation = RelationId(index.relation.0);
+                db.runtime().create_index(relation, index.columns.clone()).await.map_err(Into::into)
+            }
+            _ => Ok(()),
+        };
+        let committed = match made {
+            Ok(()) => db.store().catalog().apply(vec![CatalogChange::Put(object.to_stored())]).map_err(Into::into),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = committed {
+            take_down(db, &[Arc::new(object)]).await;
+            return Err(error);
+        }
+        db.publish([Arc::new(object)], &[]);
+        Ok(())
+    }
+
+    /// Puts an object whose definition stays the same: a comment, or a view that is replaced.
+    ///
+    /// # Errors
+    /// The catalog cannot be written.
+    pub fn put(&self, object: Object) -> SqlResult<()> {
+        self.db.store().catalog().apply(vec![CatalogChange::Put(object.to_stored())])?;
+        self.db.publish([Arc::new(object)], &[]);
+        Ok(())
+    }
+
+    /// Drops objects, in one step.
+    ///
+    /// # Errors
+    /// The catalog cannot be written; nothing was dropped.
+    pub async fn drop(&self, ids: &BTreeSet<ObjectId>) -> SqlResult<()> {
+        let catalog = self.catalog();
+        // What depends on others is younger: down from the youngest.
+        let gone: Vec<Arc<Object>> = ids.iter().rev().filter_map(|id| catalog.object(*id).cloned()).collect();
+        let changes = gone.iter().map(|object| CatalogChange::Remove(object.id)).collect();
+        self.db.store().catalog().apply(changes)?;
+        let removed: Vec<ObjectId> = gone.iter().map(|object| object.id).collect();
+        self.db.publish([], &removed);
+        // From here on it is dropped, whatever becomes of the statement.
+        let db = Arc::clone(self.db);
+        let work = tokio::spawn(async move { take_down(&db, &gone).await });
+        work.await.map_err(|error| SqlError::internal(format!("dropping: {error}")))
+    }
+}
+
+/// Removes what objects have in the runtime and on disk. What fails is left for the next start.
+async fn take_down(db: &Database, objects: &[Arc<Object>]) {
+    let relations: Vec<RelationId> =
+        objects.iter().filter_map(|object| object.relation()).map(|relation| relation.info.id).collect();
+    if !relations.is_empty()
+        && let Err(error) = db.runtime().drop_relations(&relations).await
+    {
+        tracing::debug!(%error, "relations were not in the runtime when they were taken down");
+    }
+    for object in objects {
+        if matches!(object.kind, ObjectKind::Stream | ObjectKind::Table)
+            && db.store().logs().contains(object.id.0)
+            && let Err(error) = db.store().logs().remove(object.id.0)
+        {
+            tracing::error!(%error, object = object.described(), "its log could not be removed; the next start removes it");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The session state of DataFusion that every statement shares: options, functions, planners.
+//!
+//! It is built once. Statements bind against it with a catalog reader of their own, so that none of its hundreds of
+//! functions is registered again for a query.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use datafusion::execution::memory_pool::{FairSpillPool, MemoryPool, UnboundedMemoryPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
+use datafusion::prelude::{SessionConfig, SessionContext};
+
+use crate::catalog::pg_catalog::PgCatalog;
+use crate::catalog::{CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA};
+use crate::database::{DatabaseOptions, df};
+use crate::error::{SqlResult, from_internal};
+use crate::functions;
+
+/// Rows of a batch inside a query.
+const BATCH_ROWS: usize = 8192;
+
+/// The options under which DataFusion answers as PostgreSQL does.
+fn config() -> SessionConfig {
+    let mut config = SessionConfig::new()
+        .with_default_catalog_and_schema(DEFAULT_DATABASE, DEFAULT_SCHEMA)
+        .with_create_default_catalog_and_schema(true)
+        .with_information_schema(false)
+        // Parallelism is the runtime's: it cuts plans at their exchanges.
+        .with_target_partitions(1)
+        .with_batch_size(BATCH_ROWS);
+    let options = config.options_mut();
+    // Columns are stored as plain strings; views of strings would have every comparison cast.
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.sql_parser.support_varchar_with_length = true;
+    options.sql_parser.parse_float_as_decimal = true;
+    // NULL is larger than every value: last in ascending order, first in descending.
+    options.sql_parser.default_null_ordering = "nulls_max".to_string();
+    options.execution.time_zone = Some("UTC".to_string());
+    options.execution.collect_statistics = false;
+    options.explain.logical_plan_only = false;
+    config
+}
+
+/// Builds the shared state, and with it the relations of `pg_catalog`.
+///
+/// # Errors
+/// A function cannot be registered, which only a wrong build brings about.
+pub fn build(
+    options: &DatabaseOptions,
+    catalog: &Arc<ArcSwap<CatalogSnapshot>>,
+) -> SqlResult<(SessionState, PgCatalog)> {
+    let pool: Arc<dyn MemoryPool> = match options.memory_limit_bytes {
+        Some(bytes) => Arc::new(FairSpillPool::new(bytes)),
+        None => Arc::new(UnboundedMemoryPool::default()),
+    };
+    let runtime = df(RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc())?;
+    let state = SessionStateBuilder::new()
+        .with_config(config())
+        .with_runtime_env(runtime)
+        .with_default_features()
+        .build();
+    let context = SessionContext::new_with_state(state);
+    let pg_catalog = PgCatalog::install(&context)?;
+    let mut state = context.state();
+    df(functions::register(&mut state))?;
+    for function in functions::system::catalog_udfs(catalog) {
+        state.register_udf(function).map_err(from_internal::datafusion)?;
+    }
+    Ok((state, pg_catalog))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shared_state_can_be_built() {
+        let directory = std::path::PathBuf::from("unused");
+        let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
+        let (state, _) = build(&DatabaseOptions::new(directory), &catalog).unwrap();
+        for name in ["pg_cast", "json_get_json", "pg_typeof", "pg_get_indexdef", "format_type", "to_char"] {
+            assert!(state.scalar_functions().contains_key(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! `pg_cast(value, 'type')`: what the rewritten `CAST(value AS type)` does.
+//!
+//! Text is read by the type's input function, so that `'yes'::boolean` and `'1 day'::interval` mean what they mean in
+//! PostgreSQL and errors read the same. Floats and numerics are rounded to integers, not cut. Whatever DataFusion's own
+//! cast does equally well becomes that cast when the plan is simplified, so that its optimizer rules apply.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, StringArray, StringBuilder};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
+use datafusion::common::{Result, exec_datafusion_err, plan_datafusion_err};
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+use crate::types::output::TextColumn;
+use crate::types::{self, ANNOTATION, SqlType, parse};
+
+/// The function's name.
+pub const NAME: &str = "pg_cast";
+
+/// The function.
+pub fn udf() -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(PgCast { signature: Signature::any(2, Volatility::Immutable) }))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct PgCast {
+    signature: Signature,
+}
+
+/// The type that a type's name means.
+fn named(name: &str) -> Result<SqlType> {
+    let sql_type = Parser::new(&PostgreSqlDialect {})
+        .try_with_sql(name)
+        .and_then(|mut parser| parser.parse_data_type())
+        .map_err(|error| plan_datafusion_err!("type {name:?}: {error}"))?;
+    Ok(types::from_sql(&sql_type)?)
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+fn is_fraction(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Float16 | DataType::Float32 | DataType::Float64 | DataType::Decimal128(..))
+}
+
+impl ScalarUDFImpl for PgCast {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Err(exec_datafusion_err!("{NAME} tells its type by return_field_from_args"))
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        match args.scalar_arguments.get(1).copied().flatten() {
+            Some(ScalarValue::Utf8(Some(name))) => {
+                Ok(Arc::new(named(name)?.field(NAME, args.arg_fields[0].is_nullable())))
+            }
+            _ => Err(plan_datafusion_err!("the second argument of {NAME} is the name of a type")),
+        }
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let [value, Expr::Literal(ScalarValue::Utf8(Some(name)), _)] = args.as_slice() else {
+            return Ok(ExprSimplifyResult::Original(args));
+        };
+        let target = named(name)?;
+        let source = info.get_data_type(value)?;
+        let rounds = is_fraction(&source) && target.data_type.is_integer();
+        let to_text = is_text(&target.data_type);
+        if target.annotation.is_none() && !is_text(&source) && !rounds && !to_text {
+            let plain = value.clone();
+            return Ok(ExprSimplifyResult::Simplified(if source == target.data_type {
+                plain
+            } else {
+                datafusion::logical_expr::cast(plain, target.data_type)
+            }));
+        }
+        if target.annotation.is_none() && source == DataType::Utf8 && to_text {
+            return Ok(ExprSimplifyResult::Simplified(value.clone()));
+        }
+        Ok(ExprSimplifyResult::Original(args))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let from = args.arg_fields.first().ok_or_else(|| exec_datafusion_err!("{NAME} without arguments"))?;
+        let scalar = matches!(args.args[0], ColumnarValue::Scalar(_));
+        let values = args.args[0].to_array(if scalar { 1 } else { args.number_rows })?;
+        let converted = convert(from, &args.return_field, &values)?;
+        if scalar {
+            Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&converted, 0)?))
+        } else {
+            Ok(ColumnarValue::Array(converted))
+        }
+    }
+}
+
+/// Casts a column to the type of another field, as PostgreSQL's explicit and assignment casts do.
+///
+/// # Errors
+/// The first value that has no counterpart, as an [`crate::error::SqlError`] inside.
+pub fn convert(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef> {
+    let target = to.data_type();
+    let annotation = to.metadata().get(ANNOTATION);
+    if annotation == from.metadata().get(ANNOTATION) && values.data_type() == target {
+        return Ok(ArrayRef::clone(values));
+    }
+    if values.data_type() == &DataType::Null {
+        return Ok(arrow::array::new_null_array(target, values.len()));
+    }
+    if is_text(values.data_type()) {
+        let texts = arrow::compute::cast(values, &DataType::Utf8)?;
+        let texts = texts.as_string::<i32>();
+        return Ok(parse::column(to, texts).map_err(|cell| cell.error)?);
+    }
+    if is_text(target) {
+        // Through the text output, and then the input for what has a form of its own (varchar(n), jsonb).
+        let texts = to_text(from, values)?;
+        return Ok(parse::column(to, &texts).map_err(|cell| cell.error)?);
+    }
+    let rounded;
+    let values = if is_fraction(values.data_type()) && target.is_integer() {
+        rounded = round(values)?;
+        &rounded
+    } else {
+        values
+    };
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    Ok(cast_with_options(values, target, &options)?)
+}
+
+/// Floats go to the even neighbour when they are half way, numerics away from zero.
+fn round(values: &ArrayRef) -> Result<ArrayRef> {
+    match values.data_type() {
+        DataType::Decimal128(precision, scale) if *scale > 0 => {
+            Ok(arrow::compute::cast(values, &DataType::Decimal128(*precision, 0))?)
+        }
+        DataType::Float16 | DataType::Float32 | DataType::Float64 => {
+            let wide = arrow::compute::cast(values, &DataType::Float64)?;
+            let rounded: Float64Array = wide.as_primitive::<Float64Type>().unary(f64::round_ties_even);
+            Ok(Arc::new(rounded))
+        }
+        _ => Ok(ArrayRef::clone(values)),
+    }
+}
+
+/// The text output of a column.
+///
+/// # Errors
+/// The column's type has no text form.
+pub fn to_text(field: &Field, values: &ArrayRef) -> Result<StringArray> {
+    // A boolean as text is a word, while the output function writes a letter.
+    if let Some(booleans) = values.as_boolean_opt() {
+        return Ok(booleans
+            .iter()
+            .map(|value| value.map(|value| if value { "true" } else { "false" }))
+            .collect());
+    }
+    let column = TextColumn::new(field, values)?;
+    let mut out = StringBuilder::with_capacity(values.len(), values.len() * 8);
+    let mut text = vec![];
+    for row in 0..values.len() {
+        if column.is_null(row) {
+            out.append_null();
+            continue;
+        }
+        text.clear();
+        column.write(row, &mut text)?;
+        out.append_value(String::from_utf8_lossy(&text));
+    }
+    Ok(out.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{SqlState, from_internal};
+    use arrow::array::{BooleanArray, Int32Array};
+    use arrow::datatypes::Int32Type;
+
+    fn plain(data_type: DataType) -> Field {
+        Field::new("v", data_type, true)
+    }
+
+    #[test]
+    fn floats_are_rounded_and_not_cut() {
+        let values: ArrayRef = Arc::new(Float64Array::from(vec![2.5, 3.5, -2.5, 2.6]));
+        let out = convert(&plain(DataType::Float64), &plain(DataType::Int32), &values).unwrap();
+        assert_eq!(out.as_primitive::<Int32Type>().values(), &[2, 4, -2, 3]);
+        let values: ArrayRef = Arc::new(Float64Array::from(vec![1e10]));
+        let error = convert(&plain(DataType::Float64), &plain(DataType::Int32), &values).unwrap_err();
+        assert_eq!(from_internal::datafusion(error).code, SqlState::NumericValueOutOfRange);
+    }
+
+    #[test]
+    fn texts_are_read_and_written() {
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["yes", "off"]));
+        let out = convert(&plain(DataType::Utf8), &plain(DataType::Boolean), &texts).unwrap();
+        assert_eq!(out.as_boolean(), &BooleanArray::from(vec![true, false]));
+        let back = to_text(&plain(DataType::Boolean), &out).unwrap();
+        assert_eq!(back, StringArray::from(vec!["true", "false"]));
+        let numbers: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None]));
+        let out = to_text(&plain(DataType::Int32), &numbers).unwrap();
+        assert_eq!(out, StringArray::from(vec![Some("1"), None]));
+    }
+}

@@ -1,0 +1,31 @@
+//! The millrace server: two wires over sessions over one database, and the command line.
+//!
+//! ```text
+//!   cli ── serve · sql · test
+//!    └─ serve ── Server: listeners and a Database, started and stopped together
+//!        ├─ pg, http ── the wires: they translate between bytes and a Session, and do nothing else
+//!        ├─ session ── one client's statements, transaction, settings
+//!        ├─ database ── storage, runtime and catalog, opened together
+//!        └─ catalog, functions, types, copy, error ── what PostgreSQL's users expect around them
+//! ```
+
+pub mod catalog;
+pub mod cli;
+pub mod config;
+pub mod copy;
+pub mod database;
+pub mod error;
+pub mod functions;
+pub mod http;
+pub mod logging;
+pub mod metrics;
+pub mod pg;
+pub mod serve;
+pub mod session;
+pub mod types;
+
+pub use config::Config;
+pub use serve::Server;
+
+/// The version of this build.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,0 +1,94 @@
+//! The JSON form of a value, for HTTP.
+//!
+//! Booleans, integers and floats are JSON's own; jsonb is embedded; arrays are arrays and records are objects.
+//! Everything else is a string with PostgreSQL's text: among it decimals, which a JSON number might round, and the
+//! floats that JSON does not have (`"NaN"`, `"Infinity"`).
+
+use bytes::{BufMut, BytesMut};
+use postgres_types::Type;
+
+use super::{Column, Value};
+
+impl Column<'_> {
+    /// Writes the row's value as JSON, `null` for NULL.
+    pub fn put_json(&self, row: usize, out: &mut BytesMut) {
+        match self.value(row) {
+            Value::Null => out.put_slice(b"null"),
+            Value::Bool(value) => out.put_slice(if value { b"true" } else { b"false" }),
+            Value::Int(_) => self.put_text(row, out),
+            Value::Float32(value) if value.is_finite() => self.put_text(row, out),
+            Value::Float64(value) if value.is_finite() => self.put_text(row, out),
+            Value::Text(value) if matches!(self.pg_type, Type::JSONB | Type::JSON) => {
+                out.put_slice(value.as_bytes())
+            }
+            Value::Text(value) => put_json_str(value, out),
+            Value::Array(elements, start, end) => {
+                out.put_u8(b'[');
+                for row in start..end {
+                    if row > start {
+                        out.put_u8(b',');
+                    }
+                    elements.put_json(row, out);
+                }
+                out.put_u8(b']');
+            }
+            Value::Record(columns, row) => {
+                out.put_u8(b'{');
+                for (index, (name, column)) in columns.iter().enumerate() {
+                    if index > 0 {
+                        out.put_u8(b',');
+                    }
+                    put_json_str(name, out);
+                    out.put_u8(b':');
+                    column.put_json(row, out);
+                }
+                out.put_u8(b'}');
+            }
+            _ => {
+                let mut text = BytesMut::new();
+                self.put_text(row, &mut text);
+                put_json_str(&String::from_utf8_lossy(&text), out);
+            }
+        }
+    }
+}
+
+/// Writes a JSON string with its quotes.
+pub fn put_json_str(value: &str, out: &mut BytesMut) {
+    serde_json::to_writer(out.writer(), value).expect("a string has a JSON form, and a BytesMut grows");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Decimal128Array, Float64Array, Int64Array, StringArray};
+    use arrow::datatypes::Field;
+
+    use super::*;
+
+    fn json(array: ArrayRef) -> String {
+        let field = Field::new("c", array.data_type().clone(), true);
+        let column = Column::new(&array, &field).unwrap();
+        let mut out = BytesMut::new();
+        for row in 0..array.len() {
+            column.put_json(row, &mut out);
+            out.put_u8(b' ');
+        }
+        String::from_utf8(out.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn values_are_json() {
+        assert_eq!(json(Arc::new(Int64Array::from(vec![Some(1), None]))), "1 null ");
+        assert_eq!(
+            json(Arc::new(Float64Array::from(vec![1e20, f64::NAN]))),
+            "1e+20 \"NaN\" "
+        );
+        assert_eq!(json(Arc::new(StringArray::from(vec!["a\"\n"]))), "\"a\\\"\\n\" ");
+        let decimal = Decimal128Array::from(vec![150])
+            .with_precision_and_scale(5, 2)
+            .unwrap();
+        assert_eq!(json(Arc::new(decimal)), "\"1.50\" ");
+    }
+}

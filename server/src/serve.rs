@@ -1,0 +1,320 @@
+//! A running server: two listeners, a database, and how they start and stop.
+//!
+//! [`Server`] is what `millrace serve` runs and what tests, the demo and benchmarks embed. The listeners are bound
+//! first, so that a port in use is found before anything is touched, and so that `/ready` and clients that come too
+//! early get an answer while the database recovers.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Duration, timeout};
+
+use crate::config::Config;
+use crate::database::{Database, DatabaseOptions};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::http;
+use crate::metrics::Metrics;
+use crate::pg::cancel::CancelRegistry;
+use crate::pg::connection::Shared;
+use crate::pg::listener;
+use crate::pg::startup::PasswordVerifier;
+
+/// How long statements that were cancelled get to notice it before their connections are dropped.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address could not be listened on.
+    #[error("cannot listen on {address} for {clients}: {source}{}", hint(source, flag))]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// For whom.
+        clients: &'static str,
+        /// The flag that chooses another address.
+        flag: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The database could not be opened.
+    #[error("cannot open the database: {}", full_text(.0))]
+    Open(SqlError),
+}
+
+fn hint(error: &io::Error, flag: &str) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("; another server uses it: stop that, or choose another address with {flag}")
+        }
+        io::ErrorKind::PermissionDenied => format!("; choose a port above 1023 with {flag}"),
+        _ => String::new(),
+    }
+}
+
+fn full_text(error: &SqlError) -> String {
+    let more = error.detail.iter().chain(&error.hint);
+    more.fold(error.message.clone(), |text, part| format!("{text}\n{part}"))
+}
+
+/// Waits until the signal is given, or nobody is left who could give it.
+pub(crate) async fn signalled(signal: &mut watch::Receiver<bool>) {
+    // An error means that the server is gone: that is a signal too.
+    let _ = signal.wait_for(|given| *given).await;
+}
+
+/// The database of a server: not there while it is being opened, nor after it was closed.
+#[derive(Default)]
+pub struct DatabaseSlot {
+    state: RwLock<SlotState>,
+}
+
+#[derive(Default)]
+enum SlotState {
+    #[default]
+    Opening,
+    Open(Arc<Database>),
+    Closed,
+}
+
+impl DatabaseSlot {
+    /// The database.
+    ///
+    /// # Errors
+    /// It is still recovering (57P03) or closed already (57P01).
+    pub fn get(&self) -> SqlResult<Arc<Database>> {
+        match &*self.state.read() {
+            SlotState::Open(database) => Ok(Arc::clone(database)),
+            SlotState::Opening => Err(SqlError::new(
+                SqlState::CannotConnectNow,
+                "the database system is starting up",
+            )
+            .with_hint("Try again in a moment.")),
+            SlotState::Closed => Err(SqlError::new(
+                SqlState::AdminShutdown,
+                "the database system is shutting down",
+            )),
+        }
+    }
+
+    fn open(&self, database: Arc<Database>) {
+        *self.state.write() = SlotState::Open(database);
+    }
+
+    fn close(&self) -> Option<Arc<Database>> {
+        match std::mem::replace(&mut *self.state.write(), SlotState::Closed) {
+            SlotState::Open(database) => Some(database),
+            SlotState::Opening | SlotState::Closed => None,
+        }
+    }
+}
+
+/// A running server. Dropping it without [`Server::shutdown`] abandons its connections, but loses nothing that was
+/// acknowledged.
+pub struct Server {
+    pg_addr: SocketAddr,
+    http_addr: SocketAddr,
+    database: Arc<DatabaseSlot>,
+    metrics: Arc<Metrics>,
+    cancels: Arc<CancelRegistry>,
+    queries: Arc<http::QueryRegistry>,
+    stop: watch::Sender<bool>,
+    abandon: watch::Sender<bool>,
+    pg_task: JoinHandle<()>,
+    http_task: JoinHandle<()>,
+    shutdown_timeout: Duration,
+}
+
+impl Server {
+    /// Starts a server and returns when it is ready: everything that was ever acknowledged is there again.
+    ///
+    /// # Errors
+    /// An address cannot be listened on, or the data directory cannot be opened.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        let (pg_listener, pg_addr) = listen(config.pg, "PostgreSQL clients", "--pg").await?;
+        let (http_listener, http_addr) = listen(config.http, "HTTP", "--http").await?;
+        let database = Arc::new(DatabaseSlot::default());
+        let metrics = Arc::new(Metrics::default());
+        let cancels = Arc::new(CancelRegistry::default());
+        let queries = Arc::new(http::QueryRegistry::default());
+        let (stop, stopping) = watch::channel(false);
+        let (abandon, abandoned) = watch::channel(false);
+
+        let shared = Arc::new(Shared {
+            database: Arc::clone(&database),
+            verifier: config.password.as_deref().map(PasswordVerifier::new),
+            cancels: Arc::clone(&cancels),
+            metrics: Arc::clone(&metrics),
+            statement_bytes_max: config.statement_bytes_max,
+            message_bytes_max: config.message_bytes_max,
+        });
+        let pg = listener::run(
+            pg_listener,
+            shared,
+            config.connections_max,
+            stopping.clone(),
+            abandoned.clone(),
+        );
+        let http_state = http::State {
+            database: Arc::clone(&database),
+            metrics: Arc::clone(&metrics),
+            queries: Arc::clone(&queries),
+            password: config.password.clone().map(Arc::from),
+            statement_bytes_max: config.statement_bytes_max,
+            body_bytes_max: config.http_body_bytes_max,
+            loopback_only: http_addr.ip().is_loopback(),
+        };
+        let server = Server {
+            pg_addr,
+            http_addr,
+            database,
+            metrics,
+            cancels,
+            queries,
+            stop,
+            abandon,
+            pg_task: tokio::spawn(pg),
+            http_task: tokio::spawn(http::run(http_listener, http_state, stopping, abandoned)),
+            shutdown_timeout: config.shutdown_timeout,
+        };
+        match Database::open(database_options(&config)).await {
+            Ok(database) => {
+                server.database.open(database);
+                Ok(server)
+            }
+            Err(error) => {
+                server.shutdown().await;
+                Err(StartError::Open(error))
+            }
+        }
+    }
+
+    /// Where PostgreSQL clients connect.
+    pub fn pg_addr(&self) -> SocketAddr {
+        self.pg_addr
+    }
+
+    /// Where HTTP is served.
+    pub fn http_addr(&self) -> SocketAddr {
+        self.http_addr
+    }
+
+    /// The database, for programs that embed the server and want sessions without a wire.
+    ///
+    /// # Errors
+    /// The server is being stopped.
+    pub fn database(&self) -> SqlResult<Arc<Database>> {
+        self.database.get()
+    }
+
+    /// What the server counts.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Stops: no new connections, idle ones are told, running statements may end for a while and are then cancelled,
+    /// and the database is closed. Every acknowledged write is on disk anyway.
+    pub async fn shutdown(mut self) {
+        self.stop.send_replace(true);
+        if timeout(self.shutdown_timeout, self.connections_ended())
+            .await
+            .is_err()
+        {
+            tracing::info!("cancelling the statements that still run");
+            self.cancels.cancel_all();
+            self.queries.cancel_all();
+            if timeout(CANCEL_TIMEOUT, self.connections_ended()).await.is_err() {
+                tracing::warn!("dropping connections that did not end");
+                self.abandon.send_replace(true);
+                self.connections_ended().await;
+            }
+        }
+        if let Some(database) = self.database.close()
+            && let Err(error) = database.close().await
+        {
+            tracing::error!(%error, "closing the database failed; what was acknowledged is safe");
+        }
+    }
+
+    async fn connections_ended(&mut self) {
+        for task in [&mut self.pg_task, &mut self.http_task] {
+            if !task.is_finished()
+                && let Err(error) = task.await
+            {
+                tracing::error!(%error, "a listener failed");
+            }
+        }
+    }
+}
+
+/// What the database needs to know of the configuration.
+fn database_options(config: &Config) -> DatabaseOptions {
+    let mut options = DatabaseOptions::new(&config.data);
+    options.cores = config.cores.unwrap_or(options.cores);
+    options.workers = config.workers.unwrap_or(options.workers);
+    let memory_limit = config
+        .memory_limit
+        .or_else(|| memory_bytes().map(|bytes| bytes / 2));
+    options.memory_limit_bytes = memory_limit.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    options
+}
+
+/// The machine's memory, where `/proc` tells it.
+fn memory_bytes() -> Option<u64> {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kilobytes: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+async fn listen(
+    address: SocketAddr,
+    clients: &'static str,
+    flag: &'static str,
+) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |source| StartError::Listen {
+        address,
+        clients,
+        flag,
+        source,
+    };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_in_use_is_named_with_its_remedy() {
+        let (_held, address) = listen("127.0.0.1:0".parse().unwrap(), "HTTP", "--http")
+            .await
+            .unwrap();
+        let error = listen(address, "HTTP", "--http").await.unwrap_err().to_string();
+        assert!(
+            error.contains(&address.to_string()) && error.contains("choose another address with --http"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_slot_answers_for_a_database_that_is_not_there() {
+        let slot = DatabaseSlot::default();
+        assert_eq!(
+            slot.get().err().map(|error| error.code),
+            Some(SqlState::CannotConnectNow)
+        );
+        assert!(slot.close().is_none());
+        assert_eq!(
+            slot.get().err().map(|error| error.code),
+            Some(SqlState::AdminShutdown)
+        );
+    }
+}

@@ -1,0 +1,410 @@
+//! One client's conversation: settings, transaction, prepared statements, cursors, and the execution of statements.
+//!
+//! The wire protocols own a [`Session`] each and translate. They may call it from any task, but one statement at a
+//! time; only [`CancelHandle::cancel`] may come from elsewhere while a statement runs.
+//!
+//! ```text
+//! let session = Session::new(db, info)?;                         // 3D000 when the database is unknown
+//! simple query:    let mut query = session.run(sql)?;            // parse errors come from here
+//!                  while let Some(outcome) = query.next().await { .. }   // stop at the first error
+//! extended query:  let parsed = session.parse(sql)?;             // one statement, or none
+//!                  let prepared = session.prepare(parsed.pop(), &types).await?;
+//!                  session.execute(&prepared, params).await?
+//! ingest:          session.ingest("stream", IngestFormat::NdJson, body).await?
+//! after each:      session.take_notices(), session.take_parameter_changes(), session.transaction_status()
+//! ```
+
+pub mod cancel;
+pub mod constants;
+pub mod cursor;
+pub mod outcome;
+pub mod overlay;
+pub mod parameters;
+pub mod position;
+pub mod query;
+pub mod rows;
+pub mod settings;
+pub mod simple;
+pub mod statement;
+#[cfg(test)]
+mod tests;
+pub mod transaction;
+pub mod write;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use datafusion::scalar::ScalarValue;
+use millrace_parser::Parsed;
+use millrace_parser::ast::Statement;
+use millrace_runtime::WriteToken;
+use parking_lot::Mutex;
+use postgres_types::Type;
+
+pub use cancel::{CancelHandle, Running};
+pub use outcome::{CommandTag, CopyOut, Notice, Outcome, Prepared, Severity, TagRows, TransactionStatus};
+pub use simple::SimpleQuery;
+
+use crate::catalog::{CatalogSnapshot, Reader};
+use crate::copy::{CopyIn, IngestFormat};
+use crate::database::Database;
+use crate::error::{SqlError, SqlResult, SqlState, from_internal};
+use crate::session::cursor::Cursor;
+use crate::session::settings::Settings;
+use crate::session::transaction::Transaction;
+
+/// Who is at the other end.
+#[derive(Debug, Clone, Default)]
+pub struct SessionInfo {
+    /// The user's name.
+    pub user: String,
+    /// The database that was asked for.
+    pub database: String,
+    /// What the client calls itself.
+    pub application: String,
+    /// The address of the client; empty when it is in this process.
+    pub peer: String,
+    /// Settings from the start-up message (`client_encoding`, `options`, ...), applied as SET would.
+    pub options: Vec<(String, String)>,
+}
+
+/// What a session is doing, for `SHOW PROCESSLIST`.
+#[derive(Debug, Clone)]
+pub struct Activity {
+    /// The statement that runs, or ran last.
+    pub statement: String,
+    /// When it began, in milliseconds since 1970-01-01 UTC.
+    pub started_at_ms: i64,
+    /// Whether it still runs.
+    pub running: bool,
+}
+
+/// One client's conversation.
+pub struct Session {
+    id: i32,
+    db: Arc<Database>,
+    info: SessionInfo,
+    settings: Mutex<Settings>,
+    transaction: Mutex<Transaction>,
+    prepared: Mutex<BTreeMap<String, Arc<Prepared>>>,
+    cursors: Mutex<BTreeMap<String, Cursor>>,
+    notices: Mutex<Vec<Notice>>,
+    parameter_changes: Mutex<Vec<(String, String)>>,
+    cancel: CancelHandle,
+    /// What this session has written: its reads wait for it.
+    written: Mutex<Option<WriteToken>>,
+    activity: Mutex<Option<Activity>>,
+}
+
+/// What the names of one statement mean: one catalog, one search path.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    /// The catalog.
+    pub catalog: Arc<CatalogSnapshot>,
+    /// The database of the session.
+    pub database: String,
+    /// The schemas in which unqualified names are looked for.
+    pub search_path: Vec<String>,
+}
+
+impl Session {
+    /// Begins a conversation.
+    ///
+    /// # Errors
+    /// The database does not exist, the server is closing, or an option is refused.
+    pub fn new(db: Arc<Database>, mut info: SessionInfo) -> SqlResult<Arc<Session>> {
+        if db.is_closing() {
+            return Err(SqlError::new(SqlState::CannotConnectNow, "the server is shutting down"));
+        }
+        info.database = db.resolve_database(&info.database)?;
+        if info.user.is_empty() {
+            info.user = crate::catalog::DEFAULT_USER.to_string();
+        }
+        let mut settings = Settings::new(&info.user);
+        if !info.application.is_empty() {
+            settings.set("application_name", &info.application)?;
+        }
+        for (name, value) in &info.options {
+            settings.set(name, value)?;
+        }
+        settings.keep_as_initial();
+        let id = db.next_session_id();
+        let session = Arc::new(Session {
+            id,
+            parameter_changes: Mutex::new(settings.reported()),
+            db: Arc::clone(&db),
+            info,
+            settings: Mutex::new(settings),
+            transaction: Mutex::default(),
+            prepared: Mutex::default(),
+            cursors: Mutex::default(),
+            notices: Mutex::default(),
+            cancel: CancelHandle::default(),
+            written: Mutex::default(),
+            activity: Mutex::default(),
+        });
+        db.register(id, &session);
+        Ok(session)
+    }
+
+    /// Parses SQL text into its statements; an empty one is left out.
+    ///
+    /// # Errors
+    /// The text is not SQL.
+    pub fn parse(&self, sql: &str) -> SqlResult<Vec<Parsed>> {
+        millrace_parser::parse(sql).map_err(from_internal::parse)
+    }
+
+    /// Finds out the parameters and columns of a statement; `None` is the empty statement.
+    ///
+    /// # Errors
+    /// Names or types do not bind, or the transaction has failed.
+    pub async fn prepare(
+        self: &Arc<Self>,
+        parsed: Option<Parsed>,
+        types: &[Option<Type>],
+    ) -> SqlResult<Arc<Prepared>> {
+        let Some(parsed) = parsed else {
+            return Ok(Arc::new(Prepared { parsed: None, param_types: vec![], columns: None }));
+        };
+        self.check_not_failed(&parsed.statement)?;
+        let result = parameters::describe(self, &parsed, types);
+        match result {
+            Ok((param_types, columns)) => Ok(Arc::new(Prepared { parsed: Some(parsed), param_types, columns })),
+            Err(error) => {
+                self.fail_transaction();
+                Err(position::locate(error, &parsed))
+            }
+        }
+    }
+
+    /// Executes a statement. Outside a transaction, what it writes is committed when it returns.
+    ///
+    /// # Errors
+    /// Whatever is wrong with it; a transaction around it has then failed.
+    pub async fn execute(self: &Arc<Self>, prepared: &Prepared, params: Vec<ScalarValue>) -> SqlResult<Outcome> {
+        match &prepared.parsed {
+            None => Ok(Outcome::Empty),
+            Some(parsed) => self.execute_parsed(parsed, &prepared.param_types, params).await,
+        }
+    }
+
+    /// Executes the statements of a simple query, one at each call of [`SimpleQuery::next`].
+    ///
+    /// # Errors
+    /// The text is not SQL; nothing was executed.
+    pub fn run(self: &Arc<Self>, sql: &str) -> SqlResult<SimpleQuery> {
+        let statements = match self.parse(sql) {
+            Ok(statements) => statements,
+            Err(error) => {
+                self.fail_transaction();
+                return Err(error);
+            }
+        };
+        Ok(SimpleQuery::new(Arc::clone(self), statements))
+    }
+
+    /// Appends rows to a stream or table; all of them, or none.
+    ///
+    /// # Errors
+    /// The relation takes no rows, or a row is wrong; its number is in the context.
+    pub async fn ingest(self: &Arc<Self>, relation: &str, format: IngestFormat, body: Bytes) -> SqlResult<u64> {
+        let mut copy = self.begin_ingest(relation, format).await?;
+        copy.push(&body).await?;
+        copy.finish().await
+    }
+
+    /// Begins what [`Self::ingest`] does, for a body that comes in pieces.
+    ///
+    /// # Errors
+    /// The relation does not exist or takes no rows.
+    pub async fn begin_ingest(self: &Arc<Self>, relation: &str, format: IngestFormat) -> SqlResult<CopyIn> {
+        CopyIn::for_ingest(self, relation, format).await
+    }
+
+    /// The state of the transaction, as the wire shows it.
+    pub fn transaction_status(&self) -> TransactionStatus {
+        self.transaction.lock().status()
+    }
+
+    /// How to cancel what the session runs.
+    pub fn cancel_handle(&self) -> CancelHandle {
+        self.cancel.clone()
+    }
+
+    /// What was said beside the answers since the last call.
+    pub fn take_notices(&self) -> Vec<Notice> {
+        std::mem::take(&mut *self.notices.lock())
+    }
+
+    /// The settings that changed and of which the client is told; at first, all such settings.
+    pub fn take_parameter_changes(&self) -> Vec<(String, String)> {
+        std::mem::take(&mut *self.parameter_changes.lock())
+    }
+
+    /// The value of a setting; `None`: there is no such setting.
+    pub fn setting(&self, name: &str) -> Option<String> {
+        self.settings.lock().get(name).ok()
+    }
+
+    /// Who is at the other end.
+    pub fn info(&self) -> &SessionInfo {
+        &self.info
+    }
+
+    /// The session's number, unique in this process: what clients know as the process id.
+    pub fn id(&self) -> i32 {
+        self.id
+    }
+
+    /// The database that the session is connected to.
+    pub fn database(&self) -> &Arc<Database> {
+        &self.db
+    }
+
+    /// What the session is doing.
+    pub fn activity(&self) -> Option<Activity> {
+        self.activity.lock().clone()
+    }
+
+    /// The last epoch that the session's writes are in is waited for by its reads from now on.
+    pub(crate) fn remember_write(&self, token: WriteToken) {
+        let mut written = self.written.lock();
+        match written.as_mut() {
+            Some(before) => before.merge(&token),
+            None => *written = Some(token),
+        }
+    }
+
+    /// What a read has to contain.
+    pub(crate) fn read_after(&self) -> Option<WriteToken> {
+        let waits = self.settings.lock().get("read_consistency").is_ok_and(|value| value != "snapshot");
+        if waits { self.written.lock().clone() } else { None }
+    }
+
+    /// Says something beside the answer, if the client wants to hear it.
+    pub(crate) fn notice(&self, severity: Severity, message: impl Into<String>) {
+        let least = match self.setting("client_min_messages").as_deref() {
+            Some("error") => return,
+            Some("warning") => Severity::Warning,
+            Some("notice") => Severity::Notice,
+            Some("log") => Severity::Log,
+            _ => Severity::Debug,
+        };
+        if severity >= least || severity == Severity::Info {
+            let code =
+                if severity == Severity::Warning { SqlState::Warning } else { SqlState::SuccessfulCompletion };
+            self.notices.lock().push(Notice { severity, code, message: message.into() });
+        }
+    }
+
+    /// What names mean now.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope {
+            catalog: self.db.catalog(),
+            database: self.info.database.clone(),
+            search_path: self.settings.lock().search_path(&self.info.user),
+        }
+    }
+
+    /// The schema in which new objects are made: the first of the search path that exists.
+    pub(crate) fn creation_schema(&self, scope: &Scope) -> SqlResult<String> {
+        scope
+            .search_path
+            .iter()
+            .find(|schema| scope.catalog.schema(&scope.database, schema).is_some())
+            .cloned()
+            .ok_or_else(|| {
+                SqlError::new(SqlState::InvalidSchemaName, "no schema has been selected to create in")
+                    .with_hint("Name a schema, or set search_path to one that exists.")
+            })
+    }
+
+    pub(crate) fn set_setting(&self, name: &str, value: &str) -> SqlResult<()> {
+        let reported = self.settings.lock().set(name, value)?;
+        self.report(reported);
+        Ok(())
+    }
+
+    /// Whether changes wait for COMMIT.
+    pub(crate) fn transaction_is_open(&self) -> bool {
+        matches!(&*self.transaction.lock(), Transaction::Active(_))
+    }
+
+    fn report(&self, name: Option<&'static str>) {
+        if let Some(name) = name {
+            let value = self.setting(name).unwrap_or_default();
+            self.parameter_changes.lock().push((name.to_string(), value));
+        }
+    }
+
+    fn check_not_failed(&self, statement: &Statement) -> SqlResult<()> {
+        let failed = matches!(*self.transaction.lock(), Transaction::Failed { implicit: false });
+        if failed && !statement::ends_transaction(statement) {
+            return Err(transaction::failed());
+        }
+        Ok(())
+    }
+
+    /// The transaction around the statement, if there is one, has failed.
+    pub(crate) fn fail_transaction(&self) {
+        let settings = self.transaction.lock().fail();
+        if let Some(settings) = settings {
+            *self.settings.lock() = settings;
+        }
+        // Cursors that are not held end with the transaction; they could not be read any more.
+        self.cursors.lock().retain(|_, cursor| cursor.hold);
+    }
+
+    pub(crate) async fn execute_parsed(
+        self: &Arc<Self>,
+        parsed: &Parsed,
+        param_types: &[Type],
+        params: Vec<ScalarValue>,
+    ) -> SqlResult<Outcome> {
+        if self.db.is_closing() {
+            return Err(SqlError::new(SqlState::AdminShutdown, "the server is shutting down"));
+        }
+        self.check_not_failed(&parsed.statement)?;
+        let timeout = self.settings.lock().statement_timeout();
+        let running = self.cancel.begin(timeout);
+        *self.activity.lock() = Some(Activity {
+            statement: parsed.text.clone(),
+            started_at_ms: crate::database::now_ms(),
+            running: true,
+        });
+        let work = async {
+            let mut statement = parsed.statement.clone();
+            parameters::substitute(&mut statement, param_types, &params)?;
+            statement::execute(self, statement, parsed, running.clone()).await
+        };
+        let result = running.run(work).await;
+        if let Some(activity) = self.activity.lock().as_mut() {
+            activity.running = false;
+        }
+        result.map_err(|error| {
+            self.fail_transaction();
+            position::locate(error, parsed)
+        })
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.db.unregister(self.id);
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("id", &self.id).field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+impl Scope {
+    /// A reader of the catalog under this scope.
+    pub fn reader<'a>(&'a self, db: &'a Database) -> Reader<'a> {
+        Reader::new(db, db.state(), &self.catalog, &self.database, &self.search_path)
+    }
+}

@@ -1,0 +1,180 @@
+//! Running a bound query: one snapshot, the session's own changes over it, a physical plan, the runtime's scheduler.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::catalog::TableProvider;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::StreamExt;
+use millrace_planner::RelationId;
+use millrace_planner::relation::{attach, relations};
+use millrace_runtime::QueryClass;
+
+use crate::database::df;
+use crate::error::{SqlError, SqlResult, from_internal};
+use crate::session::transaction::Transaction;
+use crate::session::{Running, Session, overlay};
+
+/// Providers that stand for some relations instead of the committed snapshot: the locked state, for DML.
+pub type Providers = BTreeMap<RelationId, Arc<dyn TableProvider>>;
+
+impl Session {
+    /// The physical plan of a query over one epoch, the session's own changes included.
+    ///
+    /// # Errors
+    /// The plan cannot be made, or a relation was dropped meanwhile.
+    pub(crate) async fn physical_plan(
+        &self,
+        plan: LogicalPlan,
+        instead: &Providers,
+    ) -> SqlResult<Arc<dyn ExecutionPlan>> {
+        let plan = self.attach_snapshot(plan, instead).await?;
+        let mut state = self.db.state().clone();
+        state.mark_start_execution();
+        df(state.create_physical_plan(&plan).await)
+    }
+
+    /// The plan with each relation bound to its rows.
+    async fn attach_snapshot(&self, plan: LogicalPlan, instead: &Providers) -> SqlResult<LogicalPlan> {
+        let named = df(relations(&plan))?;
+        let wanted: Vec<RelationId> = named.iter().copied().filter(|id| !instead.contains_key(id)).collect();
+        let mut providers = instead.clone();
+        if !wanted.is_empty() {
+            let after = self.read_after();
+            let snapshot = self.db.runtime().snapshot(&wanted, after.as_ref()).await?;
+            for id in wanted {
+                providers.insert(id, snapshot.table_provider(id)?);
+            }
+        }
+        // What this transaction has changed in tables shows over what is committed.
+        let own: Vec<_> = match &*self.transaction.lock() {
+            Transaction::Active(active) => active
+                .changes
+                .iter()
+                .filter(|(id, _)| active.locked.contains(id) && named.contains(id) && !instead.contains_key(id))
+                .map(|(id, changes)| (*id, changes.clone()))
+                .collect(),
+            _ => vec![],
+        };
+        for (id, changes) in own {
+            if let Some(base) = providers.get(&id).cloned() {
+                providers.insert(id, overlay::provider(self, base, &changes).await?);
+            }
+        }
+        df(attach(plan, &|id| {
+            providers.get(&id).cloned().ok_or_else(|| {
+                SqlError::internal(format!("relation {id} appeared in a plan after its relations were counted")).into()
+            })
+        }))
+    }
+
+    /// The class in which the session's queries run.
+    pub(crate) fn query_class(&self) -> QueryClass {
+        match self.setting("query_priority").as_deref() {
+            Some("stream") => QueryClass::Stream,
+            Some("batch") => QueryClass::Batch,
+            _ => QueryClass::Interactive,
+        }
+    }
+
+    /// Starts a physical plan.
+    ///
+    /// # Errors
+    /// The runtime refuses it.
+    pub(crate) fn start(&self, plan: Arc<dyn ExecutionPlan>) -> SqlResult<SendableRecordBatchStream> {
+        let options = self.db.query_options(self.query_class());
+        Ok(self.db.runtime().execute(plan, options)?)
+    }
+
+    /// All rows of a query.
+    ///
+    /// # Errors
+    /// Planning or running it failed.
+    pub(crate) async fn collect(&self, plan: LogicalPlan, instead: &Providers) -> SqlResult<Vec<RecordBatch>> {
+        let physical = self.physical_plan(plan, instead).await?;
+        self.collect_physical(physical).await
+    }
+
+    /// All rows of a physical plan.
+    ///
+    /// # Errors
+    /// Running it failed.
+    pub(crate) async fn collect_physical(&self, plan: Arc<dyn ExecutionPlan>) -> SqlResult<Vec<RecordBatch>> {
+        let mut stream = self.start(plan)?;
+        let mut batches = vec![];
+        while let Some(batch) = stream.next().await {
+            let batch = df(batch)?;
+            if batch.num_rows() > 0 {
+                batches.push(batch);
+            }
+        }
+        Ok(batches)
+    }
+
+    /// A stream of rows under the statement's right to run: cancellation and the timeout end it, and a failure makes
+    /// the transaction fail. Its columns are called `names`.
+    pub(crate) fn guarded(
+        self: &Arc<Self>,
+        stream: SendableRecordBatchStream,
+        names: &[String],
+        running: Running,
+    ) -> (SchemaRef, SendableRecordBatchStream) {
+        let schema = renamed(&stream.schema(), names);
+        let state = (Some(stream), Arc::clone(self), running, Arc::clone(&schema));
+        let rows = futures::stream::unfold(state, |(stream, session, running, schema)| async move {
+            let mut stream = stream?;
+            let next = running
+                .run(async {
+                    match stream.next().await {
+                        Some(batch) => df(batch).map(Some),
+                        None => Ok(None),
+                    }
+                })
+                .await;
+            match next {
+                Ok(None) => None,
+                Ok(Some(batch)) => {
+                    let batch = RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec())
+                        .or_else(|_| Ok::<_, datafusion::error::DataFusionError>(batch));
+                    Some((batch, (Some(stream), session, running, schema)))
+                }
+                Err(error) => {
+                    session.fail_transaction();
+                    Some((Err(error.into()), (None, session, running, schema)))
+                }
+            }
+        });
+        let stream: SendableRecordBatchStream =
+            Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), rows.boxed()));
+        (schema, stream)
+    }
+}
+
+/// The schema with other names for its columns; as it is when there are not as many names.
+pub(crate) fn renamed(schema: &SchemaRef, names: &[String]) -> SchemaRef {
+    if names.len() != schema.fields().len() {
+        return Arc::clone(schema);
+    }
+    let fields: Vec<_> =
+        schema.fields().iter().zip(names).map(|(field, name)| field.as_ref().clone().with_name(name)).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+/// Rows that are there already, as a stream.
+///
+/// # Errors
+/// The batches have another schema.
+pub(crate) fn rows_of(schema: SchemaRef, batches: Vec<RecordBatch>) -> SendableRecordBatchStream {
+    let rows = futures::stream::iter(batches.into_iter().map(Ok));
+    Box::pin(RecordBatchStreamAdapter::new(schema, rows))
+}
+
+/// The error of a stream, for whoever reads it.
+pub fn stream_error(error: datafusion::error::DataFusionError) -> SqlError {
+    from_internal::datafusion(error)
+}

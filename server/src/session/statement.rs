@@ -1,0 +1,179 @@
+//! The statements, one kind a file, and the dispatch to them.
+
+pub mod comment;
+pub mod copy;
+pub mod create_index;
+pub mod create_namespace;
+pub mod create_relation;
+pub mod create_view;
+pub mod cursor;
+pub mod delete;
+pub mod drop;
+pub mod explain;
+pub mod insert;
+pub mod names;
+pub mod prepare;
+pub mod returning;
+pub mod select;
+pub mod set;
+pub mod show;
+pub mod transaction;
+pub mod truncate;
+pub mod update;
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast;
+use millrace_parser::Parsed;
+use millrace_parser::ast::Statement;
+
+use crate::error::{SqlError, SqlResult};
+use crate::session::transaction::{Transaction, ddl_in_transaction};
+use crate::session::{CommandTag, Outcome, Running, Session};
+
+/// Executes one statement.
+pub(crate) async fn execute(
+    session: &Arc<Session>,
+    statement: Statement,
+    parsed: &Parsed,
+    running: Running,
+) -> SqlResult<Outcome> {
+    if let Some(command) = ddl_command(&statement) {
+        begin_ddl(session, command).await?;
+    }
+    match statement {
+        Statement::Sql(sql) => execute_sql(session, *sql, parsed, running).await,
+        Statement::CreateStream(create) => create_relation::stream(session, *create, &parsed.text).await,
+        Statement::CreateTable(create) => create_relation::table(session, *create, &parsed.text).await,
+        Statement::CreateMaterializedView(create) => {
+            create_view::materialized(session, *create, &parsed.text).await
+        }
+        Statement::Copy(copy) => copy::execute(session, *copy, running).await,
+        Statement::Explain(explain) => explain::execute(session, *explain, parsed, running).await,
+        Statement::Show(show) => show::execute(session, &show),
+        Statement::Describe(name) => show::describe(session, &name),
+        Statement::SetVariable(variable) => set::variable(session, &variable),
+        Statement::ResetVariable(name) => set::reset(session, name.as_deref()),
+        Statement::Drop(drop) => drop::execute(session, &drop).await,
+        Statement::Fetch(fetch) => cursor::fetch(session, &fetch, running).await,
+        Statement::Flush => transaction::flush(session).await,
+        // CREATE MATERIALIZED VIEW returns when the view is live: there is never anything to wait for.
+        Statement::Wait => done("WAIT"),
+        Statement::CreateSink(_) => unsupported("CREATE SINK"),
+        Statement::CreateSubscription(_) => unsupported("CREATE SUBSCRIPTION"),
+        Statement::CreateExternalTable(_) => unsupported("CREATE EXTERNAL TABLE"),
+        Statement::Subscribe(_) => unsupported("SUBSCRIBE"),
+        Statement::DeclareSubscribeCursor(_) => unsupported("a cursor for SUBSCRIBE"),
+        Statement::DeclareSubscriptionCursor(_) => unsupported("a subscription cursor"),
+        Statement::AlterRelation(_) => unsupported("ALTER"),
+        Statement::AlterSystemSet(_) => unsupported("ALTER SYSTEM"),
+        Statement::CancelJob(_) => unsupported("CANCEL JOB"),
+        Statement::Pause(_) => unsupported("PAUSE"),
+        Statement::Resume(_) => unsupported("RESUME"),
+        Statement::KillWorker(_) => unsupported("KILL WORKER"),
+        Statement::Backup { .. } => unsupported("BACKUP"),
+    }
+}
+
+async fn execute_sql(
+    session: &Arc<Session>,
+    mut sql: ast::Statement,
+    parsed: &Parsed,
+    running: Running,
+) -> SqlResult<Outcome> {
+    match sql {
+        ast::Statement::Query(_) => select::execute(session, &mut sql, &parsed.text, running).await,
+        ast::Statement::Insert(insert) => insert::execute(session, insert, running).await,
+        ast::Statement::Update(update) => update::execute(session, update, running).await,
+        ast::Statement::Delete(delete) => delete::execute(session, delete, running).await,
+        ast::Statement::Truncate(truncate) => truncate::execute(session, &truncate).await,
+        ast::Statement::StartTransaction { modes, .. } => transaction::begin(session, &modes),
+        ast::Statement::Commit { chain, .. } => transaction::commit(session, chain).await,
+        ast::Statement::Rollback { chain, savepoint } => transaction::rollback(session, chain, savepoint.is_some()),
+        ast::Statement::Savepoint { .. } => transaction::savepoint("SAVEPOINT"),
+        ast::Statement::ReleaseSavepoint { .. } => transaction::savepoint("RELEASE SAVEPOINT"),
+        ast::Statement::Prepare { name, data_types, statement } => {
+            prepare::prepare(session, &name, &data_types, *statement).await
+        }
+        ast::Statement::Execute { name, parameters, .. } => {
+            prepare::execute(session, name.as_ref(), &parameters).await
+        }
+        ast::Statement::Deallocate { name, .. } => prepare::deallocate(session, &name),
+        ast::Statement::Declare { stmts } => cursor::declare(session, stmts, &parsed.text, running).await,
+        ast::Statement::Close { cursor } => cursor::close(session, &cursor),
+        ast::Statement::Discard { object_type } => set::discard(session, &object_type),
+        ast::Statement::Comment { object_type, object_name, comment, if_exists } => {
+            comment::execute(session, object_type, &object_name, comment, if_exists).await
+        }
+        ast::Statement::CreateView(view) => create_view::plain(session, view, &parsed.text).await,
+        ast::Statement::CreateIndex(index) => create_index::execute(session, index, &parsed.text).await,
+        ast::Statement::CreateSchema { schema_name, if_not_exists, .. } => {
+            create_namespace::schema(session, &schema_name, if_not_exists, &parsed.text).await
+        }
+        ast::Statement::CreateDatabase { db_name, if_not_exists, .. } => {
+            create_namespace::database(session, &db_name, if_not_exists, &parsed.text).await
+        }
+        ast::Statement::Set(set) => set::other(session, &set),
+        other => unsupported(&first_words(&other.to_string())),
+    }
+}
+
+/// The first words of a statement: what it is called in a message.
+fn first_words(text: &str) -> String {
+    let upper = |word: &&str| word.chars().all(|character| character.is_ascii_uppercase());
+    let words: Vec<&str> = text.split_whitespace().take(3).take_while(upper).collect();
+    words.join(" ")
+}
+
+fn unsupported(what: &str) -> SqlResult<Outcome> {
+    Err(SqlError::unsupported(format!("{what} is not supported")))
+}
+
+/// An outcome without rows.
+pub(crate) fn done(command: &'static str) -> SqlResult<Outcome> {
+    Ok(Outcome::Done { tag: CommandTag::plain(command) })
+}
+
+/// Whether the statement ends a transaction.
+pub(crate) fn ends_transaction(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::Sql(sql) if matches!(**sql, ast::Statement::Commit { .. } | ast::Statement::Rollback { .. })
+    )
+}
+
+/// Whether the statement begins one.
+pub(crate) fn begins_transaction(statement: &Statement) -> bool {
+    matches!(statement, Statement::Sql(sql) if matches!(**sql, ast::Statement::StartTransaction { .. }))
+}
+
+/// What the statement is called if it changes definitions.
+fn ddl_command(statement: &Statement) -> Option<&'static str> {
+    Some(match statement {
+        Statement::CreateStream(_) => "CREATE STREAM",
+        Statement::CreateTable(_) => "CREATE TABLE",
+        Statement::CreateMaterializedView(_) => "CREATE MATERIALIZED VIEW",
+        Statement::Drop(_) => "DROP",
+        Statement::Sql(sql) => match **sql {
+            ast::Statement::CreateView(_) => "CREATE VIEW",
+            ast::Statement::CreateIndex(_) => "CREATE INDEX",
+            ast::Statement::CreateSchema { .. } => "CREATE SCHEMA",
+            ast::Statement::CreateDatabase { .. } => "CREATE DATABASE",
+            ast::Statement::Comment { .. } => "COMMENT",
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
+/// DDL commits what an implicit transaction holds, and is refused in any other.
+async fn begin_ddl(session: &Arc<Session>, command: &'static str) -> SqlResult<()> {
+    let implicit = match &*session.transaction.lock() {
+        Transaction::Active(active) => active.implicit,
+        _ => return Ok(()),
+    };
+    if !implicit {
+        return Err(ddl_in_transaction(command));
+    }
+    session.commit().await
+}

@@ -1,0 +1,157 @@
+//! CREATE VIEW and CREATE MATERIALIZED VIEW.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::CreateView;
+use millrace_parser::ast::{CreateMaterializedView, Emit};
+use millrace_storage::ObjectKind;
+
+use crate::catalog::{CatalogSnapshot, Definition, Object, QueryDef, Relation};
+use crate::database::now_ms;
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::session::constants::lasting_search_path;
+use crate::session::statement::create_relation::check_columns;
+use crate::session::statement::{done, drop, names};
+use crate::session::{Outcome, Session, Severity};
+
+/// CREATE VIEW.
+pub(crate) async fn plain(session: &Arc<Session>, view: CreateView, text: &str) -> SqlResult<Outcome> {
+    if view.materialized {
+        return Err(SqlError::internal("a materialized view reached CREATE VIEW"));
+    }
+    if view.temporary {
+        return Err(SqlError::unsupported("temporary views are not supported"));
+    }
+    let columns = view.columns.iter().map(|column| millrace_parser::fold(&column.name)).collect();
+    let query = QueryDef::new(view.query.to_string(), lasting_search_path(session), columns);
+    let guard = session.database().ddl().await;
+    let scope = session.scope();
+    let (schema, name) = names::new_name(session, &scope, &view.name)?;
+    let before = scope.catalog.relation(&scope.database, &schema, &name).cloned();
+    let id = match &before {
+        Some(_) if view.if_not_exists => {
+            session.notice(Severity::Notice, format!("relation \"{name}\" already exists, skipping"));
+            return done("CREATE VIEW");
+        }
+        Some(old) if view.or_replace && old.kind == ObjectKind::View => old.id,
+        Some(old) if view.or_replace => {
+            return Err(SqlError::new(SqlState::WrongObjectType, format!("\"{name}\" is not a view"))
+                .with_detail(format!("It is a {}.", crate::catalog::kind_name(old.kind))));
+        }
+        _ => {
+            guard.check_free(&scope.database, &schema, &name)?;
+            guard.next_id()?
+        }
+    };
+    let path_scope = crate::session::Scope { search_path: query.search_path.clone(), ..scope.clone() };
+    let reader = path_scope.reader(session.database());
+    let plan = reader.bind_query_text(&query)?;
+    check_columns(plan.schema().fields().iter().map(|field| field.name().as_str()))?;
+    let depends = reader.used();
+    if let Some(old) = &before {
+        replaceable(&scope.catalog, old, &depends)?;
+    }
+    let object = Object {
+        id,
+        kind: ObjectKind::View,
+        database: scope.database.clone(),
+        schema,
+        name,
+        sql: text.to_string(),
+        comment: before.and_then(|old| old.comment.clone()),
+        created_at_ms: now_ms(),
+        depends,
+        definition: Definition::View(Arc::new(query)),
+    };
+    guard.put(object)?;
+    done("CREATE VIEW")
+}
+
+/// A view may be replaced when nobody depends on it: what does was planned with the old query.
+fn replaceable(
+    catalog: &CatalogSnapshot,
+    old: &Arc<Object>,
+    depends: &[millrace_storage::ObjectId],
+) -> SqlResult<()> {
+    if catalog.closure(&[old.id]).iter().any(|id| depends.contains(id)) {
+        return Err(SqlError::new(
+            SqlState::InvalidTableDefinition,
+            format!("view \"{}\" would depend on itself", old.name),
+        ));
+    }
+    if catalog.dependents(&BTreeSet::from([old.id])).is_empty() {
+        return Ok(());
+    }
+    let message = format!("cannot replace {} because other objects depend on it", old.described());
+    Err(drop::dependents_error(&message, old, catalog))
+}
+
+/// CREATE MATERIALIZED VIEW: returns when the view is live.
+pub(crate) async fn materialized(
+    session: &Arc<Session>,
+    create: CreateMaterializedView,
+    text: &str,
+) -> SqlResult<Outcome> {
+    match &create.emit {
+        Emit::Changes => {}
+        Emit::OnWindowClose { .. } => return Err(SqlError::unsupported("EMIT ON WINDOW CLOSE is not supported yet")),
+        Emit::Every(_) => return Err(SqlError::unsupported("EMIT EVERY is not supported yet")),
+    }
+    if let Some(option) = create.options.0.first() {
+        return Err(SqlError::unsupported(format!("option \"{}\" is not supported", option.name.value)));
+    }
+    let columns: Vec<String> = create.columns.iter().map(millrace_parser::fold).collect();
+    let guard = session.database().ddl().await;
+    let scope = session.scope();
+    let (schema, name) = names::new_name(session, &scope, &create.name)?;
+    let before = scope.catalog.relation(&scope.database, &schema, &name).cloned();
+    match &before {
+        Some(_) if create.if_not_exists => {
+            session.notice(Severity::Notice, format!("relation \"{name}\" already exists, skipping"));
+            return done("CREATE MATERIALIZED VIEW");
+        }
+        Some(old) if create.or_replace && old.kind == ObjectKind::MaterializedView => {
+            let ids = BTreeSet::from([old.id]);
+            let only_indexes =
+                scope.catalog.dependents(&ids).iter().all(|dependent| dependent.kind == ObjectKind::Index);
+            if !only_indexes {
+                let message = format!("cannot replace {} because other objects depend on it", old.described());
+                return Err(drop::dependents_error(&message, old, &scope.catalog));
+            }
+        }
+        Some(old) if create.or_replace => {
+            return Err(SqlError::new(SqlState::WrongObjectType, format!("\"{name}\" is not a materialized view"))
+                .with_detail(format!("It is a {}.", crate::catalog::kind_name(old.kind))));
+        }
+        _ => guard.check_free(&scope.database, &schema, &name)?,
+    }
+    let query = Arc::new(QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns));
+    let (graph, depends) = session.database().plan_materialized(&scope.catalog, &scope.database, &query)?;
+    check_columns(graph.schema.fields().iter().map(|field| field.name().as_str()))?;
+    if before.as_ref().is_some_and(|old| depends.contains(&old.id)) {
+        return Err(SqlError::new(
+            SqlState::InvalidTableDefinition,
+            format!("materialized view \"{name}\" would depend on itself"),
+        ));
+    }
+    let id = guard.next_id()?;
+    let relation = Relation::of_view(id, &name, &graph, query, &[]);
+    let object = Object {
+        id,
+        kind: ObjectKind::MaterializedView,
+        database: scope.database.clone(),
+        schema,
+        name,
+        sql: text.to_string(),
+        comment: None,
+        created_at_ms: now_ms(),
+        depends,
+        definition: Definition::Relation(Box::new(relation)),
+    };
+    if let Some(old) = &before {
+        guard.drop(&scope.catalog.closure(&[old.id])).await?;
+    }
+    guard.create(object, Some(graph)).await?;
+    done("CREATE MATERIALIZED VIEW")
+}

@@ -1,0 +1,145 @@
+//! EXPLAIN: the logical plan, the physical plan, the stages, and with ANALYZE what it took.
+
+use std::sync::Arc;
+
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::sql::sqlparser::ast;
+use millrace_parser::Parsed;
+use millrace_parser::ast::{Explain, ExplainFormat, ExplainTarget, ExplainType, Statement};
+use millrace_planner::{StageGraph, ViewOptions, plan_view};
+
+use crate::catalog::QueryDef;
+use crate::database::df;
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::session::constants::lasting_search_path;
+use crate::session::query::Providers;
+use crate::session::statement::{names, select, show};
+use crate::session::{CommandTag, Outcome, Running, Session};
+
+/// Executes EXPLAIN.
+pub(crate) async fn execute(
+    session: &Arc<Session>,
+    explain: Explain,
+    parsed: &Parsed,
+    _running: Running,
+) -> SqlResult<Outcome> {
+    if explain.options.predict || !explain.options.what_if.is_empty() || explain.options.duration.is_some() {
+        return Err(SqlError::unsupported("EXPLAIN with PREDICT, WHAT IF or DURATION is not supported yet"));
+    }
+    if explain.options.format != ExplainFormat::Text {
+        return Err(SqlError::unsupported("EXPLAIN in formats other than TEXT is not supported yet"));
+    }
+    let verbose = explain.options.verbose;
+    let plan_type = explain.options.plan_type;
+    let lines = match explain.target {
+        ExplainTarget::Statement(statement) => match *statement {
+            Statement::Sql(mut sql) if matches!(*sql, ast::Statement::Query(_)) => {
+                query(session, &mut sql, parsed, plan_type, verbose, explain.analyze).await?
+            }
+            Statement::CreateMaterializedView(create) if !explain.analyze => {
+                let columns = create.columns.iter().map(millrace_parser::fold).collect();
+                let definition = QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns);
+                view(session, &definition, plan_type)?
+            }
+            other => {
+                return Err(SqlError::unsupported(format!("EXPLAIN {} is not supported", first_word(&other)))
+                    .with_hint("EXPLAIN takes queries and CREATE MATERIALIZED VIEW."));
+            }
+        },
+        ExplainTarget::MaterializedView(name) => {
+            let scope = session.scope();
+            let object = names::resolve(session, &scope, &name)?;
+            let definition = object.relation().and_then(|relation| relation.query.clone()).ok_or_else(|| {
+                SqlError::new(SqlState::WrongObjectType, format!("\"{}\" is not a materialized view", object.name))
+            })?;
+            view(session, &definition, plan_type)?
+        }
+        ExplainTarget::Sink(_) => return Err(SqlError::unsupported("sinks are not supported yet")),
+    };
+    let rows = lines.into_iter().map(|line| vec![Some(line)]).collect();
+    let outcome = show::answer(show::schema(&["QUERY PLAN"]), &rows, "EXPLAIN")?;
+    Ok(match outcome {
+        Outcome::Rows { schema, stream, .. } => {
+            Outcome::Rows { schema, stream, tag: CommandTag::plain("EXPLAIN") }
+        }
+        other => other,
+    })
+}
+
+fn first_word(statement: &Statement) -> String {
+    statement.to_string().split_whitespace().next().unwrap_or_default().to_string()
+}
+
+async fn query(
+    session: &Arc<Session>,
+    sql: &mut ast::Statement,
+    parsed: &Parsed,
+    plan_type: ExplainType,
+    verbose: bool,
+    analyze: bool,
+) -> SqlResult<Vec<String>> {
+    let scope = session.scope();
+    // The text begins with EXPLAIN; the query's own is what is left of the AST.
+    let text = sql.to_string();
+    let _ = parsed;
+    let (plan, _) = select::bind(session, &scope, sql, &text, select::Purpose::Run)?;
+    if analyze {
+        let physical = session.physical_plan(plan, &Providers::new()).await?;
+        let started = std::time::Instant::now();
+        let rows: usize = session
+            .collect_physical(Arc::clone(&physical))
+            .await?
+            .iter()
+            .map(arrow::array::RecordBatch::num_rows)
+            .sum();
+        let took = started.elapsed();
+        let shown = DisplayableExecutionPlan::with_metrics(physical.as_ref()).indent(verbose).to_string();
+        let mut lines = split(&shown);
+        lines.push(format!("Rows: {rows}"));
+        lines.push(format!("Execution time: {:.3} ms", took.as_secs_f64() * 1000.0));
+        return Ok(lines);
+    }
+    match plan_type {
+        ExplainType::Logical => Ok(logical(session, &plan)?),
+        ExplainType::Physical => {
+            let physical = session.physical_plan(plan, &Providers::new()).await?;
+            Ok(physical_lines(physical.as_ref(), verbose))
+        }
+        ExplainType::Stages => {
+            let options = ViewOptions { partitions: session.database().options().cores.max(1) };
+            let graph = plan_view(session.database().state(), plan, options)?;
+            Ok(stages(&graph))
+        }
+    }
+}
+
+fn view(session: &Session, definition: &QueryDef, plan_type: ExplainType) -> SqlResult<Vec<String>> {
+    let db = session.database();
+    let scope = session.scope();
+    if plan_type == ExplainType::Logical {
+        let scope = crate::session::Scope { search_path: definition.search_path.clone(), ..scope };
+        let plan = scope.reader(db).bind_query_text(definition)?;
+        return logical(session, &plan);
+    }
+    let (graph, _) = db.plan_materialized(&scope.catalog, &scope.database, definition)?;
+    Ok(stages(&graph))
+}
+
+fn logical(session: &Session, plan: &LogicalPlan) -> SqlResult<Vec<String>> {
+    let optimized = df(session.database().state().optimize(plan))?;
+    Ok(split(&optimized.display_indent().to_string()))
+}
+
+fn physical_lines(plan: &dyn ExecutionPlan, verbose: bool) -> Vec<String> {
+    split(&DisplayableExecutionPlan::new(plan).indent(verbose).to_string())
+}
+
+fn stages(graph: &StageGraph) -> Vec<String> {
+    split(&format!("{graph:#?}"))
+}
+
+fn split(text: &str) -> Vec<String> {
+    text.trim_end().lines().map(str::to_string).collect()
+}

@@ -1,0 +1,125 @@
+//! PREPARE, EXECUTE and DEALLOCATE as SQL.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::{self, DataType, Expr, Ident, ObjectName};
+use millrace_parser::Parsed;
+use millrace_parser::ast::Statement;
+use millrace_planner::Binder;
+
+use crate::database::df;
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::rewrite;
+use crate::session::statement::{done, names};
+use crate::session::{Outcome, Session};
+use crate::types;
+
+/// PREPARE name (types) AS statement.
+pub(crate) async fn prepare(
+    session: &Arc<Session>,
+    name: &Ident,
+    data_types: &[DataType],
+    statement: ast::Statement,
+) -> SqlResult<Outcome> {
+    let name = millrace_parser::fold(name);
+    if session.prepared.lock().contains_key(&name) {
+        return Err(SqlError::new(
+            SqlState::DuplicatePreparedStatement,
+            format!("prepared statement \"{name}\" already exists"),
+        ));
+    }
+    let given = data_types
+        .iter()
+        .map(|data_type| Ok(Some(types::pg_type(&types::from_sql(data_type)?.field("parameter", true)))))
+        .collect::<SqlResult<Vec<_>>>()?;
+    let text = statement.to_string();
+    let parsed = Parsed { statement: Statement::Sql(Box::new(statement)), text, offset: 0 };
+    let prepared = session.prepare(Some(parsed), &given).await?;
+    session.prepared.lock().insert(name, prepared);
+    done("PREPARE")
+}
+
+/// EXECUTE name (values). The future is boxed because what is executed may be EXECUTE again.
+pub(crate) fn execute<'a>(
+    session: &'a Arc<Session>,
+    name: Option<&'a ObjectName>,
+    parameters: &'a [Expr],
+) -> Pin<Box<dyn Future<Output = SqlResult<Outcome>> + Send + 'a>> {
+    Box::pin(async move {
+        let name = name.map(names::last).unwrap_or_default();
+        let prepared = session.prepared.lock().get(&name).cloned().ok_or_else(|| undefined(&name))?;
+        if parameters.len() != prepared.param_types.len() {
+            return Err(SqlError::new(
+                SqlState::SyntaxError,
+                format!("wrong number of parameters for prepared statement \"{name}\""),
+            )
+            .with_detail(format!(
+                "Expected {} parameters but got {}.",
+                prepared.param_types.len(),
+                parameters.len()
+            )));
+        }
+        let values =
+            parameters.iter().map(|expr| constant(session, expr)).collect::<SqlResult<Vec<ScalarValue>>>()?;
+        let mut typed = vec![];
+        for (value, pg) in values.into_iter().zip(&prepared.param_types) {
+            typed.push(match types::from_pg(pg) {
+                Some(target) => {
+                    let from = arrow::datatypes::Field::new("parameter", value.data_type(), true);
+                    let array = df(value.to_array())?;
+                    let array = df(crate::functions::cast::convert(&from, &target.field("parameter", true), &array))?;
+                    df(ScalarValue::try_from_array(&array, 0))?
+                }
+                None => value,
+            });
+        }
+        session.execute(&prepared, typed).await
+    })
+}
+
+/// The value of an expression without columns.
+fn constant(session: &Session, expr: &Expr) -> SqlResult<ScalarValue> {
+    let mut expr = expr.clone();
+    crate::session::constants::replace(session, &mut expr)?;
+    rewrite::expression(&mut expr)?;
+    let scope = session.scope();
+    let reader = scope.reader(session.database());
+    let mut state = session.database().state().clone();
+    state.mark_start_execution();
+    let empty = DFSchema::empty();
+    let bound = df(Binder::new(&state, &reader).expression(&expr, &empty))?;
+    let physical = df(state.create_physical_expr(bound, &empty))?;
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(1));
+    let batch = arrow::array::RecordBatch::try_new_with_options(
+        Arc::new(arrow::datatypes::Schema::empty()),
+        vec![],
+        &options,
+    )
+    .map_err(crate::error::from_internal::arrow)?;
+    match df(physical.evaluate(&batch))? {
+        ColumnarValue::Scalar(value) => Ok(value),
+        ColumnarValue::Array(array) => df(ScalarValue::try_from_array(&array, 0)),
+    }
+}
+
+/// DEALLOCATE name, DEALLOCATE ALL.
+pub(crate) fn deallocate(session: &Session, name: &Ident) -> SqlResult<Outcome> {
+    if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all") {
+        session.prepared.lock().clear();
+        return done("DEALLOCATE ALL");
+    }
+    let name = millrace_parser::fold(name);
+    match session.prepared.lock().remove(&name) {
+        Some(_) => done("DEALLOCATE"),
+        None => Err(undefined(&name)),
+    }
+}
+
+fn undefined(name: &str) -> SqlError {
+    SqlError::new(SqlState::InvalidSqlStatementName, format!("prepared statement \"{name}\" does not exist"))
+}

@@ -1,0 +1,110 @@
+//! RETURNING, and other queries over rows that a statement has in its hands.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::catalog::{MemTable, TableProvider};
+use datafusion::common::TableReference;
+use datafusion::error::Result;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::ast;
+use millrace_parser::quote_identifier;
+use millrace_planner::{Binder, CatalogReader};
+
+use crate::catalog::{Reader, Relation};
+use crate::database::df;
+use crate::error::{SqlError, SqlResult};
+use crate::session::query::Providers;
+use crate::session::statement::select;
+use crate::session::{CommandTag, Outcome, Running, Scope, Session};
+
+/// A catalog in which some names mean given rows.
+struct WithTables<'a> {
+    reader: Reader<'a>,
+    tables: BTreeMap<String, Arc<dyn TableProvider>>,
+}
+
+impl CatalogReader for WithTables<'_> {
+    fn table(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>> {
+        match name {
+            TableReference::Bare { table } => match self.tables.get(table.as_ref()) {
+                Some(provider) => Ok(Arc::clone(provider)),
+                None => self.reader.table(name),
+            },
+            _ => self.reader.table(name),
+        }
+    }
+}
+
+/// Binds the text of a query in which `tables` are names of given rows.
+///
+/// # Errors
+/// It does not bind.
+pub fn bind_over(
+    session: &Session,
+    scope: &Scope,
+    text: &str,
+    tables: BTreeMap<String, Arc<dyn TableProvider>>,
+) -> SqlResult<LogicalPlan> {
+    let mut statement = select::parse_query(text)?;
+    select::prepare(session, &mut statement)?;
+    let ast::Statement::Query(query) = &statement else {
+        return Err(SqlError::internal(format!("not a query: {text}")));
+    };
+    let catalog = WithTables { reader: scope.reader(session.database()), tables };
+    df(Binder::new(session.database().state(), &catalog).query(query))
+}
+
+/// Rows of a relation as a table.
+///
+/// # Errors
+/// The rows have another schema.
+pub fn table_of(relation: &Relation, rows: Vec<RecordBatch>) -> SqlResult<Arc<dyn TableProvider>> {
+    Ok(Arc::new(df(MemTable::try_new(Arc::clone(relation.schema()), vec![rows]))?))
+}
+
+/// Binds the items of RETURNING over rows of a relation that the statement calls `name`.
+///
+/// # Errors
+/// The items do not bind.
+pub fn bind(
+    session: &Session,
+    scope: &Scope,
+    relation: &Relation,
+    name: &str,
+    items: &[ast::SelectItem],
+    rows: Vec<RecordBatch>,
+) -> SqlResult<(LogicalPlan, Vec<String>)> {
+    let list: Vec<String> = items.iter().map(ToString::to_string).collect();
+    let text = format!("SELECT {} FROM {}", list.join(", "), quote_identifier(name));
+    let names = match select::parse_query(&text)? {
+        ast::Statement::Query(query) => crate::functions::rewrite::output_names(&query),
+        _ => vec![],
+    };
+    let tables = BTreeMap::from([(name.to_string(), table_of(relation, rows)?)]);
+    Ok((bind_over(session, scope, &text, tables)?, names))
+}
+
+/// What a statement that changed `rows` answers with.
+///
+/// # Errors
+/// RETURNING does not bind or fails.
+#[expect(clippy::too_many_arguments, reason = "each is something that only the statement knows")]
+pub async fn outcome(
+    session: &Arc<Session>,
+    scope: &Scope,
+    relation: &Relation,
+    name: &str,
+    items: Option<&[ast::SelectItem]>,
+    rows: Vec<RecordBatch>,
+    tag: CommandTag,
+    running: Running,
+) -> SqlResult<Outcome> {
+    let Some(items) = items else { return Ok(Outcome::Done { tag }) };
+    let (plan, names) = bind(session, scope, relation, name, items, rows)?;
+    let physical = session.physical_plan(plan, &Providers::new()).await?;
+    let stream = session.start(physical)?;
+    let (schema, stream) = session.guarded(stream, &names, running);
+    Ok(Outcome::Rows { schema, stream, tag })
+}

@@ -1,0 +1,84 @@
+//! SET, RESET, DISCARD.
+
+use datafusion::sql::sqlparser::ast::{DiscardObject, Set};
+use millrace_parser::ast::{SetValue, SetVariable};
+
+use crate::error::SqlResult;
+use crate::session::settings::join_list;
+use crate::session::statement::done;
+use crate::session::transaction::Transaction;
+use crate::session::{Outcome, Session, Severity};
+
+/// SET name = value, SET LOCAL included.
+pub(crate) fn variable(session: &Session, set: &SetVariable) -> SqlResult<Outcome> {
+    if set.local {
+        let settings = session.settings.lock().clone();
+        let mut transaction = session.transaction.lock();
+        match &mut *transaction {
+            Transaction::Active(active) => {
+                active.settings_before.get_or_insert(settings);
+            }
+            _ => {
+                drop(transaction);
+                session.notice(Severity::Warning, "SET LOCAL can only be used in transaction blocks");
+                return done("SET");
+            }
+        }
+    }
+    match &set.value {
+        SetValue::Default => reset_one(session, &set.name)?,
+        SetValue::Values(values) => {
+            let text = match values.as_slice() {
+                // A single value of search_path may be a list that was quoted as one string.
+                [value] => value.clone(),
+                several if set.name.eq_ignore_ascii_case("search_path") => join_list(several),
+                several => several.join(", "),
+            };
+            session.set_setting(&set.name, &text)?;
+        }
+    }
+    done("SET")
+}
+
+fn reset_one(session: &Session, name: &str) -> SqlResult<()> {
+    let reported = session.settings.lock().reset(name)?;
+    session.report(reported);
+    Ok(())
+}
+
+/// RESET name, RESET ALL.
+pub(crate) fn reset(session: &Session, name: Option<&str>) -> SqlResult<Outcome> {
+    match name {
+        Some(name) => reset_one(session, name)?,
+        None => reset_all(session),
+    }
+    done("RESET")
+}
+
+fn reset_all(session: &Session) {
+    let reported = {
+        let mut settings = session.settings.lock();
+        settings.reset_all();
+        settings.reported()
+    };
+    session.parameter_changes.lock().extend(reported);
+}
+
+/// SET TRANSACTION, SET ROLE and their like: accepted where they change nothing here.
+pub(crate) fn other(_session: &Session, set: &Set) -> SqlResult<Outcome> {
+    match set {
+        Set::SetTransaction { .. } | Set::SetSessionAuthorization(_) | Set::SetRole { .. } => done("SET"),
+        other => Err(crate::error::SqlError::unsupported(format!("SET {other} is not supported"))),
+    }
+}
+
+/// DISCARD: the session is as it was at its start.
+pub(crate) fn discard(session: &Session, what: &DiscardObject) -> SqlResult<Outcome> {
+    if matches!(what, DiscardObject::ALL) {
+        reset_all(session);
+        session.prepared.lock().clear();
+        session.cursors.lock().clear();
+        return done("DISCARD ALL");
+    }
+    done("DISCARD")
+}

@@ -1,0 +1,324 @@
+//! SHOW and DESCRIBE.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use millrace_parser::ast::{ObjectName, ShowStatement, ShowTarget};
+use millrace_storage::ObjectKind;
+
+use crate::catalog::{Definition, Object, kind_name};
+use crate::error::{SqlError, SqlResult, SqlState, from_internal};
+use crate::session::query::rows_of;
+use crate::session::statement::names;
+use crate::session::{CommandTag, Outcome, Scope, Session};
+use crate::types;
+
+/// A table of texts: what SHOW answers with.
+type Rows = Vec<Vec<Option<String>>>;
+
+/// Columns of text.
+pub(crate) fn schema(names: &[&str]) -> SchemaRef {
+    Arc::new(Schema::new(
+        names.iter().map(|name| Field::new(*name, DataType::Utf8, true)).collect::<Vec<_>>(),
+    ))
+}
+
+/// The columns that SHOW of something has.
+pub(crate) fn columns(target: &ShowTarget) -> SchemaRef {
+    match target {
+        ShowTarget::Variable(name) => schema(&[name.as_str()]),
+        ShowTarget::All | ShowTarget::Parameters => schema(&["name", "setting", "description"]),
+        ShowTarget::Columns(_) => schema(&["name", "type", "nullable", "default", "comment"]),
+        ShowTarget::Create(_) => schema(&["name", "create_sql"]),
+        ShowTarget::Indexes(_) => schema(&["name", "on", "key"]),
+        ShowTarget::Jobs => schema(&["name", "rows_done", "rows_total"]),
+        ShowTarget::Processlist => schema(&["id", "user", "database", "peer", "application", "state", "started_at", "info"]),
+        ShowTarget::Batches => schema(&["pipeline", "epoch", "sources", "views", "writes_waiting"]),
+        ShowTarget::Workers => schema(&["id", "address", "state", "cores"]),
+        ShowTarget::Watermarks => schema(&["relation", "watermark"]),
+        ShowTarget::Backpressure => schema(&["pipeline", "state"]),
+        ShowTarget::Suspended => schema(&["task", "class", "since"]),
+        ShowTarget::Cursors => schema(&["name", "hold", "query"]),
+        ShowTarget::Databases | ShowTarget::Schemas => schema(&["name", "comment"]),
+        ShowTarget::Functions => schema(&["name"]),
+        ShowTarget::Streams
+        | ShowTarget::Sources
+        | ShowTarget::Tables
+        | ShowTarget::Views
+        | ShowTarget::MaterializedViews
+        | ShowTarget::Sinks
+        | ShowTarget::Subscriptions => schema(&["name", "schema", "comment"]),
+    }
+}
+
+/// Executes SHOW.
+pub(crate) fn execute(session: &Arc<Session>, show: &ShowStatement) -> SqlResult<Outcome> {
+    let scope = session.scope();
+    let mut rows = rows(session, &scope, show)?;
+    if let Some(pattern) = &show.like {
+        rows.retain(|row| row.first().and_then(Option::as_deref).is_some_and(|name| like(name, pattern)));
+    }
+    answer(columns(&show.target), &rows, "SHOW")
+}
+
+/// Executes DESCRIBE.
+pub(crate) fn describe(session: &Arc<Session>, name: &ObjectName) -> SqlResult<Outcome> {
+    let target = ShowTarget::Columns(name.clone());
+    let show = ShowStatement { target, schema: None, like: None };
+    let scope = session.scope();
+    let rows = rows(session, &scope, &show)?;
+    answer(columns(&show.target), &rows, "DESCRIBE")
+}
+
+/// An outcome of texts.
+pub(crate) fn answer(schema: SchemaRef, rows: &Rows, command: &'static str) -> SqlResult<Outcome> {
+    let columns: Vec<ArrayRef> = (0..schema.fields().len())
+        .map(|column| {
+            let values: StringArray = rows.iter().map(|row| row.get(column).cloned().flatten()).collect();
+            Arc::new(values) as ArrayRef
+        })
+        .collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+    let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)
+        .map_err(from_internal::arrow)?;
+    let stream = rows_of(Arc::clone(&schema), vec![batch]);
+    Ok(Outcome::Rows { schema, stream, tag: CommandTag::plain(command) })
+}
+
+fn some(text: impl ToString) -> Option<String> {
+    Some(text.to_string())
+}
+
+fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResult<Rows> {
+    let db = session.database();
+    let kind = |kind: ObjectKind| relations(scope, show.schema.as_ref(), kind);
+    Ok(match &show.target {
+        ShowTarget::Streams | ShowTarget::Sources => kind(ObjectKind::Stream)?,
+        ShowTarget::Tables => kind(ObjectKind::Table)?,
+        ShowTarget::Views => kind(ObjectKind::View)?,
+        ShowTarget::MaterializedViews => kind(ObjectKind::MaterializedView)?,
+        ShowTarget::Sinks => kind(ObjectKind::Sink)?,
+        ShowTarget::Subscriptions => kind(ObjectKind::Subscription)?,
+        ShowTarget::Indexes(relation) => {
+            let relation = relation.as_ref().map(|name| names::resolve(session, scope, name)).transpose()?;
+            scope
+                .catalog
+                .relations(&scope.database)
+                .filter_map(|object| {
+                    let Definition::Index(index) = &object.definition else { return None };
+                    let on = scope.catalog.object(index.relation)?;
+                    if relation.as_ref().is_some_and(|relation| relation.id != on.id) {
+                        return None;
+                    }
+                    let key = key_names(on, &index.columns).join(", ");
+                    Some(vec![some(&object.name), some(&on.name), Some(key)])
+                })
+                .collect()
+        }
+        ShowTarget::Functions => {
+            let state = db.state();
+            let mut names: Vec<&String> =
+                state.scalar_functions().keys().chain(state.aggregate_functions().keys()).chain(state.window_functions().keys()).collect();
+            names.sort();
+            names.dedup();
+            names.into_iter().map(|name| vec![some(name)]).collect()
+        }
+        ShowTarget::Databases => {
+            scope.catalog.databases().map(|object| vec![some(&object.name), object.comment.clone()]).collect()
+        }
+        ShowTarget::Schemas => {
+            let system = crate::catalog::SYSTEM_SCHEMAS.iter().map(|name| vec![some(name), None]);
+            let own = scope.catalog.schemas(&scope.database);
+            let mut all: Rows = own.map(|object| vec![some(&object.name), object.comment.clone()]).chain(system).collect();
+            all.sort();
+            all
+        }
+        ShowTarget::Cursors => session
+            .cursors
+            .lock()
+            .iter()
+            .map(|(name, cursor)| vec![some(name), some(cursor.hold), some(&cursor.query)])
+            .collect(),
+        ShowTarget::Columns(name) => columns_of(session, scope, name)?,
+        ShowTarget::Create(reference) => {
+            let object = names::resolve(session, scope, &reference.name)?;
+            vec![vec![some(object.display_name()), some(&object.sql)]]
+        }
+        ShowTarget::Jobs => db
+            .runtime()
+            .jobs()
+            .into_iter()
+            .map(|job| vec![some(job.name), some(job.rows_done), some(job.rows_total)])
+            .collect(),
+        ShowTarget::Processlist => processes(session),
+        ShowTarget::Batches => db
+            .runtime()
+            .pipelines()
+            .into_iter()
+            .map(|pipeline| {
+                vec![
+                    some(pipeline.id),
+                    some(pipeline.epoch),
+                    some(pipeline.sources.len()),
+                    some(pipeline.views.len()),
+                    some(pipeline.writes_waiting),
+                ]
+            })
+            .collect(),
+        ShowTarget::Workers => (0..db.options().workers)
+            .map(|id| vec![some(id), some("in process"), some("running"), some(db.options().cores)])
+            .collect(),
+        // Event time, flow control and suspension have nothing to report before there are such.
+        ShowTarget::Watermarks | ShowTarget::Backpressure | ShowTarget::Suspended => vec![],
+        ShowTarget::All | ShowTarget::Parameters => session
+            .settings
+            .lock()
+            .all()
+            .into_iter()
+            .map(|(name, value, description)| vec![Some(name), Some(value), some(description)])
+            .collect(),
+        ShowTarget::Variable(name) => vec![vec![Some(session.settings.lock().get(name)?)]],
+    })
+}
+
+fn relations(scope: &Scope, schema: Option<&ObjectName>, kind: ObjectKind) -> SqlResult<Rows> {
+    let schema = schema.map(names::last);
+    if let Some(schema) = &schema
+        && !scope.catalog.has_schema(&scope.database, schema)
+    {
+        return Err(SqlError::new(SqlState::InvalidSchemaName, format!("schema \"{schema}\" does not exist")));
+    }
+    Ok(scope
+        .catalog
+        .relations(&scope.database)
+        .filter(|object| object.kind == kind && schema.as_ref().is_none_or(|schema| *schema == object.schema))
+        .map(|object| vec![some(&object.name), some(&object.schema), object.comment.clone()])
+        .collect())
+}
+
+fn columns_of(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult<Rows> {
+    let reference = names::parts(name)?;
+    let reader = scope.reader(session.database());
+    let (schema, table) = reader.parts(&reference)?;
+    if let Some(object) = reader.object(schema, table)
+        && let Some(relation) = object.relation()
+    {
+        return Ok(relation
+            .columns
+            .iter()
+            .map(|column| {
+                let default = match (&column.generated, &column.default, column.proctime) {
+                    (Some(expression), _, _) => Some(format!("generated always as ({expression})")),
+                    (None, Some(expression), _) => Some(expression.to_string()),
+                    (None, None, true) => some("proctime()"),
+                    (None, None, false) => None,
+                };
+                vec![
+                    some(column.field.name()),
+                    Some(types::type_name(&column.field)),
+                    some(if column.field.is_nullable() { "yes" } else { "no" }),
+                    default,
+                    column.comment.clone(),
+                ]
+            })
+            .collect());
+    }
+    let provider = millrace_planner::CatalogReader::table(&reader, &reference).map_err(from_internal::datafusion)?;
+    Ok(provider
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| {
+            let nullable = if field.is_nullable() { "yes" } else { "no" };
+            vec![some(field.name()), Some(types::type_name(field)), some(nullable), None, None]
+        })
+        .collect())
+}
+
+/// The names of columns by position.
+pub(crate) fn key_names(object: &Object, positions: &[usize]) -> Vec<String> {
+    match object.relation() {
+        Some(relation) => positions
+            .iter()
+            .filter_map(|position| relation.columns.get(*position))
+            .map(|column| column.field.name().clone())
+            .collect(),
+        None => vec![kind_name(object.kind).to_string()],
+    }
+}
+
+fn processes(session: &Session) -> Rows {
+    session
+        .database()
+        .sessions()
+        .into_iter()
+        .map(|other| {
+            let info = other.info();
+            let activity = other.activity();
+            let running = activity.as_ref().is_some_and(|activity| activity.running);
+            let started = activity.as_ref().and_then(|activity| {
+                chrono::DateTime::from_timestamp_millis(activity.started_at_ms).map(|time| time.to_rfc3339())
+            });
+            vec![
+                some(other.id()),
+                some(&info.user),
+                some(&info.database),
+                some(&info.peer),
+                other.setting("application_name"),
+                some(if running { "active" } else { "idle" }),
+                started,
+                activity.map(|activity| activity.statement),
+            ]
+        })
+        .collect()
+}
+
+/// SQL's LIKE with `%` and `_`.
+fn like(text: &str, pattern: &str) -> bool {
+    let (text, pattern): (Vec<char>, Vec<char>) = (text.chars().collect(), pattern.chars().collect());
+    let (mut at, mut next) = (0, 0);
+    // Where to go on after the last `%`, with one character more eaten by it.
+    let mut retry: Option<(usize, usize)> = None;
+    while at < text.len() {
+        match pattern.get(next) {
+            Some('%') => {
+                retry = Some((at, next));
+                next += 1;
+            }
+            Some(character) if *character == '_' || *character == text[at] => {
+                at += 1;
+                next += 1;
+            }
+            _ => match retry {
+                Some((eaten, percent)) => {
+                    retry = Some((eaten + 1, percent));
+                    at = eaten + 1;
+                    next = percent + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[next..].iter().all(|character| *character == '%')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_in_sql() {
+        for (text, pattern, expected) in [
+            ("flights", "fl%", true),
+            ("flights", "%g%s", true),
+            ("flights", "f_ights", true),
+            ("flights", "flight", false),
+            ("", "%", true),
+            ("aab", "%ab", true),
+            ("x", "", false),
+        ] {
+            assert_eq!(like(text, pattern), expected, "{text} like {pattern}");
+        }
+    }
+}

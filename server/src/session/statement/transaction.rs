@@ -1,0 +1,91 @@
+//! BEGIN, COMMIT, ROLLBACK, SAVEPOINT (refused), FLUSH.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{TransactionAccessMode, TransactionMode};
+
+use crate::error::{SqlError, SqlResult};
+use crate::session::statement::done;
+use crate::session::transaction::{Active, Transaction};
+use crate::session::{Outcome, Session, Severity};
+
+/// BEGIN and START TRANSACTION. In the implicit transaction of a simple query it makes that one explicit.
+pub(crate) fn begin(session: &Session, modes: &[TransactionMode]) -> SqlResult<Outcome> {
+    let read_only = modes.contains(&TransactionMode::AccessMode(TransactionAccessMode::ReadOnly));
+    let mut transaction = session.transaction.lock();
+    match &mut *transaction {
+        Transaction::Idle => *transaction = Transaction::Active(Box::new(Active::new(false, read_only))),
+        Transaction::Active(active) if active.implicit => {
+            active.implicit = false;
+            active.read_only = read_only;
+        }
+        Transaction::Active(_) | Transaction::Failed { .. } => {
+            drop(transaction);
+            session.notice(Severity::Warning, "there is already a transaction in progress");
+        }
+    }
+    done("BEGIN")
+}
+
+/// COMMIT and END. A failed transaction is rolled back instead.
+pub(crate) async fn commit(session: &Session, chain: bool) -> SqlResult<Outcome> {
+    enum State {
+        None,
+        Open,
+        Failed,
+    }
+    let state = match &*session.transaction.lock() {
+        Transaction::Idle => State::None,
+        Transaction::Active(_) => State::Open,
+        Transaction::Failed { .. } => State::Failed,
+    };
+    let outcome = match state {
+        State::None => {
+            session.notice(Severity::Warning, "there is no transaction in progress");
+            done("COMMIT")
+        }
+        State::Open => {
+            session.commit().await?;
+            done("COMMIT")
+        }
+        State::Failed => {
+            *session.transaction.lock() = Transaction::Idle;
+            done("ROLLBACK")
+        }
+    };
+    if chain {
+        begin(session, &[])?;
+    }
+    outcome
+}
+
+/// ROLLBACK.
+pub(crate) fn rollback(session: &Session, chain: bool, to_savepoint: bool) -> SqlResult<Outcome> {
+    if to_savepoint {
+        return savepoint("ROLLBACK TO SAVEPOINT");
+    }
+    if matches!(*session.transaction.lock(), Transaction::Idle) {
+        session.notice(Severity::Warning, "there is no transaction in progress");
+    }
+    session.fail_transaction();
+    *session.transaction.lock() = Transaction::Idle;
+    if chain {
+        begin(session, &[])?;
+    }
+    done("ROLLBACK")
+}
+
+/// Savepoints are refused.
+pub(crate) fn savepoint(command: &str) -> SqlResult<Outcome> {
+    Err(SqlError::unsupported(format!("{command} is not supported"))
+        .with_hint("Split the work into several transactions."))
+}
+
+/// FLUSH: until everything that this session has written is visible in every relation.
+pub(crate) async fn flush(session: &Arc<Session>) -> SqlResult<Outcome> {
+    let written = session.written.lock().clone();
+    if let Some(token) = written {
+        session.database().runtime().wait_for(&token).await?;
+    }
+    done("FLUSH")
+}

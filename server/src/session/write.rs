@@ -1,0 +1,234 @@
+//! From changes to a commit: locks, the buffer of a transaction, and the atomic append.
+
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use millrace_planner::{RelationId, RelationKind};
+use millrace_runtime::{RuntimeError, TableLocks};
+use millrace_storage::{ChangeBatch, ObjectId};
+
+use crate::catalog::{CatalogSnapshot, Object, Relation};
+use crate::error::{SqlError, SqlResult, SqlState, from_internal};
+use crate::session::transaction::{Active, Transaction};
+use crate::session::{Session, overlay};
+
+/// The right of one statement to change one relation. Dropping it without [`WriteScope::finish`] changes nothing.
+pub struct WriteScope {
+    session: Arc<Session>,
+    relation: RelationId,
+    /// Whether it is a table, and so locked.
+    table: bool,
+    locks: Option<TableLocks>,
+    /// Whether a transaction is open that takes the changes.
+    in_transaction: bool,
+    /// What the transaction has changed in this relation before.
+    before: Vec<ChangeBatch>,
+}
+
+impl Session {
+    /// Begins a change of one relation: waits for its lock if it is a table.
+    ///
+    /// # Errors
+    /// The transaction is read-only, or the lock is not to be had.
+    pub(crate) async fn begin_write(self: &Arc<Self>, relation: &Relation) -> SqlResult<WriteScope> {
+        let id = relation.info.id;
+        let table = relation.info.kind == RelationKind::Table;
+        let mut held: Vec<RelationId> = vec![];
+        let (mut locks, in_transaction, before, locked) = {
+            let mut transaction = self.transaction.lock();
+            match &mut *transaction {
+                Transaction::Active(active) => {
+                    if active.read_only {
+                        return Err(SqlError::new(
+                            SqlState::ReadOnlySqlTransaction,
+                            "cannot change data in a read-only transaction",
+                        ));
+                    }
+                    let before = active.changes.get(&id).cloned().unwrap_or_default();
+                    let locked = active.locked.contains(&id);
+                    held.extend(active.locked.iter().copied());
+                    (if table { active.locks.take() } else { None }, true, before, locked)
+                }
+                _ => (None, false, vec![], false),
+            }
+        };
+        if table && !locked {
+            locks = Some(self.lock_also(locks, &held, id).await?);
+        }
+        Ok(WriteScope { session: Arc::clone(self), relation: id, table, locks, in_transaction, before })
+    }
+
+    /// The locks of the tables `held` and of one more.
+    ///
+    /// Locks are always taken together and in one order, so that nobody waits in a circle: those that are held are given
+    /// up and taken again with the new one. Whoever wrote in between has made this transaction's work stale.
+    async fn lock_also(
+        &self,
+        locks: Option<TableLocks>,
+        held: &[RelationId],
+        more: RelationId,
+    ) -> SqlResult<TableLocks> {
+        let heads = |ids: &[RelationId]| -> Vec<u64> {
+            ids.iter().map(|id| self.db.store().logs().head(id.0)).collect()
+        };
+        let before = heads(held);
+        drop(locks);
+        let mut all = held.to_vec();
+        all.push(more);
+        let locks = self.db.runtime().lock_tables(&all).await?;
+        if heads(held) != before {
+            return Err(SqlError::new(
+                SqlState::SerializationFailure,
+                "could not serialize access due to concurrent update",
+            )
+            .with_detail("Another session changed a table between two statements of this transaction.")
+            .with_hint("Run the transaction again."));
+        }
+        Ok(locks)
+    }
+
+    /// Commits the open transaction, if there is one: its changes become one epoch.
+    ///
+    /// # Errors
+    /// The write failed; nothing of it was kept.
+    pub(crate) async fn commit(&self) -> SqlResult<()> {
+        let active = {
+            let mut transaction = self.transaction.lock();
+            match std::mem::take(&mut *transaction) {
+                Transaction::Active(active) => active,
+                _ => return Ok(()),
+            }
+        };
+        self.end_transaction(active).await
+    }
+
+    async fn end_transaction(&self, mut active: Box<Active>) -> SqlResult<()> {
+        if let Some(settings) = active.settings_before.take() {
+            *self.settings.lock() = settings;
+        }
+        self.cursors.lock().retain(|_, cursor| cursor.hold);
+        let changes = active.take_changes();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let token = self
+            .db
+            .runtime()
+            .append(changes, active.locks.as_ref())
+            .await
+            .map_err(|error| self.explain_write(error))?;
+        self.remember_write(token);
+        Ok(())
+    }
+
+    /// The error of a write, with the names of what it broke.
+    pub(crate) fn explain_write(&self, error: RuntimeError) -> SqlError {
+        match error {
+            RuntimeError::DuplicateKey { relation, key } => {
+                duplicate_key(&self.db.catalog(), relation, &key)
+            }
+            other => from_internal::runtime(other),
+        }
+    }
+}
+
+/// A key that exists already, with the name of its constraint.
+pub(crate) fn duplicate_key(catalog: &CatalogSnapshot, relation: RelationId, key: &str) -> SqlError {
+    let mut error = from_internal::duplicate_key(key);
+    let relation = catalog.object(ObjectId(relation.0)).and_then(|object| object.relation());
+    if let Some(name) = relation.and_then(|relation| relation.key_name.as_ref()) {
+        error.message = format!("duplicate key value violates unique constraint \"{name}\"");
+    }
+    error
+}
+
+impl WriteScope {
+    /// Whether the changes wait for COMMIT.
+    pub fn in_transaction(&self) -> bool {
+        self.in_transaction
+    }
+
+    /// The rows of the locked table, the transaction's own changes included.
+    ///
+    /// # Errors
+    /// The table was dropped meanwhile.
+    pub async fn current(&self) -> SqlResult<Arc<dyn TableProvider>> {
+        let locks = self
+            .locks
+            .as_ref()
+            .ok_or_else(|| SqlError::internal("the rows of a relation were asked for that is not locked"))?;
+        let snapshot = self.session.db.runtime().latest(locks).await?;
+        let base = snapshot.table_provider(self.relation)?;
+        overlay::provider(&self.session, base, &self.before).await
+    }
+
+    /// Makes the changes: in the transaction if one is open, else at once and for good.
+    ///
+    /// # Errors
+    /// The write failed; nothing of it was kept.
+    pub async fn finish(mut self, changes: Vec<ChangeBatch>) -> SqlResult<()> {
+        let changes: Vec<ChangeBatch> = changes.into_iter().filter(|batch| batch.num_rows() > 0).collect();
+        if self.in_transaction {
+            let mut transaction = self.session.transaction.lock();
+            let Some(active) = transaction.active() else {
+                return Err(SqlError::internal("the transaction ended while a statement of it ran"));
+            };
+            if self.table {
+                active.locks = self.locks.take();
+                active.locked.insert(self.relation);
+            }
+            active.changes.entry(self.relation).or_default().extend(changes);
+            return Ok(());
+        }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let changes = changes.into_iter().map(|batch| (self.relation, batch)).collect();
+        let token = self
+            .session
+            .db
+            .runtime()
+            .append(changes, self.locks.as_ref())
+            .await
+            .map_err(|error| self.session.explain_write(error))?;
+        self.session.remember_write(token);
+        Ok(())
+    }
+}
+
+/// Refuses what is neither a stream nor a table.
+///
+/// # Errors
+/// The object is a view, an index, or something else without rows of its own.
+pub(crate) fn writable<'a>(object: &'a Object, verb: &str) -> SqlResult<&'a Relation> {
+    use millrace_storage::ObjectKind;
+    match (object.kind, object.relation()) {
+        (ObjectKind::Stream | ObjectKind::Table, Some(relation)) => Ok(relation),
+        (ObjectKind::View | ObjectKind::MaterializedView, _) => Err(SqlError::new(
+            SqlState::WrongObjectType,
+            format!("cannot {verb} {} \"{}\"", crate::catalog::kind_name(object.kind), object.name),
+        )
+        .with_hint("A view shows what its query answers; change the streams and tables that it reads.")),
+        (kind, _) => Err(SqlError::new(
+            SqlState::WrongObjectType,
+            format!("cannot {verb} {} \"{}\"", crate::catalog::kind_name(kind), object.name),
+        )),
+    }
+}
+
+/// Refuses what is no table.
+///
+/// # Errors
+/// The object is a stream, which only takes new rows, or anything else.
+pub(crate) fn table<'a>(object: &'a Object, verb: &str) -> SqlResult<&'a Relation> {
+    let relation = writable(object, verb)?;
+    if relation.info.kind == RelationKind::Stream {
+        return Err(SqlError::new(
+            SqlState::WrongObjectType,
+            format!("cannot {verb} stream \"{}\"", object.name),
+        )
+        .with_detail("A stream is append-only: its rows are never changed or deleted.")
+        .with_hint("Use a table for rows that change."));
+    }
+    Ok(relation)
+}

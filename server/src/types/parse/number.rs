@@ -1,0 +1,182 @@
+//! Text input of integers, floats and numerics.
+
+use crate::error::SqlResult;
+use crate::types::parse::{invalid, out_of_range};
+
+/// An integer of any width, with an optional sign and white space around it.
+///
+/// # Errors
+/// The text is not an integer, or does not fit.
+pub fn integer<T: TryFrom<i64>>(text: &str, type_name: &str) -> SqlResult<T> {
+    let trimmed = text.trim_matches(|character: char| character.is_ascii_whitespace());
+    let (negative, digits) = match trimmed.as_bytes() {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    };
+    if digits.is_empty() {
+        return Err(invalid(type_name, text));
+    }
+    // Negative all the way: the lowest i64 has no positive counterpart.
+    let mut value: i64 = 0;
+    let mut fits = true;
+    for byte in digits {
+        if !byte.is_ascii_digit() {
+            return Err(invalid(type_name, text));
+        }
+        match value.checked_mul(10).and_then(|value| value.checked_sub(i64::from(byte - b'0'))) {
+            Some(next) => value = next,
+            None => fits = false,
+        }
+    }
+    let value = if negative { Some(value) } else { value.checked_neg() };
+    value.filter(|_| fits).and_then(|value| T::try_from(value).ok()).ok_or_else(|| out_of_range(type_name, text))
+}
+
+/// A `double precision`, `NaN` and the infinities included.
+///
+/// # Errors
+/// The text is not a number, or is too large.
+pub fn double(text: &str) -> SqlResult<f64> {
+    let trimmed = text.trim();
+    if !looks_like_float(trimmed) {
+        return Err(invalid("double precision", text));
+    }
+    let value: f64 = trimmed.parse().map_err(|_| invalid("double precision", text))?;
+    if value.is_infinite() && !trimmed.to_ascii_lowercase().contains("inf") {
+        return Err(out_of_range("double precision", text));
+    }
+    Ok(value)
+}
+
+/// A `real`.
+///
+/// # Errors
+/// The text is not a number, or is too large.
+pub fn real(text: &str) -> SqlResult<f32> {
+    let trimmed = text.trim();
+    if !looks_like_float(trimmed) {
+        return Err(invalid("real", text));
+    }
+    let value: f32 = trimmed.parse().map_err(|_| invalid("real", text))?;
+    if value.is_infinite() && !trimmed.to_ascii_lowercase().contains("inf") {
+        return Err(out_of_range("real", text));
+    }
+    Ok(value)
+}
+
+/// Rust reads all that PostgreSQL reads; what is empty or ends in a bare sign or exponent it refuses by itself.
+fn looks_like_float(text: &str) -> bool {
+    !text.is_empty()
+}
+
+/// A numeric of this precision and scale, as the integer that holds it; rounded half away from zero.
+///
+/// # Errors
+/// The text is not a number, or has too many digits in front of the point.
+pub fn decimal(text: &str, precision: u8, scale: i8) -> SqlResult<i128> {
+    let trimmed = text.trim();
+    let (negative, body) = match trimmed.as_bytes() {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    };
+    let (mantissa, exponent) = match body.iter().position(|byte| matches!(byte, b'e' | b'E')) {
+        Some(at) => {
+            let digits = std::str::from_utf8(&body[at + 1..]).map_err(|_| invalid("numeric", text))?;
+            let exponent: i32 = digits.parse().map_err(|_| invalid("numeric", text))?;
+            (&body[..at], exponent)
+        }
+        None => (body, 0),
+    };
+    let mut digits: Vec<u8> = Vec::with_capacity(mantissa.len());
+    let mut point = None;
+    for byte in mantissa {
+        match byte {
+            b'0'..=b'9' => digits.push(byte - b'0'),
+            b'.' if point.is_none() => point = Some(digits.len()),
+            _ if matches!(trimmed.to_ascii_lowercase().trim_start_matches(['-', '+']), "nan" | "infinity" | "inf") => {
+                return Err(out_of_range("numeric", text).with_detail("A numeric holds neither NaN nor infinity here."));
+            }
+            _ => return Err(invalid("numeric", text)),
+        }
+    }
+    if digits.is_empty() {
+        return Err(invalid("numeric", text));
+    }
+    let overflow = || {
+        out_of_range("numeric", text).with_detail(format!(
+            "A field with precision {precision}, scale {scale} must round to an absolute value less than 10^{}.",
+            i32::from(precision) - i32::from(scale)
+        ))
+    };
+    // The value is 0.d1d2d3... * 10^whole, and wanted are the digits down to 10^-scale.
+    let whole = i64::try_from(point.unwrap_or(digits.len())).unwrap_or(i64::MAX).saturating_add(i64::from(exponent));
+    let wanted = whole.saturating_add(i64::from(scale));
+    let mut value: i128 = 0;
+    for index in 0..wanted.max(0) {
+        let digit = usize::try_from(index).ok().and_then(|index| digits.get(index)).copied().unwrap_or(0);
+        value = value.checked_mul(10).and_then(|value| value.checked_add(i128::from(digit))).ok_or_else(overflow)?;
+        // A long run of zeros after nothing, as in 0e1000000, need not be walked to its end.
+        if value == 0 && usize::try_from(index).is_ok_and(|index| index >= digits.len()) {
+            break;
+        }
+    }
+    if wanted >= 0 && usize::try_from(wanted).ok().and_then(|at| digits.get(at)).is_some_and(|digit| *digit >= 5) {
+        value += 1;
+    }
+    let limit = 10_i128.checked_pow(u32::from(precision)).ok_or_else(overflow)?;
+    if value >= limit {
+        return Err(overflow());
+    }
+    Ok(if negative { -value } else { value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::SqlState;
+
+    #[test]
+    fn integers_keep_to_their_range() {
+        assert_eq!(integer::<i64>("-9223372036854775808", "bigint").unwrap(), i64::MIN);
+        assert_eq!(integer::<i16>(" +7 ", "smallint").unwrap(), 7);
+        let error = integer::<i32>("2147483648", "integer").unwrap_err();
+        assert_eq!(error.code, SqlState::NumericValueOutOfRange);
+        assert_eq!(error.message, "value \"2147483648\" is out of range for type integer");
+        assert!(integer::<i64>("9223372036854775808", "bigint").is_err());
+        for text in ["", "-", "1.5", "0x1", "1 2", "１"] {
+            assert_eq!(integer::<i32>(text, "integer").unwrap_err().code, SqlState::InvalidTextRepresentation);
+        }
+    }
+
+    #[test]
+    fn floats_know_nan_and_infinity() {
+        assert!(double("NaN").unwrap().is_nan());
+        assert_eq!(double("-Infinity").unwrap(), f64::NEG_INFINITY);
+        assert_eq!(double("1e3").unwrap(), 1000.0);
+        assert_eq!(double("1e999").unwrap_err().code, SqlState::NumericValueOutOfRange);
+        assert_eq!(real("1e39").unwrap_err().code, SqlState::NumericValueOutOfRange);
+        assert_eq!(double("").unwrap_err().code, SqlState::InvalidTextRepresentation);
+        assert_eq!(double("1,5").unwrap_err().code, SqlState::InvalidTextRepresentation);
+    }
+
+    #[test]
+    fn numerics_round_and_overflow() {
+        assert_eq!(decimal("12.345", 10, 2).unwrap(), 1235);
+        assert_eq!(decimal("-12.344", 10, 2).unwrap(), -1234);
+        assert_eq!(decimal("1.5e2", 10, 0).unwrap(), 150);
+        assert_eq!(decimal("15e-1", 10, 0).unwrap(), 2);
+        assert_eq!(decimal("0.004", 10, 2).unwrap(), 0);
+        assert_eq!(decimal("0.005", 10, 2).unwrap(), 1);
+        assert_eq!(decimal(".5", 3, 1).unwrap(), 5);
+        assert_eq!(decimal("5.", 3, 1).unwrap(), 50);
+        assert_eq!(decimal("0e2000000000", 10, 2).unwrap(), 0);
+        assert_eq!(decimal("1e2000000000", 38, 10).unwrap_err().code, SqlState::NumericValueOutOfRange);
+        assert_eq!(decimal("99.995", 4, 2).unwrap_err().code, SqlState::NumericValueOutOfRange);
+        assert_eq!(decimal("NaN", 4, 2).unwrap_err().code, SqlState::NumericValueOutOfRange);
+        for text in ["", ".", "1.2.3", "--1", "1e", "abc"] {
+            assert_eq!(decimal(text, 10, 2).unwrap_err().code, SqlState::InvalidTextRepresentation, "{text}");
+        }
+    }
+}

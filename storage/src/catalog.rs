@@ -1,0 +1,254 @@
+//! The catalog: every object with the SQL that made it, and small facts. It fits in memory.
+//!
+//! A change is first a synced line of the journal, then one transaction of the index (sled), then visible.
+//! The journal is the truth. At open, an index that is missing, damaged, or at another sequence number is
+//! made again from it; a journal that was lost is made again from the index.
+
+mod index;
+mod journal;
+mod object;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+
+pub use self::object::{CatalogChange, CatalogObject, ObjectId, ObjectKind};
+
+use self::index::Index;
+use self::journal::{Journal, Line, State};
+use crate::{StorageError, directory};
+
+/// Ids that are reserved at once, so that only one in so many costs a sync. A crash skips what was not used.
+const RESERVED_IDS: u64 = 32;
+/// The journal is compacted when it is larger than this, and much larger than what it holds.
+const COMPACTION_BYTES_MIN: u64 = 1 << 20;
+const COMPACTION_GROWTH: u64 = 4;
+
+/// All objects and facts of a data directory. Safe to use from several threads; changes go one by one.
+#[derive(Debug)]
+pub struct Catalog {
+    path: PathBuf,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    journal: Journal,
+    index: Index,
+    /// The next id to give out; `state.next_id` is reserved already.
+    next_id: u64,
+    /// The index has missed a step, and is left alone until it is made again at the next open.
+    index_is_stale: bool,
+    closed: bool,
+    compaction_bytes_min: u64,
+}
+
+impl Catalog {
+    /// Opens the catalog of a data directory, whose lock must be held.
+    pub(crate) fn open(directory: &Path, cache_bytes: u64) -> Result<Catalog, StorageError> {
+        let path = directory.join("catalog.journal");
+        let index_path = directory.join("catalog.sled");
+        let (index, indexed) = match open_index(&index_path, cache_bytes) {
+            Ok((index, state)) => (Some(index), Some(state)),
+            Err(error) => {
+                tracing::warn!(%error, "the catalog's index cannot be read and is made again");
+                (None, None)
+            }
+        };
+        let (journal, state) = open_journal(&path, indexed.as_ref())?;
+        let index = match index {
+            Some(index) if indexed.as_ref() == Some(&state) => index,
+            unusable => {
+                drop(unusable);
+                rebuild_index(&index_path, cache_bytes, &state)?
+            }
+        };
+        let next_id = state.next_id;
+        let inner = Inner {
+            state,
+            journal,
+            index,
+            next_id,
+            index_is_stale: false,
+            closed: false,
+            compaction_bytes_min: COMPACTION_BYTES_MIN,
+        };
+        Ok(Catalog {
+            path,
+            inner: Mutex::new(inner),
+        })
+    }
+
+    /// All objects, sorted by id.
+    pub fn objects(&self) -> Vec<CatalogObject> {
+        self.inner.lock().state.objects.values().cloned().collect()
+    }
+
+    /// One object.
+    pub fn get(&self, id: ObjectId) -> Option<CatalogObject> {
+        self.inner.lock().state.objects.get(&id).cloned()
+    }
+
+    /// Makes all of the changes or none, in their order; durable on return.
+    pub fn apply(&self, changes: Vec<CatalogChange>) -> Result<(), StorageError> {
+        let mut inner = self.inner.lock();
+        inner.check_open()?;
+        if changes.is_empty() {
+            return Ok(());
+        }
+        // An id that somebody else chose is never given out either.
+        let chosen = changes.iter().filter_map(|change| match change {
+            CatalogChange::Put(object) => Some(object.id.0 + 1),
+            _ => None,
+        });
+        inner.next_id = chosen.fold(inner.next_id, u64::max);
+        let next_id = inner.next_id.max(inner.state.next_id);
+        inner.write(next_id, changes)?;
+        inner.compact_if_large(&self.path);
+        Ok(())
+    }
+
+    /// An id that was never given out before, and never will be again.
+    pub fn next_id(&self) -> Result<ObjectId, StorageError> {
+        let mut inner = self.inner.lock();
+        inner.check_open()?;
+        if inner.next_id == inner.state.next_id {
+            let reserved = inner.next_id + RESERVED_IDS;
+            inner.write(reserved, Vec::new())?;
+        }
+        inner.next_id += 1;
+        Ok(ObjectId(inner.next_id - 1))
+    }
+
+    /// A small fact, as it was last put by either way.
+    pub fn fact(&self, key: &str) -> Result<Option<Vec<u8>>, StorageError> {
+        let inner = self.inner.lock();
+        match inner.index.hint(key)? {
+            Some(value) => Ok(Some(value)),
+            None => Ok(inner.state.facts.get(key).cloned()),
+        }
+    }
+
+    /// Sets a small fact, durable on return.
+    pub fn put_fact(&self, key: &str, value: &[u8]) -> Result<(), StorageError> {
+        self.apply(vec![CatalogChange::PutFact {
+            key: key.to_owned(),
+            value: value.to_vec(),
+        }])
+    }
+
+    /// Sets a small fact without waiting for the disk. A crash may lose it, a clean stop does not.
+    pub fn put_fact_async(&self, key: &str, value: &[u8]) -> Result<(), StorageError> {
+        let inner = self.inner.lock();
+        inner.check_open()?;
+        inner.index.put_hint(key, value)
+    }
+
+    /// Gives back the ids that were reserved and not used, and makes everything last.
+    pub(crate) fn close(&self) -> Result<(), StorageError> {
+        let mut inner = self.inner.lock();
+        if inner.closed {
+            return Ok(());
+        }
+        let returned = if inner.next_id < inner.state.next_id {
+            let next_id = inner.next_id;
+            inner.write(next_id, Vec::new())
+        } else {
+            Ok(())
+        };
+        inner.closed = true;
+        returned.and(inner.index.flush())
+    }
+}
+
+impl Inner {
+    fn check_open(&self) -> Result<(), StorageError> {
+        if self.closed {
+            Err(StorageError::Closed)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn write(&mut self, next_id: u64, changes: Vec<CatalogChange>) -> Result<(), StorageError> {
+        let line = Line {
+            sequence: self.state.sequence + 1,
+            next_id,
+            base: false,
+            changes,
+        };
+        self.journal.append(&line)?;
+        // The change is made. The index only follows.
+        self.state.apply(&line);
+        if !self.index_is_stale
+            && let Err(error) = self.index.apply(&line)
+        {
+            tracing::error!(%error, "the catalog's index fell behind; the next start makes it again");
+            self.index_is_stale = true;
+        }
+        Ok(())
+    }
+
+    fn compact_if_large(&mut self, path: &Path) {
+        let limit = self
+            .compaction_bytes_min
+            .max(self.journal.base_bytes * COMPACTION_GROWTH);
+        if self.journal.bytes <= limit {
+            return;
+        }
+        match Journal::create(path, &self.state) {
+            Ok(journal) => self.journal = journal,
+            // Nothing is lost: the old journal or the new is in place, and both say the same. But which one
+            // the open file is cannot be told, so that it is not written to any more.
+            Err(error) => {
+                tracing::error!(%error, "the catalog's journal cannot be compacted");
+                self.journal.poison("its compaction failed");
+            }
+        }
+    }
+}
+
+fn open_index(path: &Path, cache_bytes: u64) -> Result<(Index, State), StorageError> {
+    let index = Index::open(path, cache_bytes)?;
+    let state = index.load()?;
+    Ok((index, state))
+}
+
+/// Reads the journal, or makes it from the index if it is gone.
+fn open_journal(path: &Path, indexed: Option<&State>) -> Result<(Journal, State), StorageError> {
+    if !path.exists() {
+        let state = indexed.cloned().unwrap_or_default();
+        if state.sequence > 0 {
+            tracing::warn!(path = %path.display(), "the catalog's journal was lost and is made again");
+        }
+        return Ok((Journal::create(path, &state)?, state));
+    }
+    let replayed = journal::replay(path)?;
+    if let Some((line, why)) = replayed.torn {
+        // The index follows the journal's syncs: what it knows was durable there.
+        if indexed.is_some_and(|indexed| indexed.sequence > replayed.state.sequence) {
+            return Err(StorageError::CorruptJournal {
+                path: path.to_owned(),
+                line,
+                why,
+            });
+        }
+        tracing::warn!(path = %path.display(), line, %why, "a torn last line is cut");
+    }
+    Ok((Journal::open(path, replayed.valid_bytes)?, replayed.state))
+}
+
+/// Replaces the index by one made from the journal.
+fn rebuild_index(path: &Path, cache_bytes: u64, state: &State) -> Result<Index, StorageError> {
+    if path.exists() {
+        fs::remove_dir_all(path).map_err(|e| StorageError::io("remove", path, e))?;
+    }
+    let index = Index::open(path, cache_bytes)?;
+    index.apply(&state.to_base())?;
+    directory::sync_parent(path)?;
+    Ok(index)
+}

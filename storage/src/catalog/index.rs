@@ -1,0 +1,189 @@
+//! The catalog in sled: an index of the journal, and the facts that need not last. The only file that
+//! knows sled.
+//!
+//! Two faults of sled 0.34 are worked around here. Its `flush` does not reach the disk (it uses
+//! `sync_file_range`), so the file is synced through a handle of our own. And a kill while it writes its
+//! snapshot leaves a `snap.*.generating` that it later takes for a snapshot, so those are removed first.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use sled::transaction::{ConflictableTransactionError, TransactionError, Transactional};
+use sled::{Db, Tree};
+
+use super::journal::{Line, State};
+use super::object::{CatalogChange, CatalogObject, ObjectId};
+use crate::StorageError;
+
+const STATE_KEY: &[u8] = b"state";
+
+#[derive(Debug)]
+pub(super) struct Index {
+    path: PathBuf,
+    db: Db,
+    /// The file of `db`, to sync it.
+    file: File,
+    objects: Tree,
+    facts: Tree,
+    /// Facts that are written without being waited for, and are not in the journal.
+    hints: Tree,
+    /// The sequence and the next id.
+    meta: Tree,
+}
+
+impl Index {
+    /// Opens the index at `path`, or makes an empty one.
+    pub(super) fn open(path: &Path, cache_bytes: u64) -> Result<Index, StorageError> {
+        remove_half_written_snapshots(path)?;
+        let failed = |e: sled::Error| error("open", path, e);
+        // No thread of sled's flushes now and then: whoever writes what must last flushes it.
+        let config = sled::Config::new()
+            .path(path)
+            .cache_capacity(cache_bytes)
+            .flush_every_ms(None);
+        let db = config.open().map_err(failed)?;
+        let file_path = path.join("db");
+        let file = File::open(&file_path).map_err(|e| StorageError::io("open", &file_path, e))?;
+        let [objects, facts, hints, meta] =
+            ["objects", "facts", "hints", "meta"].map(|name| db.open_tree(name));
+        Ok(Index {
+            path: path.to_owned(),
+            file,
+            objects: objects.map_err(failed)?,
+            facts: facts.map_err(failed)?,
+            hints: hints.map_err(failed)?,
+            meta: meta.map_err(failed)?,
+            db,
+        })
+    }
+
+    /// All that the index knows; an error if any of it cannot be read.
+    pub(super) fn load(&self) -> Result<State, StorageError> {
+        let failed = |e: sled::Error| error("read", &self.path, e);
+        let damaged = |why: &str| error("read", &self.path, why);
+        let mut state = State::default();
+        if let Some(bytes) = self.meta.get(STATE_KEY).map_err(failed)? {
+            let (sequence, next_id) = bytes
+                .split_at_checked(8)
+                .ok_or_else(|| damaged("the state has a wrong length"))?;
+            state.sequence = number(sequence).ok_or_else(|| damaged("the sequence is no number"))?;
+            state.next_id = number(next_id).ok_or_else(|| damaged("the next id is no number"))?;
+        }
+        for entry in self.objects.iter() {
+            let (_, value) = entry.map_err(failed)?;
+            let object: CatalogObject =
+                serde_json::from_slice(&value).map_err(|e| damaged(&e.to_string()))?;
+            state.objects.insert(object.id, object);
+        }
+        for entry in self.facts.iter() {
+            let (key, value) = entry.map_err(failed)?;
+            let key = std::str::from_utf8(&key).map_err(|e| damaged(&e.to_string()))?;
+            state.facts.insert(key.to_owned(), value.to_vec());
+        }
+        Ok(state)
+    }
+
+    /// Takes one step in one transaction, durable on return.
+    pub(super) fn apply(&self, line: &Line) -> Result<(), StorageError> {
+        let mut objects = Vec::new();
+        for change in &line.changes {
+            if let CatalogChange::Put(object) = change {
+                let value = serde_json::to_vec(object).map_err(|e| error("write", &self.path, e))?;
+                objects.push((object.id, value));
+            }
+        }
+        let step = |objects_tree: &sled::transaction::TransactionalTree,
+                    facts: &sled::transaction::TransactionalTree,
+                    hints: &sled::transaction::TransactionalTree,
+                    meta: &sled::transaction::TransactionalTree| {
+            let mut puts = objects.iter();
+            for change in &line.changes {
+                match change {
+                    CatalogChange::Put(_) => {
+                        let (id, value) = puts.next().expect("each put was encoded above");
+                        objects_tree.insert(&object_key(*id), value.as_slice())?;
+                    }
+                    CatalogChange::Remove(id) => {
+                        objects_tree.remove(&object_key(*id))?;
+                    }
+                    CatalogChange::PutFact { key, value } => {
+                        facts.insert(key.as_bytes(), value.as_slice())?;
+                        hints.remove(key.as_bytes())?;
+                    }
+                    CatalogChange::RemoveFact { key } => {
+                        facts.remove(key.as_bytes())?;
+                        hints.remove(key.as_bytes())?;
+                    }
+                }
+            }
+            meta.insert(STATE_KEY, state_value(line.sequence, line.next_id))?;
+            Ok::<(), ConflictableTransactionError<()>>(())
+        };
+        (&self.objects, &self.facts, &self.hints, &self.meta)
+            .transaction(|(objects, facts, hints, meta)| step(objects, facts, hints, meta))
+            .map_err(|e| match e {
+                TransactionError::Storage(e) => error("write", &self.path, e),
+                TransactionError::Abort(()) => error("write", &self.path, "the transaction was aborted"),
+            })?;
+        self.flush()
+    }
+
+    /// A fact that was not waited for.
+    pub(super) fn hint(&self, key: &str) -> Result<Option<Vec<u8>>, StorageError> {
+        let value = self.hints.get(key).map_err(|e| error("read", &self.path, e))?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    /// Writes a fact to memory; it reaches the disk with the next flush.
+    pub(super) fn put_hint(&self, key: &str, value: &[u8]) -> Result<(), StorageError> {
+        self.hints
+            .insert(key, value)
+            .map_err(|e| error("write", &self.path, e))?;
+        Ok(())
+    }
+
+    /// Makes all that was written last.
+    pub(super) fn flush(&self) -> Result<(), StorageError> {
+        self.db.flush().map_err(|e| error("flush", &self.path, e))?;
+        self.file
+            .sync_all()
+            .map_err(|e| StorageError::io("sync", &self.path.join("db"), e))
+    }
+}
+
+fn remove_half_written_snapshots(path: &Path) -> Result<(), StorageError> {
+    if !path.exists() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(path).map_err(|e| StorageError::io("list", path, e))? {
+        let file = entry.map_err(|e| StorageError::io("list", path, e))?.path();
+        let name = file
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        if name.starts_with("snap.") && name.ends_with(".generating") {
+            fs::remove_file(&file).map_err(|e| StorageError::io("remove", &file, e))?;
+        }
+    }
+    Ok(())
+}
+
+fn error(action: &'static str, path: &Path, why: impl ToString) -> StorageError {
+    StorageError::Index {
+        action,
+        path: path.to_owned(),
+        why: why.to_string(),
+    }
+}
+
+fn object_key(id: ObjectId) -> [u8; 8] {
+    id.0.to_be_bytes()
+}
+
+fn state_value(sequence: u64, next_id: u64) -> Vec<u8> {
+    [sequence.to_be_bytes(), next_id.to_be_bytes()].concat()
+}
+
+fn number(bytes: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(bytes.try_into().ok()?))
+}

@@ -1,0 +1,166 @@
+//! The data directory itself: who owns it (`LOCK`), which version wrote it (`FORMAT`), and the small file
+//! operations that make a change of a directory last.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::StorageError;
+
+/// The version of the data directory that this code writes, and the newest that it reads.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+
+const FORMAT_PREFIX: &str = "millrace data directory, format ";
+const LOCK_FILE: &str = "LOCK";
+const FORMAT_FILE: &str = "FORMAT";
+/// What a first start may have left behind before `FORMAT` was in place, and what file systems put there.
+const HARMLESS: [&str; 3] = [LOCK_FILE, "FORMAT.new", "lost+found"];
+
+/// The exclusive right to a data directory, given back when dropped, or by the kernel when the process ends.
+#[derive(Debug)]
+pub(crate) struct DirectoryLock {
+    _file: File,
+}
+
+impl DirectoryLock {
+    /// Makes the directory if there is none, and locks it. A directory of somebody else is not touched.
+    pub(crate) fn acquire(directory: &Path) -> Result<Self, StorageError> {
+        fs::create_dir_all(directory).map_err(|e| StorageError::io("create directory", directory, e))?;
+        refuse_foreign(directory)?;
+        let path = directory.join(LOCK_FILE);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|e| StorageError::io("open", &path, e))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let mut pid = String::new();
+                // The owner's pid only makes the message better.
+                let pid = file
+                    .read_to_string(&mut pid)
+                    .ok()
+                    .and_then(|_| pid.trim().parse().ok());
+                return Err(StorageError::InUse {
+                    directory: directory.to_owned(),
+                    pid,
+                });
+            }
+            Err(errno) => return Err(StorageError::io("lock", &path, errno.into())),
+        }
+        file.set_len(0)
+            .and_then(|()| writeln!(file, "{}", std::process::id()))
+            .map_err(|e| StorageError::io("write", &path, e))?;
+        Ok(DirectoryLock { _file: file })
+    }
+}
+
+/// Refuses a directory that has files but no `FORMAT`.
+fn refuse_foreign(directory: &Path) -> Result<(), StorageError> {
+    if directory.join(FORMAT_FILE).exists() {
+        return Ok(());
+    }
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory).map_err(|e| StorageError::io("list", directory, e))? {
+        let entry = entry.map_err(|e| StorageError::io("list", directory, e))?;
+        names.push(entry.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    match names.into_iter().find(|name| !HARMLESS.contains(&name.as_str())) {
+        Some(found) => Err(StorageError::NotADataDirectory {
+            directory: directory.to_owned(),
+            found,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Checks the version of the directory, or writes ours into a new one. The lock must be held.
+pub(crate) fn check_format(directory: &Path) -> Result<(), StorageError> {
+    let path = directory.join(FORMAT_FILE);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let text = format!("{FORMAT_PREFIX}{FORMAT_VERSION}\n");
+            return replace_file(&path, text.as_bytes());
+        }
+        Err(error) => return Err(StorageError::io("read", &path, error)),
+    };
+    let version = text
+        .strip_prefix(FORMAT_PREFIX)
+        .and_then(|rest| rest.trim_end().parse::<u32>().ok());
+    match version {
+        Some(found) if found > FORMAT_VERSION => Err(StorageError::NewerFormat {
+            directory: directory.to_owned(),
+            found,
+            supported: FORMAT_VERSION,
+        }),
+        Some(1..) => Ok(()),
+        _ => Err(StorageError::NotADataDirectory {
+            directory: directory.to_owned(),
+            found: FORMAT_FILE.to_owned(),
+        }),
+    }
+}
+
+/// Replaces a file so that after a crash either the old or the new content is there, whole.
+pub(crate) fn replace_file(path: &Path, content: &[u8]) -> Result<(), StorageError> {
+    let new = path.with_extension("new");
+    File::create(&new)
+        .and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()))
+        .map_err(|e| StorageError::io("write", &new, e))?;
+    fs::rename(&new, path).map_err(|e| StorageError::io("rename", &new, e))?;
+    sync_parent(path)
+}
+
+/// Makes the entry of a file or directory in its parent last.
+pub(crate) fn sync_parent(path: &Path) -> Result<(), StorageError> {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    sync_directory(parent)
+}
+
+/// Makes the entries of a directory last.
+pub(crate) fn sync_directory(path: &Path) -> Result<(), StorageError> {
+    File::open(path)
+        .and_then(|file| file.sync_all())
+        .map_err(|e| StorageError::io("sync", path, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_that_died_before_writing_the_format_is_no_stranger() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("FORMAT.new"), "mill").unwrap();
+        fs::write(dir.path().join("LOCK"), "1\n").unwrap();
+        let _lock = DirectoryLock::acquire(dir.path()).unwrap();
+        check_format(dir.path()).unwrap();
+        check_format(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn a_format_file_of_somebody_else_is_refused() {
+        for text in [
+            "",
+            "format 1",
+            "millrace data directory, format x",
+            "millrace data directory, format 0",
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            fs::write(dir.path().join("FORMAT"), text).unwrap();
+            let error = check_format(dir.path()).unwrap_err();
+            assert!(
+                matches!(error, StorageError::NotADataDirectory { .. }),
+                "{text:?}: {error}"
+            );
+        }
+    }
+}

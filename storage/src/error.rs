@@ -1,0 +1,133 @@
+//! What can go wrong in storage, each with what was wrong, where, and what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An error of the storage crate. Cloneable, because one failure of a file may answer many writers.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StorageError {
+    /// Another process (or another `Store` of this one) holds the directory.
+    #[error(
+        "data directory {} is in use by {}; stop it, or choose another directory",
+        directory.display(),
+        pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+    )]
+    InUse { directory: PathBuf, pid: Option<u32> },
+
+    /// The directory was written by a later version.
+    #[error(
+        "data directory {} has format {found}, and this version reads formats up to {supported}; \
+         use a newer millrace",
+        directory.display()
+    )]
+    NewerFormat {
+        directory: PathBuf,
+        found: u32,
+        supported: u32,
+    },
+
+    /// The directory holds something that millrace did not put there.
+    #[error(
+        "{} is not a millrace data directory: it has no valid FORMAT file but contains {found:?}; \
+         choose an empty or a new directory",
+        directory.display()
+    )]
+    NotADataDirectory { directory: PathBuf, found: String },
+
+    /// Bytes that were durable do not say what was written.
+    #[error("{} is damaged at byte {offset}: {why}; restore the file from a backup", path.display())]
+    Corrupt { path: PathBuf, offset: u64, why: String },
+
+    /// A line of the catalog's journal that was durable does not say what was written.
+    #[error("{} is damaged at line {line}: {why}; restore the file from a backup", path.display())]
+    CorruptJournal { path: PathBuf, line: usize, why: String },
+
+    /// No room on the device, or the quota is used up. Nothing of the write was kept.
+    #[error("no space left to write {}; free some and try again (nothing of this write was kept)", path.display())]
+    Full { path: PathBuf },
+
+    /// The operating system refused.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: Arc<io::Error>,
+    },
+
+    /// An earlier sync failed, so that what is on the disk is unknown until it is read again.
+    #[error(
+        "{} takes no more writes, because an earlier sync failed ({why}); check the disk, then restart \
+         (what was acknowledged is kept, reads go on)",
+        path.display()
+    )]
+    Poisoned { path: PathBuf, why: String },
+
+    /// There is no log for this relation: never created, or dropped.
+    #[error("relation {relation} has no log: it was never created, or it was dropped")]
+    UnknownRelation { relation: u64 },
+
+    /// There is a log for this relation already.
+    #[error("relation {relation} has a log already")]
+    RelationExists { relation: u64 },
+
+    /// Rows that do not fit the schema of the relation's log.
+    #[error("rows do not fit the log of relation {relation}: {why}")]
+    SchemaMismatch { relation: u64, why: String },
+
+    /// A column type that the log does not store.
+    #[error(
+        "column {column:?} has type {data_type}, which the log does not store; cast it to its plain type"
+    )]
+    UnsupportedType { column: String, data_type: String },
+
+    /// A row, or a write, that does not fit one block, or one write.
+    #[error("{what} is too large for the log: {found} of at most {limit}; write less at once")]
+    TooLarge {
+        what: &'static str,
+        found: u64,
+        limit: u64,
+    },
+
+    /// A change batch that is no Z-set.
+    #[error("invalid change batch: {why}")]
+    InvalidChange { why: String },
+
+    /// The catalog's index failed. The journal still holds the truth.
+    #[error("cannot {action} the catalog's index {}: {why}", path.display())]
+    Index {
+        action: &'static str,
+        path: PathBuf,
+        why: String,
+    },
+
+    /// The store was closed before this call.
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl StorageError {
+    /// Sorts an error of the operating system into "no room", which a user can mend, and the rest.
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                StorageError::Full {
+                    path: path.to_owned(),
+                }
+            }
+            _ => StorageError::Io {
+                action,
+                path: path.to_owned(),
+                source: Arc::new(source),
+            },
+        }
+    }
+
+    pub(crate) fn corrupt(path: &Path, offset: u64, why: impl Into<String>) -> Self {
+        StorageError::Corrupt {
+            path: path.to_owned(),
+            offset,
+            why: why.into(),
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What lasts: the data directory, the catalog of objects, and the log of every stream and table.
+//!
+//! ```text
+//! <data>/FORMAT            the version of everything below
+//! <data>/LOCK              held while a process uses the directory; holds its pid
+//! <data>/catalog.journal   the truth about objects and facts: checksummed JSON lines
+//! <data>/catalog.sled/     an index of the journal, rebuilt from it when missing or damaged
+//! <data>/log/<relation>/   segments of checksummed Arrow blocks
+//! ```
+//!
+//! This crate knows Arrow, sled and files. It never sees SQL syntax (the catalog keeps text) and no query
+//! engine. It starts one thread, the log's writer; everything else runs on the caller's.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod catalog;
+mod change_batch;
+mod directory;
+mod error;
+pub mod log;
+mod store;
+
+pub use catalog::{Catalog, CatalogChange, CatalogObject, ObjectId, ObjectKind};
+pub use change_batch::ChangeBatch;
+pub use error::StorageError;
+pub use log::{AppendReceipt, Appended, LogBlock, LogReader, LogStore, LogWrite, PreparedWrite};
+pub use store::{Durability, Store, StoreOptions};

@@ -1,0 +1,37 @@
+//! The log of every stream and table: change batches in the order in which they were accepted, each row with
+//! an offset, on disk before it is acknowledged.
+//!
+//! ```text
+//!  callers                          the writer's thread                        files
+//!  prepare: check, encode    +--->  take all that waits                 log/<relation>/<first offset>.seg
+//!  submit:  enter the queue -+      give offsets, write each block  -->   header | block | block | ...
+//!  receipt  <---------------------  sync each touched file, publish
+//! ```
+//!
+//! * Order: writes get their offsets in the order of `submit` (or `append`).
+//! * A write to several relations is one: after a crash all of its parts are there, or none.
+//! * What a reader sees is durable. Nothing that was acknowledged is ever taken back.
+//! * A write that fails for want of space leaves no trace, and fails every write to the same relations that
+//!   is queued behind it, for they were made believing in it. The next one is tried.
+//! * After a failed sync nobody knows what the disk holds: the relation takes no more writes until the
+//!   store is opened again.
+//!
+//! The bytes are described in `docs/formats/log.md`.
+
+mod block;
+mod file;
+mod queue;
+mod reader;
+mod recovery;
+mod relation;
+mod segment;
+mod store;
+#[cfg(test)]
+mod tests;
+mod types;
+mod writer;
+
+pub use queue::AppendReceipt;
+pub use reader::{LogBlock, LogReader};
+pub use store::{LogOptions, LogStore};
+pub use types::{Appended, LogWrite, PreparedWrite};

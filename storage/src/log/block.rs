@@ -1,0 +1,325 @@
+//! A block: some rows of one relation as an Arrow IPC record batch, behind a header of 64 bytes with a
+//! checksum. `docs/formats/log.md` gives every byte.
+//!
+//! The caller's thread encodes and checksums the payload; the writer's thread only fills in what it alone
+//! knows (offset, write id) and extends the checksum over the header.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, RecordBatchOptions};
+use arrow::buffer::Buffer;
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use arrow::ipc::reader::read_record_batch;
+use arrow::ipc::writer::{
+    DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteContext, IpcWriteOptions,
+};
+use arrow::ipc::{MetadataVersion, root_as_message};
+
+use crate::{ChangeBatch, StorageError};
+
+pub(super) const HEADER_BYTES: usize = 64;
+/// Every block takes a multiple of this, so that one read into aligned memory aligns all blocks in it.
+pub(super) const ALIGNMENT: usize = 64;
+pub(super) const MAGIC: [u8; 4] = *b"MLRB";
+const VERSION: u16 = 1;
+const KIND_ROWS: u8 = 1;
+const FLAG_WEIGHTS: u8 = 1;
+/// Of the Arrow buffers inside a block: enough for 128-bit values, and little waste for a single row.
+const BUFFER_ALIGNMENT: usize = 16;
+/// A change batch is cut into blocks of about this size, so that a reader never needs much memory.
+const BLOCK_BYTES_TARGET: usize = 8 << 20;
+/// And of at most so many rows.
+const BLOCK_ROWS_MAX: usize = 1 << 16;
+/// A payload's size is held in 32 bits, and Arrow's offsets in 31.
+const PAYLOAD_BYTES_MAX: usize = 1 << 30;
+const MEMBER_BYTES: usize = 16;
+
+/// How many blocks of one write each relation got: the list by which recovery knows that a write is whole.
+pub(super) type Members = BTreeMap<u64, u32>;
+
+/// An encoded block without its place.
+#[derive(Debug)]
+pub(super) struct Frame {
+    /// Header and payload. The writer fills in the rest of the header.
+    bytes: Vec<u8>,
+    payload_crc: u32,
+    pub(super) rows: u32,
+}
+
+/// What only the writer knows about a block.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) first_offset: u64,
+    pub(super) write_id: u64,
+    /// How much of this segment was synced before this block's group began.
+    pub(super) durable_bytes: u64,
+}
+
+/// The header of a block, parsed. Nothing in it may be believed before [`verify`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct BlockHeader {
+    pub(super) payload_bytes: u32,
+    pub(super) rows: u32,
+    pub(super) first_offset: u64,
+    pub(super) write_id: u64,
+    pub(super) part: u16,
+    pub(super) parts: u16,
+    pub(super) members: u16,
+    pub(super) weighted: bool,
+    pub(super) durable_bytes: u64,
+}
+
+impl BlockHeader {
+    /// Of header and payload.
+    pub(super) fn block_bytes(&self) -> u64 {
+        HEADER_BYTES as u64 + u64::from(self.payload_bytes)
+    }
+
+    /// Reads the header at the start of `bytes`; the error says what is impossible about it.
+    pub(super) fn parse(bytes: &[u8]) -> Result<BlockHeader, String> {
+        if bytes.len() < HEADER_BYTES {
+            return Err(format!(
+                "a block header takes {HEADER_BYTES} bytes, only {} are left",
+                bytes.len()
+            ));
+        }
+        if bytes[0..4] != MAGIC {
+            return Err("no block starts here".to_owned());
+        }
+        let version = u16_at(bytes, 4);
+        if version != VERSION {
+            return Err(format!(
+                "the block has version {version}, only {VERSION} is known"
+            ));
+        }
+        let (kind, flags) = (bytes[6], bytes[7]);
+        if kind != KIND_ROWS || flags & !FLAG_WEIGHTS != 0 {
+            return Err(format!("the block has unknown kind {kind} or flags {flags:#x}"));
+        }
+        let header = BlockHeader {
+            payload_bytes: u32_at(bytes, 8),
+            rows: u32_at(bytes, 12),
+            first_offset: u64_at(bytes, 16),
+            write_id: u64_at(bytes, 24),
+            part: u16_at(bytes, 32),
+            parts: u16_at(bytes, 34),
+            members: u16_at(bytes, 36),
+            weighted: flags & FLAG_WEIGHTS != 0,
+            durable_bytes: u64_at(bytes, 40),
+        };
+        let payload_bytes = header.payload_bytes as usize;
+        if payload_bytes > PAYLOAD_BYTES_MAX || !payload_bytes.is_multiple_of(ALIGNMENT) {
+            return Err(format!(
+                "the block has an impossible size of {payload_bytes} bytes"
+            ));
+        }
+        Ok(header)
+    }
+}
+
+/// Checks a whole block against its checksum.
+pub(super) fn verify(block: &[u8]) -> Result<(), String> {
+    let payload_crc = crc32c::crc32c(&block[HEADER_BYTES..]);
+    let crc = crc32c::crc32c_append(payload_crc, &block[..60]);
+    let found = u32_at(block, 60);
+    if crc == found {
+        Ok(())
+    } else {
+        Err(format!(
+            "the block's checksum is {found:08x}, its bytes give {crc:08x}"
+        ))
+    }
+}
+
+/// The write's list of relations; empty for a write of one block. The block must be verified.
+pub(super) fn members(block: &[u8], header: &BlockHeader) -> Result<Members, String> {
+    let bytes = usize::from(header.members) * MEMBER_BYTES;
+    let list = block
+        .get(HEADER_BYTES..HEADER_BYTES + bytes)
+        .ok_or("the block is shorter than its lists")?;
+    Ok(list
+        .chunks_exact(MEMBER_BYTES)
+        .map(|member| (u64_at(member, 0), u32_at(member, 8)))
+        .collect())
+}
+
+impl Frame {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Completes the header, and returns the block's bytes.
+    pub(super) fn seal(&mut self, place: Place) -> &[u8] {
+        self.bytes[16..24].copy_from_slice(&place.first_offset.to_le_bytes());
+        self.bytes[24..32].copy_from_slice(&place.write_id.to_le_bytes());
+        self.bytes[40..48].copy_from_slice(&place.durable_bytes.to_le_bytes());
+        let crc = crc32c::crc32c_append(self.payload_crc, &self.bytes[..60]);
+        self.bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+        &self.bytes
+    }
+}
+
+/// Where to cut a change batch into blocks: row ranges `(start, length)`.
+pub(super) fn block_ranges(changes: &ChangeBatch) -> Result<Vec<(usize, usize)>, StorageError> {
+    let rows = changes.num_rows();
+    if rows == 0 {
+        return Ok(Vec::new());
+    }
+    let mut bytes = 0;
+    for column in changes.rows.columns() {
+        // An estimate is enough: a column that cannot tell its slice's size counts as a whole.
+        let data = column.to_data();
+        bytes += data
+            .get_slice_memory_size()
+            .unwrap_or_else(|_| data.get_array_memory_size());
+    }
+    let row_bytes = (bytes / rows).max(1);
+    let step = (BLOCK_BYTES_TARGET / row_bytes).clamp(1, BLOCK_ROWS_MAX);
+    Ok((0..rows)
+        .step_by(step)
+        .map(|start| (start, step.min(rows - start)))
+        .collect())
+}
+
+/// Encodes one block. `part` counts the blocks of the whole write, of which there are `parts`.
+pub(super) fn encode(
+    rows: &RecordBatch,
+    weights: Option<&Int64Array>,
+    part: u16,
+    parts: u16,
+    members: &Members,
+) -> Result<Frame, StorageError> {
+    let message = encode_arrow(rows, weights)?;
+    let members_bytes = members.len() * MEMBER_BYTES;
+    let metadata_end = HEADER_BYTES + members_bytes + 8 + message.ipc_message.len();
+    let body_start = metadata_end.next_multiple_of(ALIGNMENT);
+    let end = (body_start + message.arrow_data.len()).next_multiple_of(ALIGNMENT);
+    if end - HEADER_BYTES > PAYLOAD_BYTES_MAX {
+        return Err(StorageError::TooLarge {
+            what: "a row",
+            found: (end - HEADER_BYTES) as u64,
+            limit: PAYLOAD_BYTES_MAX as u64,
+        });
+    }
+    let row_count = rows.num_rows() as u32;
+    let mut bytes = Vec::with_capacity(end);
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.push(KIND_ROWS);
+    bytes.push(if weights.is_some() { FLAG_WEIGHTS } else { 0 });
+    bytes.extend_from_slice(&((end - HEADER_BYTES) as u32).to_le_bytes());
+    bytes.extend_from_slice(&row_count.to_le_bytes());
+    bytes.resize(32, 0);
+    bytes.extend_from_slice(&part.to_le_bytes());
+    bytes.extend_from_slice(&parts.to_le_bytes());
+    bytes.extend_from_slice(&(members.len() as u16).to_le_bytes());
+    bytes.resize(HEADER_BYTES, 0);
+    for (relation, blocks) in members {
+        bytes.extend_from_slice(&relation.to_le_bytes());
+        bytes.extend_from_slice(&blocks.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+    }
+    bytes.extend_from_slice(&(message.ipc_message.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(&message.ipc_message);
+    bytes.resize(body_start, 0);
+    bytes.extend_from_slice(&message.arrow_data);
+    bytes.resize(end, 0);
+    let payload_crc = crc32c::crc32c(&bytes[HEADER_BYTES..]);
+    Ok(Frame {
+        bytes,
+        payload_crc,
+        rows: row_count,
+    })
+}
+
+fn encode_arrow(rows: &RecordBatch, weights: Option<&Int64Array>) -> Result<EncodedData, StorageError> {
+    let invalid = |e: ArrowError| StorageError::InvalidChange { why: e.to_string() };
+    let batch = match weights {
+        None => rows.clone(),
+        Some(weights) => {
+            let mut columns: Vec<ArrayRef> = rows.columns().to_vec();
+            columns.push(Arc::new(weights.clone()));
+            let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+            let schema = with_weights(&rows.schema());
+            RecordBatch::try_new_with_options(schema, columns, &options).map_err(invalid)?
+        }
+    };
+    let options = IpcWriteOptions::try_new(BUFFER_ALIGNMENT, false, MetadataVersion::V5).map_err(invalid)?;
+    let mut context = IpcWriteContext::default();
+    let mut tracker = DictionaryTracker::new(true);
+    let (_, message) = IpcDataGenerator {}
+        .encode(&batch, &mut tracker, &options, &mut context)
+        .map_err(invalid)?;
+    Ok(message)
+}
+
+/// The schema of a block with weights: they are its last column.
+pub(super) fn with_weights(schema: &Schema) -> SchemaRef {
+    let mut fields: Vec<_> = schema.fields().iter().cloned().collect();
+    fields.push(Arc::new(Field::new("$weight", DataType::Int64, false)));
+    Arc::new(Schema::new(fields))
+}
+
+/// Decodes a verified block; the arrays share its memory.
+pub(super) fn decode(
+    block: &Buffer,
+    header: &BlockHeader,
+    schema: &SchemaRef,
+) -> Result<ChangeBatch, String> {
+    let text = |e: ArrowError| e.to_string();
+    let short = "the block is shorter than its content";
+    let metadata_start = HEADER_BYTES + usize::from(header.members) * MEMBER_BYTES + 8;
+    if block.len() < metadata_start {
+        return Err(short.to_owned());
+    }
+    let metadata_end = metadata_start + u32_at(block, metadata_start - 8) as usize;
+    let metadata = block.get(metadata_start..metadata_end).ok_or(short)?;
+    let body_start = metadata_end.next_multiple_of(ALIGNMENT);
+    if body_start > block.len() {
+        return Err(short.to_owned());
+    }
+    let message = root_as_message(metadata).map_err(|e| e.to_string())?;
+    let batch = message
+        .header_as_record_batch()
+        .ok_or("the block holds no record batch")?;
+    let stored = if header.weighted {
+        with_weights(schema)
+    } else {
+        schema.clone()
+    };
+    let body = block.slice(body_start);
+    let rows =
+        read_record_batch(&body, batch, stored, &HashMap::new(), None, &message.version()).map_err(text)?;
+    if rows.num_rows() != header.rows as usize {
+        return Err(format!(
+            "the header tells of {} rows, the batch has {}",
+            header.rows,
+            rows.num_rows()
+        ));
+    }
+    if !header.weighted {
+        return Ok(ChangeBatch::insertions(rows));
+    }
+    let columns = rows.num_columns() - 1;
+    let weights = rows.column(columns).as_primitive::<Int64Type>().clone();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    let rows =
+        RecordBatch::try_new_with_options(schema.clone(), rows.columns()[..columns].to_vec(), &options)
+            .map_err(text)?;
+    ChangeBatch::new(rows, Some(weights)).map_err(|e| e.to_string())
+}
+
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes were sliced"))
+}
+
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes were sliced"))
+}
+
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes were sliced"))
+}

@@ -1,0 +1,118 @@
+//! Reading a log: block by block from the files, at any time, up to what was durable.
+
+use std::sync::Arc;
+
+use crate::log::block::{self, BlockHeader};
+use crate::log::file::ReadAhead;
+use crate::log::relation::{BlockEntry, RelationLog};
+use crate::{ChangeBatch, StorageError};
+
+/// Changes at consecutive offsets, in the blocks in which they were written.
+#[derive(Debug, Clone)]
+pub struct LogBlock {
+    /// The offset of the first row.
+    pub first_offset: u64,
+    /// The rows; the arrays share the memory that the file was read into.
+    pub changes: ChangeBatch,
+}
+
+/// Iterates over the blocks of one relation. It goes on working when the relation is dropped.
+///
+/// After an error it goes on with the next block, if asked; callers normally stop.
+#[derive(Debug)]
+pub struct LogReader {
+    relation: Arc<RelationLog>,
+    next_block: usize,
+    from: u64,
+    to: u64,
+    open: Option<(u64, ReadAhead)>,
+}
+
+impl LogReader {
+    /// Rows `from..to`, cut at the head.
+    pub(super) fn new(relation: Arc<RelationLog>, from: u64, to: u64) -> Self {
+        let index = relation.index.read();
+        let to = to.min(index.head);
+        let next_block = index.blocks.partition_point(|entry| entry.end_offset() <= from);
+        drop(index);
+        LogReader {
+            relation,
+            next_block,
+            from,
+            to,
+            open: None,
+        }
+    }
+
+    /// The next block to read, and how far its segment may be read ahead.
+    fn next_entry(&self) -> Option<(BlockEntry, u64)> {
+        let index = self.relation.index.read();
+        let entry = *index
+            .blocks
+            .get(self.next_block)
+            .filter(|entry| entry.first_offset < self.to)?;
+        let rest = &index.blocks[self.next_block..];
+        let in_segment = rest.partition_point(|other| other.segment == entry.segment);
+        let last = &rest[in_segment - 1];
+        Some((entry, last.position + u64::from(last.bytes)))
+    }
+
+    fn read(&mut self, entry: BlockEntry, end: u64) -> Result<LogBlock, StorageError> {
+        let path = self.relation.segment_path(entry.segment);
+        let read_ahead = match &mut self.open {
+            Some((segment, read_ahead)) if *segment == entry.segment => read_ahead,
+            open => {
+                let file = self
+                    .relation
+                    .files
+                    .open(&path)
+                    .map_err(|e| StorageError::io("open", &path, e))?;
+                &mut open.insert((entry.segment, ReadAhead::new(file))).1
+            }
+        };
+        let corrupt = |why: String| StorageError::corrupt(&path, entry.position, why);
+        let bytes = match read_ahead.get(entry.position, u64::from(entry.bytes), end) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                return Err(corrupt("the file ends inside of the block".to_owned()));
+            }
+            Err(error) => return Err(StorageError::io("read", &path, error)),
+        };
+        let header = BlockHeader::parse(&bytes).map_err(corrupt)?;
+        if header.block_bytes() != u64::from(entry.bytes) || header.first_offset != entry.first_offset {
+            return Err(corrupt(
+                "the block is not the one that was written here".to_owned(),
+            ));
+        }
+        block::verify(&bytes).map_err(corrupt)?;
+        let changes = block::decode(&bytes, &header, &self.relation.schema).map_err(corrupt)?;
+        Ok(self.clip(entry, changes))
+    }
+
+    /// Cuts off what is outside of the range.
+    fn clip(&self, entry: BlockEntry, changes: ChangeBatch) -> LogBlock {
+        let first_offset = self.from.max(entry.first_offset);
+        let end = self.to.min(entry.end_offset());
+        if first_offset == entry.first_offset && end == entry.end_offset() {
+            return LogBlock {
+                first_offset,
+                changes,
+            };
+        }
+        let start = (first_offset - entry.first_offset) as usize;
+        LogBlock {
+            first_offset,
+            changes: changes.slice(start, (end - first_offset) as usize),
+        }
+    }
+}
+
+impl Iterator for LogReader {
+    type Item = Result<LogBlock, StorageError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (entry, end) = self.next_entry()?;
+        self.next_block += 1;
+        Some(self.read(entry, end))
+    }
+}

@@ -1,0 +1,383 @@
+//! Opening the logs: every block is read and checked, and what a crash left half done is taken away.
+//!
+//! 1. A torn tail is cut: the last segment's bytes from the first invalid block on, if none of them was synced.
+//!    Each block tells how much of its segment was synced before its group was written, so a later valid
+//!    block tells damage from tearing: damage to what was durable is an error, never repaired by forgetting.
+//! 2. A write of which blocks are missing never happened: each relation is cut at its first such block. What
+//!    comes behind is cut too, which loses nothing acknowledged, since groups are synced in order; and the
+//!    writes to which that belonged are then incomplete themselves, and so on until nothing changes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use arrow::datatypes::SchemaRef;
+use parking_lot::{Mutex, RwLock};
+
+use crate::log::block::{self, ALIGNMENT, BlockHeader, HEADER_BYTES, Members};
+use crate::log::file::{ReadAhead, SegmentFile, SegmentFiles};
+use crate::log::relation::{BlockEntry, DROPPED_MARKER, Index, RelationLog, Tail};
+use crate::log::segment::{self, SegmentHeader};
+use crate::{StorageError, directory};
+
+/// All logs of a directory.
+#[derive(Debug)]
+pub(super) struct Recovered {
+    pub(super) relations: BTreeMap<u64, Arc<RelationLog>>,
+    pub(super) next_write_id: u64,
+}
+
+/// One relation as its files show it.
+struct Scanned {
+    id: u64,
+    directory: PathBuf,
+    schema: SchemaRef,
+    segments: Vec<ScannedSegment>,
+    blocks: Vec<BlockEntry>,
+    /// How many of the blocks are kept.
+    kept: usize,
+}
+
+struct ScannedSegment {
+    first_offset: u64,
+    path: PathBuf,
+    file: Arc<dyn SegmentFile>,
+    header_bytes: u64,
+    /// Where the valid blocks end.
+    end: u64,
+}
+
+/// A write of several blocks: how many each relation must have, and which of its blocks were found.
+#[derive(Default)]
+struct SplitWrite {
+    members: Members,
+    found: BTreeMap<u64, Vec<usize>>,
+}
+
+/// Reads the logs below `directory` and repairs them.
+pub(super) fn recover(directory: &Path, files: &Arc<dyn SegmentFiles>) -> Result<Recovered, StorageError> {
+    let mut scan = Scan {
+        files: files.clone(),
+        split_writes: BTreeMap::new(),
+        last_write_id: 0,
+    };
+    let mut relations = BTreeMap::new();
+    for (id, path) in relation_directories(directory)? {
+        relations.insert(id, scan.relation(id, path)?);
+    }
+    drop_incomplete_writes(&mut relations, &scan.split_writes);
+    let mut recovered = Recovered {
+        relations: BTreeMap::new(),
+        next_write_id: scan.last_write_id + 1,
+    };
+    for (id, scanned) in relations {
+        recovered.relations.insert(id, Arc::new(scanned.finish(files)?));
+    }
+    Ok(recovered)
+}
+
+/// The directories of relations; removes those that were being made or dropped.
+fn relation_directories(directory: &Path) -> Result<BTreeMap<u64, PathBuf>, StorageError> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(directory).map_err(|e| StorageError::io("list", directory, e))? {
+        let path = entry.map_err(|e| StorageError::io("list", directory, e))?.path();
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        if name.ends_with(".creating") || path.join(DROPPED_MARKER).exists() {
+            fs::remove_dir_all(&path).map_err(|e| StorageError::io("remove", &path, e))?;
+        } else if let Ok(id) = name.parse() {
+            found.insert(id, path);
+        } else {
+            tracing::warn!(path = %path.display(), "not the log of a relation; ignored");
+        }
+    }
+    Ok(found)
+}
+
+struct Scan {
+    files: Arc<dyn SegmentFiles>,
+    split_writes: BTreeMap<u64, SplitWrite>,
+    last_write_id: u64,
+}
+
+impl Scan {
+    fn relation(&mut self, id: u64, directory: PathBuf) -> Result<Scanned, StorageError> {
+        let listed = segment::list(&directory)?;
+        let mut scanned: Option<Scanned> = None;
+        let last = listed.len().saturating_sub(1);
+        for (i, (first_offset, path)) in listed.into_iter().enumerate() {
+            let file = self
+                .files
+                .open(&path)
+                .map_err(|e| StorageError::io("open", &path, e))?;
+            let (header, header_bytes) = match SegmentHeader::read(&*file, &path) {
+                Ok(header) => header,
+                Err(error @ StorageError::Corrupt { .. }) if i > 0 && i == last => {
+                    remove_unborn(&*file, &path, error)?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let expected_offset = scanned.as_ref().map_or(0, Scanned::head);
+            if header.relation != id || header.first_offset != first_offset || first_offset != expected_offset
+            {
+                let why = format!(
+                    "the segment says relation {} from offset {}; relation {id} from {expected_offset} belongs here",
+                    header.relation, header.first_offset
+                );
+                return Err(StorageError::corrupt(&path, 0, why));
+            }
+            let scanned = scanned.get_or_insert_with(|| Scanned {
+                id,
+                directory: directory.clone(),
+                schema: header.schema.clone(),
+                segments: Vec::new(),
+                blocks: Vec::new(),
+                kept: 0,
+            });
+            if header.schema != scanned.schema {
+                return Err(StorageError::corrupt(
+                    &path,
+                    0,
+                    "its schema is not that of the first segment",
+                ));
+            }
+            let segment = ScannedSegment {
+                first_offset,
+                path,
+                file,
+                header_bytes,
+                end: header_bytes,
+            };
+            self.segment(scanned, segment, i == last)?;
+        }
+        let mut scanned = scanned.ok_or_else(|| {
+            StorageError::corrupt(
+                &directory.join(segment::file_name(0)),
+                0,
+                "the first segment is missing",
+            )
+        })?;
+        scanned.kept = scanned.blocks.len();
+        Ok(scanned)
+    }
+
+    /// Reads the blocks of one segment.
+    fn segment(
+        &mut self,
+        scanned: &mut Scanned,
+        mut segment: ScannedSegment,
+        is_last: bool,
+    ) -> Result<(), StorageError> {
+        let path = segment.path.clone();
+        let size = segment
+            .file
+            .size()
+            .map_err(|e| StorageError::io("read", &path, e))?;
+        let mut read_ahead = ReadAhead::new(segment.file.clone());
+        while segment.end < size {
+            let position = segment.end;
+            let (header, members) = match read_block(&mut read_ahead, &path, position, size)? {
+                Ok(found) => found,
+                Err(why) if is_last => {
+                    refuse_durable_damage(&mut read_ahead, &path, position, size, &why)?;
+                    tracing::warn!(path = %path.display(), position, bytes = size - position, %why, "a torn tail is cut");
+                    break;
+                }
+                Err(why) => return Err(StorageError::corrupt(&path, position, why)),
+            };
+            if header.first_offset != scanned.head() {
+                let why = format!(
+                    "the block starts at offset {}, not {}",
+                    header.first_offset,
+                    scanned.head()
+                );
+                return Err(StorageError::corrupt(&path, position, why));
+            }
+            if !members.is_empty() {
+                let write = self.split_writes.entry(header.write_id).or_default();
+                write.members = members;
+                write
+                    .found
+                    .entry(scanned.id)
+                    .or_default()
+                    .push(scanned.blocks.len());
+            }
+            self.last_write_id = self.last_write_id.max(header.write_id);
+            scanned.blocks.push(BlockEntry {
+                first_offset: header.first_offset,
+                rows: header.rows,
+                bytes: header.block_bytes() as u32,
+                position,
+                segment: segment.first_offset,
+            });
+            segment.end += header.block_bytes();
+        }
+        scanned.segments.push(segment);
+        Ok(())
+    }
+}
+
+/// A valid block, or what is wrong with it.
+type BlockFinding = Result<(BlockHeader, Members), String>;
+
+fn read_block(
+    read_ahead: &mut ReadAhead,
+    path: &Path,
+    position: u64,
+    size: u64,
+) -> Result<BlockFinding, StorageError> {
+    let io = |e| StorageError::io("read", path, e);
+    let left = size - position;
+    if left < HEADER_BYTES as u64 {
+        return Ok(Err(format!(
+            "a block header takes {HEADER_BYTES} bytes, only {left} are left"
+        )));
+    }
+    let header = read_ahead.get(position, HEADER_BYTES as u64, size).map_err(io)?;
+    let header = match BlockHeader::parse(&header) {
+        Ok(header) => header,
+        Err(why) => return Ok(Err(why)),
+    };
+    if header.block_bytes() > left {
+        return Ok(Err(format!(
+            "the block takes {} bytes, only {left} are left",
+            header.block_bytes()
+        )));
+    }
+    let block = read_ahead.get(position, header.block_bytes(), size).map_err(io)?;
+    Ok(block::verify(&block).and_then(|()| Ok((header, block::members(&block, &header)?))))
+}
+
+/// Looks for a valid block behind the invalid one at `position` that was written when that was durable.
+fn refuse_durable_damage(
+    read_ahead: &mut ReadAhead,
+    path: &Path,
+    position: u64,
+    size: u64,
+    why: &str,
+) -> Result<(), StorageError> {
+    for later in ((position + ALIGNMENT as u64)..size).step_by(ALIGNMENT) {
+        if let Ok((header, _)) = read_block(read_ahead, path, later, size)?
+            && header.durable_bytes > position
+        {
+            return Err(StorageError::corrupt(path, position, why));
+        }
+    }
+    Ok(())
+}
+
+/// Removes a last segment whose header was never finished: the crash came while it was being made. If it has
+/// blocks, the header was finished once, and is damaged now.
+fn remove_unborn(file: &dyn SegmentFile, path: &Path, error: StorageError) -> Result<(), StorageError> {
+    let size = file.size().map_err(|e| StorageError::io("read", path, e))?;
+    let mut head = vec![0; ALIGNMENT];
+    for position in (0..size.saturating_sub(ALIGNMENT as u64)).step_by(ALIGNMENT) {
+        file.read_exact_at(&mut head, position)
+            .map_err(|e| StorageError::io("read", path, e))?;
+        if head.starts_with(&block::MAGIC) {
+            return Err(error);
+        }
+    }
+    tracing::warn!(path = %path.display(), "a segment that was never finished is removed");
+    fs::remove_file(path).map_err(|e| StorageError::io("remove", path, e))?;
+    directory::sync_parent(path)
+}
+
+/// Lowers `kept` of each relation until only whole writes remain.
+fn drop_incomplete_writes(relations: &mut BTreeMap<u64, Scanned>, writes: &BTreeMap<u64, SplitWrite>) {
+    loop {
+        let mut changed = false;
+        for (write_id, write) in writes {
+            let complete = write.members.iter().all(|(relation, blocks)| {
+                // A relation without a log was dropped: its blocks went with it.
+                relations.get(relation).is_none_or(|scanned| {
+                    let found = write.found.get(relation).map_or(&[][..], Vec::as_slice);
+                    found.iter().filter(|block| **block < scanned.kept).count() == *blocks as usize
+                })
+            });
+            if complete {
+                continue;
+            }
+            for (relation, blocks) in &write.found {
+                let (Some(scanned), Some(first)) = (relations.get_mut(relation), blocks.first()) else {
+                    continue;
+                };
+                if *first < scanned.kept {
+                    tracing::warn!(relation, write_id, "a write that was not finished is dropped");
+                    scanned.kept = *first;
+                    changed = true;
+                }
+            }
+        }
+        if !changed {
+            return;
+        }
+    }
+}
+
+impl Scanned {
+    /// The offset behind the blocks found so far.
+    fn head(&self) -> u64 {
+        self.blocks.last().map_or(0, BlockEntry::end_offset)
+    }
+
+    /// Makes the files end where the kept blocks do, durably, and the log ready for use.
+    fn finish(mut self, files: &Arc<dyn SegmentFiles>) -> Result<RelationLog, StorageError> {
+        if let Some(cut) = self.blocks.get(self.kept).copied() {
+            // Later segments go first, so that a crash in between leaves a log that is cut the same way.
+            while let Some(segment) = self.segments.pop_if(|segment| segment.first_offset > cut.segment) {
+                fs::remove_file(&segment.path).map_err(|e| StorageError::io("remove", &segment.path, e))?;
+                directory::sync_parent(&segment.path)?;
+            }
+            let segment = self
+                .segments
+                .last_mut()
+                .expect("a block was found in one of the segments");
+            segment.end = cut.position;
+            self.blocks.truncate(self.kept);
+        }
+        let segment = self.segments.pop().expect("a relation has at least one segment");
+        let path = &segment.path;
+        let size = segment
+            .file
+            .size()
+            .map_err(|e| StorageError::io("read", path, e))?;
+        if size != segment.end {
+            segment
+                .file
+                .set_size(segment.end)
+                .map_err(|e| StorageError::io("truncate", path, e))?;
+        }
+        // What was read may never have been synced, and from here on it counts as durable.
+        segment
+            .file
+            .sync()
+            .map_err(|e| StorageError::io("sync", path, e))?;
+        let head = self.head();
+        Ok(RelationLog {
+            id: self.id,
+            directory: self.directory,
+            schema: self.schema,
+            files: files.clone(),
+            index: RwLock::new(Index {
+                blocks: self.blocks,
+                head,
+            }),
+            tail: Mutex::new(Tail {
+                file: segment.file,
+                segment: segment.first_offset,
+                header_bytes: segment.header_bytes,
+                written_bytes: segment.end,
+                durable_bytes: segment.end,
+                next_offset: head,
+                poisoned: None,
+            }),
+            dropped: AtomicBool::new(false),
+        })
+    }
+}

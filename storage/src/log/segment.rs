@@ -1,0 +1,142 @@
+//! The head of a segment file: whose it is, at which offset it starts, and the schema of its blocks.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::ipc::convert::try_schema_from_flatbuffer_bytes;
+use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
+
+use crate::StorageError;
+use crate::log::block::{ALIGNMENT, u16_at, u32_at, u64_at};
+use crate::log::file::SegmentFile;
+
+const MAGIC: [u8; 4] = *b"MLRS";
+const VERSION: u16 = 1;
+const FIXED_BYTES: usize = 64;
+/// A schema larger than this is taken for damage.
+const HEADER_BYTES_MAX: u64 = 64 << 20;
+
+/// What the head of a segment says.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct SegmentHeader {
+    pub(super) relation: u64,
+    pub(super) first_offset: u64,
+    pub(super) schema: SchemaRef,
+}
+
+/// The name of the segment that starts at `first_offset`; names sort as offsets do.
+pub(super) fn file_name(first_offset: u64) -> String {
+    format!("{first_offset:020}.seg")
+}
+
+/// The segments in a directory by first offset.
+pub(super) fn list(directory: &Path) -> Result<Vec<(u64, PathBuf)>, StorageError> {
+    let mut segments = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(|e| StorageError::io("list", directory, e))? {
+        let path = entry.map_err(|e| StorageError::io("list", directory, e))?.path();
+        let offset = path
+            .file_name()
+            .and_then(|name| name.to_str()?.strip_suffix(".seg"))
+            .and_then(|digits| digits.parse::<u64>().ok());
+        match offset {
+            Some(offset) => segments.push((offset, path)),
+            None => tracing::warn!(path = %path.display(), "not a log segment; ignored"),
+        }
+    }
+    segments.sort();
+    Ok(segments)
+}
+
+impl SegmentHeader {
+    /// The bytes of the head, a multiple of 64.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut tracker = DictionaryTracker::new(true);
+        let schema = IpcDataGenerator {}
+            .schema_to_bytes_with_dictionary_tracker(&self.schema, &mut tracker, &IpcWriteOptions::default())
+            .ipc_message;
+        let total = (FIXED_BYTES + schema.len()).next_multiple_of(ALIGNMENT);
+        let mut bytes = Vec::with_capacity(total);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&[0; 2]);
+        bytes.extend_from_slice(&(total as u32).to_le_bytes());
+        bytes.extend_from_slice(&(schema.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&self.relation.to_le_bytes());
+        bytes.extend_from_slice(&self.first_offset.to_le_bytes());
+        bytes.resize(FIXED_BYTES, 0);
+        bytes.extend_from_slice(&schema);
+        bytes.resize(total, 0);
+        let crc = checksum(&bytes);
+        bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the head, and tells its length.
+    pub(super) fn read(file: &dyn SegmentFile, path: &Path) -> Result<(SegmentHeader, u64), StorageError> {
+        let size = file.size().map_err(|e| StorageError::io("read", path, e))?;
+        let corrupt = |why: String| StorageError::corrupt(path, 0, why);
+        if size < FIXED_BYTES as u64 {
+            return Err(corrupt(format!(
+                "a segment header takes {FIXED_BYTES} bytes, the file has {size}"
+            )));
+        }
+        let mut fixed = [0; FIXED_BYTES];
+        file.read_exact_at(&mut fixed, 0)
+            .map_err(|e| StorageError::io("read", path, e))?;
+        if fixed[0..4] != MAGIC {
+            return Err(corrupt("this is no log segment".to_owned()));
+        }
+        let version = u16_at(&fixed, 4);
+        if version != VERSION {
+            return Err(corrupt(format!(
+                "the segment has version {version}, only {VERSION} is known"
+            )));
+        }
+        let total = u64::from(u32_at(&fixed, 8));
+        if total > size.min(HEADER_BYTES_MAX) || total < FIXED_BYTES as u64 {
+            return Err(corrupt(format!(
+                "the segment header has an impossible size of {total} bytes"
+            )));
+        }
+        let mut bytes = vec![0; total as usize];
+        file.read_exact_at(&mut bytes, 0)
+            .map_err(|e| StorageError::io("read", path, e))?;
+        let (found, crc) = (u32_at(&bytes, 60), checksum(&bytes));
+        if found != crc {
+            let why = format!("the segment header's checksum is {found:08x}, its bytes give {crc:08x}");
+            return Err(corrupt(why));
+        }
+        let schema = bytes
+            .get(FIXED_BYTES..FIXED_BYTES + u32_at(&bytes, 12) as usize)
+            .ok_or_else(|| corrupt("the schema is longer than the segment header".to_owned()))?;
+        let schema = try_schema_from_flatbuffer_bytes(schema).map_err(|e| corrupt(e.to_string()))?;
+        let header = SegmentHeader {
+            relation: u64_at(&bytes, 16),
+            first_offset: u64_at(&bytes, 24),
+            schema: Arc::new(schema),
+        };
+        Ok((header, total))
+    }
+}
+
+fn checksum(header: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&header[FIXED_BYTES..]), &header[..60])
+}
+
+/// Refuses columns that a block cannot hold by itself: a dictionary lives outside of the record batch.
+pub(super) fn check_schema(schema: &Schema) -> Result<(), StorageError> {
+    for field in schema.flattened_fields() {
+        if matches!(field.data_type(), DataType::Dictionary(..)) {
+            return Err(unsupported(field));
+        }
+    }
+    Ok(())
+}
+
+fn unsupported(field: &Field) -> StorageError {
+    StorageError::UnsupportedType {
+        column: field.name().clone(),
+        data_type: field.data_type().to_string(),
+    }
+}

@@ -1,0 +1,256 @@
+//! The log store: all logs of a data directory and the thread that writes them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use parking_lot::{Mutex, RwLock};
+
+use crate::log::block::{self, Members};
+use crate::log::file::{OsFiles, SegmentFiles};
+use crate::log::queue::{AppendReceipt, Queue};
+use crate::log::reader::LogReader;
+use crate::log::recovery;
+use crate::log::relation::RelationLog;
+use crate::log::segment;
+use crate::log::types::{LogWrite, PreparedPart, PreparedWrite};
+use crate::log::writer::Writer;
+use crate::{ChangeBatch, Durability, StorageError, directory};
+
+/// How the log behaves; see [`StoreOptions`](crate::StoreOptions) for the meaning of each.
+#[derive(Debug, Clone)]
+pub struct LogOptions {
+    pub durability: Durability,
+    pub segment_bytes_max: u64,
+    pub group_commit_delay_ms_max: u64,
+    pub queue_bytes_max: usize,
+}
+
+/// The logs of all relations. See the [module](crate::log) for what it promises.
+#[derive(Debug)]
+pub struct LogStore {
+    directory: PathBuf,
+    files: Arc<dyn SegmentFiles>,
+    relations: RwLock<BTreeMap<u64, Arc<RelationLog>>>,
+    /// Held while a log is made or dropped, so that `relations` is never locked during I/O.
+    changing: Mutex<()>,
+    queue: Arc<Queue>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl LogStore {
+    /// Opens the logs below `directory`, or makes it; recovers them, and starts the writer.
+    pub(crate) fn open(directory: &Path, options: LogOptions) -> Result<LogStore, StorageError> {
+        LogStore::open_with(directory, options, Arc::new(OsFiles))
+    }
+
+    pub(super) fn open_with(
+        directory: &Path,
+        options: LogOptions,
+        files: Arc<dyn SegmentFiles>,
+    ) -> Result<LogStore, StorageError> {
+        if !directory.exists() {
+            fs::create_dir(directory).map_err(|e| StorageError::io("create", directory, e))?;
+            directory::sync_parent(directory)?;
+        }
+        let recovered = recovery::recover(directory, &files)?;
+        let queue = Arc::new(Queue::new(options.queue_bytes_max));
+        let delay_ms = if options.durability == Durability::Group {
+            options.group_commit_delay_ms_max
+        } else {
+            0
+        };
+        let writer = Writer {
+            queue: queue.clone(),
+            durability: options.durability,
+            segment_bytes_max: options.segment_bytes_max,
+            delay: Duration::from_millis(delay_ms),
+            next_write_id: recovered.next_write_id,
+        };
+        let thread = thread::Builder::new()
+            .name("log-writer".to_owned())
+            .spawn(move || writer.run())
+            .map_err(|e| StorageError::io("start the writer of", directory, e))?;
+        Ok(LogStore {
+            directory: directory.to_owned(),
+            files,
+            relations: RwLock::new(recovered.relations),
+            changing: Mutex::new(()),
+            queue,
+            writer: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Makes an empty log, durable on return. Dictionaries are refused, at any depth.
+    pub fn create(&self, relation: u64, schema: SchemaRef) -> Result<(), StorageError> {
+        segment::check_schema(&schema)?;
+        let _changing = self.changing.lock();
+        self.check_open()?;
+        if self.contains(relation) || self.directory.join(relation.to_string()).exists() {
+            return Err(StorageError::RelationExists { relation });
+        }
+        let log = RelationLog::create(&self.directory, relation, schema, self.files.clone())?;
+        self.relations.write().insert(relation, Arc::new(log));
+        Ok(())
+    }
+
+    /// Drops a log, durably. Readers of it go on; its files go with the last of them. Writes to it that wait
+    /// fail. The id must not be used again.
+    pub fn remove(&self, relation: u64) -> Result<(), StorageError> {
+        let _changing = self.changing.lock();
+        self.check_open()?;
+        self.log(relation)?.mark_dropped()?;
+        self.relations.write().remove(&relation);
+        Ok(())
+    }
+
+    /// Whether the relation has a log.
+    pub fn contains(&self, relation: u64) -> bool {
+        self.relations.read().contains_key(&relation)
+    }
+
+    /// All relations that have a log, sorted. After a crash between a change of the catalog and that of the
+    /// log, this is how the owner of both finds what to remove.
+    pub fn relations(&self) -> Vec<u64> {
+        self.relations.read().keys().copied().collect()
+    }
+
+    /// The schema that the log was made with.
+    pub fn schema(&self, relation: u64) -> Result<SchemaRef, StorageError> {
+        Ok(self.log(relation)?.schema.clone())
+    }
+
+    /// The offset behind the last durable row; 0 if the relation has no log.
+    pub fn head(&self, relation: u64) -> u64 {
+        self.log(relation).map_or(0, |log| log.index.read().head)
+    }
+
+    /// Checks and encodes a write: all the work that needs no order. The parts become durable together, or
+    /// not at all.
+    pub fn prepare(&self, writes: Vec<LogWrite>) -> Result<PreparedWrite, StorageError> {
+        let mut checked = Vec::with_capacity(writes.len());
+        let mut members = Members::new();
+        for write in writes {
+            let log = self.log(write.relation)?;
+            ChangeBatch::new(write.changes.rows.clone(), write.changes.weights.clone())?;
+            let rows = fit(&log, &write.changes)?;
+            let ranges = block::block_ranges(&write.changes)?;
+            if !ranges.is_empty() {
+                *members.entry(write.relation).or_default() += ranges.len() as u32;
+            }
+            checked.push((log, rows, write.changes.weights, ranges));
+        }
+        let blocks: usize = checked.iter().map(|(.., ranges)| ranges.len()).sum();
+        for (what, count) in [
+            ("the number of blocks of a write", blocks),
+            ("the relations of a write", members.len()),
+        ] {
+            let limit = u64::from(u16::MAX);
+            if count as u64 > limit {
+                return Err(StorageError::TooLarge {
+                    what,
+                    found: count as u64,
+                    limit,
+                });
+            }
+        }
+        if blocks == 1 {
+            members.clear();
+        }
+        let mut prepared = PreparedWrite {
+            parts: Vec::with_capacity(checked.len()),
+            bytes: 0,
+        };
+        let mut part = 0;
+        for (relation, rows, weights, ranges) in checked {
+            let mut frames = Vec::with_capacity(ranges.len());
+            for (start, length) in ranges {
+                let rows = rows.slice(start, length);
+                let weights = weights.as_ref().map(|weights| weights.slice(start, length));
+                let frame = block::encode(&rows, weights.as_ref(), part, blocks as u16, &members)?;
+                prepared.bytes += frame.bytes();
+                frames.push(frame);
+                part += 1;
+            }
+            prepared.parts.push(PreparedPart {
+                relation,
+                rows: rows.num_rows() as u64,
+                frames,
+            });
+        }
+        Ok(prepared)
+    }
+
+    /// Gives a write its place in the order: behind all that were submitted before. Quick, unless the queue
+    /// is full (`queue_bytes_max`), when it waits for the writer.
+    pub fn submit(&self, write: PreparedWrite) -> AppendReceipt {
+        self.queue.submit(write)
+    }
+
+    /// [`prepare`](Self::prepare) and [`submit`](Self::submit). Errors come through the receipt.
+    pub fn append(&self, writes: Vec<LogWrite>) -> AppendReceipt {
+        match self.prepare(writes) {
+            Ok(prepared) => self.submit(prepared),
+            Err(error) => AppendReceipt::failed(error),
+        }
+    }
+
+    /// Reads rows `from_offset..to_offset`, or up to the durable head if that is less.
+    pub fn read(&self, relation: u64, from_offset: u64, to_offset: u64) -> Result<LogReader, StorageError> {
+        Ok(LogReader::new(self.log(relation)?, from_offset, to_offset))
+    }
+
+    /// Completes the writes that wait, refuses all that follow, and syncs every log.
+    pub fn close(&self) -> Result<(), StorageError> {
+        let _changing = self.changing.lock();
+        self.queue.close();
+        let thread = self.writer.lock().take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the log's writer has panicked; what it acknowledged is safe");
+        }
+        let logs: Vec<_> = self.relations.read().values().cloned().collect();
+        logs.iter()
+            .try_for_each(|log| log.check_writable().and_then(|()| log.sync()))
+    }
+
+    fn log(&self, relation: u64) -> Result<Arc<RelationLog>, StorageError> {
+        self.relations
+            .read()
+            .get(&relation)
+            .cloned()
+            .ok_or(StorageError::UnknownRelation { relation })
+    }
+
+    fn check_open(&self) -> Result<(), StorageError> {
+        if self.writer.lock().is_some() {
+            Ok(())
+        } else {
+            Err(StorageError::Closed)
+        }
+    }
+}
+
+impl Drop for LogStore {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::error!(%error, "the log did not close cleanly; the next start recovers it");
+        }
+    }
+}
+
+/// The rows under the log's own schema. Names may differ, types and nulls may not: what is written must be
+/// readable.
+fn fit(log: &RelationLog, changes: &ChangeBatch) -> Result<RecordBatch, StorageError> {
+    let options = RecordBatchOptions::new().with_row_count(Some(changes.num_rows()));
+    RecordBatch::try_new_with_options(log.schema.clone(), changes.rows.columns().to_vec(), &options).map_err(
+        |e| StorageError::SchemaMismatch {
+            relation: log.id,
+            why: e.to_string(),
+        },
+    )
+}

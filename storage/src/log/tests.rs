@@ -1,0 +1,67 @@
+//! The log against its promises: what goes in comes out, in order, whatever is cut, flipped, full or failing.
+
+mod crash;
+mod failure;
+mod faults;
+mod order;
+mod round_trip;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+
+use super::file::SegmentFiles;
+use super::*;
+use crate::{ChangeBatch, Durability, StorageError};
+
+fn options() -> LogOptions {
+    LogOptions {
+        durability: Durability::Group,
+        segment_bytes_max: 64 << 20,
+        group_commit_delay_ms_max: 0,
+        queue_bytes_max: 64 << 20,
+    }
+}
+
+fn open(dir: &Path) -> LogStore {
+    LogStore::open(&dir.join("log"), options()).unwrap()
+}
+
+fn open_with(dir: &Path, files: Arc<dyn SegmentFiles>) -> LogStore {
+    LogStore::open_with(&dir.join("log"), options(), files).unwrap()
+}
+
+fn one_column() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, true)]))
+}
+
+fn values(values: &[i64]) -> ChangeBatch {
+    let column: ArrayRef = Arc::new(Int64Array::from(values.to_vec()));
+    ChangeBatch::insertions(RecordBatch::try_new(one_column(), vec![column]).unwrap())
+}
+
+fn write(relation: u64, content: &[i64]) -> LogWrite {
+    LogWrite {
+        relation,
+        changes: values(content),
+    }
+}
+
+/// Appends and waits.
+fn append(log: &LogStore, writes: Vec<LogWrite>) -> Result<Vec<Appended>, StorageError> {
+    log.append(writes).wait()
+}
+
+/// All values of a relation, checking that offsets have no gaps.
+fn contents(log: &LogStore, relation: u64) -> Vec<i64> {
+    let mut found = Vec::new();
+    for block in log.read(relation, 0, u64::MAX).unwrap() {
+        let block = block.unwrap();
+        assert_eq!(block.first_offset, found.len() as u64);
+        found.extend(block.changes.rows.column(0).as_primitive::<Int64Type>().values());
+    }
+    assert_eq!(log.head(relation), found.len() as u64);
+    found
+}

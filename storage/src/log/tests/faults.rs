@@ -1,0 +1,164 @@
+//! Files that fail on demand, and a gate that holds the writer.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::log::file::{OsFiles, SegmentFile, SegmentFiles};
+
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Bytes that may still be written; what goes beyond is cut off.
+    room_bytes: Option<u64>,
+    /// Files whose path contains this cannot be synced.
+    unsyncable: Option<String>,
+    /// Whether writes wait.
+    gate_closed: bool,
+    waiting_at_gate: bool,
+    bytes_written: u64,
+    syncs: u64,
+}
+
+impl Faults {
+    pub(super) fn set_room(&self, bytes: Option<u64>) {
+        self.state.lock().room_bytes = bytes;
+    }
+
+    pub(super) fn fail_syncs_of(&self, path_part: Option<&str>) {
+        self.state.lock().unsyncable = path_part.map(str::to_owned);
+    }
+
+    pub(super) fn bytes_written(&self) -> u64 {
+        self.state.lock().bytes_written
+    }
+
+    pub(super) fn syncs(&self) -> u64 {
+        self.state.lock().syncs
+    }
+
+    pub(super) fn close_gate(&self) {
+        self.state.lock().gate_closed = true;
+    }
+
+    /// Returns when the writer stands before the closed gate.
+    pub(super) fn await_writer_at_gate(&self) {
+        let mut state = self.state.lock();
+        while !state.waiting_at_gate {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    pub(super) fn open_gate(&self) {
+        self.state.lock().gate_closed = false;
+        self.changed.notify_all();
+    }
+
+    /// How many of `wanted` bytes may be written.
+    fn admit(&self, wanted: u64) -> u64 {
+        let mut state = self.state.lock();
+        while state.gate_closed {
+            state.waiting_at_gate = true;
+            self.changed.notify_all();
+            self.changed.wait(&mut state);
+        }
+        state.waiting_at_gate = false;
+        let admitted = state.room_bytes.map_or(wanted, |room| room.min(wanted));
+        if let Some(room) = &mut state.room_bytes {
+            *room -= admitted;
+        }
+        state.bytes_written += admitted;
+        admitted
+    }
+}
+
+/// Files that obey a [`Faults`].
+#[derive(Debug)]
+pub(super) struct FaultyFiles(pub(super) Arc<Faults>);
+
+#[derive(Debug)]
+struct FaultyFile {
+    inner: Arc<dyn SegmentFile>,
+    path: PathBuf,
+    faults: Arc<Faults>,
+}
+
+impl FaultyFiles {
+    fn wrap(&self, inner: Arc<dyn SegmentFile>, path: &Path) -> Arc<dyn SegmentFile> {
+        Arc::new(FaultyFile {
+            inner,
+            path: path.to_owned(),
+            faults: self.0.clone(),
+        })
+    }
+}
+
+impl SegmentFiles for FaultyFiles {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn SegmentFile>> {
+        Ok(self.wrap(OsFiles.create(path)?, path))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn SegmentFile>> {
+        Ok(self.wrap(OsFiles.open(path)?, path))
+    }
+}
+
+impl SegmentFile for FaultyFile {
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        let admitted = self.faults.admit(bytes.len() as u64) as usize;
+        self.inner.write_all_at(&bytes[..admitted], position)?;
+        if admitted < bytes.len() {
+            Err(ErrorKind::StorageFull.into())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn read_exact_at(&self, bytes: &mut [u8], position: u64) -> io::Result<()> {
+        self.inner.read_exact_at(bytes, position)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.inner.size()
+    }
+
+    fn set_size(&self, bytes: u64) -> io::Result<()> {
+        self.inner.set_size(bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.faults.state.lock();
+        state.syncs += 1;
+        let path = self.path.to_string_lossy();
+        match &state.unsyncable {
+            Some(part) if path.contains(part.as_str()) => Err(io::Error::other("the disk is gone")),
+            _ => self.inner.sync(),
+        }
+    }
+}
+
+/// Copies a directory tree, as a kill at this moment would leave it.
+pub(super) fn snapshot(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            snapshot(&entry.path(), &target);
+        } else {
+            io::copy(
+                &mut File::open(entry.path()).unwrap(),
+                &mut File::create(&target).unwrap(),
+            )
+            .unwrap();
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Opening and closing a data directory: one owner, one version, one catalog, one log.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::directory::DirectoryLock;
+use crate::log::LogOptions;
+use crate::{Catalog, LogStore, StorageError, directory};
+
+/// What an acknowledged write survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Power loss. All that waits is written and synced at once.
+    Fsync,
+    /// Power loss. As `Fsync`, but when several writes wait already, the writer may wait up to
+    /// `group_commit_delay_ms_max` for more to share the sync. A lone write never waits.
+    #[default]
+    Group,
+    /// The death of the process, but not of the machine: nothing is synced before it is acknowledged.
+    Off,
+}
+
+/// How a store behaves. The defaults suit one machine with one disk.
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    /// What an acknowledged write survives.
+    pub durability: Durability,
+    /// A log segment is closed when the next block would make it larger than this.
+    pub segment_bytes_max: u64,
+    /// How long a group of writes may wait for company under [`Durability::Group`]. 0: what arrives during
+    /// one sync shares the next, and nothing ever waits longer, which is best unless syncs are very slow.
+    pub group_commit_delay_ms_max: u64,
+    /// Encoded writes that may wait for the writer; `submit` blocks while there are more.
+    pub queue_bytes_max: usize,
+    /// Memory that sled may use for its pages.
+    pub catalog_cache_bytes: u64,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        StoreOptions {
+            durability: Durability::default(),
+            segment_bytes_max: 64 << 20,
+            group_commit_delay_ms_max: 0,
+            queue_bytes_max: 256 << 20,
+            catalog_cache_bytes: 32 << 20,
+        }
+    }
+}
+
+/// An open data directory. Nobody else can open it until this is dropped.
+#[derive(Debug)]
+pub struct Store {
+    directory: PathBuf,
+    // The order matters: fields are dropped in it, and the lock goes last.
+    logs: Arc<LogStore>,
+    catalog: Catalog,
+    _lock: DirectoryLock,
+}
+
+impl Store {
+    /// Opens a data directory, or makes it, and recovers whatever a crash left half done.
+    pub fn open(directory: &Path, options: StoreOptions) -> Result<Store, StorageError> {
+        let lock = DirectoryLock::acquire(directory)?;
+        directory::check_format(directory)?;
+        let catalog = Catalog::open(directory, options.catalog_cache_bytes)?;
+        let log_options = LogOptions {
+            durability: options.durability,
+            segment_bytes_max: options.segment_bytes_max,
+            group_commit_delay_ms_max: options.group_commit_delay_ms_max,
+            queue_bytes_max: options.queue_bytes_max,
+        };
+        let logs = Arc::new(LogStore::open(&directory.join("log"), log_options)?);
+        Ok(Store {
+            directory: directory.to_owned(),
+            logs,
+            catalog,
+            _lock: lock,
+        })
+    }
+
+    /// Where this store lives.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The objects and small facts.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// The logs of streams and tables.
+    pub fn logs(&self) -> &Arc<LogStore> {
+        &self.logs
+    }
+
+    /// Writes what still waits, syncs everything, and stops the writer. Later writes are refused with
+    /// [`StorageError::Closed`]. Calling it twice is harmless. The directory stays locked until the store
+    /// is dropped.
+    pub fn close(&self) -> Result<(), StorageError> {
+        let logs = self.logs.close();
+        let catalog = self.catalog.close();
+        logs.and(catalog)
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Whoever still holds the log can read it, but no longer write: the lock is about to go.
+        if let Err(error) = self.close() {
+            tracing::error!(%error, "the store did not close cleanly; the next start recovers it");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_second_owner_is_refused_and_told_who_the_first_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("a/b");
+        let store = Store::open(&data, StoreOptions::default()).unwrap();
+        match Store::open(&data, StoreOptions::default()) {
+            Err(StorageError::InUse { directory, pid }) => {
+                assert_eq!((directory, pid), (data.clone(), Some(std::process::id())));
+            }
+            other => panic!("{other:?}"),
+        }
+        drop(store);
+        Store::open(&data, StoreOptions::default()).unwrap();
+    }
+
+    #[test]
+    fn a_directory_of_something_else_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("thesis.tex"), "x").unwrap();
+        let error = Store::open(dir.path(), StoreOptions::default()).unwrap_err();
+        assert!(
+            matches!(&error, StorageError::NotADataDirectory { found, .. } if found == "thesis.tex"),
+            "{error}"
+        );
+        assert!(!dir.path().join("FORMAT").exists());
+        assert!(!dir.path().join("LOCK").exists());
+    }
+
+    #[test]
+    fn a_newer_format_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(Store::open(dir.path(), StoreOptions::default()).unwrap());
+        fs::write(dir.path().join("FORMAT"), "millrace data directory, format 99\n").unwrap();
+        let error = Store::open(dir.path(), StoreOptions::default()).unwrap_err();
+        assert!(
+            matches!(error, StorageError::NewerFormat { found: 99, .. }),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_half_written_sled_snapshot_does_not_lock_us_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let object = crate::catalog::tests::object(7, "t");
+        {
+            let store = Store::open(dir.path(), StoreOptions::default()).unwrap();
+            store
+                .catalog()
+                .apply(vec![crate::CatalogChange::Put(object.clone())])
+                .unwrap();
+        }
+        fs::write(
+            dir.path().join("catalog.sled/snap.00000000000FFFFF.generating"),
+            "torn",
+        )
+        .unwrap();
+        let store = Store::open(dir.path(), StoreOptions::default()).unwrap();
+        assert_eq!(store.catalog().objects(), vec![object]);
+    }
+
+    #[test]
+    fn after_close_nothing_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), StoreOptions::default()).unwrap();
+        store.close().unwrap();
+        store.close().unwrap();
+        let refused = store.catalog().apply(vec![]);
+        assert!(matches!(refused, Err(StorageError::Closed)), "{refused:?}");
+        assert!(matches!(
+            store.logs().append(vec![]).wait(),
+            Err(StorageError::Closed)
+        ));
+    }
+}
