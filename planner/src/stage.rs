@@ -141,7 +141,7 @@ impl AggregateForm {
     }
 }
 
-/// An equi-join with an optional further condition.
+/// A join by equal keys, with an optional further condition.
 #[derive(Debug, Clone)]
 pub struct Join {
     pub left: Operator,
@@ -170,6 +170,8 @@ pub enum JoinKind {
     Full,
     LeftSemi,
     LeftAnti,
+    /// Every left row once, with a last column that says whether it has a match.
+    LeftMark,
     RightSemi,
     RightAnti,
 }

@@ -73,13 +73,8 @@ impl Runtime {
         let held = self.inner.quiesce(inputs.clone()).await?;
         let snapshot = self.snapshot(&inputs, None).await?;
         self.inner.worker()?.install(Arc::clone(&view));
-        self.inner.post(Event::JobAdded { view: id, tasks: view.tasks() });
-        let pipeline = self
-            .inner
-            .driver
-            .lock()
-            .job_of(id)
-            .ok_or_else(|| RuntimeError::Internal("the driver did not take the back-fill".into()))?;
+        let pipeline = self.inner.new_pipeline();
+        self.inner.post(Event::JobAdded { view: id, pipeline, tasks: view.tasks() });
         let mut job = Job { inner: Arc::clone(&self.inner), view: id, pipeline, is_live: false };
         let mut rows_total = 0;
         for input in &inputs {
@@ -93,12 +88,15 @@ impl Runtime {
         for input in &inputs {
             self.feed_relation(&job, &snapshot, *input).await?;
         }
+        // All is cut; when the back-fill's own pipeline is idle, all is done, and nothing of it will start again.
         self.settled(&job, 0).await?;
+        let job_held = self.inner.quiesce(vec![id]).await?;
         if let Some(why) = view.failure() {
             return Err(RuntimeError::ViewFailed { view: view.name.clone(), why });
         }
         self.inner.relations.write().insert(id, Arc::new(Relation::View(Arc::clone(&view))));
         job.is_live = true;
+        job_held.keep();
         held.resume(vec![(id, view.tasks())], vec![]);
         Ok(())
     }
@@ -163,13 +161,12 @@ impl Runtime {
         self.settled(job, PIECES_WAITING_MAX).await
     }
 
-    /// Waits until at most so many pieces wait; for 0, until nothing is in flight either.
+    /// Waits until at most so many pieces wait to be cut.
     async fn settled(&self, job: &Job, waiting_max: usize) -> Result<()> {
         let mut progress = self.inner.versions.progress();
         loop {
             progress.borrow_and_update();
-            let waiting = self.inner.feeds.lock().len(job.pipeline);
-            if waiting <= waiting_max && (waiting_max > 0 || self.inner.driver.lock().is_idle(job.pipeline)) {
+            if self.inner.feeds.lock().len(job.pipeline) <= waiting_max {
                 return Ok(());
             }
             progress.changed().await.map_err(|_| RuntimeError::ShuttingDown)?;

@@ -30,17 +30,18 @@ pub const EPOCHS_IN_FLIGHT_MAX: usize = 4;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A stream or table exists from now on; it is a pipeline of its own.
-    SourceAdded { relation: RelationId },
+    SourceAdded { relation: RelationId, pipeline: PipelineId },
     /// A view's back-fill starts: a pipeline of its own until it has caught up.
-    JobAdded { view: RelationId, tasks: usize },
+    JobAdded { view: RelationId, pipeline: PipelineId, tasks: usize },
     /// Input waits to be cut.
     InputArrived { pipeline: PipelineId },
     /// The epoch has its cut: its maps have started.
     CutTaken { pipeline: PipelineId, epoch: u64 },
     /// Tasks of an epoch ended.
     TasksFinished { pipeline: PipelineId, epoch: u64, tasks: usize },
-    /// Definitions over these relations are to change.
-    Quiesce { ticket: Ticket, relations: Vec<RelationId> },
+    /// Definitions over these relations are to change (a view that is back-filled stands for its back-fill). If there are
+    /// none, a new pipeline is made, under the id given.
+    Quiesce { ticket: Ticket, relations: Vec<RelationId>, or_new: PipelineId },
     /// The change is done: `views` (each with its tasks an epoch) joined the pipeline, in this order; `dropped` are gone.
     Resume { ticket: Ticket, views: Vec<(RelationId, usize)>, dropped: Vec<RelationId> },
     /// A back-fill ended or was given up.
@@ -91,7 +92,6 @@ pub struct Driver {
     jobs: BTreeMap<RelationId, PipelineId>,
     /// Which pipelines a change of definitions holds back, or waits to.
     tickets: BTreeMap<Ticket, BTreeSet<PipelineId>>,
-    next_pipeline: u64,
 }
 
 impl Driver {
@@ -99,18 +99,17 @@ impl Driver {
     pub fn on(&mut self, event: Event) -> Vec<Command> {
         let mut commands = vec![];
         match event {
-            Event::SourceAdded { relation } => {
-                let id = self.add_pipeline(Pipeline { sources: BTreeSet::from([relation]), ..Pipeline::default() });
-                self.pipeline_of.insert(relation, id);
+            Event::SourceAdded { relation, pipeline } => {
+                let state = Pipeline { sources: BTreeSet::from([relation]), ..Pipeline::default() };
+                self.pipelines.insert(pipeline, state);
+                self.pipeline_of.insert(relation, pipeline);
             }
-            Event::JobAdded { view, tasks } => {
-                let id = self.add_pipeline(Pipeline { views: vec![(view, tasks)], ..Pipeline::default() });
-                self.jobs.insert(view, id);
+            Event::JobAdded { view, pipeline, tasks } => {
+                self.pipelines.insert(pipeline, Pipeline { views: vec![(view, tasks)], ..Pipeline::default() });
+                self.jobs.insert(view, pipeline);
             }
             Event::JobRemoved { view } => {
-                if let Some(id) = self.jobs.remove(&view) {
-                    self.pipelines.remove(&id);
-                }
+                self.remove_job(view);
             }
             Event::InputArrived { pipeline } => {
                 if let Some(state) = self.pipelines.get_mut(&pipeline) {
@@ -131,30 +130,15 @@ impl Driver {
                 }
                 self.advance(pipeline, &mut commands);
             }
-            Event::Quiesce { ticket, relations } => self.quiesce(ticket, &relations, &mut commands),
+            Event::Quiesce { ticket, relations, or_new } => self.quiesce(ticket, &relations, or_new, &mut commands),
             Event::Resume { ticket, views, dropped } => self.resume(ticket, views, &dropped, &mut commands),
         }
         commands
     }
 
-    /// The pipeline of a stored relation.
-    pub fn pipeline_of(&self, relation: RelationId) -> Option<PipelineId> {
-        self.pipeline_of.get(&relation).copied()
-    }
-
-    /// The pipeline of a back-fill.
-    pub fn job_of(&self, view: RelationId) -> Option<PipelineId> {
-        self.jobs.get(&view).copied()
-    }
-
     /// Whether the pipeline is a back-fill's.
     pub fn is_job(&self, pipeline: PipelineId) -> bool {
         self.jobs.values().any(|job| *job == pipeline)
-    }
-
-    /// Whether nothing of the pipeline is in flight or about to be.
-    pub fn is_idle(&self, pipeline: PipelineId) -> bool {
-        self.pipelines.get(&pipeline).is_none_or(|p| p.in_flight.is_empty() && !p.has_input)
     }
 
     /// Pipelines with their sources, views and last committed epoch.
@@ -167,11 +151,11 @@ impl Driver {
             .collect()
     }
 
-    fn add_pipeline(&mut self, pipeline: Pipeline) -> PipelineId {
-        self.next_pipeline += 1;
-        let id = PipelineId(self.next_pipeline);
-        self.pipelines.insert(id, pipeline);
-        id
+    /// Forgets a back-fill and whatever waited for it.
+    fn remove_job(&mut self, view: RelationId) -> Option<Pipeline> {
+        let id = self.jobs.remove(&view)?;
+        self.tickets.retain(|_, pipelines| !pipelines.contains(&id));
+        self.pipelines.remove(&id)
     }
 
     fn in_flight(&mut self, pipeline: PipelineId, epoch: u64) -> Option<&mut InFlight> {
@@ -209,11 +193,19 @@ impl Driver {
     }
 
     /// Queues the ticket at every pipeline of the relations.
-    fn quiesce(&mut self, ticket: Ticket, relations: &[RelationId], commands: &mut Vec<Command>) {
-        let mut ids: BTreeSet<PipelineId> = relations.iter().filter_map(|r| self.pipeline_of.get(r).copied()).collect();
+    fn quiesce(
+        &mut self,
+        ticket: Ticket,
+        relations: &[RelationId],
+        or_new: PipelineId,
+        commands: &mut Vec<Command>,
+    ) {
+        let pipeline_of = |relation| self.pipeline_of.get(relation).or_else(|| self.jobs.get(relation)).copied();
+        let mut ids: BTreeSet<PipelineId> = relations.iter().filter_map(pipeline_of).collect();
         if ids.is_empty() {
             // A view over nothing (VALUES) is a pipeline of its own.
-            ids.insert(self.add_pipeline(Pipeline::default()));
+            self.pipelines.insert(or_new, Pipeline::default());
+            ids.insert(or_new);
         }
         for id in &ids {
             if let Some(pipeline) = self.pipelines.get_mut(id) {
@@ -279,7 +271,7 @@ impl Driver {
         let Some(id) = self.tickets.remove(&ticket).and_then(|ids| ids.first().copied()) else { return };
         let mut epoch_min = 0;
         for (view, _) in &views {
-            if let Some(job) = self.jobs.remove(view).and_then(|job| self.pipelines.remove(&job)) {
+            if let Some(job) = self.remove_job(*view) {
                 epoch_min = job.committed.max(epoch_min);
             }
             self.pipeline_of.insert(*view, id);
@@ -326,8 +318,8 @@ mod tests {
     #[test]
     fn an_epoch_runs_when_input_arrives_and_commits_when_its_tasks_end() {
         let mut driver = Driver::default();
-        assert_eq!(driver.on(Event::SourceAdded { relation: A }), []);
-        let pipeline = driver.pipeline_of(A).unwrap();
+        let pipeline = PipelineId(1);
+        assert_eq!(driver.on(Event::SourceAdded { relation: A, pipeline }), []);
         assert_eq!(
             driver.on(Event::InputArrived { pipeline }),
             [Command::RunGroup { pipeline, first_epoch: 1, epochs: 1, views: vec![] }]
@@ -346,12 +338,12 @@ mod tests {
     #[test]
     fn a_view_over_two_sources_joins_their_pipelines_once_both_are_idle() {
         let mut driver = Driver::default();
-        driver.on(Event::SourceAdded { relation: A });
-        driver.on(Event::SourceAdded { relation: B });
-        let (a, b) = (driver.pipeline_of(A).unwrap(), driver.pipeline_of(B).unwrap());
+        let (a, b) = (PipelineId(1), PipelineId(2));
+        driver.on(Event::SourceAdded { relation: A, pipeline: a });
+        driver.on(Event::SourceAdded { relation: B, pipeline: b });
         driver.on(Event::InputArrived { pipeline: b });
         let ticket = Ticket(1);
-        assert_eq!(driver.on(Event::Quiesce { ticket, relations: vec![A, B] }), []);
+        assert_eq!(driver.on(Event::Quiesce { ticket, relations: vec![A, B], or_new: PipelineId(9) }), []);
         assert_eq!(driver.on(Event::InputArrived { pipeline: a }), []);
         let commands = driver.on(Event::CutTaken { pipeline: b, epoch: 1 });
         assert_eq!(
@@ -376,7 +368,7 @@ mod tests {
             let mut driver = Driver::default();
             let sources: Vec<RelationId> = (0..4).map(RelationId).collect();
             for relation in &sources {
-                driver.on(Event::SourceAdded { relation: *relation });
+                driver.on(Event::SourceAdded { relation: *relation, pipeline: PipelineId(relation.0) });
             }
             let mut views: Vec<(RelationId, usize)> = vec![];
             // (pipeline, epoch) -> tasks left, cut taken
@@ -390,12 +382,12 @@ mod tests {
                 let draining = step > 500;
                 let event = match random.random_range(0..10) {
                     0..=2 if !draining => Event::InputArrived {
-                        pipeline: driver.pipeline_of(*sources.choose(&mut random).unwrap()).unwrap(),
+                        pipeline: driver.pipeline_of[sources.choose(&mut random).unwrap()],
                     },
                     3 if !draining && asked < 20 => {
                         asked += 1;
                         let relations = sources.choose_multiple(&mut random, 2).copied().collect();
-                        Event::Quiesce { ticket: Ticket(asked), relations }
+                        Event::Quiesce { ticket: Ticket(asked), relations, or_new: PipelineId(99) }
                     }
                     4 | 5 if !held.is_empty() => {
                         let (ticket, _) = held.remove(0);

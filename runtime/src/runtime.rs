@@ -96,6 +96,7 @@ pub(crate) struct Inner {
     worker: Mutex<Option<Arc<Worker>>>,
     tickets: Mutex<HashMap<Ticket, oneshot::Sender<PipelineId>>>,
     next_ticket: AtomicU64,
+    next_pipeline: AtomicU64,
 }
 
 /// Events wait here while one is worked on, so that commands are carried out in the order of the decisions.
@@ -126,6 +127,7 @@ impl Runtime {
             worker: Mutex::default(),
             tickets: Mutex::default(),
             next_ticket: AtomicU64::new(1),
+            next_pipeline: AtomicU64::new(1),
         });
         let surroundings: Arc<dyn Surroundings> = Arc::new(WorkerSurroundings(Arc::downgrade(&inner)));
         *inner.worker.lock() = Some(Worker::new(cpu, surroundings));
@@ -157,8 +159,8 @@ impl Runtime {
             }
         };
         self.inner.relations.write().insert(id, Arc::new(relation));
-        self.inner.post(Event::SourceAdded { relation: id });
-        let pipeline = self.inner.pipeline_of(id)?;
+        let pipeline = self.inner.new_pipeline();
+        self.inner.post(Event::SourceAdded { relation: id, pipeline });
         self.inner.feeds.lock().attach(id, pipeline);
         self.inner.versions.attach(id, pipeline, Some(head));
         Ok(())
@@ -331,7 +333,7 @@ impl Held {
     }
 
     /// Never lets it go on.
-    fn keep(mut self) {
+    pub fn keep(mut self) {
         self.is_done = true;
     }
 }
@@ -365,8 +367,8 @@ impl Inner {
         self.relations.read().get(&id).cloned().ok_or(RuntimeError::UnknownRelation(id))
     }
 
-    pub fn pipeline_of(&self, relation: RelationId) -> Result<PipelineId> {
-        self.driver.lock().pipeline_of(relation).ok_or(RuntimeError::UnknownRelation(relation))
+    pub fn new_pipeline(&self) -> PipelineId {
+        PipelineId(self.next_pipeline.fetch_add(1, Ordering::Relaxed))
     }
 
     pub fn worker(&self) -> Result<Arc<Worker>> {
@@ -379,7 +381,7 @@ impl Inner {
         let (sender, receiver) = oneshot::channel();
         self.tickets.lock().insert(ticket, sender);
         let mut asked = Asked { inner: Arc::clone(self), ticket, is_granted: false };
-        self.post(Event::Quiesce { ticket, relations });
+        self.post(Event::Quiesce { ticket, relations, or_new: self.new_pipeline() });
         let pipeline = receiver.await.map_err(|_| RuntimeError::ShuttingDown)?;
         asked.is_granted = true;
         Ok(Held { inner: Arc::clone(self), ticket, pipeline, is_done: false })

@@ -46,7 +46,10 @@ pub struct CatalogSnapshot {
 impl CatalogSnapshot {
     /// A catalog of these objects.
     pub fn new(version: u64, objects: impl IntoIterator<Item = Arc<Object>>) -> Self {
-        let mut snapshot = CatalogSnapshot { version, ..Default::default() };
+        let mut snapshot = CatalogSnapshot {
+            version,
+            ..Default::default()
+        };
         for object in objects {
             snapshot.insert(object);
         }
@@ -54,7 +57,11 @@ impl CatalogSnapshot {
     }
 
     fn insert(&mut self, object: Arc<Object>) {
-        let (database, schema, name) = (object.database.clone(), object.schema.clone(), object.name.clone());
+        let (database, schema, name) = (
+            object.database.clone(),
+            object.schema.clone(),
+            object.name.clone(),
+        );
         match object.kind {
             ObjectKind::Database => {
                 self.databases.insert(name, object.id);
@@ -96,7 +103,9 @@ impl CatalogSnapshot {
 
     /// A relation or index by its full name.
     pub fn relation(&self, database: &str, schema: &str, name: &str) -> Option<&Arc<Object>> {
-        let id = self.relations.get(&(database.to_string(), schema.to_string(), name.to_string()))?;
+        let id = self
+            .relations
+            .get(&(database.to_string(), schema.to_string(), name.to_string()))?;
         self.objects.get(id)
     }
 
@@ -110,12 +119,16 @@ impl CatalogSnapshot {
 
     /// Whether a schema exists, a system schema included.
     pub fn has_schema(&self, database: &str, schema: &str) -> bool {
-        SYSTEM_SCHEMAS.contains(&schema) || self.schemas.contains_key(&(database.to_string(), schema.to_string()))
+        SYSTEM_SCHEMAS.contains(&schema)
+            || self
+                .schemas
+                .contains_key(&(database.to_string(), schema.to_string()))
     }
 
     /// A schema that was made by a user.
     pub fn schema(&self, database: &str, schema: &str) -> Option<&Arc<Object>> {
-        self.objects.get(self.schemas.get(&(database.to_string(), schema.to_string()))?)
+        self.objects
+            .get(self.schemas.get(&(database.to_string(), schema.to_string()))?)
     }
 
     /// The schemas of a database, without the system's.
@@ -138,10 +151,12 @@ impl CatalogSnapshot {
 
     /// The indexes of a relation.
     pub fn indexes_of(&self, relation: ObjectId) -> impl Iterator<Item = (&Arc<Object>, &IndexDef)> {
-        self.objects.values().filter_map(move |object| match &object.definition {
-            Definition::Index(index) if index.relation == relation => Some((object, index)),
-            _ => None,
-        })
+        self.objects
+            .values()
+            .filter_map(move |object| match &object.definition {
+                Definition::Index(index) if index.relation == relation => Some((object, index)),
+                _ => None,
+            })
     }
 
     /// The objects that name one of `ids` directly, without those in `ids`.
@@ -205,12 +220,26 @@ mod tests {
 
     #[test]
     fn dependents_are_found_through_others() {
-        let catalog =
-            CatalogSnapshot::new(0, [view(1, "a", &[]), view(2, "b", &[1]), view(3, "c", &[2]), view(4, "d", &[])]);
-        let names: Vec<u64> = catalog.closure(&[ObjectId(1)]).into_iter().map(|id| id.0).collect();
+        let catalog = CatalogSnapshot::new(
+            0,
+            [
+                view(1, "a", &[]),
+                view(2, "b", &[1]),
+                view(3, "c", &[2]),
+                view(4, "d", &[]),
+            ],
+        );
+        let names: Vec<u64> = catalog
+            .closure(&[ObjectId(1)])
+            .into_iter()
+            .map(|id| id.0)
+            .collect();
         assert_eq!(names, [1, 2, 3]);
-        let direct: Vec<&str> =
-            catalog.dependents(&BTreeSet::from([ObjectId(1)])).iter().map(|object| object.name.as_str()).collect();
+        let direct: Vec<&str> = catalog
+            .dependents(&BTreeSet::from([ObjectId(1)]))
+            .iter()
+            .map(|object| object.name.as_str())
+            .collect();
         assert_eq!(direct, ["b"]);
     }
 

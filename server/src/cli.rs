@@ -11,6 +11,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::demo;
+
 /// Threads for the wires. Queries and views run on the runtime's own.
 const WIRE_THREADS: usize = 2;
 
@@ -33,6 +35,8 @@ struct CommandLine {
 enum Command {
     /// Run a server.
     Serve(serve::ServeArgs),
+    /// Watch materialized views change: a throw-away server replays real flights.
+    Demo(demo::DemoArgs),
     /// Send SQL to a server and print the results.
     Sql(sql::SqlArgs),
     /// Run sqllogictest files, each against a throw-away server of its own.
@@ -44,6 +48,7 @@ pub fn main() -> ExitCode {
     // clap prints usage errors and exits with status 2 by itself.
     match CommandLine::parse().command {
         Command::Serve(args) => block_on(serve::run(args)),
+        Command::Demo(args) => block_on(demo::run(args)),
         Command::Sql(args) => block_on(sql::run(args)),
         Command::Test(args) => block_on(test::run(args)),
     }

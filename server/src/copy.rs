@@ -58,7 +58,11 @@ pub enum IngestFormat {
 
 /// What turns bytes into typed columns.
 enum Decoder {
-    Split { splitter: Splitter, columns: Columns, layout: Layout },
+    Split {
+        splitter: Splitter,
+        columns: Columns,
+        layout: Layout,
+    },
     Json(json::Decoder),
 }
 
@@ -92,13 +96,26 @@ impl CopyIn {
     ) -> SqlResult<Self> {
         let relation = relation_of(&object)?;
         let positions = positions(relation, columns)?;
-        let given: Vec<Arc<Field>> =
-            positions.iter().map(|position| Arc::clone(&relation.schema().fields()[*position])).collect();
+        let given: Vec<Arc<Field>> = positions
+            .iter()
+            .map(|position| Arc::clone(&relation.schema().fields()[*position]))
+            .collect();
         let names: Vec<String> = given.iter().map(|field| field.name().clone()).collect();
         let columns = Columns::new(given.len());
         let splitter = Splitter::new(&layout, names);
         let what = format!("COPY {}", object.name);
-        Self::new(session, &object, &positions, given, Decoder::Split { splitter, columns, layout }, what)
+        Self::new(
+            session,
+            &object,
+            &positions,
+            given,
+            Decoder::Split {
+                splitter,
+                columns,
+                layout,
+            },
+            what,
+        )
     }
 
     fn new(
@@ -147,8 +164,12 @@ impl CopyIn {
         let mut rest = bytes;
         while !rest.is_empty() {
             let full = match &mut self.decoder {
-                Decoder::Split { splitter, columns, .. } => {
-                    rest = splitter.push(rest, columns, BATCH_ROWS).map_err(|error| error.into_sql(&self.what))?;
+                Decoder::Split {
+                    splitter, columns, ..
+                } => {
+                    rest = splitter
+                        .push(rest, columns, BATCH_ROWS)
+                        .map_err(|error| error.into_sql(&self.what))?;
                     columns.rows() >= BATCH_ROWS
                 }
                 Decoder::Json(decoder) => {
@@ -181,8 +202,12 @@ impl CopyIn {
 
     async fn end(&mut self) -> SqlResult<()> {
         match &mut self.decoder {
-            Decoder::Split { splitter, columns, .. } => {
-                splitter.finish(columns).map_err(|error| error.into_sql(&self.what))?;
+            Decoder::Split {
+                splitter, columns, ..
+            } => {
+                splitter
+                    .finish(columns)
+                    .map_err(|error| error.into_sql(&self.what))?;
             }
             Decoder::Json(decoder) => decoder.finish()?,
         }
@@ -193,7 +218,11 @@ impl CopyIn {
     /// Ends it because the client gave up. Returns what to answer.
     pub fn fail(self, message: &str) -> SqlError {
         self.session.fail_transaction();
-        SqlError::new(SqlState::QueryCanceled, format!("COPY from stdin failed: {message}")).with_context(self.what)
+        SqlError::new(
+            SqlState::QueryCanceled,
+            format!("COPY from stdin failed: {message}"),
+        )
+        .with_context(self.what)
     }
 
     /// Remembers a failure and says what of the data was kept.
@@ -232,7 +261,7 @@ impl CopyIn {
                         Ok(array) => typed.push((Arc::clone(field), array)),
                         Err(cell) => {
                             if bad.as_ref().is_none_or(|(row, ..)| cell.row < *row) {
-                                bad = Some((cell.row, index, cell.error));
+                                bad = Some((cell.row, index, *cell.error));
                             }
                         }
                     }
@@ -253,9 +282,15 @@ impl CopyIn {
                     .map_err(|failure| split_failure(&self.what, &lines, &texts, layout, failure))?
             }
             Decoder::Json(decoder) => {
-                let Some(batch) = decoder.take()? else { return Ok(()) };
-                let typed: Vec<(Arc<Field>, ArrayRef)> =
-                    self.given.iter().cloned().zip(batch.columns().iter().cloned()).collect();
+                let Some(batch) = decoder.take()? else {
+                    return Ok(());
+                };
+                let typed: Vec<(Arc<Field>, ArrayRef)> = self
+                    .given
+                    .iter()
+                    .cloned()
+                    .zip(batch.columns().iter().cloned())
+                    .collect();
                 let before = self.converted;
                 self.builder
                     .build(&typed, batch.num_rows())
@@ -280,11 +315,19 @@ impl CopyIn {
         let write: WriteScope = self.session.begin_write(relation).await?;
         let is_table = relation.info.kind == millrace_planner::RelationKind::Table;
         if write.in_transaction() && is_table && !relation.key().is_empty() {
-            crate::session::statement::insert::check_unique(&self.session, relation, &write, &rows, &[]).await?;
+            crate::session::statement::insert::check_unique(&self.session, relation, &write, &rows, &[])
+                .await?;
         }
-        write.finish(rows.into_iter().map(ChangeBatch::insertions).collect()).await.map_err(|error| {
-            if error.context.is_none() { error.with_context(self.what.clone()) } else { error }
-        })?;
+        write
+            .finish(rows.into_iter().map(ChangeBatch::insertions).collect())
+            .await
+            .map_err(|error| {
+                if error.context.is_none() {
+                    error.with_context(self.what.clone())
+                } else {
+                    error
+                }
+            })?;
         self.appended += count;
         Ok(())
     }
@@ -303,22 +346,28 @@ fn split_failure(
 ) -> SqlError {
     use arrow::array::Array;
     match failure.row {
-        None => failure.error.with_context(what),
+        None => (*failure.error).with_context(what),
         Some(row) => {
             let line: Vec<&str> = texts
                 .iter()
-                .map(|column| if column.is_null(row) { layout.null.as_str() } else { column.value(row) })
+                .map(|column| {
+                    if column.is_null(row) {
+                        layout.null.as_str()
+                    } else {
+                        column.value(row)
+                    }
+                })
                 .collect();
             let line = line.join(&char::from(layout.delimiter).to_string());
             let number = lines.get(row).copied().unwrap_or_default();
-            failure.error.with_context(format!("{what}, line {number}: \"{}\"", parse::shortened(&line)))
+            (*failure.error).with_context(format!("{what}, line {number}: \"{}\"", parse::shortened(&line)))
         }
     }
 }
 
 fn json_failure(what: &str, before: u64, failure: RowError) -> SqlError {
     match failure.row {
-        None => failure.error.with_context(what),
-        Some(row) => failure.error.with_context(format!("{what}, row {}", before + row as u64 + 1)),
+        None => (*failure.error).with_context(what),
+        Some(row) => (*failure.error).with_context(format!("{what}, row {}", before + row as u64 + 1)),
     }
 }

@@ -153,7 +153,10 @@ impl Database {
 
     /// What a query runs with.
     pub fn query_options(&self, class: QueryClass) -> QueryOptions {
-        QueryOptions { class, context: self.state.task_ctx() }
+        QueryOptions {
+            class,
+            context: self.state.task_ctx(),
+        }
     }
 
     /// The sessions that there are, by id.
@@ -176,7 +179,11 @@ impl Database {
     /// Makes the database and the schema that exist at the start.
     fn bootstrap(&self) -> SqlResult<()> {
         let catalog = self.store.catalog();
-        if catalog.objects().iter().any(|object| object.kind == ObjectKind::Database) {
+        if catalog
+            .objects()
+            .iter()
+            .any(|object| object.kind == ObjectKind::Database)
+        {
             return Ok(());
         }
         let object = |kind, database: &str, name: &str, sql: &str| -> SqlResult<CatalogChange> {
@@ -195,8 +202,18 @@ impl Database {
             Ok(CatalogChange::Put(object.to_stored()))
         };
         let changes = vec![
-            object(ObjectKind::Database, "", DEFAULT_DATABASE, "CREATE DATABASE millrace")?,
-            object(ObjectKind::Schema, DEFAULT_DATABASE, DEFAULT_SCHEMA, "CREATE SCHEMA public")?,
+            object(
+                ObjectKind::Database,
+                "",
+                DEFAULT_DATABASE,
+                "CREATE DATABASE millrace",
+            )?,
+            object(
+                ObjectKind::Schema,
+                DEFAULT_DATABASE,
+                DEFAULT_SCHEMA,
+                "CREATE SCHEMA public",
+            )?,
         ];
         Ok(catalog.apply(changes)?)
     }
@@ -206,7 +223,13 @@ impl Database {
         let stored = self.store.catalog().objects();
         let known: Vec<u64> = stored.iter().map(|object| object.id.0).collect();
         // A crash between making a log and committing its relation leaves a log that nobody names.
-        for orphan in self.store.logs().relations().into_iter().filter(|relation| !known.contains(relation)) {
+        for orphan in self
+            .store
+            .logs()
+            .relations()
+            .into_iter()
+            .filter(|relation| !known.contains(relation))
+        {
             self.store.logs().remove(orphan)?;
         }
         for stored in &stored {
@@ -236,7 +259,8 @@ impl Database {
                 Some(query) => {
                     let catalog = self.catalog();
                     let (graph, _) = self.plan_materialized(&catalog, &object.database, &query)?;
-                    **relation = Relation::of_view(object.id, &name, &graph, Arc::clone(&query), &relation.columns);
+                    **relation =
+                        Relation::of_view(object.id, &name, &graph, Arc::clone(&query), &relation.columns);
                     self.create_view(&name, relation, graph).await
                 }
             },
@@ -244,7 +268,14 @@ impl Database {
                 let relation = millrace_planner::RelationId(index.relation.0);
                 Ok(self.runtime.create_index(relation, index.columns.clone()).await?)
             }
-            Definition::View(_) | Definition::SetAside(_) | Definition::Other => Ok(()),
+            // What a view's columns are is known once it is bound.
+            Definition::View(query) => {
+                let query = Arc::clone(query);
+                let catalog = self.catalog();
+                let reader = Reader::new(self, &self.state, &catalog, &object.database, &query.search_path);
+                reader.view(object, &query).map(|_| ())
+            }
+            Definition::SetAside(_) | Definition::Other => Ok(()),
         }
     }
 
@@ -256,15 +287,34 @@ impl Database {
         }
         let kind = match info.kind {
             millrace_planner::RelationKind::Stream => SourceKind::Stream,
-            _ => SourceKind::Table { key: relation.key().to_vec() },
+            _ => SourceKind::Table {
+                key: relation.key().to_vec(),
+            },
         };
-        let spec = SourceSpec { id: info.id, name: name.to_string(), schema: Arc::clone(&info.schema), kind };
+        let spec = SourceSpec {
+            id: info.id,
+            name: name.to_string(),
+            schema: Arc::clone(&info.schema),
+            kind,
+        };
         Ok(self.runtime.create_source(spec).await?)
     }
 
     /// Makes a materialized view; returns when it is live.
-    pub(crate) async fn create_view(&self, name: &str, relation: &Relation, graph: StageGraph) -> SqlResult<()> {
-        Ok(self.runtime.create_view(ViewSpec { id: relation.info.id, name: name.to_string(), graph }).await?)
+    pub(crate) async fn create_view(
+        &self,
+        name: &str,
+        relation: &Relation,
+        graph: StageGraph,
+    ) -> SqlResult<()> {
+        Ok(self
+            .runtime
+            .create_view(ViewSpec {
+                id: relation.info.id,
+                name: name.to_string(),
+                graph,
+            })
+            .await?)
     }
 
     /// The stages of a materialized view's query, and the objects that it names.
@@ -276,7 +326,9 @@ impl Database {
     ) -> SqlResult<(StageGraph, Vec<ObjectId>)> {
         let reader = Reader::new(self, &self.state, catalog, database, &query.search_path);
         let plan = reader.bind_query_text(query)?;
-        let options = ViewOptions { partitions: self.options.cores.max(1) };
+        let options = ViewOptions {
+            partitions: self.options.cores.max(1),
+        };
         let graph = plan_view(&self.state, plan, options)?;
         Ok((graph, reader.used()))
     }
@@ -300,9 +352,13 @@ impl Database {
         if name == crate::catalog::DATABASE_ALIAS {
             return Ok(DEFAULT_DATABASE.to_string());
         }
-        let hint = crate::error::names::did_you_mean(name, catalog.databases().map(|object| object.name.as_str()));
-        Err(SqlError::new(SqlState::InvalidCatalogName, format!("database \"{name}\" does not exist"))
-            .with_hint_opt(hint))
+        let hint =
+            crate::error::names::did_you_mean(name, catalog.databases().map(|object| object.name.as_str()));
+        Err(SqlError::new(
+            SqlState::InvalidCatalogName,
+            format!("database \"{name}\" does not exist"),
+        )
+        .with_hint_opt(hint))
     }
 }
 
@@ -325,7 +381,9 @@ impl SystemRelations for Database {
 
 impl std::fmt::Debug for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Database").field("data", &self.options.data).finish_non_exhaustive()
+        f.debug_struct("Database")
+            .field("data", &self.options.data)
+            .finish_non_exhaustive()
     }
 }
 

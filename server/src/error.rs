@@ -200,7 +200,14 @@ pub struct SqlError {
 impl SqlError {
     /// An error with a code and a message only.
     pub fn new(code: SqlState, message: impl Into<String>) -> Self {
-        SqlError { message: message.into(), detail: None, hint: None, context: None, code, position: None }
+        SqlError {
+            message: message.into(),
+            detail: None,
+            hint: None,
+            context: None,
+            code,
+            position: None,
+        }
     }
 
     /// A defect of millrace, with what was found.

@@ -27,7 +27,11 @@ use datafusion::execution::FunctionRegistry;
 pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
     datafusion_functions_json::register_all(registry)?;
     registry.register_udf(cast::udf())?;
-    for function in jsonb::udfs().into_iter().chain(system::udfs()).chain(format::udfs()) {
+    for function in jsonb::udfs()
+        .into_iter()
+        .chain(system::udfs())
+        .chain(format::udfs())
+    {
         registry.register_udf(function)?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! The millrace server: two wires over sessions over one database, and the command line.
 //!
 //! ```text
-//!   cli ── serve · sql · test
+//!   cli ── serve · demo · sql · test
 //!    └─ serve ── Server: listeners and a Database, started and stopped together
 //!        ├─ pg, http ── the wires: they translate between bytes and a Session, and do nothing else
 //!        ├─ session ── one client's statements, transaction, settings
@@ -14,6 +14,7 @@ pub mod cli;
 pub mod config;
 pub mod copy;
 pub mod database;
+pub mod demo;
 pub mod error;
 pub mod functions;
 pub mod http;

@@ -21,6 +21,8 @@ pub mod outcome;
 pub mod overlay;
 pub mod parameters;
 pub mod position;
+#[cfg(test)]
+mod psql_tests;
 pub mod query;
 pub mod rows;
 pub mod settings;
@@ -115,7 +117,10 @@ impl Session {
     /// The database does not exist, the server is closing, or an option is refused.
     pub fn new(db: Arc<Database>, mut info: SessionInfo) -> SqlResult<Arc<Session>> {
         if db.is_closing() {
-            return Err(SqlError::new(SqlState::CannotConnectNow, "the server is shutting down"));
+            return Err(SqlError::new(
+                SqlState::CannotConnectNow,
+                "the server is shutting down",
+            ));
         }
         info.database = db.resolve_database(&info.database)?;
         if info.user.is_empty() {
@@ -166,12 +171,20 @@ impl Session {
         types: &[Option<Type>],
     ) -> SqlResult<Arc<Prepared>> {
         let Some(parsed) = parsed else {
-            return Ok(Arc::new(Prepared { parsed: None, param_types: vec![], columns: None }));
+            return Ok(Arc::new(Prepared {
+                parsed: None,
+                param_types: vec![],
+                columns: None,
+            }));
         };
         self.check_not_failed(&parsed.statement)?;
         let result = parameters::describe(self, &parsed, types);
         match result {
-            Ok((param_types, columns)) => Ok(Arc::new(Prepared { parsed: Some(parsed), param_types, columns })),
+            Ok((param_types, columns)) => Ok(Arc::new(Prepared {
+                parsed: Some(parsed),
+                param_types,
+                columns,
+            })),
             Err(error) => {
                 self.fail_transaction();
                 Err(position::locate(error, &parsed))
@@ -183,7 +196,11 @@ impl Session {
     ///
     /// # Errors
     /// Whatever is wrong with it; a transaction around it has then failed.
-    pub async fn execute(self: &Arc<Self>, prepared: &Prepared, params: Vec<ScalarValue>) -> SqlResult<Outcome> {
+    pub async fn execute(
+        self: &Arc<Self>,
+        prepared: &Prepared,
+        params: Vec<ScalarValue>,
+    ) -> SqlResult<Outcome> {
         match &prepared.parsed {
             None => Ok(Outcome::Empty),
             Some(parsed) => self.execute_parsed(parsed, &prepared.param_types, params).await,
@@ -209,7 +226,12 @@ impl Session {
     ///
     /// # Errors
     /// The relation takes no rows, or a row is wrong; its number is in the context.
-    pub async fn ingest(self: &Arc<Self>, relation: &str, format: IngestFormat, body: Bytes) -> SqlResult<u64> {
+    pub async fn ingest(
+        self: &Arc<Self>,
+        relation: &str,
+        format: IngestFormat,
+        body: Bytes,
+    ) -> SqlResult<u64> {
         let mut copy = self.begin_ingest(relation, format).await?;
         copy.push(&body).await?;
         copy.finish().await
@@ -279,7 +301,11 @@ impl Session {
 
     /// What a read has to contain.
     pub(crate) fn read_after(&self) -> Option<WriteToken> {
-        let waits = self.settings.lock().get("read_consistency").is_ok_and(|value| value != "snapshot");
+        let waits = self
+            .settings
+            .lock()
+            .get("read_consistency")
+            .is_ok_and(|value| value != "snapshot");
         if waits { self.written.lock().clone() } else { None }
     }
 
@@ -293,9 +319,16 @@ impl Session {
             _ => Severity::Debug,
         };
         if severity >= least || severity == Severity::Info {
-            let code =
-                if severity == Severity::Warning { SqlState::Warning } else { SqlState::SuccessfulCompletion };
-            self.notices.lock().push(Notice { severity, code, message: message.into() });
+            let code = if severity == Severity::Warning {
+                SqlState::Warning
+            } else {
+                SqlState::SuccessfulCompletion
+            };
+            self.notices.lock().push(Notice {
+                severity,
+                code,
+                message: message.into(),
+            });
         }
     }
 
@@ -316,8 +349,11 @@ impl Session {
             .find(|schema| scope.catalog.schema(&scope.database, schema).is_some())
             .cloned()
             .ok_or_else(|| {
-                SqlError::new(SqlState::InvalidSchemaName, "no schema has been selected to create in")
-                    .with_hint("Name a schema, or set search_path to one that exists.")
+                SqlError::new(
+                    SqlState::InvalidSchemaName,
+                    "no schema has been selected to create in",
+                )
+                .with_hint("Name a schema, or set search_path to one that exists.")
             })
     }
 
@@ -364,7 +400,10 @@ impl Session {
         params: Vec<ScalarValue>,
     ) -> SqlResult<Outcome> {
         if self.db.is_closing() {
-            return Err(SqlError::new(SqlState::AdminShutdown, "the server is shutting down"));
+            return Err(SqlError::new(
+                SqlState::AdminShutdown,
+                "the server is shutting down",
+            ));
         }
         self.check_not_failed(&parsed.statement)?;
         let timeout = self.settings.lock().statement_timeout();
@@ -398,7 +437,10 @@ impl Drop for Session {
 
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("id", &self.id).field("info", &self.info).finish_non_exhaustive()
+        f.debug_struct("Session")
+            .field("id", &self.id)
+            .field("info", &self.info)
+            .finish_non_exhaustive()
     }
 }
 

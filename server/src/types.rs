@@ -49,21 +49,29 @@ pub struct SqlType {
 impl SqlType {
     /// A type that Arrow expresses fully.
     pub fn plain(data_type: DataType) -> Self {
-        SqlType { data_type, annotation: None }
+        SqlType {
+            data_type,
+            annotation: None,
+        }
     }
 
     /// A type that needs an annotation.
     pub fn annotated(data_type: DataType, annotation: impl Into<String>) -> Self {
-        SqlType { data_type, annotation: Some(annotation.into()) }
+        SqlType {
+            data_type,
+            annotation: Some(annotation.into()),
+        }
     }
 
     /// A column of this type.
     pub fn field(&self, name: impl Into<String>, nullable: bool) -> Field {
         let field = Field::new(name, self.data_type.clone(), nullable);
         match &self.annotation {
-            Some(annotation) => {
-                field.with_metadata([(ANNOTATION.to_string(), annotation.clone())].into_iter().collect())
-            }
+            Some(annotation) => field.with_metadata(
+                [(ANNOTATION.to_string(), annotation.clone())]
+                    .into_iter()
+                    .collect(),
+            ),
             None => field,
         }
     }
@@ -95,15 +103,18 @@ pub fn from_sql(sql_type: &ast::DataType) -> SqlResult<SqlType> {
         Sql::BigInt(_) | Sql::Int8(_) => SqlType::plain(DataType::Int64),
         Sql::Real | Sql::Float4 => SqlType::plain(DataType::Float32),
         Sql::Float(ExactNumberInfo::Precision(bits)) if *bits <= 24 => SqlType::plain(DataType::Float32),
-        Sql::Float(_) | Sql::Double(_) | Sql::DoublePrecision | Sql::Float8 => SqlType::plain(DataType::Float64),
+        Sql::Float(_) | Sql::Double(_) | Sql::DoublePrecision | Sql::Float8 => {
+            SqlType::plain(DataType::Float64)
+        }
         Sql::Numeric(info) | Sql::Decimal(info) | Sql::Dec(info) => numeric(info)?,
         Sql::Text | Sql::String(_) => SqlType::plain(DataType::Utf8),
-        Sql::Varchar(length) | Sql::CharacterVarying(length) | Sql::CharVarying(length) | Sql::Nvarchar(length) => {
-            match character_length(length.as_ref())? {
-                Some(length) => SqlType::annotated(DataType::Utf8, format!("varchar({length})")),
-                None => SqlType::annotated(DataType::Utf8, "varchar"),
-            }
-        }
+        Sql::Varchar(length)
+        | Sql::CharacterVarying(length)
+        | Sql::CharVarying(length)
+        | Sql::Nvarchar(length) => match character_length(length.as_ref())? {
+            Some(length) => SqlType::annotated(DataType::Utf8, format!("varchar({length})")),
+            None => SqlType::annotated(DataType::Utf8, "varchar"),
+        },
         Sql::Char(length) | Sql::Character(length) => {
             let length = character_length(length.as_ref())?.unwrap_or(1);
             SqlType::annotated(DataType::Utf8, format!("char({length})"))
@@ -169,8 +180,25 @@ pub fn from_sql(sql_type: &ast::DataType) -> SqlResult<SqlType> {
 
 /// The names that a misspelt type is compared with.
 const KNOWN_TYPES: &[&str] = &[
-    "bigint", "boolean", "bytea", "char", "date", "double precision", "integer", "interval", "json", "jsonb",
-    "numeric", "real", "smallint", "text", "time", "timestamp", "timestamptz", "uuid", "varchar",
+    "bigint",
+    "boolean",
+    "bytea",
+    "char",
+    "date",
+    "double precision",
+    "integer",
+    "interval",
+    "json",
+    "jsonb",
+    "numeric",
+    "real",
+    "smallint",
+    "text",
+    "time",
+    "timestamp",
+    "timestamptz",
+    "uuid",
+    "varchar",
 ];
 
 fn numeric(info: &ExactNumberInfo) -> SqlResult<SqlType> {
@@ -203,9 +231,10 @@ fn numeric(info: &ExactNumberInfo) -> SqlResult<SqlType> {
 fn character_length(length: Option<&ast::CharacterLength>) -> SqlResult<Option<u64>> {
     match length {
         None | Some(ast::CharacterLength::Max) => Ok(None),
-        Some(ast::CharacterLength::IntegerLength { length: 0, .. }) => {
-            Err(SqlError::new(SqlState::InvalidParameterValue, "length of a character type must be at least 1"))
-        }
+        Some(ast::CharacterLength::IntegerLength { length: 0, .. }) => Err(SqlError::new(
+            SqlState::InvalidParameterValue,
+            "length of a character type must be at least 1",
+        )),
         Some(ast::CharacterLength::IntegerLength { length, .. }) => Ok(Some(*length)),
     }
 }
@@ -245,7 +274,9 @@ pub fn pg_type(field: &Field) -> Type {
             _ => {}
         }
     }
-    if let DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) = field.data_type() {
+    if let DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) =
+        field.data_type()
+    {
         return array_of(&pg_type(item));
     }
     // Fields of pg_catalog carry annotations of their own, which arrow-pg knows.
@@ -285,7 +316,9 @@ fn array_of(element: &Type) -> Type {
 pub fn from_pg(pg: &Type) -> Option<SqlType> {
     if let postgres_types::Kind::Array(element) = pg.kind() {
         let element = from_pg(element)?;
-        return Some(SqlType::plain(DataType::List(Arc::new(element.field("item", true)))));
+        return Some(SqlType::plain(DataType::List(Arc::new(
+            element.field("item", true),
+        ))));
     }
     Some(match *pg {
         Type::BOOL => SqlType::plain(DataType::Boolean),
@@ -295,7 +328,9 @@ pub fn from_pg(pg: &Type) -> Option<SqlType> {
         Type::OID => SqlType::annotated(DataType::Int64, "oid"),
         Type::FLOAT4 => SqlType::plain(DataType::Float32),
         Type::FLOAT8 => SqlType::plain(DataType::Float64),
-        Type::NUMERIC => SqlType::annotated(DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE), "numeric"),
+        Type::NUMERIC => {
+            SqlType::annotated(DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE), "numeric")
+        }
         Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN | Type::CHAR => {
             SqlType::plain(DataType::Utf8)
         }
@@ -374,7 +409,9 @@ fn stored_type(data_type: &DataType) -> DataType {
         DataType::Dictionary(_, value) => stored_type(value),
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
             let item = stored(item);
-            DataType::List(Arc::new(item.as_ref().clone().with_name("item").with_nullable(true)))
+            DataType::List(Arc::new(
+                item.as_ref().clone().with_name("item").with_nullable(true),
+            ))
         }
         other => other.clone(),
     }
@@ -428,8 +465,14 @@ mod tests {
 
     #[test]
     fn impossible_types_are_refused_with_their_reason() {
-        assert_eq!(sql_type("numeric(60,2)").unwrap_err().code, SqlState::InvalidParameterValue);
-        assert_eq!(sql_type("numeric(4,7)").unwrap_err().code, SqlState::InvalidParameterValue);
+        assert_eq!(
+            sql_type("numeric(60,2)").unwrap_err().code,
+            SqlState::InvalidParameterValue
+        );
+        assert_eq!(
+            sql_type("numeric(4,7)").unwrap_err().code,
+            SqlState::InvalidParameterValue
+        );
         let error = sql_type("intgerr").unwrap_err();
         assert_eq!(error.code, SqlState::UndefinedObject);
         assert_eq!(error.hint.as_deref(), Some("Perhaps you meant \"integer\"."));

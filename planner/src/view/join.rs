@@ -16,13 +16,24 @@ impl Lowering {
     pub(super) fn join(&mut self, join: &LogicalJoin) -> Result<Fragment> {
         let kind = match join.join_type {
             JoinType::Inner => JoinKind::Inner,
-            other => {
-                return Err(PlanError::not_incremental(
-                    format!("{} JOIN", other.to_string().to_uppercase()),
-                    "use an inner join with equality conditions",
-                ));
+            JoinType::Left => JoinKind::Left,
+            JoinType::Right => JoinKind::Right,
+            JoinType::Full => JoinKind::Full,
+            JoinType::LeftSemi => JoinKind::LeftSemi,
+            JoinType::RightSemi => JoinKind::RightSemi,
+            JoinType::LeftAnti => JoinKind::LeftAnti,
+            JoinType::RightAnti => JoinKind::RightAnti,
+            JoinType::LeftMark => JoinKind::LeftMark,
+            JoinType::RightMark => {
+                return Err(PlanError::Internal("a right mark join in a logical plan".into()));
             }
         };
+        if join.null_aware {
+            return Err(PlanError::not_incremental(
+                "NOT IN with a subquery whose values may be NULL",
+                "write NOT EXISTS (SELECT .. WHERE the columns are equal), or declare the columns NOT NULL",
+            ));
+        }
         let left = self.node(&join.left)?;
         let right = self.node(&join.right)?;
         let (left_width, right_width) = (left.schema.fields().len(), right.schema.fields().len());
@@ -35,18 +46,14 @@ impl Lowering {
             }
             None => None,
         };
-        let key = joined_key(&left, &right, &left_keys, &right_keys, left_width);
+        let key = joined_key(kind, &left, &right, &left_keys, &right_keys, left_width);
         let (left_append_only, right_append_only) = (left.append_only, right.append_only);
         let exchange = |keys: &[usize]| {
             if keys.is_empty() { Output::Single } else { Output::Hash(keys.to_vec()) }
         };
         let left = self.stages.exchange(left, exchange(&left_keys));
         let right = self.stages.exchange(right, exchange(&right_keys));
-        let placement = if left_keys.iter().all(|column| *column < left_width) {
-            Placement::Hash(left_keys.clone())
-        } else {
-            Placement::Keyed
-        };
+        let placement = placement(kind, &left_keys, &right_keys, left_width, right_width);
         let schema = arrow_schema(&join.schema);
         let operator = Operator::Join(Box::new(Join {
             left,
@@ -63,7 +70,10 @@ impl Lowering {
         }));
         Ok(Fragment {
             parts: vec![Part { operator, placement }],
-            append_only: left_append_only && right_append_only,
+            // A row that waits for its first match may be taken back; a pair or a match that was found may not.
+            append_only: left_append_only
+                && right_append_only
+                && matches!(kind, JoinKind::Inner | JoinKind::LeftSemi | JoinKind::RightSemi),
             key,
             schema,
         })
@@ -99,8 +109,35 @@ impl Lowering {
     }
 }
 
+/// Where the joined rows are. An unmatched row of an outer join has NULL for the other side's keys, but lives where its own
+/// key puts it.
+fn placement(
+    kind: JoinKind,
+    left_keys: &[usize],
+    right_keys: &[usize],
+    left_width: usize,
+    right_width: usize,
+) -> Placement {
+    let within = |keys: &[usize], width: usize, shift: usize| {
+        if keys.iter().all(|column| *column < width) {
+            Placement::Hash(keys.iter().map(|column| column + shift).collect())
+        } else {
+            Placement::Keyed
+        }
+    };
+    match kind {
+        JoinKind::Inner | JoinKind::Left | JoinKind::LeftSemi | JoinKind::LeftAnti | JoinKind::LeftMark => {
+            within(left_keys, left_width, 0)
+        }
+        JoinKind::Right => within(right_keys, right_width, left_width),
+        JoinKind::RightSemi | JoinKind::RightAnti => within(right_keys, right_width, 0),
+        JoinKind::Full => Placement::Keyed,
+    }
+}
+
 /// What identifies a joined row. If one side is met by at most one row of the other, its own key suffices.
 fn joined_key(
+    kind: JoinKind,
     left: &Fragment,
     right: &Fragment,
     left_keys: &[usize],
@@ -111,10 +148,16 @@ fn joined_key(
     let covers = |key: &Option<Vec<usize>>, columns: &[usize]| {
         key.as_ref().is_some_and(|key| key.iter().all(|column| columns.contains(column)))
     };
-    if covers(&right.key, right_keys) && left.key.is_some() {
+    match kind {
+        JoinKind::LeftSemi | JoinKind::LeftAnti | JoinKind::LeftMark => return left.key.clone(),
+        JoinKind::RightSemi | JoinKind::RightAnti => return right.key.clone(),
+        JoinKind::Inner | JoinKind::Left | JoinKind::Right | JoinKind::Full => {}
+    }
+    if matches!(kind, JoinKind::Inner | JoinKind::Left) && covers(&right.key, right_keys) && left.key.is_some() {
         return left.key.clone();
     }
-    if covers(&left.key, left_keys)
+    if matches!(kind, JoinKind::Inner | JoinKind::Right)
+        && covers(&left.key, left_keys)
         && let Some(key) = &right.key
     {
         return Some(shift(key));

@@ -182,6 +182,7 @@ fn fixed_rows(rows: Vec<Vec<Arc<dyn PhysicalExpr>>>, schema: SchemaRef) -> Fragm
 
 fn refused(plan: &LogicalPlan) -> PlanError {
     match plan {
+        LogicalPlan::Limit(limit) if matches!(limit.input.as_ref(), LogicalPlan::Sort(_)) => refused(&limit.input),
         LogicalPlan::Limit(_) => {
             PlanError::not_incremental("LIMIT", "leave it out of the view and put it into the SELECT that reads the view")
         }

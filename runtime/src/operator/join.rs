@@ -3,10 +3,14 @@
 //! ```text
 //!  out = dL >< R  +  (L + dL) >< dR          a bilinear form: only what changed is joined again
 //! ```
+//! A side whose rows appear without a match too (outer, anti), or at most once (semi), keeps a count of matches with each
+//! row. Every pair that comes or goes changes the counts; where one leaves or reaches zero, the row's own appearance
+//! changes. One side is worked off after the other, so that a pair of two new rows is met once.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt32Array};
+use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt32Array, new_null_array};
 use arrow::compute::take;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::physical_expr::PhysicalExpr;
@@ -14,13 +18,28 @@ use millrace_planner::stage::{Join, JoinKind};
 use millrace_storage::ChangeBatch;
 
 use super::expression::{ErrorCounter, evaluate_predicate};
-use super::{Gate, aggregate::consolidate, batch_of, chunks, concat, filter_changes};
-use crate::error::{Result, RuntimeError};
+use super::{CHUNK_ROWS, Gate, aggregate::consolidate, batch_of, concat, filter_changes, nullable};
+use crate::error::Result;
 use crate::state::RowTable;
-use crate::state::row_table::{Matches, arrow_error};
+use crate::state::row_table::{Matches, arrow_error, split};
 
 /// Rows that one step of a join may put out at most, before it looks at the gate again.
 const OUTPUT_ROWS_STEP: usize = 65_536;
+
+/// How a side's rows appear by themselves, beside the pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Appearance {
+    /// Only in pairs.
+    Paired,
+    /// With NULLs for the other side, while there is no match.
+    NullExtended,
+    /// Once, while there is a match.
+    Matched,
+    /// Once, while there is none.
+    Unmatched,
+    /// Always, with whether there is a match.
+    Marked,
+}
 
 /// One side's rows.
 struct Side {
@@ -29,12 +48,14 @@ struct Side {
     keys: Vec<usize>,
     width: usize,
     append_only: bool,
+    appearance: Appearance,
 }
 
 /// A join with its state.
 pub struct JoinInstance {
-    left: Side,
-    right: Side,
+    /// Left, right.
+    sides: [Side; 2],
+    emits_pairs: bool,
     null_equals_null: bool,
     filter: Option<Arc<dyn PhysicalExpr>>,
     /// Left columns, then right columns: what the filter sees.
@@ -42,17 +63,45 @@ pub struct JoinInstance {
     schema: SchemaRef,
 }
 
+const LEFT: usize = 0;
+const RIGHT: usize = 1;
+
+/// Whether pairs are put out, and how the left and right rows appear by themselves.
+fn shape(kind: JoinKind) -> (bool, Appearance, Appearance) {
+    use Appearance::*;
+    match kind {
+        JoinKind::Inner => (true, Paired, Paired),
+        JoinKind::Left => (true, NullExtended, Paired),
+        JoinKind::Right => (true, Paired, NullExtended),
+        JoinKind::Full => (true, NullExtended, NullExtended),
+        JoinKind::LeftSemi => (false, Matched, Paired),
+        JoinKind::LeftAnti => (false, Unmatched, Paired),
+        JoinKind::LeftMark => (false, Marked, Paired),
+        JoinKind::RightSemi => (false, Paired, Matched),
+        JoinKind::RightAnti => (false, Paired, Unmatched),
+    }
+}
+
 impl Side {
-    fn new(schema: &SchemaRef, keys: Vec<usize>, width: usize, append_only: bool) -> Result<Side> {
+    fn new(
+        schema: &SchemaRef,
+        keys: Vec<usize>,
+        width: usize,
+        append_only: bool,
+        appearance: Appearance,
+    ) -> Result<Side> {
         let identity = (!append_only).then(|| (0..schema.fields().len()).collect());
-        let mut table = RowTable::new(super::nullable(schema), identity);
+        let mut table = RowTable::new(nullable(schema), identity);
+        if appearance != Appearance::Paired {
+            table = table.with_tags();
+        }
         let index = if keys.is_empty() { None } else { Some(table.add_index(keys.clone())?) };
-        Ok(Side { table, index, keys, width, append_only })
+        Ok(Side { table, index, keys, width, append_only, appearance })
     }
 
-    /// Rows whose key is NULL match nothing.
-    fn joinable(&self, batch: ChangeBatch, null_equals_null: bool) -> Result<ChangeBatch> {
-        if null_equals_null {
+    /// Rows that can matter: one whose key is NULL matches nothing.
+    fn relevant(&self, batch: ChangeBatch, null_equals_null: bool) -> Result<ChangeBatch> {
+        if null_equals_null || self.appearance != Appearance::Paired {
             return Ok(batch);
         }
         let nulls: Vec<_> = self.keys.iter().filter_map(|key| batch.rows.column(*key).logical_nulls()).collect();
@@ -62,12 +111,6 @@ impl Side {
         let mask: BooleanArray =
             (0..batch.num_rows()).map(|row| Some(nulls.iter().all(|nulls| nulls.is_valid(row)))).collect();
         filter_changes(&batch, &mask)
-    }
-
-    fn apply(&mut self, batch: &ChangeBatch) -> Result<()> {
-        let rows = RecordBatch::try_new(Arc::clone(self.table.schema()), batch.rows.columns().to_vec());
-        let batch = ChangeBatch { rows: rows.map_err(arrow_error)?, weights: batch.weights.clone() };
-        self.table.apply(&batch, 0, u64::MAX - 1)
     }
 
     /// The rows of this side that match rows of the other.
@@ -89,16 +132,17 @@ impl Side {
 
 impl JoinInstance {
     pub fn new(plan: &Join) -> Result<Self> {
-        if plan.kind != JoinKind::Inner {
-            return Err(RuntimeError::Internal(format!("no operator for a {:?} join", plan.kind)));
-        }
         let (left_keys, right_keys) = plan.keys.iter().copied().unzip();
         let (left, right) = (plan.left.schema(), plan.right.schema());
         let fields = left.fields()[..plan.left_width].iter().chain(&right.fields()[..plan.right_width]).cloned();
+        let (emits_pairs, left_appears, right_appears) = shape(plan.kind);
         Ok(JoinInstance {
-            joined: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
-            left: Side::new(left, left_keys, plan.left_width, plan.left_append_only)?,
-            right: Side::new(right, right_keys, plan.right_width, plan.right_append_only)?,
+            joined: nullable(&Arc::new(Schema::new(fields.collect::<Vec<_>>()))),
+            sides: [
+                Side::new(left, left_keys, plan.left_width, plan.left_append_only, left_appears)?,
+                Side::new(right, right_keys, plan.right_width, plan.right_append_only, right_appears)?,
+            ],
+            emits_pairs,
             null_equals_null: plan.null_equals_null,
             filter: plan.filter.clone(),
             schema: Arc::clone(&plan.schema),
@@ -106,7 +150,7 @@ impl JoinInstance {
     }
 
     pub fn state_bytes(&self) -> usize {
-        self.left.table.memory_bytes() + self.right.table.memory_bytes()
+        self.sides.iter().map(|side| side.table.memory_bytes()).sum()
     }
 
     /// Joins what changed and keeps it.
@@ -118,75 +162,217 @@ impl JoinInstance {
         errors: &ErrorCounter,
     ) -> Result<Vec<ChangeBatch>> {
         let mut output = vec![];
-        if let Some(left) = self.arriving(left, true)? {
-            for chunk in chunks(&left) {
-                self.join_chunk(&chunk, true, &mut output, gate, errors).await?;
+        for (side, batches) in [(LEFT, left), (RIGHT, right)] {
+            // A row that came and went within the epoch must not be looked for before it is there.
+            let batch = if self.sides[side].append_only { concat(batches)? } else { consolidate(batches)? };
+            let Some(batch) = batch else { continue };
+            let batch = self.sides[side].relevant(batch, self.null_equals_null)?;
+            let (inserted, deleted) = match &batch.weights {
+                None => (batch.rows.clone(), batch.rows.slice(0, 0)),
+                Some(weights) => split(&batch.rows, weights)?,
+            };
+            for (rows, weight) in [(deleted, -1), (inserted, 1)] {
+                for start in (0..rows.num_rows()).step_by(CHUNK_ROWS) {
+                    let rows = rows.slice(start, CHUNK_ROWS.min(rows.num_rows() - start));
+                    self.change(side, &rows, weight, &mut output, gate, errors).await?;
+                }
             }
-            self.left.apply(&left)?;
-        }
-        if let Some(right) = self.arriving(right, false)? {
-            for chunk in chunks(&right) {
-                self.join_chunk(&chunk, false, &mut output, gate, errors).await?;
+            for side in &mut self.sides {
+                side.table.tidy(u64::MAX - 1)?;
             }
-            self.right.apply(&right)?;
         }
         Ok(output)
     }
 
-    fn arriving(&self, batches: Vec<ChangeBatch>, is_left: bool) -> Result<Option<ChangeBatch>> {
-        let side = if is_left { &self.left } else { &self.right };
-        // A row that came and went within the epoch must not be looked for before it is there.
-        let batch = if side.append_only { concat(batches)? } else { consolidate(batches)? };
-        batch.map(|batch| side.joinable(batch, self.null_equals_null)).transpose()
-    }
-
-    /// Joins one chunk of one side with all of the other.
-    async fn join_chunk(
-        &self,
-        chunk: &ChangeBatch,
-        is_left: bool,
+    /// Inserts (`weight` 1) or deletes (-1) rows of one side.
+    async fn change(
+        &mut self,
+        side: usize,
+        rows: &RecordBatch,
+        weight: i64,
         output: &mut Vec<ChangeBatch>,
         gate: &dyn Gate,
         errors: &ErrorCounter,
     ) -> Result<()> {
-        let (side, other) = if is_left { (&self.left, &self.right) } else { (&self.right, &self.left) };
-        let matches = other.matches(&chunk.rows, &side.keys, self.null_equals_null)?;
+        let other = 1 - side;
+        let stored = RecordBatch::try_new(Arc::clone(self.sides[side].table.schema()), rows.columns().to_vec())
+            .map_err(arrow_error)?;
+        let matches = self.sides[other].matches(&stored, &self.sides[side].keys, self.null_equals_null)?;
         gate.checkpoint().await;
-        let mut start = 0;
-        while start < matches.rows.len() {
+        let mut own_matches = vec![0_i64; rows.num_rows()];
+        // Of each touched row of the other side: its count before this change.
+        let mut touched: BTreeMap<u32, i64> = BTreeMap::new();
+        for start in (0..matches.rows.len()).step_by(OUTPUT_ROWS_STEP) {
             let end = (start + OUTPUT_ROWS_STEP).min(matches.rows.len());
-            let joined = self.pair(chunk, is_left, &matches.probe[start..end], &matches.rows[start..end])?;
-            let joined = match &self.filter {
-                Some(filter) => {
-                    let mask = evaluate_predicate(filter, &joined.rows, errors)?;
-                    filter_changes(&joined, &mask)?
+            let (probe, met) = self.pair(
+                side,
+                rows,
+                weight,
+                &matches.probe[start..end],
+                &matches.rows[start..end],
+                output,
+                errors,
+            )?;
+            for (probe, met) in probe.iter().zip(&met) {
+                own_matches[*probe as usize] += 1;
+                if self.sides[other].appearance != Appearance::Paired {
+                    let before = self.sides[other].table.add_to_tag(*met, weight);
+                    touched.entry(*met).or_insert(before);
                 }
-                None => joined,
-            };
-            if joined.num_rows() > 0 {
-                let rows = batch_of(&self.schema, joined.rows.columns().to_vec(), joined.num_rows())?;
-                output.push(ChangeBatch { rows, weights: joined.weights });
             }
-            start = end;
             gate.checkpoint().await;
+        }
+        if weight > 0 {
+            let first = self.sides[side].table.insert(stored, 0)?;
+            if self.sides[side].appearance != Appearance::Paired {
+                for (row, count) in own_matches.iter().enumerate() {
+                    self.sides[side].table.add_to_tag(first + row as u32, *count);
+                }
+            }
+        } else {
+            self.sides[side].table.delete(&stored, 0)?;
+        }
+        self.appear(side, rows, weight, &own_matches, output)?;
+        self.reappear(other, &touched, output)
+    }
+
+    /// Puts out the pairs that meet the filter, and says which they are.
+    fn pair(
+        &self,
+        side: usize,
+        rows: &RecordBatch,
+        weight: i64,
+        probe: &[u32],
+        met: &[u32],
+        output: &mut Vec<ChangeBatch>,
+        errors: &ErrorCounter,
+    ) -> Result<(Vec<u32>, Vec<u32>)> {
+        if !self.emits_pairs && self.filter.is_none() {
+            return Ok((probe.to_vec(), met.to_vec()));
+        }
+        let own = take_columns(rows, self.sides[side].width, probe)?;
+        let other = &self.sides[1 - side];
+        let others = other.table.gather(met, &(0..other.width).collect::<Vec<_>>())?;
+        let columns = if side == LEFT { [own, others].concat() } else { [others, own].concat() };
+        let mut pairs = batch_of(&self.joined, columns, probe.len())?;
+        let (mut probe, mut met) = (probe.to_vec(), met.to_vec());
+        if let Some(filter) = &self.filter {
+            let mask = evaluate_predicate(filter, &pairs, errors)?;
+            let kept: Vec<usize> = mask.values().set_indices().collect();
+            if kept.len() < probe.len() {
+                pairs = arrow::compute::filter_record_batch(&pairs, &mask).map_err(arrow_error)?;
+                probe = kept.iter().map(|pair| probe[*pair]).collect();
+                met = kept.iter().map(|pair| met[*pair]).collect();
+            }
+        }
+        if self.emits_pairs && pairs.num_rows() > 0 {
+            self.emit(pairs.columns().to_vec(), pairs.num_rows(), weight, output)?;
+        }
+        Ok((probe, met))
+    }
+
+    /// How rows that come (or go) appear by themselves.
+    fn appear(
+        &self,
+        side: usize,
+        rows: &RecordBatch,
+        weight: i64,
+        matches: &[i64],
+        output: &mut Vec<ChangeBatch>,
+    ) -> Result<()> {
+        let pick = |wanted: bool| -> Vec<u32> {
+            (0..matches.len()).filter(|row| (matches[*row] > 0) == wanted).map(|row| row as u32).collect()
+        };
+        let width = self.sides[side].width;
+        match self.sides[side].appearance {
+            Appearance::Paired => Ok(()),
+            Appearance::NullExtended | Appearance::Unmatched => {
+                self.emit_alone(side, take_columns(rows, width, &pick(false))?, false, weight, output)
+            }
+            Appearance::Matched => {
+                self.emit_alone(side, take_columns(rows, width, &pick(true))?, true, weight, output)
+            }
+            Appearance::Marked => {
+                for mark in [false, true] {
+                    self.emit_alone(side, take_columns(rows, width, &pick(mark))?, mark, weight, output)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// How rows whose count of matches changed appear now.
+    fn reappear(&self, side: usize, touched: &BTreeMap<u32, i64>, output: &mut Vec<ChangeBatch>) -> Result<()> {
+        let table = &self.sides[side].table;
+        let (mut gained, mut lost) = (vec![], vec![]);
+        for (row, before) in touched {
+            match (*before > 0, table.tag(*row) > 0) {
+                (false, true) => gained.push(*row),
+                (true, false) => lost.push(*row),
+                _ => {}
+            }
+        }
+        let columns: Vec<usize> = (0..self.sides[side].width).collect();
+        for (rows, has_match) in [(gained, true), (lost, false)] {
+            if rows.is_empty() {
+                continue;
+            }
+            let values = table.gather(&rows, &columns)?;
+            match self.sides[side].appearance {
+                Appearance::Paired => {}
+                Appearance::NullExtended | Appearance::Unmatched => {
+                    self.emit_alone(side, values, false, if has_match { -1 } else { 1 }, output)?;
+                }
+                Appearance::Matched => {
+                    self.emit_alone(side, values, true, if has_match { 1 } else { -1 }, output)?;
+                }
+                Appearance::Marked => {
+                    self.emit_alone(side, values.clone(), !has_match, -1, output)?;
+                    self.emit_alone(side, values, has_match, 1, output)?;
+                }
+            }
         }
         Ok(())
     }
 
-    /// The joined rows of some pairs.
-    fn pair(&self, chunk: &ChangeBatch, is_left: bool, probe: &[u32], rows: &[u32]) -> Result<ChangeBatch> {
-        let (side, other) = if is_left { (&self.left, &self.right) } else { (&self.right, &self.left) };
-        let positions = UInt32Array::from(probe.to_vec());
-        let own = (0..side.width)
-            .map(|column| take(chunk.rows.column(column), &positions, None).map_err(arrow_error))
-            .collect::<Result<Vec<_>>>()?;
-        let met = other.table.gather(rows, &(0..other.width).collect::<Vec<_>>())?;
-        let columns: Vec<ArrayRef> =
-            if is_left { own.into_iter().chain(met).collect() } else { met.into_iter().chain(own).collect() };
-        let weights = chunk
-            .weights
-            .as_ref()
-            .map(|weights| Int64Array::from_iter_values(probe.iter().map(|row| weights.value(*row as usize))));
-        Ok(ChangeBatch { rows: batch_of(&self.joined, columns, probe.len())?, weights })
+    /// Rows of one side in the form of the output.
+    fn emit_alone(
+        &self,
+        side: usize,
+        columns: Vec<ArrayRef>,
+        mark: bool,
+        weight: i64,
+        output: &mut Vec<ChangeBatch>,
+    ) -> Result<()> {
+        let rows = columns.first().map_or(0, |column| column.len());
+        if rows == 0 {
+            return Ok(());
+        }
+        let columns = match self.sides[side].appearance {
+            Appearance::NullExtended => {
+                let width = self.sides[LEFT].width;
+                let others = if side == LEFT { width..self.joined.fields().len() } else { 0..width };
+                let nulls: Vec<ArrayRef> =
+                    others.map(|column| new_null_array(self.joined.field(column).data_type(), rows)).collect();
+                if side == LEFT { [columns, nulls].concat() } else { [nulls, columns].concat() }
+            }
+            Appearance::Marked => {
+                let marks: ArrayRef = Arc::new(BooleanArray::from(vec![mark; rows]));
+                [columns, vec![marks]].concat()
+            }
+            _ => columns,
+        };
+        self.emit(columns, rows, weight, output)
     }
+
+    fn emit(&self, columns: Vec<ArrayRef>, rows: usize, weight: i64, output: &mut Vec<ChangeBatch>) -> Result<()> {
+        let weights = (weight != 1).then(|| Int64Array::from(vec![weight; rows]));
+        output.push(ChangeBatch { rows: batch_of(&self.schema, columns, rows)?, weights });
+        Ok(())
+    }
+}
+
+fn take_columns(rows: &RecordBatch, width: usize, positions: &[u32]) -> Result<Vec<ArrayRef>> {
+    let positions = UInt32Array::from(positions.to_vec());
+    (0..width).map(|column| take(rows.column(column), &positions, None).map_err(arrow_error)).collect()
 }

@@ -52,9 +52,14 @@ impl Chunk {
         Ok(merged)
     }
 
+    /// Positions of the rows that someone reading at `low_water` or later may still see.
+    pub fn surviving(&self, low_water: Version) -> impl Iterator<Item = usize> + '_ {
+        (0..self.len()).filter(move |row| self.deleted_at(*row) > low_water)
+    }
+
     /// The rows that someone reading at `low_water` or later may still see; `None` if there are none.
     pub fn survivors(&self, low_water: Version) -> Result<Option<Chunk>, arrow::error::ArrowError> {
-        let kept: Vec<usize> = (0..self.len()).filter(|row| self.deleted_at(*row) > low_water).collect();
+        let kept: Vec<usize> = self.surviving(low_water).collect();
         if kept.is_empty() {
             return Ok(None);
         }

@@ -47,6 +47,8 @@ pub struct RowTable {
     /// The first finds the row that a deletion names, unless the table only grows.
     indexes: Vec<HashIndex>,
     has_identity: bool,
+    /// A number kept with each row, if the owner wants one: a join's count of matches.
+    tags: Option<Vec<i64>>,
     /// Chains (index, hash) that hold more dead rows than live ones, as probes noticed.
     crowded: Mutex<Vec<(usize, u64)>>,
 }
@@ -79,8 +81,28 @@ impl RowTable {
             dead_rows: 0,
             indexes: identity.into_iter().map(HashIndex::new).collect(),
             has_identity,
+            tags: None,
             crowded: Mutex::default(),
         }
+    }
+
+    /// Keeps a number with each row, 0 at first.
+    pub fn with_tags(mut self) -> Self {
+        self.tags = Some(vec![]);
+        self
+    }
+
+    /// The number kept with a row.
+    pub fn tag(&self, row: u32) -> i64 {
+        self.tags.as_ref().map_or(0, |tags| tags[row as usize])
+    }
+
+    /// Adds to the number kept with a row; returns what it was.
+    pub fn add_to_tag(&mut self, row: u32, change: i64) -> i64 {
+        let Some(tags) = &mut self.tags else { return 0 };
+        let before = tags[row as usize];
+        tags[row as usize] += change;
+        before
     }
 
     pub fn schema(&self) -> &SchemaRef {
@@ -128,9 +150,10 @@ impl RowTable {
     /// # Errors
     /// A deletion names a row that is not there.
     pub fn apply(&mut self, changes: &ChangeBatch, version: Version, low_water: Version) -> Result<()> {
-        self.prune(low_water);
         match &changes.weights {
-            None => self.insert(changes.rows.clone(), version)?,
+            None => {
+                self.insert(changes.rows.clone(), version)?;
+            }
             Some(weights) => {
                 let (insertions, deletions) = split(&changes.rows, weights)?;
                 if insertions.num_rows() > 0 {
@@ -141,13 +164,21 @@ impl RowTable {
                 }
             }
         }
+        self.tidy(low_water)
+    }
+
+    /// Frees what no reader at `low_water` or later can see, when there is enough of it. Row numbers change.
+    pub fn tidy(&mut self, low_water: Version) -> Result<()> {
+        self.prune(low_water);
         if self.dead_rows > REBUILD_DEAD_ROWS_MIN && self.dead_rows > self.live_rows {
             self.rebuild(low_water)?;
         }
         Ok(())
     }
 
-    fn insert(&mut self, rows: RecordBatch, version: Version) -> Result<()> {
+    /// Appends rows; returns the number of the first.
+    pub fn insert(&mut self, rows: RecordBatch, version: Version) -> Result<u32> {
+        let first = self.rows;
         if u32::try_from(self.rows as usize + rows.num_rows()).is_err() {
             return Err(RuntimeError::Internal("a partition of a table has more than 4 billion rows".into()));
         }
@@ -158,9 +189,13 @@ impl RowTable {
         self.live_rows += rows.num_rows();
         Arc::make_mut(&mut self.bases).push(self.rows);
         self.rows += rows.num_rows() as u32;
+        if let Some(tags) = &mut self.tags {
+            tags.resize(self.rows as usize, 0);
+        }
         let chunks = Arc::make_mut(&mut self.chunks);
         chunks.push(Arc::new(Chunk::new(rows, version)));
-        self.merge_small_chunks()
+        self.merge_small_chunks()?;
+        Ok(first)
     }
 
     /// Merges the last chunks while they are of similar size: each row is copied a logarithmic number of times.
@@ -185,7 +220,11 @@ impl RowTable {
         Ok(())
     }
 
-    fn delete(&mut self, rows: &RecordBatch, version: Version) -> Result<()> {
+    /// Marks the rows that equal these as gone; returns their numbers, in the order given.
+    ///
+    /// # Errors
+    /// One of them is not there.
+    pub fn delete(&mut self, rows: &RecordBatch, version: Version) -> Result<Vec<u32>> {
         if !self.has_identity {
             return Err(RuntimeError::Internal("a deletion reached a table that only grows".into()));
         }
@@ -195,25 +234,25 @@ impl RowTable {
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         self.keep_equal(&mut matches, &all, rows.columns())?;
         // Equal rows are interchangeable: each deletion takes the first of its matches that is still there.
-        let mut deleted = vec![false; rows.num_rows()];
+        let mut deleted = vec![None; rows.num_rows()];
         for (probe, row) in matches.probe.iter().zip(&matches.rows) {
-            if deleted[*probe as usize] {
+            if deleted[*probe as usize].is_some() {
                 continue;
             }
             let (chunk, offset) = self.locate(*row);
             if self.chunks[chunk].is_alive(offset) {
                 self.chunks[chunk].delete(offset, version);
-                deleted[*probe as usize] = true;
+                deleted[*probe as usize] = Some(*row);
             }
         }
-        if let Some(missing) = deleted.iter().position(|done| !done) {
+        if let Some(missing) = deleted.iter().position(Option::is_none) {
             let row = rows.slice(missing, 1);
             let shown = arrow::util::pretty::pretty_format_batches(&[row]).map(|t| t.to_string()).unwrap_or_default();
             return Err(RuntimeError::Internal(format!("a deletion names a row that is not there:\n{shown}")));
         }
         self.live_rows -= rows.num_rows();
         self.dead_rows += rows.num_rows();
-        Ok(())
+        Ok(deleted.into_iter().flatten().collect())
     }
 
     /// Live rows whose indexed columns equal the keys. With `nulls_match`, NULL equals NULL.
@@ -355,6 +394,12 @@ impl RowTable {
     fn rebuild(&mut self, low_water: Version) -> Result<()> {
         let mut rebuilt = RowTable::new(Arc::clone(&self.schema), None);
         rebuilt.has_identity = self.has_identity;
+        rebuilt.tags = self.tags.as_ref().map(|tags| {
+            let survivors = self.chunks.iter().zip(self.bases.iter()).flat_map(|(chunk, base)| {
+                chunk.surviving(low_water).map(|row| tags[*base as usize + row]).collect::<Vec<_>>()
+            });
+            survivors.collect()
+        });
         rebuilt.indexes = self.indexes.iter().map(|index| HashIndex::new(index.columns.clone())).collect();
         let mut small: Vec<Chunk> = vec![];
         let mut small_rows = 0;

@@ -16,7 +16,11 @@ use crate::types;
 ///
 /// # Errors
 /// Its rows could not be put together.
-pub fn relation(catalog: &CatalogSnapshot, database: &str, name: &str) -> SqlResult<Option<Arc<dyn TableProvider>>> {
+pub fn relation(
+    catalog: &CatalogSnapshot,
+    database: &str,
+    name: &str,
+) -> SqlResult<Option<Arc<dyn TableProvider>>> {
     let columns = match name {
         "tables" => tables(catalog, database),
         "columns" => columns(catalog, database),
@@ -44,7 +48,10 @@ fn same(value: &str, rows: usize) -> ArrayRef {
 }
 
 fn relations<'a>(catalog: &'a CatalogSnapshot, database: &'a str) -> Vec<&'a Arc<Object>> {
-    catalog.relations(database).filter(|object| object.kind != ObjectKind::Index).collect()
+    catalog
+        .relations(database)
+        .filter(|object| object.kind != ObjectKind::Index)
+        .collect()
 }
 
 fn tables(catalog: &CatalogSnapshot, database: &str) -> Columns {
@@ -55,14 +62,30 @@ fn tables(catalog: &CatalogSnapshot, database: &str) -> Columns {
         _ => "BASE TABLE",
     };
     let insertable = |object: &Object| {
-        if matches!(object.kind, ObjectKind::Stream | ObjectKind::Table) { "YES" } else { "NO" }
+        if matches!(object.kind, ObjectKind::Stream | ObjectKind::Table) {
+            "YES"
+        } else {
+            "NO"
+        }
     };
     vec![
         ("table_catalog", same(database, objects.len())),
-        ("table_schema", texts(objects.iter().map(|object| Some(object.schema.as_str())))),
-        ("table_name", texts(objects.iter().map(|object| Some(object.name.as_str())))),
-        ("table_type", texts(objects.iter().map(|object| Some(kind(object))))),
-        ("is_insertable_into", texts(objects.iter().map(|object| Some(insertable(object))))),
+        (
+            "table_schema",
+            texts(objects.iter().map(|object| Some(object.schema.as_str()))),
+        ),
+        (
+            "table_name",
+            texts(objects.iter().map(|object| Some(object.name.as_str()))),
+        ),
+        (
+            "table_type",
+            texts(objects.iter().map(|object| Some(kind(object)))),
+        ),
+        (
+            "is_insertable_into",
+            texts(objects.iter().map(|object| Some(insertable(object)))),
+        ),
     ]
 }
 
@@ -71,40 +94,73 @@ fn columns(catalog: &CatalogSnapshot, database: &str) -> Columns {
     for object in relations(catalog, database) {
         let fields: Vec<_> = match &object.definition {
             Definition::Relation(relation) => relation.schema().fields().iter().cloned().collect(),
-            Definition::View(query) => {
-                query.bound.get().map(|provider| provider.schema().fields().iter().cloned().collect()).unwrap_or_default()
-            }
+            Definition::View(query) => query
+                .bound
+                .get()
+                .map(|provider| provider.schema().fields().iter().cloned().collect())
+                .unwrap_or_default(),
             _ => vec![],
         };
         for (index, field) in fields.into_iter().enumerate() {
-            let default = object
-                .relation()
-                .and_then(|relation| relation.columns.get(index)?.default.as_ref().map(ToString::to_string));
+            let default = object.relation().and_then(|relation| {
+                relation
+                    .columns
+                    .get(index)?
+                    .default
+                    .as_ref()
+                    .map(ToString::to_string)
+            });
             rows.push((object, index, field, default));
         }
     }
     vec![
         ("table_catalog", same(database, rows.len())),
-        ("table_schema", texts(rows.iter().map(|(object, ..)| Some(object.schema.as_str())))),
-        ("table_name", texts(rows.iter().map(|(object, ..)| Some(object.name.as_str())))),
-        ("column_name", texts(rows.iter().map(|(_, _, field, _)| Some(field.name().as_str())))),
+        (
+            "table_schema",
+            texts(rows.iter().map(|(object, ..)| Some(object.schema.as_str()))),
+        ),
+        (
+            "table_name",
+            texts(rows.iter().map(|(object, ..)| Some(object.name.as_str()))),
+        ),
+        (
+            "column_name",
+            texts(rows.iter().map(|(_, _, field, _)| Some(field.name().as_str()))),
+        ),
         (
             "ordinal_position",
-            Arc::new(Int32Array::from_iter(rows.iter().map(|(_, index, ..)| i32::try_from(index + 1).ok()))),
+            Arc::new(Int32Array::from_iter(
+                rows.iter().map(|(_, index, ..)| i32::try_from(index + 1).ok()),
+            )),
         ),
-        ("column_default", texts(rows.iter().map(|(_, _, _, default)| default.clone()))),
+        (
+            "column_default",
+            texts(rows.iter().map(|(_, _, _, default)| default.clone())),
+        ),
         (
             "is_nullable",
-            texts(rows.iter().map(|(_, _, field, _)| Some(if field.is_nullable() { "YES" } else { "NO" }))),
+            texts(
+                rows.iter()
+                    .map(|(_, _, field, _)| Some(if field.is_nullable() { "YES" } else { "NO" })),
+            ),
         ),
-        ("data_type", texts(rows.iter().map(|(_, _, field, _)| Some(bare_type_name(field))))),
+        (
+            "data_type",
+            texts(rows.iter().map(|(_, _, field, _)| Some(bare_type_name(field)))),
+        ),
         (
             "character_maximum_length",
             Arc::new(Int32Array::from_iter(rows.iter().map(|(_, _, field, _)| {
                 types::length_limit(field).and_then(|(_, length)| i32::try_from(length).ok())
             }))),
         ),
-        ("udt_name", texts(rows.iter().map(|(_, _, field, _)| Some(types::pg_type(field).name().to_string())))),
+        (
+            "udt_name",
+            texts(
+                rows.iter()
+                    .map(|(_, _, field, _)| Some(types::pg_type(field).name().to_string())),
+            ),
+        ),
     ]
 }
 
@@ -118,22 +174,37 @@ fn bare_type_name(field: &arrow::datatypes::Field) -> String {
 }
 
 fn views(catalog: &CatalogSnapshot, database: &str) -> Columns {
-    let objects: Vec<_> =
-        relations(catalog, database).into_iter().filter(|object| object.kind == ObjectKind::View).collect();
+    let objects: Vec<_> = relations(catalog, database)
+        .into_iter()
+        .filter(|object| object.kind == ObjectKind::View)
+        .collect();
     let text = |object: &Object| match &object.definition {
         Definition::View(query) => Some(query.text.clone()),
         _ => None,
     };
     vec![
         ("table_catalog", same(database, objects.len())),
-        ("table_schema", texts(objects.iter().map(|object| Some(object.schema.as_str())))),
-        ("table_name", texts(objects.iter().map(|object| Some(object.name.as_str())))),
-        ("view_definition", texts(objects.iter().map(|object| text(object)))),
+        (
+            "table_schema",
+            texts(objects.iter().map(|object| Some(object.schema.as_str()))),
+        ),
+        (
+            "table_name",
+            texts(objects.iter().map(|object| Some(object.name.as_str()))),
+        ),
+        (
+            "view_definition",
+            texts(objects.iter().map(|object| text(object))),
+        ),
     ]
 }
 
 fn schemata(catalog: &CatalogSnapshot, database: &str) -> Columns {
-    let mut names: Vec<&str> = catalog.schemas(database).map(|object| object.name.as_str()).chain(SYSTEM_SCHEMAS).collect();
+    let mut names: Vec<&str> = catalog
+        .schemas(database)
+        .map(|object| object.name.as_str())
+        .chain(SYSTEM_SCHEMAS)
+        .collect();
     names.sort_unstable();
     vec![
         ("catalog_name", same(database, names.len())),

@@ -26,13 +26,18 @@ pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn Tab
         columns.into_iter().map(|(name, array)| (name, array, true)),
     )
     .map_err(from_internal::arrow)?;
-    Ok(Some(Arc::new(df(MemTable::try_new(batch.schema(), vec![vec![batch]]))?)))
+    Ok(Some(Arc::new(df(MemTable::try_new(
+        batch.schema(),
+        vec![vec![batch]],
+    ))?)))
 }
 
 type Columns = Vec<(&'static str, ArrayRef)>;
 
 fn numbers(values: impl Iterator<Item = u64>) -> ArrayRef {
-    Arc::new(Int64Array::from_iter(values.map(|value| i64::try_from(value).ok())))
+    Arc::new(Int64Array::from_iter(
+        values.map(|value| i64::try_from(value).ok()),
+    ))
 }
 
 fn texts(values: impl Iterator<Item = String>) -> ArrayRef {
@@ -45,9 +50,18 @@ fn batches(database: &Database) -> Columns {
     vec![
         ("pipeline", numbers(pipelines.iter().map(|pipeline| pipeline.id))),
         ("epoch", numbers(pipelines.iter().map(|pipeline| pipeline.epoch))),
-        ("sources", numbers(pipelines.iter().map(|pipeline| pipeline.sources.len() as u64))),
-        ("views", numbers(pipelines.iter().map(|pipeline| pipeline.views.len() as u64))),
-        ("writes_waiting", numbers(pipelines.iter().map(|pipeline| pipeline.writes_waiting as u64))),
+        (
+            "sources",
+            numbers(pipelines.iter().map(|pipeline| pipeline.sources.len() as u64)),
+        ),
+        (
+            "views",
+            numbers(pipelines.iter().map(|pipeline| pipeline.views.len() as u64)),
+        ),
+        (
+            "writes_waiting",
+            numbers(pipelines.iter().map(|pipeline| pipeline.writes_waiting as u64)),
+        ),
     ]
 }
 

@@ -173,7 +173,13 @@ impl Relation {
         };
         let key_name = (kind == RelationKind::Table && !key.is_empty()).then(|| format!("{name}_pkey"));
         let provider = Arc::new(RelationTable::new(info.clone()));
-        Relation { info, columns, key_name, query: None, provider }
+        Relation {
+            info,
+            columns,
+            key_name,
+            query: None,
+            provider,
+        }
     }
 
     /// A materialized view with this plan. Comments of columns that were there before are kept.
@@ -195,8 +201,14 @@ impl Relation {
                 .and_then(|column| column.comment.clone()),
         });
         let key = graph.key.clone().unwrap_or_default();
-        let mut relation =
-            Relation::new(id, name, RelationKind::View, columns.collect(), &key, graph.append_only);
+        let mut relation = Relation::new(
+            id,
+            name,
+            RelationKind::View,
+            columns.collect(),
+            &key,
+            graph.append_only,
+        );
         // Also what has no columns is unique: a view of one row has the empty key.
         relation.info.key.clone_from(&graph.key);
         relation.info.schema = Arc::clone(&graph.schema);
@@ -219,7 +231,12 @@ impl Relation {
 impl QueryDef {
     /// A query and what its names mean.
     pub fn new(text: impl Into<String>, search_path: Vec<String>, column_names: Vec<String>) -> Self {
-        QueryDef { text: text.into(), search_path, column_names, bound: OnceLock::new() }
+        QueryDef {
+            text: text.into(),
+            search_path,
+            column_names,
+            bound: OnceLock::new(),
+        }
     }
 }
 
@@ -248,7 +265,10 @@ impl Object {
 
     /// The lasting form.
     pub fn to_stored(&self) -> CatalogObject {
-        let mut stored = StoredProperties { depends: self.depends.clone(), ..Default::default() };
+        let mut stored = StoredProperties {
+            depends: self.depends.clone(),
+            ..Default::default()
+        };
         match &self.definition {
             Definition::Relation(relation) => {
                 stored.columns = relation.columns.iter().map(store_column).collect();
@@ -290,12 +310,16 @@ impl Object {
         let damaged = |why: String| {
             SqlError::new(
                 SqlState::DataCorrupted,
-                format!("{} \"{}\" in the catalog cannot be read: {why}", super::kind_name(stored.kind), stored.name),
+                format!(
+                    "{} \"{}\" in the catalog cannot be read: {why}",
+                    super::kind_name(stored.kind),
+                    stored.name
+                ),
             )
         };
         let map: serde_json::Map<String, serde_json::Value> = stored.properties.clone().into_iter().collect();
-        let properties: StoredProperties =
-            serde_json::from_value(serde_json::Value::Object(map)).map_err(|error| damaged(error.to_string()))?;
+        let properties: StoredProperties = serde_json::from_value(serde_json::Value::Object(map))
+            .map_err(|error| damaged(error.to_string()))?;
         let query = properties.query.as_ref().map(|text| {
             Arc::new(QueryDef::new(
                 text.clone(),
@@ -304,12 +328,26 @@ impl Object {
             ))
         });
         let relation = |kind: RelationKind| -> SqlResult<Definition> {
-            let columns = properties.columns.iter().map(load_column).collect::<SqlResult<Vec<_>>>()?;
+            let columns = properties
+                .columns
+                .iter()
+                .map(load_column)
+                .collect::<SqlResult<Vec<_>>>()?;
             if let Some(position) = properties.key.iter().find(|position| **position >= columns.len()) {
-                return Err(damaged(format!("its key names column {position} of {}", columns.len())));
+                return Err(damaged(format!(
+                    "its key names column {position} of {}",
+                    columns.len()
+                )));
             }
             let append_only = kind == RelationKind::Stream;
-            let mut relation = Relation::new(stored.id, &stored.name, kind, columns, &properties.key, append_only);
+            let mut relation = Relation::new(
+                stored.id,
+                &stored.name,
+                kind,
+                columns,
+                &properties.key,
+                append_only,
+            );
             if properties.key_name.is_some() {
                 relation.key_name.clone_from(&properties.key_name);
             }
@@ -322,7 +360,9 @@ impl Object {
             ObjectKind::MaterializedView => relation(RelationKind::View)?,
             ObjectKind::View => Definition::View(query.ok_or_else(|| damaged("it has no query".into()))?),
             ObjectKind::Index => Definition::Index(IndexDef {
-                relation: properties.relation.ok_or_else(|| damaged("it names no relation".into()))?,
+                relation: properties
+                    .relation
+                    .ok_or_else(|| damaged("it names no relation".into()))?,
                 columns: properties.index_columns,
             }),
             _ => Definition::Other,
@@ -364,7 +404,10 @@ fn load_column(stored: &StoredColumn) -> SqlResult<ColumnDef> {
     let broken = |what: &str, why: String| {
         SqlError::new(
             SqlState::DataCorrupted,
-            format!("the {what} of column \"{}\" in the catalog cannot be read: {why}", stored.name),
+            format!(
+                "the {what} of column \"{}\" in the catalog cannot be read: {why}",
+                stored.name
+            ),
         )
     };
     let sql_type = Parser::new(&PostgreSqlDialect {})
@@ -406,7 +449,11 @@ mod tests {
         let mut columns = vec![
             column("id", &SqlType::plain(DataType::Int32), false),
             column("v", &SqlType::annotated(DataType::Utf8, "varchar(5)"), true),
-            column("n", &SqlType::annotated(DataType::Decimal128(38, 10), "numeric"), true),
+            column(
+                "n",
+                &SqlType::annotated(DataType::Decimal128(38, 10), "numeric"),
+                true,
+            ),
         ];
         columns[1].default = Some(millrace_parser::parse_expression("'a' || 'b'").unwrap());
         let relation = Relation::new(ObjectId(7), "t", RelationKind::Table, columns, &[0], false);
@@ -444,9 +491,17 @@ mod tests {
             created_at_ms: 0,
             properties: BTreeMap::new(),
         };
-        assert!(Object::from_stored(&stored).unwrap_err().message.contains("view \"v\""));
+        assert!(
+            Object::from_stored(&stored)
+                .unwrap_err()
+                .message
+                .contains("view \"v\"")
+        );
         stored.kind = ObjectKind::Table;
         stored.properties.insert("key".into(), serde_json::json!([3]));
-        assert_eq!(Object::from_stored(&stored).unwrap_err().code, SqlState::DataCorrupted);
+        assert_eq!(
+            Object::from_stored(&stored).unwrap_err().code,
+            SqlState::DataCorrupted
+        );
     }
 }

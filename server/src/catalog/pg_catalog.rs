@@ -81,7 +81,8 @@ impl PgCatalog {
     /// # Errors
     /// The crate refuses the context.
     pub fn install(context: &SessionContext) -> SqlResult<Self> {
-        setup_pg_catalog(context, DEFAULT_DATABASE, Roles).map_err(|error| from_internal::datafusion(*error))?;
+        setup_pg_catalog(context, DEFAULT_DATABASE, Roles)
+            .map_err(|error| from_internal::datafusion(*error))?;
         let fixed = context
             .catalog(DEFAULT_DATABASE)
             .and_then(|catalog| catalog.schema("pg_catalog"))
@@ -104,7 +105,9 @@ impl PgCatalog {
             Some(found) => df(found)?,
             None => return Err(SqlError::internal(format!("pg_catalog.{name} was not ready"))),
         };
-        let Some(rows) = relations::rows(catalog, database, name) else { return Ok(fixed) };
+        let Some(rows) = relations::rows(catalog, database, name) else {
+            return Ok(fixed);
+        };
         let schema = match &fixed {
             Some(provider) => provider.schema(),
             None => relations::schema(name),

@@ -57,7 +57,15 @@ impl<'a> Reader<'a> {
         database: &'a str,
         search_path: &'a [String],
     ) -> Self {
-        Reader { system, state, catalog, database, search_path, depth: 0, used: RefCell::default() }
+        Reader {
+            system,
+            state,
+            catalog,
+            database,
+            search_path,
+            depth: 0,
+            used: RefCell::default(),
+        }
     }
 
     /// What was named so far, views as themselves.
@@ -73,7 +81,11 @@ impl<'a> Reader<'a> {
         match name {
             TableReference::Bare { table } => Ok((None, table)),
             TableReference::Partial { schema, table } => Ok((Some(schema), table)),
-            TableReference::Full { catalog, schema, table } => {
+            TableReference::Full {
+                catalog,
+                schema,
+                table,
+            } => {
                 if catalog.as_ref() != self.database {
                     return Err(SqlError::unsupported(format!(
                         "cross-database references are not implemented: \"{catalog}.{schema}.{table}\""
@@ -88,9 +100,10 @@ impl<'a> Reader<'a> {
     pub fn object(&self, schema: Option<&str>, name: &str) -> Option<&'a Arc<Object>> {
         match schema {
             Some(schema) => self.catalog.relation(self.database, schema, name),
-            None => {
-                self.search_path.iter().find_map(|schema| self.catalog.relation(self.database, schema, name))
-            }
+            None => self
+                .search_path
+                .iter()
+                .find_map(|schema| self.catalog.relation(self.database, schema, name)),
         }
     }
 
@@ -100,36 +113,57 @@ impl<'a> Reader<'a> {
             Some(schema) => format!("{schema}.{name}"),
             None => name.to_string(),
         };
-        let visible = self.catalog.relations(self.database).filter(|object| match schema {
-            Some(schema) => object.schema == schema,
-            None => self.search_path.contains(&object.schema),
-        });
+        let visible = self
+            .catalog
+            .relations(self.database)
+            .filter(|object| match schema {
+                Some(schema) => object.schema == schema,
+                None => self.search_path.contains(&object.schema),
+            });
         let hint = did_you_mean(name, visible.map(|object| object.name.as_str()));
         if let Some(schema) = schema
             && !self.catalog.has_schema(self.database, schema)
         {
-            let schemas = self.catalog.schemas(self.database).map(|object| object.name.as_str());
+            let schemas = self
+                .catalog
+                .schemas(self.database)
+                .map(|object| object.name.as_str());
             let hint = did_you_mean(schema, schemas.chain(SYSTEM_SCHEMAS));
-            return SqlError::new(SqlState::UndefinedTable, format!("relation \"{written}\" does not exist"))
-                .with_detail(format!("There is no schema \"{schema}\"."))
-                .with_hint_opt(hint);
+            return SqlError::new(
+                SqlState::UndefinedTable,
+                format!("relation \"{written}\" does not exist"),
+            )
+            .with_detail(format!("There is no schema \"{schema}\"."))
+            .with_hint_opt(hint);
         }
-        SqlError::new(SqlState::UndefinedTable, format!("relation \"{written}\" does not exist")).with_hint_opt(hint)
+        SqlError::new(
+            SqlState::UndefinedTable,
+            format!("relation \"{written}\" does not exist"),
+        )
+        .with_hint_opt(hint)
     }
 
     fn system(&self, schema: Option<&str>, name: &str) -> SqlResult<Option<Arc<dyn TableProvider>>> {
         match schema {
             Some(schema) if SYSTEM_SCHEMAS.contains(&schema) => {
-                self.system.system_relation(self.catalog, self.database, schema, name)
+                self.system
+                    .system_relation(self.catalog, self.database, schema, name)
             }
             Some(_) => Ok(None),
             // pg_catalog is searched first even where the path does not name it.
             None if name.starts_with("pg_") => {
-                self.system.system_relation(self.catalog, self.database, "pg_catalog", name)
+                self.system
+                    .system_relation(self.catalog, self.database, "pg_catalog", name)
             }
             None => {
-                for schema in self.search_path.iter().filter(|schema| SYSTEM_SCHEMAS.contains(&schema.as_str())) {
-                    let found = self.system.system_relation(self.catalog, self.database, schema, name)?;
+                for schema in self
+                    .search_path
+                    .iter()
+                    .filter(|schema| SYSTEM_SCHEMAS.contains(&schema.as_str()))
+                {
+                    let found = self
+                        .system
+                        .system_relation(self.catalog, self.database, schema, name)?;
                     if found.is_some() {
                         return Ok(found);
                     }
@@ -144,14 +178,18 @@ impl<'a> Reader<'a> {
         if let Some(provider) = self.system(schema, name)? {
             return Ok(provider);
         }
-        let object = self.object(schema, name).ok_or_else(|| self.undefined(schema, name))?;
+        let object = self
+            .object(schema, name)
+            .ok_or_else(|| self.undefined(schema, name))?;
         self.used.borrow_mut().insert(object.id);
         match &object.definition {
             Definition::Relation(relation) => Ok(Arc::clone(&relation.provider) as Arc<dyn TableProvider>),
             Definition::View(query) => self.view(object, query),
             Definition::SetAside(why) => Err(SqlError::new(
                 SqlState::ObjectNotInPrerequisiteState,
-                format!("materialized view \"{name}\" is set aside: it could not be brought up at the last start"),
+                format!(
+                    "materialized view \"{name}\" is set aside: it could not be brought up at the last start"
+                ),
             )
             .with_detail(why.clone())
             .with_hint("Drop it and create it again.")),
@@ -162,14 +200,21 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn view(&self, object: &Object, query: &QueryDef) -> SqlResult<Arc<dyn TableProvider>> {
+    /// The provider of a view, which is kept with the view from then on.
+    ///
+    /// # Errors
+    /// The view's query does not bind.
+    pub(crate) fn view(&self, object: &Object, query: &QueryDef) -> SqlResult<Arc<dyn TableProvider>> {
         if let Some(provider) = query.bound.get() {
             return Ok(Arc::clone(provider));
         }
         if self.depth >= VIEW_DEPTH_MAX {
             return Err(SqlError::new(
                 SqlState::StatementTooComplex,
-                format!("views are nested more than {VIEW_DEPTH_MAX} deep, at \"{}\"", object.name),
+                format!(
+                    "views are nested more than {VIEW_DEPTH_MAX} deep, at \"{}\"",
+                    object.name
+                ),
             ));
         }
         let reader = Reader {
@@ -184,7 +229,10 @@ impl<'a> Reader<'a> {
         let plan = reader.bind_query_text(query)?;
         let provider: Arc<dyn TableProvider> = Arc::new(ViewTable::new(plan, Some(query.text.clone())));
         // A view over the system's relations is bound anew each time: those hold the rows of one moment.
-        if !query.text.contains("pg_") && !query.text.contains("_schema") && !query.text.contains("mr_catalog") {
+        if !query.text.contains("pg_")
+            && !query.text.contains("_schema")
+            && !query.text.contains("mr_catalog")
+        {
             return Ok(Arc::clone(query.bound.get_or_init(|| provider)));
         }
         Ok(provider)
@@ -198,10 +246,18 @@ impl<'a> Reader<'a> {
         let mut parsed = millrace_parser::parse(&query.text).map_err(from_internal::parse)?;
         let statement = match parsed.pop().map(|parsed| parsed.statement) {
             Some(millrace_parser::ast::Statement::Sql(statement)) if parsed.is_empty() => *statement,
-            _ => return Err(SqlError::internal(format!("the text of a view is not one query: {}", query.text))),
+            _ => {
+                return Err(SqlError::internal(format!(
+                    "the text of a view is not one query: {}",
+                    query.text
+                )));
+            }
         };
         let ast::Statement::Query(mut body) = statement else {
-            return Err(SqlError::internal(format!("the text of a view is not a query: {}", query.text)));
+            return Err(SqlError::internal(format!(
+                "the text of a view is not a query: {}",
+                query.text
+            )));
         };
         rewrite::query(&mut body)?;
         let plan = self.bind_query(&body)?;
@@ -213,7 +269,9 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// Names, types or constructs that do not bind.
     pub fn bind_query(&self, query: &ast::Query) -> SqlResult<LogicalPlan> {
-        Binder::new(self.state, self).query(query).map_err(from_internal::datafusion)
+        Binder::new(self.state, self)
+            .query(query)
+            .map_err(from_internal::datafusion)
     }
 }
 
@@ -229,7 +287,11 @@ pub fn rename(plan: LogicalPlan, names: &[String]) -> SqlResult<LogicalPlan> {
     if names.len() > columns.len() {
         return Err(SqlError::new(
             SqlState::SyntaxError,
-            format!("{} column names are given for {} columns", names.len(), columns.len()),
+            format!(
+                "{} column names are given for {} columns",
+                names.len(),
+                columns.len()
+            ),
         ));
     }
     let expressions: Vec<Expr> = columns

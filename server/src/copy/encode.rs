@@ -62,7 +62,10 @@ pub fn value(layout: &Layout, text: &[u8], alone: bool, out: &mut Vec<u8>) {
         return;
     }
     let special = |byte: &u8| {
-        *byte == layout.delimiter || *byte == layout.quote || *byte == layout.escape || matches!(byte, b'\n' | b'\r')
+        *byte == layout.delimiter
+            || *byte == layout.quote
+            || *byte == layout.escape
+            || matches!(byte, b'\n' | b'\r')
     };
     // What looks like NULL is quoted, and so is `\.` on a line of its own, which would end the data.
     let quoted = text == layout.null.as_bytes() || text.iter().any(special) || (alone && text == b"\\.");

@@ -15,15 +15,23 @@ use crate::session::{Session, write};
 
 impl CopyIn {
     /// Rows of a request for a relation: `name` or `schema.name`.
-    pub(crate) async fn for_ingest(session: &Arc<Session>, relation: &str, format: IngestFormat) -> SqlResult<Self> {
+    pub(crate) async fn for_ingest(
+        session: &Arc<Session>,
+        relation: &str,
+        format: IngestFormat,
+    ) -> SqlResult<Self> {
         let scope = session.scope();
-        let parts = relation.splitn(2, '.').map(|part| ObjectNamePart::Identifier(Ident::with_quote('"', part)));
+        let parts = relation
+            .splitn(2, '.')
+            .map(|part| ObjectNamePart::Identifier(Ident::with_quote('"', part)));
         let object = names::resolve(session, &scope, &ObjectName(parts.collect()))?;
         write::writable(&object, "insert into")?;
         let relation = relation_of(&object)?;
         let positions = positions(relation, &[])?;
-        let given: Vec<Arc<Field>> =
-            positions.iter().map(|position| Arc::clone(&relation.schema().fields()[*position])).collect();
+        let given: Vec<Arc<Field>> = positions
+            .iter()
+            .map(|position| Arc::clone(&relation.schema().fields()[*position]))
+            .collect();
         let what = format!("ingest into {}", object.name);
         let decoder = match format {
             IngestFormat::NdJson | IngestFormat::JsonArray => {
@@ -35,7 +43,11 @@ impl CopyIn {
                 let layout = Layout::csv(if header { Header::Match } else { Header::Absent });
                 let names = given.iter().map(|field| field.name().clone()).collect();
                 let splitter = Splitter::new(&layout, names);
-                Decoder::Split { splitter, columns: Columns::new(given.len()), layout }
+                Decoder::Split {
+                    splitter,
+                    columns: Columns::new(given.len()),
+                    layout,
+                }
             }
         };
         CopyIn::new(session, &object, &positions, given, decoder, what)

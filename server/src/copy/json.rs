@@ -50,8 +50,10 @@ struct Scanner {
 impl Decoder {
     /// A decoder for objects with these members; others are ignored.
     pub fn new(array: bool, fields: &[Arc<Field>]) -> Self {
-        let read: Vec<Field> =
-            fields.iter().map(|field| Field::new(field.name(), read_type(field), true)).collect();
+        let read: Vec<Field> = fields
+            .iter()
+            .map(|field| Field::new(field.name(), read_type(field), true))
+            .collect();
         Decoder {
             array,
             read_schema: Arc::new(Schema::new(read)),
@@ -65,7 +67,11 @@ impl Decoder {
 
     /// How many documents wait to be converted; a batch that is large in bytes counts as full.
     pub fn rows(&self) -> usize {
-        if self.documents.len() > PENDING_BYTES_MAX { usize::MAX } else { self.ends.len() }
+        if self.documents.len() > PENDING_BYTES_MAX {
+            usize::MAX
+        } else {
+            self.ends.len()
+        }
     }
 
     /// Takes bytes until they are used up or `limit` documents wait. Returns the bytes that are left.
@@ -92,7 +98,11 @@ impl Decoder {
             let text = String::from_utf8_lossy(&scanner.current).into_owned();
             return Err(self.bad_row("the document does not end on its line", &text));
         }
-        scanner.current.push(if byte == b'\n' || byte == b'\r' { b' ' } else { byte });
+        scanner.current.push(if byte == b'\n' || byte == b'\r' {
+            b' '
+        } else {
+            byte
+        });
         if scanner.current.len() > LINE_BYTES_MAX {
             let message = format!("a document is longer than {} MB", LINE_BYTES_MAX >> 20);
             return Err(SqlError::new(SqlState::ProgramLimitExceeded, message).with_context(self.row_name()));
@@ -140,11 +150,18 @@ impl Decoder {
                 scanner.closed = true;
                 Ok(())
             }
-            b',' if array && scanner.opened && !scanner.closed && scanner.first_seen && !scanner.comma_seen => {
+            b',' if array
+                && scanner.opened
+                && !scanner.closed
+                && scanner.first_seen
+                && !scanner.comma_seen =>
+            {
                 scanner.comma_seen = true;
                 Ok(())
             }
-            b'{' if !array || (scanner.opened && !scanner.closed && (scanner.comma_seen || !scanner.first_seen)) => {
+            b'{' if !array
+                || (scanner.opened && !scanner.closed && (scanner.comma_seen || !scanner.first_seen)) =>
+            {
                 scanner.current.push(b'{');
                 scanner.depth = 1;
                 Ok(())
@@ -229,13 +246,20 @@ impl Decoder {
             let text = String::from_utf8_lossy(document).trim_end().to_string();
             let name = format!("row {}", self.taken + index as u64 + 1);
             if let Err(broken) = json::check(&text) {
-                return malformed(&format!("{}, at byte {}", broken.message, broken.offset + 1), &name, &text);
+                return malformed(
+                    &format!("{}, at byte {}", broken.message, broken.offset + 1),
+                    &name,
+                    &text,
+                );
             }
             if let Err(error) = self.decode(document, 1) {
                 let message = error.trim_start_matches("Json error: ").to_string();
-                return SqlError::new(SqlState::InvalidTextRepresentation, "a value does not fit its column")
-                    .with_detail(message)
-                    .with_context(format!("{name}: {}", shortened(&text)));
+                return SqlError::new(
+                    SqlState::InvalidTextRepresentation,
+                    "a value does not fit its column",
+                )
+                .with_detail(message)
+                .with_context(format!("{name}: {}", shortened(&text)));
             }
         }
         SqlError::internal(format!("documents fail together and not alone: {error}"))
@@ -255,8 +279,14 @@ impl Decoder {
 }
 
 fn malformed(message: &str, name: &str, text: &str) -> SqlError {
-    let context = if text.is_empty() { name.to_string() } else { format!("{name}: {}", shortened(text)) };
-    SqlError::new(SqlState::InvalidJsonText, "malformed JSON").with_detail(format!("{message}.")).with_context(context)
+    let context = if text.is_empty() {
+        name.to_string()
+    } else {
+        format!("{name}: {}", shortened(text))
+    };
+    SqlError::new(SqlState::InvalidJsonText, "malformed JSON")
+        .with_detail(format!("{message}."))
+        .with_context(context)
 }
 
 /// What a member is read as. Texts of dates, times and the like go through our own inputs; a jsonb member is read as a
@@ -313,8 +343,14 @@ mod tests {
 
     #[test]
     fn documents_are_read() {
-        assert_eq!(decode(false, "{\"id\":1,\"v\":\"a}\"}\n\n{\"v\":null,\"x\":{}}\n").unwrap(), 2);
-        assert_eq!(decode(true, "[{\"id\":1},\n {\"id\":2,\n\"v\":\"[\"}]").unwrap(), 2);
+        assert_eq!(
+            decode(false, "{\"id\":1,\"v\":\"a}\"}\n\n{\"v\":null,\"x\":{}}\n").unwrap(),
+            2
+        );
+        assert_eq!(
+            decode(true, "[{\"id\":1},\n {\"id\":2,\n\"v\":\"[\"}]").unwrap(),
+            2
+        );
         assert_eq!(decode(true, "[]").unwrap(), 0);
         let mut decoder = Decoder::new(false, &fields());
         decoder.push(b"{\"id\":7}", usize::MAX).unwrap();
@@ -330,7 +366,13 @@ mod tests {
         let error = decode(false, "{\"id\":1}\n{\"id\":,}\n").unwrap_err();
         assert_eq!(error.code, SqlState::InvalidJsonText);
         assert!(error.context.unwrap().starts_with("row 2"));
-        for data in ["[{\"id\":1}", "[{\"id\":1} {\"id\":2}]", "{\"id\":1}", "[1]", "[{},]"] {
+        for data in [
+            "[{\"id\":1}",
+            "[{\"id\":1} {\"id\":2}]",
+            "{\"id\":1}",
+            "[1]",
+            "[{},]",
+        ] {
             assert!(decode(true, data).is_err(), "{data}");
         }
         for data in ["1", "{\"id\":1", "{\n\"id\":1}"] {

@@ -36,12 +36,25 @@ pub enum Header {
 impl Layout {
     /// PostgreSQL's text format.
     pub fn text() -> Self {
-        Layout { csv: false, delimiter: b'\t', quote: b'"', escape: b'"', null: "\\N".into(), header: Header::Absent }
+        Layout {
+            csv: false,
+            delimiter: b'\t',
+            quote: b'"',
+            escape: b'"',
+            null: "\\N".into(),
+            header: Header::Absent,
+        }
     }
 
     /// CSV.
     pub fn csv(header: Header) -> Self {
-        Layout { csv: true, delimiter: b',', null: String::new(), header, ..Layout::text() }
+        Layout {
+            csv: true,
+            delimiter: b',',
+            null: String::new(),
+            header,
+            ..Layout::text()
+        }
     }
 
     /// What the options of a COPY say.
@@ -58,7 +71,9 @@ impl Layout {
                 .ok_or_else(|| invalid(format!("COPY {name} must be a single one-byte character")))
         };
         if !csv && (options.quote.is_some() || options.escape.is_some()) {
-            return Err(invalid("COPY QUOTE and ESCAPE are available only in CSV mode".into()));
+            return Err(invalid(
+                "COPY QUOTE and ESCAPE are available only in CSV mode".into(),
+            ));
         }
         let unsupported = [
             (options.force_quote != CopyColumns::None, "FORCE_QUOTE"),
@@ -67,13 +82,21 @@ impl Layout {
             (options.default.is_some(), "DEFAULT"),
         ];
         if let Some((_, name)) = unsupported.iter().find(|(given, _)| *given) {
-            return Err(SqlError::unsupported(format!("COPY option {name} is not supported")));
+            return Err(SqlError::unsupported(format!(
+                "COPY option {name} is not supported"
+            )));
         }
         if let Some(encoding) = &options.encoding {
-            let plain: String = encoding.to_uppercase().chars().filter(char::is_ascii_alphanumeric).collect();
+            let plain: String = encoding
+                .to_uppercase()
+                .chars()
+                .filter(char::is_ascii_alphanumeric)
+                .collect();
             if plain != "UTF8" {
-                return Err(SqlError::unsupported(format!("COPY with encoding \"{encoding}\" is not supported"))
-                    .with_hint("millrace speaks UTF8."));
+                return Err(SqlError::unsupported(format!(
+                    "COPY with encoding \"{encoding}\" is not supported"
+                ))
+                .with_hint("millrace speaks UTF8."));
             }
         }
         let layout = Layout {
@@ -89,16 +112,23 @@ impl Layout {
             },
         };
         if layout.null.contains(['\n', '\r']) {
-            return Err(invalid("COPY null representation cannot use newline or carriage return".into()));
+            return Err(invalid(
+                "COPY null representation cannot use newline or carriage return".into(),
+            ));
         }
         if layout.null.as_bytes().contains(&layout.delimiter) {
-            return Err(invalid("COPY delimiter must not appear in the NULL specification".into()));
+            return Err(invalid(
+                "COPY delimiter must not appear in the NULL specification".into(),
+            ));
         }
         if csv && layout.delimiter == layout.quote {
             return Err(invalid("COPY delimiter and quote must be different".into()));
         }
         if !csv && (layout.delimiter.is_ascii_alphanumeric() || matches!(layout.delimiter, b'\\' | b'.')) {
-            return Err(invalid(format!("COPY delimiter cannot be \"{}\"", char::from(layout.delimiter))));
+            return Err(invalid(format!(
+                "COPY delimiter cannot be \"{}\"",
+                char::from(layout.delimiter)
+            )));
         }
         Ok(layout)
     }
@@ -113,7 +143,12 @@ impl Layout {
             if index > 0 {
                 out.push(self.delimiter);
             }
-            super::encode::value(self, field.name().as_bytes(), schema.fields().len() == 1, &mut out);
+            super::encode::value(
+                self,
+                field.name().as_bytes(),
+                schema.fields().len() == 1,
+                &mut out,
+            );
         }
         out.push(b'\n');
         Some(out)

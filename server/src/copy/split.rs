@@ -19,7 +19,10 @@ pub struct Columns {
 impl Columns {
     /// Columns without rows.
     pub fn new(count: usize) -> Self {
-        Columns { builders: (0..count).map(|_| StringBuilder::new()).collect(), lines: vec![] }
+        Columns {
+            builders: (0..count).map(|_| StringBuilder::new()).collect(),
+            lines: vec![],
+        }
     }
 
     /// How many records there are.
@@ -197,7 +200,12 @@ impl Splitter {
     /// piece ended behind an escape is seen in what is pending.
     fn record_end_with_escapes(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut escaped = self.open && {
-            let escapes = self.pending.iter().rev().take_while(|byte| **byte == self.layout.escape).count();
+            let escapes = self
+                .pending
+                .iter()
+                .rev()
+                .take_while(|byte| **byte == self.layout.escape)
+                .count();
             escapes % 2 == 1
         };
         for (at, byte) in bytes.iter().enumerate() {
@@ -246,9 +254,13 @@ impl Splitter {
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         let result = if self.layout.csv {
-            split_csv(&self.layout, text, &mut scratch, &mut |index, value| append(columns, index, value))
+            split_csv(&self.layout, text, &mut scratch, &mut |index, value| {
+                append(columns, index, value)
+            })
         } else {
-            split_text(&self.layout, text, &mut scratch, &mut |index, value| append(columns, index, value))
+            split_text(&self.layout, text, &mut scratch, &mut |index, value| {
+                append(columns, index, value)
+            })
         };
         self.scratch = scratch;
         let count = result.map_err(|message| self.malformed(message, text))?;
@@ -264,7 +276,12 @@ impl Splitter {
     }
 
     fn malformed(&self, message: String, text: &str) -> SplitError {
-        SplitError { line: self.line, message, text: Some(shortened(text)), code: SqlState::BadCopyFileFormat }
+        SplitError {
+            line: self.line,
+            message,
+            text: Some(shortened(text)),
+            code: SqlState::BadCopyFileFormat,
+        }
     }
 
     fn header(&self, text: &str) -> Result<(), SplitError> {
@@ -286,8 +303,11 @@ impl Splitter {
             }
         }
         if names.len() > self.names.len() {
-            let message =
-                format!("wrong number of fields in header line: got {}, expected {}", names.len(), self.names.len());
+            let message = format!(
+                "wrong number of fields in header line: got {}, expected {}",
+                names.len(),
+                self.names.len()
+            );
             return Err(self.malformed(message, text));
         }
         Ok(())
@@ -319,7 +339,12 @@ pub fn header_names(layout: &Layout, text: &str) -> Result<Vec<String>, String> 
 type Take<'a> = dyn FnMut(usize, Option<&str>) + 'a;
 
 /// Splits a line of PostgreSQL's text format. Returns how many values it has.
-fn split_text(layout: &Layout, text: &str, scratch: &mut String, take: &mut Take<'_>) -> Result<usize, String> {
+fn split_text(
+    layout: &Layout,
+    text: &str,
+    scratch: &mut String,
+    take: &mut Take<'_>,
+) -> Result<usize, String> {
     let bytes = text.as_bytes();
     let escapes = bytes.contains(&b'\\');
     let mut count = 0;
@@ -410,7 +435,12 @@ fn unescape(raw: &str, out: &mut String) -> Result<(), String> {
 }
 
 /// Splits a line of CSV. Returns how many values it has.
-fn split_csv(layout: &Layout, text: &str, scratch: &mut String, take: &mut Take<'_>) -> Result<usize, String> {
+fn split_csv(
+    layout: &Layout,
+    text: &str,
+    scratch: &mut String,
+    take: &mut Take<'_>,
+) -> Result<usize, String> {
     let bytes = text.as_bytes();
     let mut count = 0;
     let mut at = 0;
@@ -446,7 +476,10 @@ fn quoted(layout: &Layout, text: &str, start: usize, scratch: &mut String) -> Re
     while at < bytes.len() {
         let byte = bytes[at];
         let next = bytes.get(at + 1).copied();
-        if inside && byte == layout.escape && next.is_some_and(|next| next == layout.quote || next == layout.escape) {
+        if inside
+            && byte == layout.escape
+            && next.is_some_and(|next| next == layout.quote || next == layout.escape)
+        {
             scratch.push(char::from(bytes[at + 1]));
             at += 2;
         } else if byte == layout.quote {
@@ -464,7 +497,11 @@ fn quoted(layout: &Layout, text: &str, start: usize, scratch: &mut String) -> Re
             at += 1 + length;
         }
     }
-    if inside { Err("unterminated CSV quoted field".to_string()) } else { Ok(at) }
+    if inside {
+        Err("unterminated CSV quoted field".to_string())
+    } else {
+        Ok(at)
+    }
 }
 
 #[cfg(test)]
@@ -489,7 +526,10 @@ mod tests {
         let arrays = columns.take();
         Ok((0..rows)
             .map(|row| {
-                arrays.iter().map(|array| array.is_valid(row).then(|| array.value(row).to_string())).collect()
+                arrays
+                    .iter()
+                    .map(|array| array.is_valid(row).then(|| array.value(row).to_string()))
+                    .collect()
             })
             .collect())
     }
@@ -498,7 +538,11 @@ mod tests {
     fn split(layout: &Layout, width: usize, data: &str) -> Result<Vec<Row>, SplitError> {
         let whole = split_in(layout, width, data.as_bytes(), usize::MAX);
         for piece in 1..6 {
-            assert_eq!(split_in(layout, width, data.as_bytes(), piece), whole, "in pieces of {piece}: {data:?}");
+            assert_eq!(
+                split_in(layout, width, data.as_bytes(), piece),
+                whole,
+                "in pieces of {piece}: {data:?}"
+            );
         }
         whole
     }
@@ -509,7 +553,12 @@ mod tests {
 
     #[test]
     fn text_lines() {
-        let rows = split(&Layout::text(), 2, "1\ta\\tb\r\n\\N\t\\\\N\n3\tline\\\nbreak\n4\t\\x41\\101").unwrap();
+        let rows = split(
+            &Layout::text(),
+            2,
+            "1\ta\\tb\r\n\\N\t\\\\N\n3\tline\\\nbreak\n4\t\\x41\\101",
+        )
+        .unwrap();
         assert_eq!(
             rows,
             [
@@ -537,22 +586,34 @@ mod tests {
 
     #[test]
     fn csv_with_another_escape() {
-        let layout = Layout { escape: b'\\', ..Layout::csv(Header::Absent) };
+        let layout = Layout {
+            escape: b'\\',
+            ..Layout::csv(Header::Absent)
+        };
         let rows = split(&layout, 2, "\"a\\\"b\\\\\",\"c\nd\"\n").unwrap();
         assert_eq!(rows, [row(&[Some("a\"b\\"), Some("c\nd")])]);
     }
 
     #[test]
     fn data_may_end_with_a_marker() {
-        assert_eq!(split(&Layout::text(), 1, "1\n\\.\n2\n").unwrap(), [row(&[Some("1")])]);
+        assert_eq!(
+            split(&Layout::text(), 1, "1\n\\.\n2\n").unwrap(),
+            [row(&[Some("1")])]
+        );
     }
 
     #[test]
     fn wrong_numbers_of_values_name_line_and_column() {
         let error = split(&Layout::text(), 2, "1\t2\n3\n").unwrap_err();
-        assert_eq!((error.line, error.message.as_str()), (2, "missing data for column \"c1\""));
+        assert_eq!(
+            (error.line, error.message.as_str()),
+            (2, "missing data for column \"c1\"")
+        );
         let error = split(&Layout::csv(Header::Absent), 2, "\"1\n\",2,3\n").unwrap_err();
-        assert_eq!((error.line, error.message.as_str()), (2, "extra data after last expected column"));
+        assert_eq!(
+            (error.line, error.message.as_str()),
+            (2, "extra data after last expected column")
+        );
         assert_eq!(
             error.clone().into_sql("COPY t").context.as_deref(),
             Some("COPY t, line 2: \"\"1\n\",2,3\"")
@@ -562,7 +623,10 @@ mod tests {
     #[test]
     fn broken_data_is_refused() {
         assert!(split(&Layout::csv(Header::Absent), 1, "\"abc").is_err());
-        assert_eq!(split_in(&Layout::text(), 1, b"a\xff\n", 9).unwrap_err().code, SqlState::CharacterNotInRepertoire);
+        assert_eq!(
+            split_in(&Layout::text(), 1, b"a\xff\n", 9).unwrap_err().code,
+            SqlState::CharacterNotInRepertoire
+        );
         assert!(split(&Layout::text(), 1, "\\377\n").is_err());
     }
 
@@ -589,13 +653,18 @@ mod tests {
         let alphabet = b"a,\"\\\n\r\t.N\xc3\xa4x0";
         let mut seed: u64 = 42;
         let mut random = move || {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             usize::try_from(seed >> 33).unwrap()
         };
         let layouts = [
             Layout::text(),
             Layout::csv(Header::Absent),
-            Layout { escape: b'\\', ..Layout::csv(Header::Absent) },
+            Layout {
+                escape: b'\\',
+                ..Layout::csv(Header::Absent)
+            },
         ];
         for _ in 0..4_000 {
             let length = random() % 24;

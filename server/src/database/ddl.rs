@@ -23,7 +23,10 @@ pub struct DdlGuard<'a> {
 impl Database {
     /// Waits for the right to change definitions.
     pub async fn ddl(self: &Arc<Self>) -> DdlGuard<'_> {
-        DdlGuard { db: self, _guard: self.ddl.lock().await }
+        DdlGuard {
+            db: self,
+            _guard: self.ddl.lock().await,
+        }
     }
 }
 
@@ -48,9 +51,10 @@ impl DdlGuard<'_> {
     pub fn check_free(&self, database: &str, schema: &str, name: &str) -> SqlResult<()> {
         match self.catalog().relation(database, schema, name) {
             None => Ok(()),
-            Some(_) => {
-                Err(SqlError::new(SqlState::DuplicateTable, format!("relation \"{name}\" already exists")))
-            }
+            Some(_) => Err(SqlError::new(
+                SqlState::DuplicateTable,
+                format!("relation \"{name}\" already exists"),
+            )),
         }
     }
 
@@ -62,16 +66,25 @@ impl DdlGuard<'_> {
     pub async fn create(&self, object: Object, graph: Option<StageGraph>) -> SqlResult<()> {
         let db = self.db;
         let made = match (&object.definition, graph) {
-            (Definition::Relation(relation), Some(graph)) => db.create_view(&object.name, relation, graph).await,
+            (Definition::Relation(relation), Some(graph)) => {
+                db.create_view(&object.name, relation, graph).await
+            }
             (Definition::Relation(relation), None) => db.create_source(&object.name, relation).await,
             (Definition::Index(index), _) => {
                 let relation = RelationId(index.relation.0);
-                db.runtime().create_index(relation, index.columns.clone()).await.map_err(Into::into)
+                db.runtime()
+                    .create_index(relation, index.columns.clone())
+                    .await
+                    .map_err(Into::into)
             }
             _ => Ok(()),
         };
         let committed = match made {
-            Ok(()) => db.store().catalog().apply(vec![CatalogChange::Put(object.to_stored())]).map_err(Into::into),
+            Ok(()) => db
+                .store()
+                .catalog()
+                .apply(vec![CatalogChange::Put(object.to_stored())])
+                .map_err(Into::into),
             Err(error) => Err(error),
         };
         if let Err(error) = committed {
@@ -87,7 +100,10 @@ impl DdlGuard<'_> {
     /// # Errors
     /// The catalog cannot be written.
     pub fn put(&self, object: Object) -> SqlResult<()> {
-        self.db.store().catalog().apply(vec![CatalogChange::Put(object.to_stored())])?;
+        self.db
+            .store()
+            .catalog()
+            .apply(vec![CatalogChange::Put(object.to_stored())])?;
         self.db.publish([Arc::new(object)], &[]);
         Ok(())
     }
@@ -99,22 +115,33 @@ impl DdlGuard<'_> {
     pub async fn drop(&self, ids: &BTreeSet<ObjectId>) -> SqlResult<()> {
         let catalog = self.catalog();
         // What depends on others is younger: down from the youngest.
-        let gone: Vec<Arc<Object>> = ids.iter().rev().filter_map(|id| catalog.object(*id).cloned()).collect();
-        let changes = gone.iter().map(|object| CatalogChange::Remove(object.id)).collect();
+        let gone: Vec<Arc<Object>> = ids
+            .iter()
+            .rev()
+            .filter_map(|id| catalog.object(*id).cloned())
+            .collect();
+        let changes = gone
+            .iter()
+            .map(|object| CatalogChange::Remove(object.id))
+            .collect();
         self.db.store().catalog().apply(changes)?;
         let removed: Vec<ObjectId> = gone.iter().map(|object| object.id).collect();
         self.db.publish([], &removed);
         // From here on it is dropped, whatever becomes of the statement.
         let db = Arc::clone(self.db);
         let work = tokio::spawn(async move { take_down(&db, &gone).await });
-        work.await.map_err(|error| SqlError::internal(format!("dropping: {error}")))
+        work.await
+            .map_err(|error| SqlError::internal(format!("dropping: {error}")))
     }
 }
 
 /// Removes what objects have in the runtime and on disk. What fails is left for the next start.
 async fn take_down(db: &Database, objects: &[Arc<Object>]) {
-    let relations: Vec<RelationId> =
-        objects.iter().filter_map(|object| object.relation()).map(|relation| relation.info.id).collect();
+    let relations: Vec<RelationId> = objects
+        .iter()
+        .filter_map(|object| object.relation())
+        .map(|relation| relation.info.id)
+        .collect();
     if !relations.is_empty()
         && let Err(error) = db.runtime().drop_relations(&relations).await
     {

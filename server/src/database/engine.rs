@@ -79,7 +79,14 @@ mod tests {
         let directory = std::path::PathBuf::from("unused");
         let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
         let (state, _) = build(&DatabaseOptions::new(directory), &catalog).unwrap();
-        for name in ["pg_cast", "json_get_json", "pg_typeof", "pg_get_indexdef", "format_type", "to_char"] {
+        for name in [
+            "pg_cast",
+            "json_get_json",
+            "pg_typeof",
+            "pg_get_indexdef",
+            "format_type",
+            "to_char",
+        ] {
             assert!(state.scalar_functions().contains_key(name), "{name}");
         }
     }

@@ -21,14 +21,17 @@ pub fn parse(error: ParseError) -> SqlError {
         ParseErrorKind::Unsupported => SqlState::FeatureNotSupported,
         ParseErrorKind::TooComplex => SqlState::StatementTooComplex,
     };
-    SqlError::new(code, error.message).with_hint_opt(error.hint).at(error.position)
+    SqlError::new(code, error.message)
+        .with_hint_opt(error.hint)
+        .at(error.position)
 }
 
 /// A query that cannot be planned.
 pub fn plan(error: PlanError) -> SqlError {
     match error {
         PlanError::NotIncremental { construct, hint } => {
-            SqlError::unsupported(format!("{construct} is not supported in a materialized view")).with_hint_opt(hint)
+            SqlError::unsupported(format!("{construct} is not supported in a materialized view"))
+                .with_hint_opt(hint)
         }
         PlanError::DataFusion(error) => datafusion(error),
         PlanError::Internal(message) => SqlError::internal(message),
@@ -58,8 +61,11 @@ pub fn runtime(error: RuntimeError) -> SqlError {
 
 /// A key that exists already; `key` is `(id)=(1)`.
 pub fn duplicate_key(key: &str) -> SqlError {
-    SqlError::new(SqlState::UniqueViolation, "duplicate key value violates unique constraint")
-        .with_detail(format!("Key {key} already exists."))
+    SqlError::new(
+        SqlState::UniqueViolation,
+        "duplicate key value violates unique constraint",
+    )
+    .with_detail(format!("Key {key} already exists."))
 }
 
 /// A failure of the data directory.
@@ -91,7 +97,9 @@ pub fn datafusion(error: DataFusionError) -> SqlError {
         DataFusionError::SQL(error, _) => SqlError::new(SqlState::SyntaxError, error.to_string()),
         DataFusionError::NotImplemented(message) => SqlError::unsupported(plain(&message)),
         DataFusionError::Plan(message) => planning(&message),
-        DataFusionError::Configuration(message) => SqlError::new(SqlState::InvalidParameterValue, plain(&message)),
+        DataFusionError::Configuration(message) => {
+            SqlError::new(SqlState::InvalidParameterValue, plain(&message))
+        }
         DataFusionError::SchemaError(error, _) => schema(*error),
         DataFusionError::Execution(message) => execution(&message),
         DataFusionError::ResourcesExhausted(message) => SqlError::new(SqlState::OutOfMemory, plain(&message))
@@ -112,14 +120,18 @@ pub fn datafusion(error: DataFusionError) -> SqlError {
             DataFusionError::Plan(message) => planning(message),
             DataFusionError::Execution(message) => execution(message),
             DataFusionError::NotImplemented(message) => SqlError::unsupported(plain(message)),
-            DataFusionError::ResourcesExhausted(message) => SqlError::new(SqlState::OutOfMemory, plain(message)),
+            DataFusionError::ResourcesExhausted(message) => {
+                SqlError::new(SqlState::OutOfMemory, plain(message))
+            }
             other => SqlError::internal(other.to_string()),
         },
         DataFusionError::IoError(error) => SqlError::new(SqlState::IoError, error.to_string()),
         DataFusionError::ObjectStore(error) => SqlError::new(SqlState::IoError, error.to_string()),
         DataFusionError::ParquetError(error) => SqlError::new(SqlState::DataCorrupted, error.to_string()),
         DataFusionError::Internal(message) => SqlError::internal(plain(&message)),
-        DataFusionError::ExecutionJoin(error) => SqlError::internal(format!("a task of the query ended: {error}")),
+        DataFusionError::ExecutionJoin(error) => {
+            SqlError::internal(format!("a task of the query ended: {error}"))
+        }
         DataFusionError::Substrait(message) | DataFusionError::Ffi(message) => SqlError::internal(message),
     }
 }
@@ -143,9 +155,10 @@ fn arrow_ref(error: &ArrowError) -> SqlError {
         ArrowError::CsvError(message) => SqlError::new(SqlState::BadCopyFileFormat, plain(message)),
         ArrowError::JsonError(message) => SqlError::new(SqlState::InvalidTextRepresentation, plain(message)),
         ArrowError::IoError(message, _) => SqlError::new(SqlState::IoError, plain(message)),
-        ArrowError::OffsetOverflowError(_) => {
-            SqlError::new(SqlState::ProgramLimitExceeded, "a column of one batch holds more than 2 GB of text")
-        }
+        ArrowError::OffsetOverflowError(_) => SqlError::new(
+            SqlState::ProgramLimitExceeded,
+            "a column of one batch holds more than 2 GB of text",
+        ),
         ArrowError::ExternalError(inner) => match inner.downcast_ref::<SqlError>() {
             Some(error) => error.clone(),
             None => SqlError::internal(inner.to_string()),
@@ -183,12 +196,15 @@ fn external(error: Box<dyn std::error::Error + Send + Sync>) -> SqlError {
 
 fn schema(error: SchemaError) -> SqlError {
     match error {
-        SchemaError::AmbiguousReference { field } => {
-            SqlError::new(SqlState::AmbiguousColumn, format!("column reference \"{}\" is ambiguous", field.name()))
-        }
-        SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => {
-            SqlError::new(SqlState::DuplicateColumn, format!("column \"{name}\" specified more than once"))
-        }
+        SchemaError::AmbiguousReference { field } => SqlError::new(
+            SqlState::AmbiguousColumn,
+            format!("column reference \"{}\" is ambiguous", field.name()),
+        ),
+        SchemaError::DuplicateQualifiedField { name, .. }
+        | SchemaError::DuplicateUnqualifiedField { name } => SqlError::new(
+            SqlState::DuplicateColumn,
+            format!("column \"{name}\" specified more than once"),
+        ),
         SchemaError::FieldNotFound { field, valid_fields } => {
             let names = valid_fields.iter().map(|column| column.name());
             let hint = did_you_mean(field.name(), names);
@@ -196,7 +212,8 @@ fn schema(error: SchemaError) -> SqlError {
                 Some(relation) => format!("{}.{}", relation.table(), field.name()),
                 None => format!("\"{}\"", field.name()),
             };
-            SqlError::new(SqlState::UndefinedColumn, format!("column {name} does not exist")).with_hint_opt(hint)
+            SqlError::new(SqlState::UndefinedColumn, format!("column {name} does not exist"))
+                .with_hint_opt(hint)
         }
     }
 }
@@ -208,13 +225,19 @@ fn planning(message: &str) -> SqlError {
     if lower.starts_with("invalid function") {
         let name = text.split('\'').nth(1).unwrap_or_default().to_string();
         let hint = text.split("Did you mean").nth(1).map(|rest| {
-            let suggestion = rest.trim_matches(|character: char| !character.is_alphanumeric() && character != '_');
+            let suggestion =
+                rest.trim_matches(|character: char| !character.is_alphanumeric() && character != '_');
             format!("Perhaps you meant \"{suggestion}\".")
         });
-        return SqlError::new(SqlState::UndefinedFunction, format!("function {name} does not exist"))
-            .with_hint_opt(hint);
+        return SqlError::new(
+            SqlState::UndefinedFunction,
+            format!("function {name} does not exist"),
+        )
+        .with_hint_opt(hint);
     }
-    let code = if lower.contains("must appear in the group by") || lower.contains("could not be resolved from available") {
+    let code = if lower.contains("must appear in the group by")
+        || lower.contains("could not be resolved from available")
+    {
         SqlState::GroupingError
     } else if lower.contains("no function matches") || lower.contains("failed to coerce arguments") {
         SqlState::UndefinedFunction
@@ -242,7 +265,10 @@ fn execution(message: &str) -> SqlError {
     let lower = text.to_lowercase();
     if lower.contains("divide by zero") || lower.contains("division by zero") {
         SqlError::new(SqlState::DivisionByZero, "division by zero")
-    } else if lower.contains("overflow") || lower.contains("too large to store") || lower.contains("out of range") {
+    } else if lower.contains("overflow")
+        || lower.contains("too large to store")
+        || lower.contains("out of range")
+    {
         overflow(&text)
     } else if lower.contains("cast") || lower.contains("parsing") || lower.contains("cannot parse") {
         cast(&text)
@@ -253,10 +279,17 @@ fn execution(message: &str) -> SqlError {
 
 fn overflow(message: &str) -> SqlError {
     let lower = message.to_lowercase();
-    let type_name = [("int16", "smallint"), ("i16", "smallint"), ("int32", "integer"), ("i32", "integer"), ("int64", "bigint"), ("i64", "bigint")]
-        .into_iter()
-        .find(|(arrow, _)| lower.contains(arrow))
-        .map(|(_, sql)| sql);
+    let type_name = [
+        ("int16", "smallint"),
+        ("i16", "smallint"),
+        ("int32", "integer"),
+        ("i32", "integer"),
+        ("int64", "bigint"),
+        ("i64", "bigint"),
+    ]
+    .into_iter()
+    .find(|(arrow, _)| lower.contains(arrow))
+    .map(|(_, sql)| sql);
     let text = match type_name {
         Some(type_name) => format!("{type_name} out of range"),
         None => "value out of range".to_string(),
@@ -283,13 +316,20 @@ fn cast(message: &str) -> SqlError {
         ("interval", "interval"),
         ("time", "time"),
     ];
-    let type_name = types.into_iter().find(|(arrow, _)| to.contains(arrow)).map(|(_, sql)| sql);
+    let type_name = types
+        .into_iter()
+        .find(|(arrow, _)| to.contains(arrow))
+        .map(|(_, sql)| sql);
+    if lower.contains("can't cast value") || lower.contains("cannot be cast") || lower.contains("too large") {
+        let type_name = type_name.unwrap_or("the target type");
+        return SqlError::new(
+            SqlState::NumericValueOutOfRange,
+            format!("{type_name} out of range"),
+        )
+        .with_detail(text);
+    }
     match (quoted, type_name) {
         (Some(value), Some(type_name)) => crate::types::parse::invalid(type_name, value),
-        _ if lower.contains("can't cast value") || lower.contains("cannot be cast") || lower.contains("too large") => {
-            let type_name = type_name.unwrap_or("the target type");
-            SqlError::new(SqlState::NumericValueOutOfRange, format!("{type_name} out of range")).with_detail(text)
-        }
         _ => SqlError::new(SqlState::InvalidTextRepresentation, text),
     }
 }
@@ -297,9 +337,17 @@ fn cast(message: &str) -> SqlError {
 /// A message without DataFusion's prefixes and advice to report a bug.
 fn plain(message: &str) -> String {
     let message = message.split("\n\nbacktrace:").next().unwrap_or(message);
-    let message = message.split(".\nThis issue was likely caused by a bug").next().unwrap_or(message);
+    let message = message
+        .split(".\nThis issue was likely caused by a bug")
+        .next()
+        .unwrap_or(message);
     let mut text = message.trim();
-    for prefix in ["Error during planning: ", "Execution error: ", "This feature is not implemented: ", "Arrow error: "] {
+    for prefix in [
+        "Error during planning: ",
+        "Execution error: ",
+        "This feature is not implemented: ",
+        "Arrow error: ",
+    ] {
         text = text.strip_prefix(prefix).unwrap_or(text);
     }
     text.trim_end_matches('.').to_string()
@@ -340,7 +388,9 @@ mod tests {
         let zero = DataFusionError::ArrowError(Box::new(ArrowError::DivideByZero), None);
         assert_eq!(datafusion(zero).code, SqlState::DivisionByZero);
         let shared = DataFusionError::Shared(Arc::new(DataFusionError::ArrowError(
-            Box::new(ArrowError::ArithmeticOverflow("Overflow happened on: 2147483647 + 1".into())),
+            Box::new(ArrowError::ArithmeticOverflow(
+                "Overflow happened on: 2147483647 + 1".into(),
+            )),
             None,
         )));
         assert_eq!(datafusion(shared).code, SqlState::NumericValueOutOfRange);
@@ -348,7 +398,9 @@ mod tests {
 
     #[test]
     fn bad_casts_read_as_in_postgresql() {
-        let error = arrow(ArrowError::CastError("Cannot cast string 'abc' to value of Int32 type".into()));
+        let error = arrow(ArrowError::CastError(
+            "Cannot cast string 'abc' to value of Int32 type".into(),
+        ));
         assert_eq!(error.code, SqlState::InvalidTextRepresentation);
         assert_eq!(error.message, "invalid input syntax for type integer: \"abc\"");
     }
@@ -358,8 +410,12 @@ mod tests {
         let ours = SqlError::new(SqlState::UndefinedTable, "relation \"x\" does not exist").with_hint("h");
         let wrapped = DataFusionError::Context("while".into(), Box::new(ours.clone().into()));
         assert_eq!(datafusion(wrapped), ours);
-        let in_arrow = DataFusionError::ArrowError(Box::new(ArrowError::ExternalError(Box::new(ours.clone()))), None);
+        let in_arrow =
+            DataFusionError::ArrowError(Box::new(ArrowError::ExternalError(Box::new(ours.clone()))), None);
         assert_eq!(datafusion(in_arrow), ours);
-        assert_eq!(datafusion(DataFusionError::Shared(Arc::new(ours.clone().into()))), ours);
+        assert_eq!(
+            datafusion(DataFusionError::Shared(Arc::new(ours.clone().into()))),
+            ours
+        );
     }
 }

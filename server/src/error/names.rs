@@ -7,7 +7,12 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     let wanted = name.to_lowercase();
     candidates
         .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(&wanted, &candidate.to_lowercase()), candidate))
+        .map(|candidate| {
+            (
+                strsim::damerau_levenshtein(&wanted, &candidate.to_lowercase()),
+                candidate,
+            )
+        })
         .filter(|(distance, candidate)| {
             let longer = wanted.chars().count().max(candidate.chars().count());
             *distance <= (longer / 3).max(1) && *distance < longer
@@ -27,7 +32,10 @@ mod tests {
 
     #[test]
     fn a_slip_of_the_finger_is_recognised() {
-        assert_eq!(nearest("fligths", ["airlines", "flights", "planes"]), Some("flights"));
+        assert_eq!(
+            nearest("fligths", ["airlines", "flights", "planes"]),
+            Some("flights")
+        );
         assert_eq!(nearest("Flights", ["flights"]), Some("flights"));
     }
 

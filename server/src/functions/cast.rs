@@ -26,7 +26,9 @@ pub const NAME: &str = "pg_cast";
 
 /// The function.
 pub fn udf() -> Arc<ScalarUDF> {
-    Arc::new(ScalarUDF::from(PgCast { signature: Signature::any(2, Volatility::Immutable) }))
+    Arc::new(ScalarUDF::from(PgCast {
+        signature: Signature::any(2, Volatility::Immutable),
+    }))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -44,11 +46,17 @@ fn named(name: &str) -> Result<SqlType> {
 }
 
 fn is_text(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+    matches!(
+        data_type,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+    )
 }
 
 fn is_fraction(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Float16 | DataType::Float32 | DataType::Float64 | DataType::Decimal128(..))
+    matches!(
+        data_type,
+        DataType::Float16 | DataType::Float32 | DataType::Float64 | DataType::Decimal128(..)
+    )
 }
 
 impl ScalarUDFImpl for PgCast {
@@ -61,15 +69,19 @@ impl ScalarUDFImpl for PgCast {
     }
 
     fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
-        Err(exec_datafusion_err!("{NAME} tells its type by return_field_from_args"))
+        Err(exec_datafusion_err!(
+            "{NAME} tells its type by return_field_from_args"
+        ))
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         match args.scalar_arguments.get(1).copied().flatten() {
-            Some(ScalarValue::Utf8(Some(name))) => {
-                Ok(Arc::new(named(name)?.field(NAME, args.arg_fields[0].is_nullable())))
-            }
-            _ => Err(plan_datafusion_err!("the second argument of {NAME} is the name of a type")),
+            Some(ScalarValue::Utf8(Some(name))) => Ok(Arc::new(
+                named(name)?.field(NAME, args.arg_fields[0].is_nullable()),
+            )),
+            _ => Err(plan_datafusion_err!(
+                "the second argument of {NAME} is the name of a type"
+            )),
         }
     }
 
@@ -96,7 +108,10 @@ impl ScalarUDFImpl for PgCast {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let from = args.arg_fields.first().ok_or_else(|| exec_datafusion_err!("{NAME} without arguments"))?;
+        let from = args
+            .arg_fields
+            .first()
+            .ok_or_else(|| exec_datafusion_err!("{NAME} without arguments"))?;
         let scalar = matches!(args.args[0], ColumnarValue::Scalar(_));
         let values = args.args[0].to_array(if scalar { 1 } else { args.number_rows })?;
         let converted = convert(from, &args.return_field, &values)?;
@@ -124,12 +139,12 @@ pub fn convert(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef> 
     if is_text(values.data_type()) {
         let texts = arrow::compute::cast(values, &DataType::Utf8)?;
         let texts = texts.as_string::<i32>();
-        return Ok(parse::column(to, texts).map_err(|cell| cell.error)?);
+        return Ok(parse::column(to, texts).map_err(|cell| *cell.error)?);
     }
     if is_text(target) {
         // Through the text output, and then the input for what has a form of its own (varchar(n), jsonb).
         let texts = to_text(from, values)?;
-        return Ok(parse::column(to, &texts).map_err(|cell| cell.error)?);
+        return Ok(parse::column(to, &texts).map_err(|cell| *cell.error)?);
     }
     let rounded;
     let values = if is_fraction(values.data_type()) && target.is_integer() {
@@ -138,16 +153,20 @@ pub fn convert(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef> 
     } else {
         values
     };
-    let options = CastOptions { safe: false, ..CastOptions::default() };
+    let options = CastOptions {
+        safe: false,
+        ..CastOptions::default()
+    };
     Ok(cast_with_options(values, target, &options)?)
 }
 
 /// Floats go to the even neighbour when they are half way, numerics away from zero.
 fn round(values: &ArrayRef) -> Result<ArrayRef> {
     match values.data_type() {
-        DataType::Decimal128(precision, scale) if *scale > 0 => {
-            Ok(arrow::compute::cast(values, &DataType::Decimal128(*precision, 0))?)
-        }
+        DataType::Decimal128(precision, scale) if *scale > 0 => Ok(arrow::compute::cast(
+            values,
+            &DataType::Decimal128(*precision, 0),
+        )?),
         DataType::Float16 | DataType::Float32 | DataType::Float64 => {
             let wide = arrow::compute::cast(values, &DataType::Float64)?;
             let rounded: Float64Array = wide.as_primitive::<Float64Type>().unary(f64::round_ties_even);
@@ -202,7 +221,10 @@ mod tests {
         assert_eq!(out.as_primitive::<Int32Type>().values(), &[2, 4, -2, 3]);
         let values: ArrayRef = Arc::new(Float64Array::from(vec![1e10]));
         let error = convert(&plain(DataType::Float64), &plain(DataType::Int32), &values).unwrap_err();
-        assert_eq!(from_internal::datafusion(error).code, SqlState::NumericValueOutOfRange);
+        assert_eq!(
+            from_internal::datafusion(error).code,
+            SqlState::NumericValueOutOfRange
+        );
     }
 
     #[test]

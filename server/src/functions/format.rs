@@ -14,7 +14,9 @@ use crate::types::parse::datetime::{MICROS_PER_DAY, civil_from_days, days_from_c
 
 /// The functions.
 pub fn udfs() -> Vec<Arc<ScalarUDF>> {
-    vec![Arc::new(ScalarUDF::from(ToChar { signature: Signature::any(2, Volatility::Stable) }))]
+    vec![Arc::new(ScalarUDF::from(ToChar {
+        signature: Signature::any(2, Volatility::Stable),
+    }))]
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -34,7 +36,11 @@ impl ScalarUDFImpl for ToChar {
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
         match arg_types.first() {
             Some(DataType::Date32 | DataType::Timestamp(..) | DataType::Null) => Ok(DataType::Utf8),
-            _ => Err(SqlError::new(SqlState::UndefinedFunction, "to_char is there for dates and timestamps only").into()),
+            _ => Err(SqlError::new(
+                SqlState::UndefinedFunction,
+                "to_char is there for dates and timestamps only",
+            )
+            .into()),
         }
     }
 
@@ -55,17 +61,39 @@ impl ScalarUDFImpl for ToChar {
 }
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
 ];
-const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+const DAYS: [&str; 7] = [
+    "Sunday",
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+];
 
 /// Writes an instant by a pattern. What is no part of a pattern is copied; text in double quotes always is.
 fn format(micros: i64, pattern: &str) -> String {
     let days = micros.div_euclid(MICROS_PER_DAY);
     let of_day = micros.rem_euclid(MICROS_PER_DAY);
     let (year, month, day) = civil_from_days(days);
-    let (hour, minute, second) = (of_day / 3_600_000_000, of_day / 60_000_000 % 60, of_day / 1_000_000 % 60);
+    let (hour, minute, second) = (
+        of_day / 3_600_000_000,
+        of_day / 60_000_000 % 60,
+        of_day / 1_000_000 % 60,
+    );
     let weekday = usize::try_from((days + 4).rem_euclid(7)).expect("a remainder of seven");
     let month_name = MONTHS[usize::try_from(month - 1).expect("months are 1 to 12")];
     let hour12 = if hour % 12 == 0 { 12 } else { hour % 12 };
@@ -84,8 +112,20 @@ fn format(micros: i64, pattern: &str) -> String {
             Some(body) => (false, body),
             None => (true, rest),
         };
-        let number = |value: i64, width: usize| if fill { format!("{value:0width$}") } else { value.to_string() };
-        let word = |name: &str, width: usize| if fill { format!("{name:width$}") } else { name.to_string() };
+        let number = |value: i64, width: usize| {
+            if fill {
+                format!("{value:0width$}")
+            } else {
+                value.to_string()
+            }
+        };
+        let word = |name: &str, width: usize| {
+            if fill {
+                format!("{name:width$}")
+            } else {
+                name.to_string()
+            }
+        };
         let parts: [(&str, String); 29] = [
             ("YYYY", number(year, 4)),
             ("YY", number(year.rem_euclid(100), 2)),
@@ -117,7 +157,11 @@ fn format(micros: i64, pattern: &str) -> String {
             ("Q", ((month - 1) / 3 + 1).to_string()),
             ("D", (weekday + 1).to_string()),
         ];
-        match parts.iter().filter(|(name, _)| body.starts_with(name)).max_by_key(|(name, _)| name.len()) {
+        match parts
+            .iter()
+            .filter(|(name, _)| body.starts_with(name))
+            .max_by_key(|(name, _)| name.len())
+        {
             Some((name, value)) => {
                 out.push_str(value);
                 rest = &body[name.len()..];

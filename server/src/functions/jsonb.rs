@@ -17,11 +17,20 @@ pub fn udfs() -> Vec<Arc<ScalarUDF>> {
         let body = move |args: &[ColumnarValue]| {
             let arrays = ColumnarValue::values_to_arrays(args)?;
             let inputs = arrays[0].as_string::<i32>();
-            let out: StringArray =
-                inputs.iter().map(|input| input.map_or(Ok(None), apply)).collect::<Result<Vec<_>>>()?.into();
+            let out: StringArray = inputs
+                .iter()
+                .map(|input| input.map_or(Ok(None), apply))
+                .collect::<Result<Vec<_>>>()?
+                .into();
             Ok(ColumnarValue::Array(Arc::new(out)))
         };
-        Arc::new(create_udf(name, vec![DataType::Utf8], DataType::Utf8, Volatility::Immutable, Arc::new(body)))
+        Arc::new(create_udf(
+            name,
+            vec![DataType::Utf8],
+            DataType::Utf8,
+            Volatility::Immutable,
+            Arc::new(body),
+        ))
     };
     let contains = |args: &[ColumnarValue]| {
         let arrays = ColumnarValue::values_to_arrays(args)?;
@@ -38,8 +47,12 @@ pub fn udfs() -> Vec<Arc<ScalarUDF>> {
         Ok(ColumnarValue::Array(Arc::new(out)))
     };
     vec![
-        unary("jsonb_typeof", |input| Ok(Some(type_of(&read(input)?).to_string()))),
-        unary("jsonb_pretty", |input| Ok(serde_json::to_string_pretty(&read(input)?).ok())),
+        unary("jsonb_typeof", |input| {
+            Ok(Some(type_of(&read(input)?).to_string()))
+        }),
+        unary("jsonb_pretty", |input| {
+            Ok(serde_json::to_string_pretty(&read(input)?).ok())
+        }),
         unary("to_jsonb", |input| {
             let mut out = String::new();
             crate::types::json::quote(input, &mut out);
@@ -61,7 +74,9 @@ fn read(text: &str) -> Result<Value> {
         Err(error) => {
             // Our own reader words the error as PostgreSQL does; where it has none, serde's stands.
             json_normalized(text, "jsonb")?;
-            Err(crate::types::parse::invalid("jsonb", text).with_detail(error.to_string()).into())
+            Err(crate::types::parse::invalid("jsonb", text)
+                .with_detail(error.to_string())
+                .into())
         }
     }
 }
@@ -81,12 +96,12 @@ fn type_of(value: &Value) -> &'static str {
 /// also a bare scalar that is an element.
 fn holds(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
-        (Value::Object(whole), Value::Object(part)) => {
-            part.iter().all(|(key, part)| whole.get(key).is_some_and(|whole| holds(whole, part)))
-        }
-        (Value::Array(whole), Value::Array(part)) => {
-            part.iter().all(|part| whole.iter().any(|whole| holds(whole, part)))
-        }
+        (Value::Object(whole), Value::Object(part)) => part
+            .iter()
+            .all(|(key, part)| whole.get(key).is_some_and(|whole| holds(whole, part))),
+        (Value::Array(whole), Value::Array(part)) => part
+            .iter()
+            .all(|part| whole.iter().any(|whole| holds(whole, part))),
         (Value::Array(whole), scalar) if !scalar.is_object() => whole.contains(scalar),
         (whole, part) => whole == part,
     }
@@ -107,7 +122,11 @@ mod tests {
             (r#"[{"a":1}]"#, r#"{"a":1}"#, false),
         ];
         for (whole, part, expected) in cases {
-            assert_eq!(holds(&read(whole).unwrap(), &read(part).unwrap()), expected, "{whole} @> {part}");
+            assert_eq!(
+                holds(&read(whole).unwrap(), &read(part).unwrap()),
+                expected,
+                "{whole} @> {part}"
+            );
         }
     }
 }

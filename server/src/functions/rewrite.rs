@@ -12,8 +12,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, ObjectNamePart, Select, SelectItem, SetExpr, Statement, Value, VisitMut,
-    VisitorMut,
+    FunctionArguments, Ident, ObjectName, ObjectNamePart, Select, SelectItem, SetExpr, Statement, Value,
+    VisitMut, VisitorMut,
 };
 
 use crate::error::{SqlError, SqlResult};
@@ -56,6 +56,16 @@ struct Rewriter;
 impl VisitorMut for Rewriter {
     type Break = Box<SqlError>;
 
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Self::Break> {
+        if let SetExpr::Table(table) = query.body.as_ref() {
+            match whole_table(table) {
+                Ok(body) => query.body = body,
+                Err(error) => return ControlFlow::Break(Box::new(error)),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         name_columns(select);
         ControlFlow::Continue(())
@@ -68,6 +78,24 @@ impl VisitorMut for Rewriter {
             Err(error) => return ControlFlow::Break(Box::new(error)),
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// `TABLE t` is `SELECT * FROM t`.
+fn whole_table(table: &ast::Table) -> SqlResult<Box<SetExpr>> {
+    let name = table.table_name.as_deref().unwrap_or_default();
+    let schema = table
+        .schema_name
+        .as_ref()
+        .map(|schema| format!("{schema}."))
+        .unwrap_or_default();
+    let mut parsed = millrace_parser::parse(&format!("SELECT * FROM {schema}{name}"))?;
+    match parsed.pop().map(|parsed| parsed.statement) {
+        Some(millrace_parser::ast::Statement::Sql(sql)) => match *sql {
+            Statement::Query(query) => Ok(query.body),
+            other => Err(SqlError::internal(format!("TABLE {name} became {other}"))),
+        },
+        _ => Err(SqlError::internal(format!("TABLE {name} became nothing"))),
     }
 }
 
@@ -112,17 +140,24 @@ pub(crate) fn name_columns(select: &mut Select) {
             SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => {
                 let name = column_name(expr);
                 if !seen.insert(name.clone()) {
-                    *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: distinct(&name, &mut taken) };
+                    *item = SelectItem::ExprWithAlias {
+                        expr: expr.clone(),
+                        alias: distinct(&name, &mut taken),
+                    };
                 }
             }
             SelectItem::UnnamedExpr(expr) => {
                 let name = column_name(expr);
-                let alias = if seen.insert(name.clone()) && taken.insert(name.clone()) {
+                let alias = if !seen.contains(&name) && taken.insert(name.clone()) {
+                    seen.insert(name.clone());
                     Ident::with_quote('"', name)
                 } else {
                     distinct(&name, &mut taken)
                 };
-                *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+                *item = SelectItem::ExprWithAlias {
+                    expr: expr.clone(),
+                    alias,
+                };
             }
             SelectItem::ExprWithAlias { alias, .. } => {
                 let name = millrace_parser::fold(alias);
@@ -151,22 +186,26 @@ fn column_name(expr: &Expr) -> String {
     const NONE: &str = "?column?";
     match expr {
         Expr::Identifier(name) => millrace_parser::fold(name),
-        Expr::CompoundIdentifier(parts) => {
-            parts.last().map_or_else(|| NONE.into(), millrace_parser::fold)
-        }
+        Expr::CompoundIdentifier(parts) => parts.last().map_or_else(|| NONE.into(), millrace_parser::fold),
         Expr::Function(function) => match function.name.0.last() {
             Some(ObjectNamePart::Identifier(name)) => millrace_parser::fold(name),
             _ => NONE.into(),
         },
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => column_name(inner),
-        Expr::Cast { expr: inner, data_type, .. } => match column_name(inner) {
+        Expr::Cast {
+            expr: inner,
+            data_type,
+            ..
+        } => match column_name(inner) {
             name if name == NONE => type_column_name(data_type),
             name => name,
         },
         Expr::TypedString(typed) => type_column_name(&typed.data_type),
         Expr::Interval(_) => "interval".into(),
         Expr::Case { else_result, .. } => match else_result.as_deref() {
-            Some(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Function(_))) => column_name(expr),
+            Some(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Function(_))) => {
+                column_name(expr)
+            }
             _ => "case".into(),
         },
         Expr::Extract { .. } => "extract".into(),
@@ -180,7 +219,10 @@ fn column_name(expr: &Expr) -> String {
         Expr::Exists { .. } => "exists".into(),
         Expr::Array(_) => "array".into(),
         Expr::Tuple(_) => "row".into(),
-        Expr::Subquery(query) => output_names(query).into_iter().next().unwrap_or_else(|| NONE.into()),
+        Expr::Subquery(query) => output_names(query)
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| NONE.into()),
         Expr::Value(value) if matches!(value.value, Value::Boolean(_)) => "bool".into(),
         _ => NONE.into(),
     }
@@ -196,9 +238,12 @@ fn type_column_name(data_type: &DataType) -> String {
 /// What an expression becomes; `None`: it stays.
 fn rewritten(expr: &mut Expr) -> SqlResult<Option<Expr>> {
     Ok(match expr {
-        Expr::Cast { kind: ast::CastKind::Cast | ast::CastKind::DoubleColon, expr: inner, data_type, .. } => {
-            Some(cast_to(inner.as_ref().clone(), data_type)?)
-        }
+        Expr::Cast {
+            kind: ast::CastKind::Cast | ast::CastKind::DoubleColon,
+            expr: inner,
+            data_type,
+            ..
+        } => Some(cast_to(inner.as_ref().clone(), data_type)?),
         Expr::TypedString(typed) => Some(cast_to(Expr::Value(typed.value.clone()), &typed.data_type)?),
         Expr::BinaryOp { left, op, right } => binary(left, op, right),
         Expr::Function(function) => {
@@ -229,7 +274,13 @@ fn cast_to(inner: Expr, data_type: &DataType) -> SqlResult<Expr> {
 }
 
 fn plain_cast(inner: Expr, data_type: DataType) -> Expr {
-    Expr::Cast { kind: ast::CastKind::Cast, expr: Box::new(inner), data_type, array: false, format: None }
+    Expr::Cast {
+        kind: ast::CastKind::Cast,
+        expr: Box::new(inner),
+        data_type,
+        array: false,
+        format: None,
+    }
 }
 
 fn binary(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
@@ -251,11 +302,15 @@ fn path_call(name: &str, left: &Expr, right: &Expr) -> Expr {
     match right {
         Expr::Value(value) => match &value.value {
             Value::SingleQuotedString(path) if path.starts_with('{') && path.ends_with('}') => {
-                let steps = path[1..path.len() - 1].split(',').map(|step| step.trim().trim_matches('"'));
-                arguments.extend(steps.filter(|step| !step.is_empty()).map(|step| match step.parse::<u32>() {
-                    Ok(index) => Expr::value(Value::Number(index.to_string(), false)),
-                    Err(_) => text(step),
-                }));
+                let steps = path[1..path.len() - 1]
+                    .split(',')
+                    .map(|step| step.trim().trim_matches('"'));
+                arguments.extend(steps.filter(|step| !step.is_empty()).map(
+                    |step| match step.parse::<u32>() {
+                        Ok(index) => Expr::value(Value::Number(index.to_string(), false)),
+                        Err(_) => text(step),
+                    },
+                ));
             }
             _ => arguments.push(right.clone()),
         },
@@ -281,8 +336,14 @@ const RENAMED: &[(&str, &str)] = &[
 ];
 
 fn rename(function: &mut Function) {
-    if let [ObjectNamePart::Identifier(schema), ObjectNamePart::Identifier(name)] = function.name.0.as_slice()
-        && matches!(millrace_parser::fold(schema).as_str(), "pg_catalog" | "information_schema")
+    if let [
+        ObjectNamePart::Identifier(schema),
+        ObjectNamePart::Identifier(name),
+    ] = function.name.0.as_slice()
+        && matches!(
+            millrace_parser::fold(schema).as_str(),
+            "pg_catalog" | "information_schema"
+        )
     {
         function.name = ObjectName(vec![ObjectNamePart::Identifier(name.clone())]);
     }
@@ -296,7 +357,10 @@ fn rename(function: &mut Function) {
 
 /// A call of a function.
 pub fn call(name: &str, arguments: Vec<Expr>) -> Expr {
-    let args = arguments.into_iter().map(|argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))).collect();
+    let args = arguments
+        .into_iter()
+        .map(|argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)))
+        .collect();
     Expr::Function(Function {
         name: ObjectName(vec![ObjectNamePart::Identifier(Ident::new(name))]),
         uses_odbc_syntax: false,
@@ -321,10 +385,11 @@ pub fn text(value: &str) -> Expr {
 #[cfg(test)]
 mod tests {
 
-
     fn rewritten_query(sql: &str) -> String {
         let parsed = millrace_parser::parse(sql).unwrap().remove(0);
-        let millrace_parser::ast::Statement::Sql(mut statement) = parsed.statement else { panic!("{sql}") };
+        let millrace_parser::ast::Statement::Sql(mut statement) = parsed.statement else {
+            panic!("{sql}")
+        };
         super::statement(&mut statement).unwrap();
         statement.to_string()
     }
@@ -353,6 +418,9 @@ mod tests {
             "SELECT count(*) AS \"count\", a + 1 AS \"?column?\", pg_cast('1', 'integer') AS \"int4\", \
              pg_cast(b, 'text') AS \"b_1\", b FROM t"
         );
-        assert_eq!(rewritten_query("SELECT 1, 2"), "SELECT 1 AS \"?column?\", 2 AS \"?column?_1\"");
+        assert_eq!(
+            rewritten_query("SELECT 1, 2"),
+            "SELECT 1 AS \"?column?\", 2 AS \"?column?_1\""
+        );
     }
 }

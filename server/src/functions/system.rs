@@ -22,7 +22,11 @@ use crate::types;
 
 /// What `version()` says. The first words are PostgreSQL's, because clients read the number after them.
 pub fn version() -> String {
-    format!("PostgreSQL {} (millrace {})", SERVER_VERSION, env!("CARGO_PKG_VERSION"))
+    format!(
+        "PostgreSQL {} (millrace {})",
+        SERVER_VERSION,
+        env!("CARGO_PKG_VERSION")
+    )
 }
 
 /// The version of PostgreSQL whose catalog and protocol millrace follows.
@@ -40,11 +44,18 @@ struct Fixed {
 }
 
 fn any_arguments(volatility: Volatility) -> Signature {
-    Signature::one_of(vec![TypeSignature::Nullary, TypeSignature::VariadicAny], volatility)
+    Signature::one_of(
+        vec![TypeSignature::Nullary, TypeSignature::VariadicAny],
+        volatility,
+    )
 }
 
 fn fixed(name: &'static str, value: ScalarValue) -> Arc<ScalarUDF> {
-    Arc::new(ScalarUDF::from(Fixed { name, value, signature: any_arguments(Volatility::Stable) }))
+    Arc::new(ScalarUDF::from(Fixed {
+        name,
+        value,
+        signature: any_arguments(Volatility::Stable),
+    }))
 }
 
 impl ScalarUDFImpl for Fixed {
@@ -90,8 +101,12 @@ pub fn udfs() -> Vec<Arc<ScalarUDF>> {
         fixed("pg_database_size", ScalarValue::Int64(Some(0))),
         fixed("pg_table_size", ScalarValue::Int64(Some(0))),
         fixed("pg_indexes_size", ScalarValue::Int64(Some(0))),
-        Arc::new(ScalarUDF::from(PgTypeof { signature: Signature::any(1, Volatility::Stable) })),
-        Arc::new(ScalarUDF::from(SizePretty { signature: Signature::any(1, Volatility::Immutable) })),
+        Arc::new(ScalarUDF::from(PgTypeof {
+            signature: Signature::any(1, Volatility::Stable),
+        })),
+        Arc::new(ScalarUDF::from(SizePretty {
+            signature: Signature::any(1, Volatility::Immutable),
+        })),
     ];
     for name in [
         "pg_function_is_visible",
@@ -127,13 +142,30 @@ pub fn catalog_udfs(catalog: &Arc<ArcSwap<CatalogSnapshot>>) -> Vec<Arc<ScalarUD
         }))
     };
     vec![
-        ask("pg_get_userbyid", |_, _, _| Some(crate::catalog::DEFAULT_USER.to_string())),
+        ask("pg_get_userbyid", |_, _, _| {
+            Some(crate::catalog::DEFAULT_USER.to_string())
+        }),
         ask("pg_get_indexdef", |catalog, args, row| {
             definitions::index(catalog, oid(args, row)?, number(args, 1, row).unwrap_or(0))
         }),
-        ask("pg_get_viewdef", |catalog, args, row| definitions::view(catalog, oid(args, row)?)),
-        ask("pg_get_constraintdef", |catalog, args, row| definitions::constraint(catalog, oid(args, row)?)),
-        ask("obj_description", |catalog, args, row| definitions::comment(catalog, oid(args, row)?, 0)),
+        ask("pg_get_viewdef", |catalog, args, row| {
+            definitions::view(catalog, oid(args, row)?)
+        }),
+        ask("pg_get_constraintdef", |catalog, args, row| {
+            definitions::constraint(catalog, oid(args, row)?)
+        }),
+        // Expressions are kept as their text.
+        ask("pg_get_expr", |_, args, row| {
+            let texts = arrow::compute::cast(args.first()?, &DataType::Utf8).ok()?;
+            let texts = texts.as_string::<i32>();
+            texts.is_valid(row).then(|| texts.value(row).to_string())
+        }),
+        ask("pg_column_default", |catalog, args, row| {
+            definitions::default(catalog, oid(args, row)?, number(args, 1, row)?)
+        }),
+        ask("obj_description", |catalog, args, row| {
+            definitions::comment(catalog, oid(args, row)?, 0)
+        }),
         ask("col_description", |catalog, args, row| {
             definitions::comment(catalog, oid(args, row)?, number(args, 1, row)?)
         }),
@@ -198,7 +230,9 @@ impl ScalarUDFImpl for FromCatalog {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
         let rows = arrays.first().map_or(args.number_rows, |array| array.len());
         let catalog = self.catalog.load();
-        let out: StringArray = (0..rows).map(|row| (self.apply)(&catalog, &arrays, row)).collect();
+        let out: StringArray = (0..rows)
+            .map(|row| (self.apply)(&catalog, &arrays, row))
+            .collect();
         Ok(ColumnarValue::Array(Arc::new(out)))
     }
 }
@@ -248,7 +282,10 @@ impl ScalarUDFImpl for Visible {
         let out: BooleanArray = (0..arrays[0].len())
             .map(|row| {
                 let oid = number(&arrays, 0, row)?;
-                Some(definitions::object(&catalog, oid).is_none_or(|object| object.schema == crate::catalog::DEFAULT_SCHEMA))
+                Some(
+                    definitions::object(&catalog, oid)
+                        .is_none_or(|object| object.schema == crate::catalog::DEFAULT_SCHEMA),
+                )
             })
             .collect();
         Ok(ColumnarValue::Array(Arc::new(out)))
@@ -299,7 +336,9 @@ impl ScalarUDFImpl for SizePretty {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
-        let out: StringArray = (0..arrays[0].len()).map(|row| number(&arrays, 0, row).map(size_pretty)).collect();
+        let out: StringArray = (0..arrays[0].len())
+            .map(|row| number(&arrays, 0, row).map(size_pretty))
+            .collect();
         Ok(ColumnarValue::Array(Arc::new(out)))
     }
 }

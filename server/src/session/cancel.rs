@@ -34,7 +34,10 @@ pub struct Running {
 
 impl Default for CancelHandle {
     fn default() -> Self {
-        CancelHandle(Arc::new(Shared { current: AtomicU64::new(0), cancelled: watch::Sender::new(0) }))
+        CancelHandle(Arc::new(Shared {
+            current: AtomicU64::new(0),
+            cancelled: watch::Sender::new(0),
+        }))
     }
 }
 
@@ -66,7 +69,11 @@ impl Running {
         let mut cancelled = self.cancelled.clone();
         let number = self.number;
         let cancel = async move {
-            if cancelled.wait_for(|cancelled| *cancelled >= number).await.is_err() {
+            if cancelled
+                .wait_for(|cancelled| *cancelled >= number)
+                .await
+                .is_err()
+            {
                 // The session is gone, and with it everybody who could cancel.
                 std::future::pending::<()>().await;
             }
@@ -112,7 +119,10 @@ mod tests {
         handle.cancel();
         let first = handle.begin(None);
         handle.cancel();
-        let error = first.run(std::future::pending::<SqlResult<()>>()).await.unwrap_err();
+        let error = first
+            .run(std::future::pending::<SqlResult<()>>())
+            .await
+            .unwrap_err();
         assert_eq!(error.code, SqlState::QueryCanceled);
         let second = handle.begin(None);
         assert_eq!(second.run(async { Ok(1) }).await.unwrap(), 1);
@@ -122,7 +132,10 @@ mod tests {
     async fn a_timeout_ends_it_too() {
         let handle = CancelHandle::default();
         let running = handle.begin(Some(Duration::from_millis(1)));
-        let error = running.run(std::future::pending::<SqlResult<()>>()).await.unwrap_err();
+        let error = running
+            .run(std::future::pending::<SqlResult<()>>())
+            .await
+            .unwrap_err();
         assert_eq!(error.message, "canceling statement due to statement timeout");
     }
 }

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Select, UnaryOperator, Value, VisitMut,
-    VisitorMut,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Select, UnaryOperator,
+    Value, VisitMut, VisitorMut,
 };
 
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -25,7 +25,11 @@ pub struct Effects {
 /// # Errors
 /// A setting does not exist or does not take the value.
 pub fn replace(session: &Session, node: &mut impl VisitMut) -> SqlResult<Effects> {
-    let mut replacer = Replacer { session, effects: Effects::default(), acts: true };
+    let mut replacer = Replacer {
+        session,
+        effects: Effects::default(),
+        acts: true,
+    };
     match node.visit(&mut replacer) {
         ControlFlow::Continue(()) => Ok(replacer.effects),
         ControlFlow::Break(error) => Err(*error),
@@ -37,7 +41,11 @@ pub fn replace(session: &Session, node: &mut impl VisitMut) -> SqlResult<Effects
 /// # Errors
 /// As [`replace`].
 pub fn replace_for_description(session: &Session, node: &mut impl VisitMut) -> SqlResult<()> {
-    let mut replacer = Replacer { session, effects: Effects::default(), acts: false };
+    let mut replacer = Replacer {
+        session,
+        effects: Effects::default(),
+        acts: false,
+    };
     match node.visit(&mut replacer) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
@@ -61,7 +69,9 @@ impl VisitorMut for Replacer<'_> {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
-        let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
+        let Expr::Function(function) = expr else {
+            return ControlFlow::Continue(());
+        };
         match self.value_of(function) {
             Ok(Some(value)) => {
                 *expr = value;
@@ -75,7 +85,9 @@ impl VisitorMut for Replacer<'_> {
 
 impl Replacer<'_> {
     fn value_of(&mut self, function: &Function) -> SqlResult<Option<Expr>> {
-        let Some(name) = name_of(function) else { return Ok(None) };
+        let Some(name) = name_of(function) else {
+            return Ok(None);
+        };
         let session = self.session;
         Ok(Some(match name.as_str() {
             "current_user" | "session_user" | "user" | "current_role" => rewrite::text(&session.info().user),
@@ -91,14 +103,23 @@ impl Replacer<'_> {
                 let scope = session.scope();
                 let implicit = matches!(arguments(function).first(), Some(Expr::Value(value)) if value.value == Value::Boolean(true));
                 let system = implicit.then(|| "pg_catalog".to_string());
-                let own = scope.search_path.iter().filter(|schema| scope.catalog.has_schema(&scope.database, schema));
-                let names = system.into_iter().chain(own.cloned()).map(|schema| rewrite::text(&schema)).collect();
+                let own = scope
+                    .search_path
+                    .iter()
+                    .filter(|schema| scope.catalog.has_schema(&scope.database, schema));
+                let names = system
+                    .into_iter()
+                    .chain(own.cloned())
+                    .map(|schema| rewrite::text(&schema))
+                    .collect();
                 rewrite::call("make_array", names)
             }
             "pg_backend_pid" => number(session.id().to_string()),
             "current_setting" => {
                 let arguments = arguments(function);
-                let Some(name) = arguments.first().and_then(|argument| text_of(argument)) else { return Ok(None) };
+                let Some(name) = arguments.first().and_then(|argument| text_of(argument)) else {
+                    return Ok(None);
+                };
                 let missing_ok = arguments.len() > 1;
                 match session.setting(&name) {
                     Some(value) => rewrite::text(&value),
@@ -113,9 +134,10 @@ impl Replacer<'_> {
             }
             "set_config" => {
                 let arguments = arguments(function);
-                let (Some(name), Some(value)) =
-                    (arguments.first().and_then(|argument| text_of(argument)), arguments.get(1).and_then(|argument| text_of(argument)))
-                else {
+                let (Some(name), Some(value)) = (
+                    arguments.first().and_then(|argument| text_of(argument)),
+                    arguments.get(1).and_then(|argument| text_of(argument)),
+                ) else {
                     return Ok(None);
                 };
                 if self.acts {
@@ -124,7 +146,10 @@ impl Replacer<'_> {
                 rewrite::text(&value)
             }
             "pg_sleep" => {
-                let Some(seconds) = arguments(function).first().and_then(|argument| number_of(argument)) else {
+                let Some(seconds) = arguments(function)
+                    .first()
+                    .and_then(|argument| number_of(argument))
+                else {
                     return Err(SqlError::unsupported("pg_sleep takes a number only"));
                 };
                 let longest = Duration::from_secs(u64::from(u32::MAX));
@@ -144,11 +169,10 @@ fn number(text: String) -> Expr {
 fn name_of(function: &Function) -> Option<String> {
     match function.name.0.as_slice() {
         [ObjectNamePart::Identifier(name)] => Some(millrace_parser::fold(name)),
-        [ObjectNamePart::Identifier(schema), ObjectNamePart::Identifier(name)]
-            if millrace_parser::fold(schema) == "pg_catalog" =>
-        {
-            Some(millrace_parser::fold(name))
-        }
+        [
+            ObjectNamePart::Identifier(schema),
+            ObjectNamePart::Identifier(name),
+        ] if millrace_parser::fold(schema) == "pg_catalog" => Some(millrace_parser::fold(name)),
         _ => None,
     }
 }
@@ -181,7 +205,10 @@ fn text_of(expr: &Expr) -> Option<String> {
 
 fn number_of(expr: &Expr) -> Option<f64> {
     match expr {
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => number_of(expr).map(|number| -number),
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr,
+        } => number_of(expr).map(|number| -number),
         other => text_of(other)?.trim().parse().ok(),
     }
 }

@@ -26,7 +26,13 @@ pub struct Cursor {
 impl Cursor {
     /// A cursor before its first row.
     pub fn new(hold: bool, query: String, schema: SchemaRef, stream: SendableRecordBatchStream) -> Self {
-        Cursor { hold, schema, query, stream: Some(stream), rest: None }
+        Cursor {
+            hold,
+            schema,
+            query,
+            stream: Some(stream),
+            rest: None,
+        }
     }
 
     /// The next rows, at most `count`.
@@ -57,11 +63,14 @@ impl Cursor {
     }
 
     async fn pull(&mut self) -> SqlResult<Option<RecordBatch>> {
-        let Some(stream) = &mut self.stream else { return Ok(None) };
+        let Some(stream) = &mut self.stream else {
+            return Ok(None);
+        };
         match stream.next().await {
             Some(batch) => {
                 let batch = df(batch)?;
-                let batch = RecordBatch::try_new(Arc::clone(&self.schema), batch.columns().to_vec()).unwrap_or(batch);
+                let batch =
+                    RecordBatch::try_new(Arc::clone(&self.schema), batch.columns().to_vec()).unwrap_or(batch);
                 Ok(Some(batch))
             }
             None => {

@@ -58,9 +58,11 @@ pub enum Outcome {
 impl fmt::Debug for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Outcome::Rows { schema, tag, .. } => {
-                f.debug_struct("Rows").field("schema", schema).field("tag", tag).finish_non_exhaustive()
-            }
+            Outcome::Rows { schema, tag, .. } => f
+                .debug_struct("Rows")
+                .field("schema", schema)
+                .field("tag", tag)
+                .finish_non_exhaustive(),
             Outcome::Done { tag } => f.debug_struct("Done").field("tag", tag).finish(),
             Outcome::Empty => f.write_str("Empty"),
             Outcome::CopyIn(_) => f.write_str("CopyIn"),
@@ -92,17 +94,26 @@ pub enum TagRows {
 impl CommandTag {
     /// A tag without a row count.
     pub fn plain(command: impl Into<Cow<'static, str>>) -> Self {
-        CommandTag { command: command.into(), rows: TagRows::None }
+        CommandTag {
+            command: command.into(),
+            rows: TagRows::None,
+        }
     }
 
     /// A tag with a known row count.
     pub fn rows(command: impl Into<Cow<'static, str>>, rows: u64) -> Self {
-        CommandTag { command: command.into(), rows: TagRows::Known(rows) }
+        CommandTag {
+            command: command.into(),
+            rows: TagRows::Known(rows),
+        }
     }
 
     /// A tag whose row count is the number of rows that were sent.
     pub fn sent(command: impl Into<Cow<'static, str>>) -> Self {
-        CommandTag { command: command.into(), rows: TagRows::Sent }
+        CommandTag {
+            command: command.into(),
+            rows: TagRows::Sent,
+        }
     }
 
     /// The full text; `sent_rows` is how many rows went to the client.

@@ -30,7 +30,9 @@ pub async fn provider(
         return Ok(base);
     }
     let schema = base.schema();
-    let scan = df(LogicalPlanBuilder::scan("base", provider_as_source(base), None).and_then(LogicalPlanBuilder::build))?;
+    let scan =
+        df(LogicalPlanBuilder::scan("base", provider_as_source(base), None)
+            .and_then(LogicalPlanBuilder::build))?;
     let mut state = session.database().state().clone();
     state.mark_start_execution();
     let physical = df(state.create_physical_plan(&scan).await)?;
@@ -40,10 +42,19 @@ pub async fn provider(
 }
 
 /// The rows after some changes. Each removal takes away one equal row.
-fn apply(rows: Vec<RecordBatch>, changes: &[ChangeBatch]) -> Result<Vec<RecordBatch>, arrow::error::ArrowError> {
-    let Some(schema) = changes.first().map(ChangeBatch::schema) else { return Ok(rows) };
+fn apply(
+    rows: Vec<RecordBatch>,
+    changes: &[ChangeBatch],
+) -> Result<Vec<RecordBatch>, arrow::error::ArrowError> {
+    let Some(schema) = changes.first().map(ChangeBatch::schema) else {
+        return Ok(rows);
+    };
     let mut batches = rows;
-    let fields = schema.fields().iter().map(|field| SortField::new(field.data_type().clone())).collect();
+    let fields = schema
+        .fields()
+        .iter()
+        .map(|field| SortField::new(field.data_type().clone()))
+        .collect();
     let converter = RowConverter::new(fields)?;
     // Insertions are appended; then every removal is looked for from the end, where the transaction's own rows are.
     let mut removals: HashMap<OwnedRow, i64> = HashMap::new();
@@ -56,7 +67,10 @@ fn apply(rows: Vec<RecordBatch>, changes: &[ChangeBatch]) -> Result<Vec<RecordBa
             if weight < 0 {
                 *removals.entry(row.owned()).or_default() += -weight;
             } else {
-                inserted.extend(std::iter::repeat_n(index, usize::try_from(weight).unwrap_or_default()));
+                inserted.extend(std::iter::repeat_n(
+                    index,
+                    usize::try_from(weight).unwrap_or_default(),
+                ));
             }
         }
         batches.push(take(&change.rows, inserted)?);
@@ -99,8 +113,10 @@ mod tests {
     }
 
     fn values(batches: &[RecordBatch]) -> Vec<i32> {
-        let mut all: Vec<i32> =
-            batches.iter().flat_map(|batch| batch.column(0).as_primitive::<Int32Type>().values().to_vec()).collect();
+        let mut all: Vec<i32> = batches
+            .iter()
+            .flat_map(|batch| batch.column(0).as_primitive::<Int32Type>().values().to_vec())
+            .collect();
         all.sort_unstable();
         all
     }

@@ -46,15 +46,24 @@ pub fn describe(
         Statement::Explain(_) | Statement::Show(_) | Statement::Describe(_) => describe_listing(&statement),
         Statement::Fetch(fetch) => {
             let name = millrace_parser::fold(&fetch.cursor);
-            session.cursors.lock().get(&name).map(|cursor| cursor.schema.clone())
+            session
+                .cursors
+                .lock()
+                .get(&name)
+                .map(|cursor| cursor.schema.clone())
         }
         _ => None,
     };
     let count = found.keys().next_back().copied().unwrap_or(0).max(given.len());
     let types = (1..=count)
         .map(|number| {
-            let said = given.get(number - 1).cloned().flatten().filter(|pg| *pg != Type::UNKNOWN);
-            said.or_else(|| found.get(&number).cloned().flatten()).unwrap_or(Type::TEXT)
+            let said = given
+                .get(number - 1)
+                .cloned()
+                .flatten()
+                .filter(|pg| *pg != Type::UNKNOWN);
+            said.or_else(|| found.get(&number).cloned().flatten())
+                .unwrap_or(Type::TEXT)
         })
         .collect();
     Ok((types, columns))
@@ -106,11 +115,23 @@ fn describe_sql(
                     }
                 } else {
                     let mut query = ast::Statement::Query(source.clone());
-                    let (plan, _) = select::bind(session, scope, &mut query, &parsed.text, select::Purpose::Describe)?;
+                    let (plan, _) = select::bind(
+                        session,
+                        scope,
+                        &mut query,
+                        &parsed.text,
+                        select::Purpose::Describe,
+                    )?;
                     learn(&plan, found)?;
                 }
             }
-            returning(session, scope, relation, &names::last_of_table(&insert.table), insert.returning.as_deref())
+            returning(
+                session,
+                scope,
+                relation,
+                &names::last_of_table(&insert.table),
+                insert.returning.as_deref(),
+            )
         }
         ast::Statement::Update(update) => {
             let (name, alias) = names::single_table(&update.table)?;
@@ -124,19 +145,49 @@ fn describe_sql(
                     found.insert(number, Some(types::pg_type(field)));
                 }
             }
-            learn_condition(session, scope, &name, alias.as_deref(), update.selection.as_ref(), found)?;
-            returning(session, scope, relation, &alias.unwrap_or_else(|| names::last(&name)), update.returning.as_deref())
+            learn_condition(
+                session,
+                scope,
+                &name,
+                alias.as_deref(),
+                update.selection.as_ref(),
+                found,
+            )?;
+            returning(
+                session,
+                scope,
+                relation,
+                &alias.unwrap_or_else(|| names::last(&name)),
+                update.returning.as_deref(),
+            )
         }
         ast::Statement::Delete(delete) => {
             let (name, alias) = names::delete_target(delete)?;
             let object = names::resolve(session, scope, &name)?;
             let relation = crate::session::write::table(&object, "delete from")?;
-            learn_condition(session, scope, &name, alias.as_deref(), delete.selection.as_ref(), found)?;
-            returning(session, scope, relation, &alias.unwrap_or_else(|| names::last(&name)), delete.returning.as_deref())
+            learn_condition(
+                session,
+                scope,
+                &name,
+                alias.as_deref(),
+                delete.selection.as_ref(),
+                found,
+            )?;
+            returning(
+                session,
+                scope,
+                relation,
+                &alias.unwrap_or_else(|| names::last(&name)),
+                delete.returning.as_deref(),
+            )
         }
         ast::Statement::Execute { name: Some(name), .. } => {
             let name = names::last(name);
-            Ok(session.prepared.lock().get(&name).and_then(|prepared| prepared.columns.clone()))
+            Ok(session
+                .prepared
+                .lock()
+                .get(&name)
+                .and_then(|prepared| prepared.columns.clone()))
         }
         _ => Ok(None),
     }
@@ -152,7 +203,9 @@ fn learn_condition(
     found: &mut BTreeMap<usize, Option<Type>>,
 ) -> SqlResult<()> {
     let Some(condition) = condition else { return Ok(()) };
-    let alias = alias.map(|alias| format!(" AS {}", millrace_parser::quote_identifier(alias))).unwrap_or_default();
+    let alias = alias
+        .map(|alias| format!(" AS {}", millrace_parser::quote_identifier(alias)))
+        .unwrap_or_default();
     let text = format!("SELECT * FROM {name}{alias} WHERE {condition}");
     let mut query = select::parse_query(&text)?;
     match select::bind(session, scope, &mut query, &text, select::Purpose::Describe) {
@@ -171,7 +224,8 @@ fn returning(
     items: Option<&[ast::SelectItem]>,
 ) -> SqlResult<Option<SchemaRef>> {
     let Some(items) = items else { return Ok(None) };
-    let (plan, names) = crate::session::statement::returning::bind(session, scope, relation, name, items, vec![])?;
+    let (plan, names) =
+        crate::session::statement::returning::bind(session, scope, relation, name, items, vec![])?;
     Ok(Some(renamed(&schema_of(&plan), &names)))
 }
 
@@ -193,7 +247,11 @@ fn learn(plan: &LogicalPlan, found: &mut BTreeMap<usize, Option<Type>>) -> SqlRe
 }
 
 fn number_of(placeholder: &str) -> Option<usize> {
-    placeholder.strip_prefix('$')?.parse().ok().filter(|number| *number > 0)
+    placeholder
+        .strip_prefix('$')?
+        .parse()
+        .ok()
+        .filter(|number| *number > 0)
 }
 
 fn placeholder(expr: &Expr) -> Option<usize> {
@@ -212,8 +270,11 @@ fn placeholder(expr: &Expr) -> Option<usize> {
 /// # Errors
 /// A parameter has no value.
 pub fn substitute(statement: &mut Statement, types: &[Type], params: &[ScalarValue]) -> SqlResult<()> {
-    let literals =
-        params.iter().enumerate().map(|(index, value)| literal(value, types.get(index))).collect::<SqlResult<_>>()?;
+    let literals = params
+        .iter()
+        .enumerate()
+        .map(|(index, value)| literal(value, types.get(index)))
+        .collect::<SqlResult<_>>()?;
     visit(statement, &mut Substitution { literals })
 }
 
@@ -269,7 +330,10 @@ impl VisitorMut for Substitution {
             match number_of(name).and_then(|number| self.literals.get(number - 1)) {
                 Some(literal) => *expr = literal.clone(),
                 None => {
-                    let error = SqlError::new(SqlState::UndefinedParameter, format!("there is no parameter {name}"));
+                    let error = SqlError::new(
+                        SqlState::UndefinedParameter,
+                        format!("there is no parameter {name}"),
+                    );
                     return ControlFlow::Break(Box::new(error));
                 }
             }
@@ -291,18 +355,28 @@ pub fn literal(value: &ScalarValue, pg: Option<&Type>) -> SqlResult<Expr> {
     };
     let name = types::type_name(&field);
     if value.is_null() {
-        return Ok(rewrite::call(cast::NAME, vec![Expr::value(Value::Null), rewrite::text(&name)]));
+        return Ok(rewrite::call(
+            cast::NAME,
+            vec![Expr::value(Value::Null), rewrite::text(&name)],
+        ));
     }
     match value {
-        ScalarValue::Utf8(Some(text)) if pg.is_none_or(|pg| matches!(*pg, Type::TEXT | Type::VARCHAR | Type::UNKNOWN)) => {
+        ScalarValue::Utf8(Some(text))
+            if pg.is_none_or(|pg| matches!(*pg, Type::TEXT | Type::VARCHAR | Type::UNKNOWN)) =>
+        {
             Ok(rewrite::text(text))
         }
         ScalarValue::Boolean(Some(value)) => Ok(Expr::value(Value::Boolean(*value))),
-        ScalarValue::Int64(Some(value)) if *value >= 0 => Ok(Expr::value(Value::Number(value.to_string(), false))),
+        ScalarValue::Int64(Some(value)) if *value >= 0 => {
+            Ok(Expr::value(Value::Number(value.to_string(), false)))
+        }
         other => {
             let array = df(other.to_array())?;
             let text = output::text(&field, &array, 0);
-            Ok(rewrite::call(cast::NAME, vec![rewrite::text(&text), rewrite::text(&name)]))
+            Ok(rewrite::call(
+                cast::NAME,
+                vec![rewrite::text(&text), rewrite::text(&name)],
+            ))
         }
     }
 }
@@ -321,16 +395,31 @@ mod tests {
     #[test]
     fn values_become_literals_of_their_type() {
         let show = |value: ScalarValue, pg: Type| literal(&value, Some(&pg)).unwrap().to_string();
-        assert_eq!(show(ScalarValue::Utf8(Some("it's".into())), Type::TEXT), "'it''s'");
-        assert_eq!(show(ScalarValue::Int32(Some(-7)), Type::INT4), "pg_cast('-7', 'integer')");
+        assert_eq!(
+            show(ScalarValue::Utf8(Some("it's".into())), Type::TEXT),
+            "'it''s'"
+        );
+        assert_eq!(
+            show(ScalarValue::Int32(Some(-7)), Type::INT4),
+            "pg_cast('-7', 'integer')"
+        );
         assert_eq!(show(ScalarValue::Int64(Some(7)), Type::INT8), "7");
-        assert_eq!(show(ScalarValue::Float64(None), Type::FLOAT8), "pg_cast(NULL, 'double precision')");
-        assert_eq!(show(ScalarValue::Utf8(Some("{}".into())), Type::JSONB), "pg_cast('{}', 'jsonb')");
+        assert_eq!(
+            show(ScalarValue::Float64(None), Type::FLOAT8),
+            "pg_cast(NULL, 'double precision')"
+        );
+        assert_eq!(
+            show(ScalarValue::Utf8(Some("{}".into())), Type::JSONB),
+            "pg_cast('{}', 'jsonb')"
+        );
     }
 
     #[test]
     fn a_missing_parameter_is_an_error() {
-        let mut statement = millrace_parser::parse("select $1, $2").unwrap().remove(0).statement;
+        let mut statement = millrace_parser::parse("select $1, $2")
+            .unwrap()
+            .remove(0)
+            .statement;
         let error = substitute(&mut statement, &[], &[ScalarValue::Int64(Some(1))]).unwrap_err();
         assert_eq!(error.code, SqlState::UndefinedParameter);
     }

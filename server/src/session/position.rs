@@ -9,10 +9,13 @@ pub fn locate(error: SqlError, parsed: &Parsed) -> SqlError {
     if error.position.is_some() || !names_something(error.code) {
         return error;
     }
-    let Some(name) = name_in(&error.message) else { return error };
+    let Some(name) = name_in(&error.message) else {
+        return error;
+    };
     let place = find_word(&parsed.text, name).or_else(|| {
         // `schema.table` may be written with white space or quotes: its last part will do.
-        name.rsplit_once('.').and_then(|(_, last)| find_word(&parsed.text, last))
+        name.rsplit_once('.')
+            .and_then(|(_, last)| find_word(&parsed.text, last))
     });
     let position = place.map(|place| place + parsed.offset + 1);
     error.at(position)
@@ -94,7 +97,9 @@ mod tests {
 
     #[test]
     fn an_error_gets_the_position_of_its_name() {
-        let parsed = millrace_parser::parse("select 1; select x from t").unwrap().remove(1);
+        let parsed = millrace_parser::parse("select 1; select x from t")
+            .unwrap()
+            .remove(1);
         let error = SqlError::new(SqlState::UndefinedTable, "relation \"t\" does not exist");
         assert_eq!(locate(error, &parsed).position, Some(25));
         let error = SqlError::new(SqlState::DivisionByZero, "division by \"t\"");

@@ -42,7 +42,11 @@ impl Session {
     /// The plan with each relation bound to its rows.
     async fn attach_snapshot(&self, plan: LogicalPlan, instead: &Providers) -> SqlResult<LogicalPlan> {
         let named = df(relations(&plan))?;
-        let wanted: Vec<RelationId> = named.iter().copied().filter(|id| !instead.contains_key(id)).collect();
+        let wanted: Vec<RelationId> = named
+            .iter()
+            .copied()
+            .filter(|id| !instead.contains_key(id))
+            .collect();
         let mut providers = instead.clone();
         if !wanted.is_empty() {
             let after = self.read_after();
@@ -56,7 +60,9 @@ impl Session {
             Transaction::Active(active) => active
                 .changes
                 .iter()
-                .filter(|(id, _)| active.locked.contains(id) && named.contains(id) && !instead.contains_key(id))
+                .filter(|(id, _)| {
+                    active.locked.contains(id) && named.contains(id) && !instead.contains_key(id)
+                })
                 .map(|(id, changes)| (*id, changes.clone()))
                 .collect(),
             _ => vec![],
@@ -68,7 +74,10 @@ impl Session {
         }
         df(attach(plan, &|id| {
             providers.get(&id).cloned().ok_or_else(|| {
-                SqlError::internal(format!("relation {id} appeared in a plan after its relations were counted")).into()
+                SqlError::internal(format!(
+                    "relation {id} appeared in a plan after its relations were counted"
+                ))
+                .into()
             })
         }))
     }
@@ -95,7 +104,11 @@ impl Session {
     ///
     /// # Errors
     /// Planning or running it failed.
-    pub(crate) async fn collect(&self, plan: LogicalPlan, instead: &Providers) -> SqlResult<Vec<RecordBatch>> {
+    pub(crate) async fn collect(
+        &self,
+        plan: LogicalPlan,
+        instead: &Providers,
+    ) -> SqlResult<Vec<RecordBatch>> {
         let physical = self.physical_plan(plan, instead).await?;
         self.collect_physical(physical).await
     }
@@ -160,8 +173,12 @@ pub(crate) fn renamed(schema: &SchemaRef, names: &[String]) -> SchemaRef {
     if names.len() != schema.fields().len() {
         return Arc::clone(schema);
     }
-    let fields: Vec<_> =
-        schema.fields().iter().zip(names).map(|(field, name)| field.as_ref().clone().with_name(name)).collect();
+    let fields: Vec<_> = schema
+        .fields()
+        .iter()
+        .zip(names)
+        .map(|(field, name)| field.as_ref().clone().with_name(name))
+        .collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray};
 use arrow::datatypes::{Field, Schema};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
@@ -14,7 +14,7 @@ use crate::error::names::did_you_mean;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::functions::{cast, rewrite};
 use crate::session::Scope;
-use crate::types::output;
+use crate::types::{SqlType, output, parse};
 
 /// Where a column's values come from.
 enum Source {
@@ -36,12 +36,15 @@ pub struct RowError {
     /// The row, the first being 0; `None`: it cannot be told which.
     pub row: Option<usize>,
     /// What is wrong.
-    pub error: SqlError,
+    pub error: Box<SqlError>,
 }
 
 impl RowError {
     fn unknown(error: SqlError) -> Self {
-        RowError { row: None, error }
+        RowError {
+            row: None,
+            error: Box::new(error),
+        }
     }
 }
 
@@ -73,7 +76,10 @@ impl RowBuilder {
                         SqlState::InvalidColumnReference,
                         format!("cannot insert a value into column \"{}\"", column.field.name()),
                     )
-                    .with_detail(format!("Column \"{}\" is a generated column.", column.field.name())));
+                    .with_detail(format!(
+                        "Column \"{}\" is a generated column.",
+                        column.field.name()
+                    )));
                 }
                 Some(at) => Source::Given(at),
                 None if column.proctime => Source::Now,
@@ -95,7 +101,11 @@ impl RowBuilder {
             };
             sources.push(source);
         }
-        Ok(RowBuilder { name: relation.info.name.clone(), schema, sources })
+        Ok(RowBuilder {
+            name: relation.info.name.clone(),
+            schema,
+            sources,
+        })
     }
 
     /// Whole rows from the given columns.
@@ -110,7 +120,9 @@ impl RowBuilder {
         )
         .map_err(|error| RowError::unknown(from_internal::arrow(error)))?;
         let evaluate = |expression: &Arc<dyn PhysicalExpr>, batch: &RecordBatch, target: &Field| {
-            let values = expression.evaluate(batch).and_then(|value| value.into_array(rows))?;
+            let values = expression
+                .evaluate(batch)
+                .and_then(|value| value.into_array(rows))?;
             let from = expression.return_field(&batch.schema())?;
             cast::convert(&from, target, &values)
         };
@@ -120,7 +132,7 @@ impl RowBuilder {
             let column = match source {
                 Source::Given(at) => {
                     let (from, values) = &given[*at];
-                    cast::convert(from, field, values).map_err(fail)?
+                    convert(from, field, values)?
                 }
                 Source::Default(expression) => evaluate(expression, &nothing, field).map_err(fail)?,
                 Source::Now => now(field, rows).map_err(fail)?,
@@ -129,16 +141,25 @@ impl RowBuilder {
             };
             columns.push(column);
         }
-        if self.sources.iter().any(|source| matches!(source, Source::Generated(_))) {
-            let nullable: Vec<Field> =
-                self.schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+        if self
+            .sources
+            .iter()
+            .any(|source| matches!(source, Source::Generated(_)))
+        {
+            let nullable: Vec<Field> = self
+                .schema
+                .fields()
+                .iter()
+                .map(|field| field.as_ref().clone().with_nullable(true))
+                .collect();
             let nullable = Arc::new(Schema::new(nullable));
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
             let base = RecordBatch::try_new_with_options(nullable, columns.clone(), &options)
                 .map_err(|error| RowError::unknown(from_internal::arrow(error)))?;
             for (position, source) in self.sources.iter().enumerate() {
                 if let Source::Generated(expression) = source {
-                    columns[position] = evaluate(expression, &base, self.schema.field(position)).map_err(fail)?;
+                    columns[position] =
+                        evaluate(expression, &base, self.schema.field(position)).map_err(fail)?;
                 }
             }
         }
@@ -153,28 +174,58 @@ impl RowBuilder {
             if field.is_nullable() || column.null_count() == 0 {
                 continue;
             }
-            let row = (0..column.len()).find(|row| column.is_null(*row)).unwrap_or_default();
+            let row = (0..column.len())
+                .find(|row| column.is_null(*row))
+                .unwrap_or_default();
             let error = SqlError::new(
                 SqlState::NotNullViolation,
-                format!("null value in column \"{}\" of relation \"{}\" violates not-null constraint", field.name(), self.name),
+                format!(
+                    "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
+                    field.name(),
+                    self.name
+                ),
             )
-            .with_detail(format!("Failing row contains {}.", describe_row(&self.schema, columns, row)));
-            return Err(RowError { row: Some(row), error });
+            .with_detail(format!(
+                "Failing row contains {}.",
+                describe_row(&self.schema, columns, row)
+            ));
+            return Err(RowError {
+                row: Some(row),
+                error: Box::new(error),
+            });
         }
         Ok(())
     }
 }
 
+/// A given column as the relation's: texts are read by the type's input, so that the row of a bad one is known.
+fn convert(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef, RowError> {
+    if let Some(texts) = values.as_string_opt::<i32>()
+        && SqlType::of(from) != SqlType::of(to)
+    {
+        return parse::column(to, texts).map_err(|cell| RowError {
+            row: Some(cell.row),
+            error: cell.error,
+        });
+    }
+    cast::convert(from, to, values).map_err(|error| RowError::unknown(from_internal::datafusion(error)))
+}
+
 /// A row as PostgreSQL shows it in details: `(1, abc, null)`.
 pub fn describe_row(schema: &Schema, columns: &[ArrayRef], row: usize) -> String {
-    let values: Vec<String> =
-        schema.fields().iter().zip(columns).map(|(field, column)| output::text(field, column, row)).collect();
+    let values: Vec<String> = schema
+        .fields()
+        .iter()
+        .zip(columns)
+        .map(|(field, column)| output::text(field, column, row))
+        .collect();
     format!("({})", values.join(", "))
 }
 
 fn now(field: &Field, rows: usize) -> datafusion::error::Result<ArrayRef> {
     let instant = chrono::Utc::now().timestamp_micros();
-    let values: ArrayRef = Arc::new(TimestampMicrosecondArray::from_value(instant, rows).with_timezone("UTC"));
+    let values: ArrayRef =
+        Arc::new(TimestampMicrosecondArray::from_value(instant, rows).with_timezone("UTC"));
     Ok(arrow::compute::cast(&values, field.data_type())?)
 }
 
@@ -194,14 +245,21 @@ pub fn positions(relation: &Relation, names: &[String]) -> SqlResult<Vec<usize>>
     }
     let mut found = vec![];
     for name in names {
-        let position = relation.columns.iter().position(|column| column.field.name() == name).ok_or_else(|| {
-            let known = relation.columns.iter().map(|column| column.field.name().as_str());
-            SqlError::new(
-                SqlState::UndefinedColumn,
-                format!("column \"{name}\" of relation \"{}\" does not exist", relation.info.name),
-            )
-            .with_hint_opt(did_you_mean(name, known))
-        })?;
+        let position = relation
+            .columns
+            .iter()
+            .position(|column| column.field.name() == name)
+            .ok_or_else(|| {
+                let known = relation.columns.iter().map(|column| column.field.name().as_str());
+                SqlError::new(
+                    SqlState::UndefinedColumn,
+                    format!(
+                        "column \"{name}\" of relation \"{}\" does not exist",
+                        relation.info.name
+                    ),
+                )
+                .with_hint_opt(did_you_mean(name, known))
+            })?;
         if found.contains(&position) {
             return Err(SqlError::new(
                 SqlState::DuplicateColumn,

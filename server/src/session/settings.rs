@@ -40,37 +40,144 @@ pub struct Known {
 }
 
 const fn known(name: &'static str, default: &'static str, form: Form, description: &'static str) -> Known {
-    Known { name, default, form, description }
+    Known {
+        name,
+        default,
+        form,
+        description,
+    }
 }
 
 /// Every setting, by name.
 pub const KNOWN: &[Known] = &[
-    known("application_name", "", Form::Text, "What the client calls itself."),
-    known("background_ddl", "off", Form::Boolean, "Whether CREATE MATERIALIZED VIEW returns before the view is live."),
-    known("backfill_rate_limit", "default", Form::Text, "Rows a second that a back-fill may read."),
-    known("batch_interval", "auto", Form::Text, "How long an epoch collects input."),
-    known("bytea_output", "hex", Form::OneOf(&["hex"]), "How bytea is written."),
-    known("check_function_bodies", "on", Form::Boolean, "Accepted for drivers."),
-    known("client_encoding", "UTF8", Form::Text, "The encoding of the client: always UTF8."),
+    known(
+        "application_name",
+        "",
+        Form::Text,
+        "What the client calls itself.",
+    ),
+    known(
+        "background_ddl",
+        "off",
+        Form::Boolean,
+        "Whether CREATE MATERIALIZED VIEW returns before the view is live.",
+    ),
+    known(
+        "backfill_rate_limit",
+        "default",
+        Form::Text,
+        "Rows a second that a back-fill may read.",
+    ),
+    known(
+        "batch_interval",
+        "auto",
+        Form::Text,
+        "How long an epoch collects input.",
+    ),
+    known(
+        "bytea_output",
+        "hex",
+        Form::OneOf(&["hex"]),
+        "How bytea is written.",
+    ),
+    known(
+        "check_function_bodies",
+        "on",
+        Form::Boolean,
+        "Accepted for drivers.",
+    ),
+    known(
+        "client_encoding",
+        "UTF8",
+        Form::Text,
+        "The encoding of the client: always UTF8.",
+    ),
     known(
         "client_min_messages",
         "notice",
-        Form::OneOf(&["debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error"]),
+        Form::OneOf(&[
+            "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error",
+        ]),
         "The least severe messages that are sent to the client.",
     ),
-    known("DateStyle", "ISO, MDY", Form::Text, "How dates are written: always ISO."),
-    known("default_transaction_isolation", "serializable", Form::Text, "Accepted for drivers."),
-    known("default_transaction_read_only", "off", Form::Boolean, "Accepted for drivers."),
-    known("extra_float_digits", "1", Form::Integer, "Accepted for drivers: floats are always written exactly."),
-    known("flow_batches", "auto", Form::Text, "Batches that may be between a batcher and its probe."),
-    known("flow_batch_rows", "auto", Form::Text, "Rows of a batch of flow control."),
-    known("group_overhead_bounds", "5%,10%", Form::Text, "Coordination overhead between which the group size is kept."),
-    known("group_size", "auto", Form::Text, "Epochs that are scheduled at once."),
-    known("idle_in_transaction_session_timeout", "0", Form::Duration, "Accepted for drivers."),
-    known("integer_datetimes", "on", Form::Fixed, "Times are held as integers."),
-    known("IntervalStyle", "postgres", Form::OneOf(&["postgres"]), "How intervals are written."),
-    known("lock_timeout", "0", Form::Duration, "How long to wait for the lock of a table."),
-    known("max_identifier_length", "63", Form::Fixed, "The longest name that clients should expect."),
+    known(
+        "DateStyle",
+        "ISO, MDY",
+        Form::Text,
+        "How dates are written: always ISO.",
+    ),
+    known(
+        "default_transaction_isolation",
+        "serializable",
+        Form::Text,
+        "Accepted for drivers.",
+    ),
+    known(
+        "default_transaction_read_only",
+        "off",
+        Form::Boolean,
+        "Accepted for drivers.",
+    ),
+    known(
+        "extra_float_digits",
+        "1",
+        Form::Integer,
+        "Accepted for drivers: floats are always written exactly.",
+    ),
+    known(
+        "flow_batches",
+        "auto",
+        Form::Text,
+        "Batches that may be between a batcher and its probe.",
+    ),
+    known(
+        "flow_batch_rows",
+        "auto",
+        Form::Text,
+        "Rows of a batch of flow control.",
+    ),
+    known(
+        "group_overhead_bounds",
+        "5%,10%",
+        Form::Text,
+        "Coordination overhead between which the group size is kept.",
+    ),
+    known(
+        "group_size",
+        "auto",
+        Form::Text,
+        "Epochs that are scheduled at once.",
+    ),
+    known(
+        "idle_in_transaction_session_timeout",
+        "0",
+        Form::Duration,
+        "Accepted for drivers.",
+    ),
+    known(
+        "integer_datetimes",
+        "on",
+        Form::Fixed,
+        "Times are held as integers.",
+    ),
+    known(
+        "IntervalStyle",
+        "postgres",
+        Form::OneOf(&["postgres"]),
+        "How intervals are written.",
+    ),
+    known(
+        "lock_timeout",
+        "0",
+        Form::Duration,
+        "How long to wait for the lock of a table.",
+    ),
+    known(
+        "max_identifier_length",
+        "63",
+        Form::Fixed,
+        "The longest name that clients should expect.",
+    ),
     known(
         "query_priority",
         "interactive",
@@ -84,18 +191,73 @@ pub const KNOWN: &[Known] = &[
         "Whether a query waits for its session's writes, or reads the last committed epoch.",
     ),
     known("row_security", "on", Form::Boolean, "Accepted for drivers."),
-    known("scheduler_policy", "lma", Form::OneOf(&["lma", "fifo", "fair", "kill"]), "Which batch task is paused."),
-    known("search_path", "\"$user\", public", Form::Text, "The schemas in which names are looked for."),
-    known("server_encoding", "UTF8", Form::Fixed, "The encoding of the server."),
-    known("server_version", SERVER_VERSION, Form::Fixed, "The version of PostgreSQL that millrace follows."),
-    known("server_version_num", "150000", Form::Fixed, "The same as a number."),
-    known("session_authorization", "millrace", Form::Fixed, "The user of the session."),
-    known("standard_conforming_strings", "on", Form::OneOf(&["on"]), "Backslashes in strings are plain."),
-    known("statement_timeout", "0", Form::Duration, "How long a statement may run; 0 is for ever."),
+    known(
+        "scheduler_policy",
+        "lma",
+        Form::OneOf(&["lma", "fifo", "fair", "kill"]),
+        "Which batch task is paused.",
+    ),
+    known(
+        "search_path",
+        "\"$user\", public",
+        Form::Text,
+        "The schemas in which names are looked for.",
+    ),
+    known(
+        "server_encoding",
+        "UTF8",
+        Form::Fixed,
+        "The encoding of the server.",
+    ),
+    known(
+        "server_version",
+        SERVER_VERSION,
+        Form::Fixed,
+        "The version of PostgreSQL that millrace follows.",
+    ),
+    known(
+        "server_version_num",
+        "150000",
+        Form::Fixed,
+        "The same as a number.",
+    ),
+    known(
+        "session_authorization",
+        "millrace",
+        Form::Fixed,
+        "The user of the session.",
+    ),
+    known(
+        "standard_conforming_strings",
+        "on",
+        Form::OneOf(&["on"]),
+        "Backslashes in strings are plain.",
+    ),
+    known(
+        "statement_timeout",
+        "0",
+        Form::Duration,
+        "How long a statement may run; 0 is for ever.",
+    ),
     known("synchronous_commit", "on", Form::Text, "Accepted for drivers."),
-    known("TimeZone", "UTC", Form::Text, "Kept for drivers; times are shown in UTC."),
-    known("transaction_isolation", "serializable", Form::Text, "The isolation of the transaction."),
-    known("transaction_read_only", "off", Form::Boolean, "Accepted for drivers."),
+    known(
+        "TimeZone",
+        "UTC",
+        Form::Text,
+        "Kept for drivers; times are shown in UTC.",
+    ),
+    known(
+        "transaction_isolation",
+        "serializable",
+        Form::Text,
+        "The isolation of the transaction.",
+    ),
+    known(
+        "transaction_read_only",
+        "off",
+        Form::Boolean,
+        "Accepted for drivers.",
+    ),
     known("xmloption", "content", Form::Text, "Accepted for drivers."),
 ];
 
@@ -128,8 +290,11 @@ fn find(name: &str) -> Option<&'static Known> {
 }
 
 fn undefined(name: &str) -> SqlError {
-    SqlError::new(SqlState::UndefinedObject, format!("unrecognized configuration parameter \"{name}\""))
-        .with_hint_opt(did_you_mean(name, KNOWN.iter().map(|known| known.name)))
+    SqlError::new(
+        SqlState::UndefinedObject,
+        format!("unrecognized configuration parameter \"{name}\""),
+    )
+    .with_hint_opt(did_you_mean(name, KNOWN.iter().map(|known| known.name)))
 }
 
 /// A setting with a dot in its name belongs to whoever made it up, and may hold anything.
@@ -141,7 +306,9 @@ impl Settings {
     /// The settings at the start of a session of this user.
     pub fn new(user: &str) -> Self {
         let mut settings = Settings::default();
-        settings.changed.insert("session_authorization".into(), user.to_string());
+        settings
+            .changed
+            .insert("session_authorization".into(), user.to_string());
         settings.initial = settings.changed.clone();
         settings
     }
@@ -160,7 +327,9 @@ impl Settings {
         if let Some(value) = self.changed.get(&key) {
             return Ok(value.clone());
         }
-        find(name).map(|known| known.default.to_string()).ok_or_else(|| undefined(name))
+        find(name)
+            .map(|known| known.default.to_string())
+            .ok_or_else(|| undefined(name))
     }
 
     /// Changes a setting. Returns its name as it is reported to the client, if that is done for it.
@@ -194,7 +363,10 @@ impl Settings {
             Some(value) => self.changed.insert(key, value.clone()),
             None => self.changed.remove(&key),
         };
-        Ok(REPORTED.iter().find(|reported| reported.eq_ignore_ascii_case(name)).copied())
+        Ok(REPORTED
+            .iter()
+            .find(|reported| reported.eq_ignore_ascii_case(name))
+            .copied())
     }
 
     /// Puts all settings back.
@@ -206,7 +378,13 @@ impl Settings {
     pub fn all(&self) -> Vec<(String, String, &'static str)> {
         let mut all: Vec<_> = KNOWN
             .iter()
-            .map(|known| (known.name.to_string(), self.get(known.name).unwrap_or_default(), known.description))
+            .map(|known| {
+                (
+                    known.name.to_string(),
+                    self.get(known.name).unwrap_or_default(),
+                    known.description,
+                )
+            })
             .collect();
         let custom = self.changed.iter().filter(|(name, _)| find(name).is_none());
         all.extend(custom.map(|(name, value)| (name.clone(), value.clone(), "Made by the session.")));
@@ -216,13 +394,25 @@ impl Settings {
 
     /// What the client is told at the start.
     pub fn reported(&self) -> Vec<(String, String)> {
-        REPORTED.iter().map(|name| ((*name).to_string(), self.get(name).unwrap_or_default())).collect()
+        REPORTED
+            .iter()
+            .map(|name| ((*name).to_string(), self.get(name).unwrap_or_default()))
+            .collect()
     }
 
     /// The schemas of the search path, `"$user"` replaced.
     pub fn search_path(&self, user: &str) -> Vec<String> {
         let text = self.get("search_path").unwrap_or_default();
-        split_list(&text).into_iter().map(|schema| if schema == "$user" { user.to_string() } else { schema }).collect()
+        split_list(&text)
+            .into_iter()
+            .map(|schema| {
+                if schema == "$user" {
+                    user.to_string()
+                } else {
+                    schema
+                }
+            })
+            .collect()
     }
 
     /// How long a statement may run.
@@ -254,10 +444,20 @@ pub fn split_list(text: &str) -> Vec<String> {
 pub fn join_list(names: &[String]) -> String {
     let plain = |name: &str| {
         !name.is_empty()
-            && name.chars().all(|character| character.is_ascii_lowercase() || character.is_ascii_digit() || character == '_')
+            && name.chars().all(|character| {
+                character.is_ascii_lowercase() || character.is_ascii_digit() || character == '_'
+            })
     };
-    let shown: Vec<String> =
-        names.iter().map(|name| if plain(name) { name.clone() } else { format!("\"{name}\"") }).collect();
+    let shown: Vec<String> = names
+        .iter()
+        .map(|name| {
+            if plain(name) {
+                name.clone()
+            } else {
+                format!("\"{name}\"")
+            }
+        })
+        .collect();
     shown.join(", ")
 }
 
@@ -284,7 +484,9 @@ fn checked(known: &Known, value: &str) -> SqlResult<String> {
         },
         Form::Duration => match duration_ms(value) {
             Some(_) => Ok(value.trim().to_string()),
-            None => Err(invalid(Some("Valid units are \"us\", \"ms\", \"s\", \"min\", \"h\" and \"d\".".to_string()))),
+            None => Err(invalid(Some(
+                "Valid units are \"us\", \"ms\", \"s\", \"min\", \"h\" and \"d\".".to_string(),
+            ))),
         },
         Form::OneOf(words) => {
             let lower = value.to_lowercase();
@@ -295,11 +497,17 @@ fn checked(known: &Known, value: &str) -> SqlResult<String> {
         }
         Form::Text => match known.name {
             "client_encoding" => {
-                let plain: String = value.to_uppercase().chars().filter(char::is_ascii_alphanumeric).collect();
+                let plain: String = value
+                    .to_uppercase()
+                    .chars()
+                    .filter(char::is_ascii_alphanumeric)
+                    .collect();
                 match plain.as_str() {
                     "UTF8" | "UNICODE" | "SQLASCII" => Ok("UTF8".to_string()),
-                    _ => Err(SqlError::unsupported(format!("client encoding \"{value}\" is not supported"))
-                        .with_hint("millrace speaks UTF8.")),
+                    _ => Err(
+                        SqlError::unsupported(format!("client encoding \"{value}\" is not supported"))
+                            .with_hint("millrace speaks UTF8."),
+                    ),
                 }
             }
             "DateStyle" if !value.to_uppercase().contains("ISO") && !value.is_empty() => {
@@ -307,8 +515,10 @@ fn checked(known: &Known, value: &str) -> SqlResult<String> {
                 if matches!(order.as_str(), "MDY" | "DMY" | "YMD" | "DEFAULT") {
                     Ok("ISO, MDY".to_string())
                 } else {
-                    Err(SqlError::unsupported(format!("DateStyle \"{value}\" is not supported"))
-                        .with_hint("Dates are written in ISO style."))
+                    Err(
+                        SqlError::unsupported(format!("DateStyle \"{value}\" is not supported"))
+                            .with_hint("Dates are written in ISO style."),
+                    )
                 }
             }
             "DateStyle" => Ok("ISO, MDY".to_string()),
@@ -320,7 +530,9 @@ fn checked(known: &Known, value: &str) -> SqlResult<String> {
 /// Milliseconds of `250`, `250ms`, `1.5 s`, `2min`.
 pub fn duration_ms(text: &str) -> Option<u64> {
     let text = text.trim();
-    let end = text.find(|character: char| !(character.is_ascii_digit() || character == '.')).unwrap_or(text.len());
+    let end = text
+        .find(|character: char| !(character.is_ascii_digit() || character == '.'))
+        .unwrap_or(text.len());
     let number: f64 = text[..end].parse().ok()?;
     let factor = match text[end..].trim() {
         "us" => 0.001,
@@ -333,7 +545,11 @@ pub fn duration_ms(text: &str) -> Option<u64> {
     };
     let millis = (number * factor).round();
     // A time of more than 24 days is not what anybody means, and PostgreSQL refuses it as well.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the range is checked"
+    )]
     (0.0..=2_147_483_647.0).contains(&millis).then_some(millis as u64)
 }
 
@@ -349,7 +565,10 @@ mod tests {
         assert_eq!(settings.statement_timeout(), Some(Duration::from_secs(2)));
         settings.reset("statement_timeout").unwrap();
         assert_eq!(settings.statement_timeout(), None);
-        assert_eq!(settings.set("timezone", "Europe/Berlin").unwrap(), Some("TimeZone"));
+        assert_eq!(
+            settings.set("timezone", "Europe/Berlin").unwrap(),
+            Some("TimeZone")
+        );
         settings.set("myapp.user", "7").unwrap();
         assert_eq!(settings.get("myapp.user").unwrap(), "7");
     }
@@ -359,11 +578,26 @@ mod tests {
         let mut settings = Settings::new("millrace");
         let error = settings.set("statment_timeout", "1").unwrap_err();
         assert_eq!(error.code, SqlState::UndefinedObject);
-        assert_eq!(error.hint.as_deref(), Some("Perhaps you meant \"statement_timeout\"."));
-        assert_eq!(settings.set("statement_timeout", "1 year").unwrap_err().code, SqlState::InvalidParameterValue);
-        assert_eq!(settings.set("server_version", "9").unwrap_err().code, SqlState::CantChangeRuntimeParam);
-        assert_eq!(settings.set("query_priority", "high").unwrap_err().code, SqlState::InvalidParameterValue);
-        assert_eq!(settings.set("client_encoding", "LATIN1").unwrap_err().code, SqlState::FeatureNotSupported);
+        assert_eq!(
+            error.hint.as_deref(),
+            Some("Perhaps you meant \"statement_timeout\".")
+        );
+        assert_eq!(
+            settings.set("statement_timeout", "1 year").unwrap_err().code,
+            SqlState::InvalidParameterValue
+        );
+        assert_eq!(
+            settings.set("server_version", "9").unwrap_err().code,
+            SqlState::CantChangeRuntimeParam
+        );
+        assert_eq!(
+            settings.set("query_priority", "high").unwrap_err().code,
+            SqlState::InvalidParameterValue
+        );
+        assert_eq!(
+            settings.set("client_encoding", "LATIN1").unwrap_err().code,
+            SqlState::FeatureNotSupported
+        );
     }
 
     #[test]

@@ -24,7 +24,13 @@ pub struct SimpleQuery {
 impl SimpleQuery {
     pub(crate) fn new(session: Arc<Session>, statements: Vec<Parsed>) -> Self {
         let several = statements.len() > 1;
-        SimpleQuery { session, statements: statements.into(), several, answered: false, done: false }
+        SimpleQuery {
+            session,
+            statements: statements.into(),
+            several,
+            answered: false,
+            done: false,
+        }
     }
 
     /// Executes the next statement. `None`: all are done. After an error there is nothing more.
@@ -74,7 +80,10 @@ impl SimpleQuery {
     }
 
     fn implicit_failed(&self) -> bool {
-        matches!(*self.session.transaction.lock(), Transaction::Failed { implicit: true })
+        matches!(
+            *self.session.transaction.lock(),
+            Transaction::Failed { implicit: true }
+        )
     }
 
     async fn commit(&mut self) -> SqlResult<()> {
@@ -82,7 +91,11 @@ impl SimpleQuery {
             Transaction::Active(active) => active.implicit,
             _ => false,
         };
-        if implicit { self.session.commit().await } else { Ok(()) }
+        if implicit {
+            self.session.commit().await
+        } else {
+            Ok(())
+        }
     }
 
     /// Nothing more is executed; an implicit transaction is taken back.

@@ -31,7 +31,8 @@ use crate::error::{SqlError, SqlResult};
 use crate::session::transaction::{Transaction, ddl_in_transaction};
 use crate::session::{CommandTag, Outcome, Running, Session};
 
-/// Executes one statement.
+/// Executes one statement. Each kind's future is boxed: together they would make every statement's stack frame as large
+/// as the largest.
 pub(crate) async fn execute(
     session: &Arc<Session>,
     statement: Statement,
@@ -42,21 +43,25 @@ pub(crate) async fn execute(
         begin_ddl(session, command).await?;
     }
     match statement {
-        Statement::Sql(sql) => execute_sql(session, *sql, parsed, running).await,
-        Statement::CreateStream(create) => create_relation::stream(session, *create, &parsed.text).await,
-        Statement::CreateTable(create) => create_relation::table(session, *create, &parsed.text).await,
-        Statement::CreateMaterializedView(create) => {
-            create_view::materialized(session, *create, &parsed.text).await
+        Statement::Sql(sql) => Box::pin(execute_sql(session, *sql, parsed, running)).await,
+        Statement::CreateStream(create) => {
+            Box::pin(create_relation::stream(session, *create, &parsed.text)).await
         }
-        Statement::Copy(copy) => copy::execute(session, *copy, running).await,
-        Statement::Explain(explain) => explain::execute(session, *explain, parsed, running).await,
+        Statement::CreateTable(create) => {
+            Box::pin(create_relation::table(session, *create, &parsed.text)).await
+        }
+        Statement::CreateMaterializedView(create) => {
+            Box::pin(create_view::materialized(session, *create, &parsed.text)).await
+        }
+        Statement::Copy(copy) => Box::pin(copy::execute(session, *copy, running)).await,
+        Statement::Explain(explain) => Box::pin(explain::execute(session, *explain, parsed, running)).await,
         Statement::Show(show) => show::execute(session, &show),
         Statement::Describe(name) => show::describe(session, &name),
         Statement::SetVariable(variable) => set::variable(session, &variable),
         Statement::ResetVariable(name) => set::reset(session, name.as_deref()),
-        Statement::Drop(drop) => drop::execute(session, &drop).await,
-        Statement::Fetch(fetch) => cursor::fetch(session, &fetch, running).await,
-        Statement::Flush => transaction::flush(session).await,
+        Statement::Drop(drop) => Box::pin(drop::execute(session, &drop)).await,
+        Statement::Fetch(fetch) => Box::pin(cursor::fetch(session, &fetch, running)).await,
+        Statement::Flush => Box::pin(transaction::flush(session)).await,
         // CREATE MATERIALIZED VIEW returns when the view is live: there is never anything to wait for.
         Statement::Wait => done("WAIT"),
         Statement::CreateSink(_) => unsupported("CREATE SINK"),
@@ -82,36 +87,76 @@ async fn execute_sql(
     running: Running,
 ) -> SqlResult<Outcome> {
     match sql {
-        ast::Statement::Query(_) => select::execute(session, &mut sql, &parsed.text, running).await,
-        ast::Statement::Insert(insert) => insert::execute(session, insert, running).await,
-        ast::Statement::Update(update) => update::execute(session, update, running).await,
-        ast::Statement::Delete(delete) => delete::execute(session, delete, running).await,
-        ast::Statement::Truncate(truncate) => truncate::execute(session, &truncate).await,
+        ast::Statement::Query(_) => Box::pin(select::execute(session, &mut sql, &parsed.text, running)).await,
+        ast::Statement::Insert(insert) => Box::pin(insert::execute(session, insert, running)).await,
+        ast::Statement::Update(update) => Box::pin(update::execute(session, update, running)).await,
+        ast::Statement::Delete(delete) => Box::pin(delete::execute(session, delete, running)).await,
+        ast::Statement::Truncate(truncate) => Box::pin(truncate::execute(session, &truncate)).await,
         ast::Statement::StartTransaction { modes, .. } => transaction::begin(session, &modes),
-        ast::Statement::Commit { chain, .. } => transaction::commit(session, chain).await,
-        ast::Statement::Rollback { chain, savepoint } => transaction::rollback(session, chain, savepoint.is_some()),
+        ast::Statement::Commit { chain, .. } => Box::pin(transaction::commit(session, chain)).await,
+        ast::Statement::Rollback { chain, savepoint } => {
+            transaction::rollback(session, chain, savepoint.is_some())
+        }
         ast::Statement::Savepoint { .. } => transaction::savepoint("SAVEPOINT"),
         ast::Statement::ReleaseSavepoint { .. } => transaction::savepoint("RELEASE SAVEPOINT"),
-        ast::Statement::Prepare { name, data_types, statement } => {
-            prepare::prepare(session, &name, &data_types, *statement).await
-        }
+        ast::Statement::Prepare {
+            name,
+            data_types,
+            statement,
+        } => Box::pin(prepare::prepare(session, &name, &data_types, *statement)).await,
         ast::Statement::Execute { name, parameters, .. } => {
-            prepare::execute(session, name.as_ref(), &parameters).await
+            Box::pin(prepare::execute(session, name.as_ref(), &parameters)).await
         }
         ast::Statement::Deallocate { name, .. } => prepare::deallocate(session, &name),
-        ast::Statement::Declare { stmts } => cursor::declare(session, stmts, &parsed.text, running).await,
+        ast::Statement::Declare { stmts } => {
+            Box::pin(cursor::declare(session, stmts, &parsed.text, running)).await
+        }
         ast::Statement::Close { cursor } => cursor::close(session, &cursor),
         ast::Statement::Discard { object_type } => set::discard(session, &object_type),
-        ast::Statement::Comment { object_type, object_name, comment, if_exists } => {
-            comment::execute(session, object_type, &object_name, comment, if_exists).await
+        ast::Statement::Comment {
+            object_type,
+            object_name,
+            comment,
+            if_exists,
+        } => {
+            Box::pin(comment::execute(
+                session,
+                object_type,
+                &object_name,
+                comment,
+                if_exists,
+            ))
+            .await
         }
-        ast::Statement::CreateView(view) => create_view::plain(session, view, &parsed.text).await,
-        ast::Statement::CreateIndex(index) => create_index::execute(session, index, &parsed.text).await,
-        ast::Statement::CreateSchema { schema_name, if_not_exists, .. } => {
-            create_namespace::schema(session, &schema_name, if_not_exists, &parsed.text).await
+        ast::Statement::CreateView(view) => Box::pin(create_view::plain(session, view, &parsed.text)).await,
+        ast::Statement::CreateIndex(index) => {
+            Box::pin(create_index::execute(session, index, &parsed.text)).await
         }
-        ast::Statement::CreateDatabase { db_name, if_not_exists, .. } => {
-            create_namespace::database(session, &db_name, if_not_exists, &parsed.text).await
+        ast::Statement::CreateSchema {
+            schema_name,
+            if_not_exists,
+            ..
+        } => {
+            Box::pin(create_namespace::schema(
+                session,
+                &schema_name,
+                if_not_exists,
+                &parsed.text,
+            ))
+            .await
+        }
+        ast::Statement::CreateDatabase {
+            db_name,
+            if_not_exists,
+            ..
+        } => {
+            Box::pin(create_namespace::database(
+                session,
+                &db_name,
+                if_not_exists,
+                &parsed.text,
+            ))
+            .await
         }
         ast::Statement::Set(set) => set::other(session, &set),
         other => unsupported(&first_words(&other.to_string())),
@@ -131,7 +176,9 @@ fn unsupported(what: &str) -> SqlResult<Outcome> {
 
 /// An outcome without rows.
 pub(crate) fn done(command: &'static str) -> SqlResult<Outcome> {
-    Ok(Outcome::Done { tag: CommandTag::plain(command) })
+    Ok(Outcome::Done {
+        tag: CommandTag::plain(command),
+    })
 }
 
 /// Whether the statement ends a transaction.

@@ -98,7 +98,9 @@ impl Transaction {
     pub fn fail(&mut self) -> Option<Settings> {
         match std::mem::take(self) {
             Transaction::Active(active) => {
-                *self = Transaction::Failed { implicit: active.implicit };
+                *self = Transaction::Failed {
+                    implicit: active.implicit,
+                };
                 active.settings_before
             }
             other => {
@@ -119,8 +121,13 @@ pub fn failed() -> SqlError {
 
 /// DDL inside BEGIN.
 pub fn ddl_in_transaction(command: &str) -> SqlError {
-    SqlError::new(SqlState::ActiveSqlTransaction, format!("{command} cannot run inside a transaction block"))
-        .with_hint("Definitions commit by themselves and cannot be rolled back: run it before BEGIN or after COMMIT.")
+    SqlError::new(
+        SqlState::ActiveSqlTransaction,
+        format!("{command} cannot run inside a transaction block"),
+    )
+    .with_hint(
+        "Definitions commit by themselves and cannot be rolled back: run it before BEGIN or after COMMIT.",
+    )
 }
 
 #[cfg(test)]

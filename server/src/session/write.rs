@@ -47,7 +47,12 @@ impl Session {
                     let before = active.changes.get(&id).cloned().unwrap_or_default();
                     let locked = active.locked.contains(&id);
                     held.extend(active.locked.iter().copied());
-                    (if table { active.locks.take() } else { None }, true, before, locked)
+                    (
+                        if table { active.locks.take() } else { None },
+                        true,
+                        before,
+                        locked,
+                    )
                 }
                 _ => (None, false, vec![], false),
             }
@@ -55,7 +60,14 @@ impl Session {
         if table && !locked {
             locks = Some(self.lock_also(locks, &held, id).await?);
         }
-        Ok(WriteScope { session: Arc::clone(self), relation: id, table, locks, in_transaction, before })
+        Ok(WriteScope {
+            session: Arc::clone(self),
+            relation: id,
+            table,
+            locks,
+            in_transaction,
+            before,
+        })
     }
 
     /// The locks of the tables `held` and of one more.
@@ -124,9 +136,7 @@ impl Session {
     /// The error of a write, with the names of what it broke.
     pub(crate) fn explain_write(&self, error: RuntimeError) -> SqlError {
         match error {
-            RuntimeError::DuplicateKey { relation, key } => {
-                duplicate_key(&self.db.catalog(), relation, &key)
-            }
+            RuntimeError::DuplicateKey { relation, key } => duplicate_key(&self.db.catalog(), relation, &key),
             other => from_internal::runtime(other),
         }
     }
@@ -135,7 +145,9 @@ impl Session {
 /// A key that exists already, with the name of its constraint.
 pub(crate) fn duplicate_key(catalog: &CatalogSnapshot, relation: RelationId, key: &str) -> SqlError {
     let mut error = from_internal::duplicate_key(key);
-    let relation = catalog.object(ObjectId(relation.0)).and_then(|object| object.relation());
+    let relation = catalog
+        .object(ObjectId(relation.0))
+        .and_then(|object| object.relation());
     if let Some(name) = relation.and_then(|relation| relation.key_name.as_ref()) {
         error.message = format!("duplicate key value violates unique constraint \"{name}\"");
     }
@@ -171,7 +183,9 @@ impl WriteScope {
         if self.in_transaction {
             let mut transaction = self.session.transaction.lock();
             let Some(active) = transaction.active() else {
-                return Err(SqlError::internal("the transaction ended while a statement of it ran"));
+                return Err(SqlError::internal(
+                    "the transaction ended while a statement of it ran",
+                ));
             };
             if self.table {
                 active.locks = self.locks.take();
@@ -206,12 +220,20 @@ pub(crate) fn writable<'a>(object: &'a Object, verb: &str) -> SqlResult<&'a Rela
         (ObjectKind::Stream | ObjectKind::Table, Some(relation)) => Ok(relation),
         (ObjectKind::View | ObjectKind::MaterializedView, _) => Err(SqlError::new(
             SqlState::WrongObjectType,
-            format!("cannot {verb} {} \"{}\"", crate::catalog::kind_name(object.kind), object.name),
+            format!(
+                "cannot {verb} {} \"{}\"",
+                crate::catalog::kind_name(object.kind),
+                object.name
+            ),
         )
         .with_hint("A view shows what its query answers; change the streams and tables that it reads.")),
         (kind, _) => Err(SqlError::new(
             SqlState::WrongObjectType,
-            format!("cannot {verb} {} \"{}\"", crate::catalog::kind_name(kind), object.name),
+            format!(
+                "cannot {verb} {} \"{}\"",
+                crate::catalog::kind_name(kind),
+                object.name
+            ),
         )),
     }
 }

@@ -108,7 +108,10 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn fail<T>(&self, message: impl Into<String>) -> Result<T, JsonError> {
-        Err(JsonError { message: message.into(), offset: self.at })
+        Err(JsonError {
+            message: message.into(),
+            offset: self.at,
+        })
     }
 
     fn peek(&self) -> Option<u8> {
@@ -306,7 +309,10 @@ impl<'a> Reader<'a> {
     }
 
     fn hex4(&mut self) -> Result<u32, JsonError> {
-        let digits = self.text.get(self.at..self.at + 4).filter(|text| text.bytes().all(|b| b.is_ascii_hexdigit()));
+        let digits = self
+            .text
+            .get(self.at..self.at + 4)
+            .filter(|text| text.bytes().all(|b| b.is_ascii_hexdigit()));
         match digits.and_then(|text| u32::from_str_radix(text, 16).ok()) {
             Some(code) => {
                 self.at += 4;
@@ -333,7 +339,15 @@ mod tests {
 
     #[test]
     fn broken_texts_are_refused_where_they_break() {
-        for (text, offset) in [("", 0), ("{", 1), ("[1,]", 3), ("01", 2), ("{\"a\" 1}", 5), ("nul", 0), ("1 2", 2)] {
+        for (text, offset) in [
+            ("", 0),
+            ("{", 1),
+            ("[1,]", 3),
+            ("01", 2),
+            ("{\"a\" 1}", 5),
+            ("nul", 0),
+            ("1 2", 2),
+        ] {
             assert_eq!(normalize(text).unwrap_err().offset, offset, "{text}");
         }
         assert!(normalize(&"[".repeat(100_000)).is_err());

@@ -56,7 +56,11 @@ impl TextColumn {
             DataType::Float32 => float(out, array.as_primitive::<arrow_types::Float32Type>().value(row)),
             DataType::Float64 => float(out, array.as_primitive::<arrow_types::Float64Type>().value(row)),
             DataType::Decimal128(_, scale) => {
-                decimal(out, array.as_primitive::<arrow_types::Decimal128Type>().value(row), *scale);
+                decimal(
+                    out,
+                    array.as_primitive::<arrow_types::Decimal128Type>().value(row),
+                    *scale,
+                );
             }
             DataType::Utf8 => out.extend_from_slice(array.as_string::<i32>().value(row).as_bytes()),
             DataType::Binary => {
@@ -66,19 +70,37 @@ impl TextColumn {
                 }
             }
             DataType::Date32 => {
-                date(out, i64::from(array.as_primitive::<arrow_types::Date32Type>().value(row)));
+                date(
+                    out,
+                    i64::from(array.as_primitive::<arrow_types::Date32Type>().value(row)),
+                );
             }
             DataType::Time64(TimeUnit::Microsecond) => {
-                time(out, array.as_primitive::<arrow_types::Time64MicrosecondType>().value(row));
+                time(
+                    out,
+                    array
+                        .as_primitive::<arrow_types::Time64MicrosecondType>()
+                        .value(row),
+                );
             }
             DataType::Timestamp(TimeUnit::Microsecond, zone) => {
-                timestamp(out, array.as_primitive::<arrow_types::TimestampMicrosecondType>().value(row));
+                timestamp(
+                    out,
+                    array
+                        .as_primitive::<arrow_types::TimestampMicrosecondType>()
+                        .value(row),
+                );
                 if zone.is_some() {
                     out.extend_from_slice(b"+00");
                 }
             }
             DataType::Interval(IntervalUnit::MonthDayNano) => {
-                interval(out, array.as_primitive::<arrow_types::IntervalMonthDayNanoType>().value(row));
+                interval(
+                    out,
+                    array
+                        .as_primitive::<arrow_types::IntervalMonthDayNanoType>()
+                        .value(row),
+                );
             }
             DataType::List(_) => self.list(row, out)?,
             _ => {
@@ -109,7 +131,9 @@ impl TextColumn {
             column.write(index, &mut text)?;
             let plain = !text.is_empty()
                 && !text.eq_ignore_ascii_case(b"null")
-                && !text.iter().any(|byte| matches!(byte, b'{' | b'}' | b',' | b'"' | b'\\') || byte.is_ascii_whitespace());
+                && !text.iter().any(|byte| {
+                    matches!(byte, b'{' | b'}' | b',' | b'"' | b'\\') || byte.is_ascii_whitespace()
+                });
             if nested || plain {
                 out.extend_from_slice(&text);
             } else {
@@ -142,7 +166,9 @@ pub fn float<T: Into<f64> + std::fmt::Display + std::fmt::LowerExp + Copy>(out: 
     } else if wide != 0.0 && !(1e-4..1e15).contains(&wide.abs()) {
         let text = format!("{value:e}");
         let (mantissa, exponent) = text.split_once('e').expect("the format has an exponent");
-        let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));
+        let (sign, digits) = exponent
+            .strip_prefix('-')
+            .map_or(('+', exponent), |digits| ('-', digits));
         print(out, format_args!("{mantissa}e{sign}{digits:0>2}"));
     } else {
         print(out, value);
@@ -162,7 +188,10 @@ fn decimal(out: &mut Vec<u8>, value: i128, scale: i8) {
             let width = usize::try_from(scale).unwrap_or_default();
             print(out, format_args!("{}.{:0width$}", digits / unit, digits % unit));
         }
-        Err(_) => print(out, digits.saturating_mul(10_u128.pow(u32::from(scale.unsigned_abs())))),
+        Err(_) => print(
+            out,
+            digits.saturating_mul(10_u128.pow(u32::from(scale.unsigned_abs()))),
+        ),
     }
 }
 
@@ -179,7 +208,15 @@ pub fn date(out: &mut Vec<u8>, days: i64) {
 /// A time of day.
 pub fn time(out: &mut Vec<u8>, micros: i64) {
     let seconds = micros / 1_000_000;
-    print(out, format_args!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60));
+    print(
+        out,
+        format_args!(
+            "{:02}:{:02}:{:02}",
+            seconds / 3600,
+            seconds / 60 % 60,
+            seconds % 60
+        ),
+    );
     fraction(out, micros % 1_000_000);
 }
 
@@ -211,7 +248,10 @@ pub fn interval(out: &mut Vec<u8>, value: IntervalMonthDayNano) {
         // After a negative part a positive one says its sign.
         let sign = if negative_before && amount > 0 { "+" } else { "" };
         negative_before = amount < 0;
-        print(out, format_args!("{sign}{amount} {unit}{}", if amount == 1 { "" } else { "s" }));
+        print(
+            out,
+            format_args!("{sign}{amount} {unit}{}", if amount == 1 { "" } else { "s" }),
+        );
     };
     part(out, value.months / 12, "year");
     part(out, value.months % 12, "mon");
@@ -228,7 +268,15 @@ pub fn interval(out: &mut Vec<u8>, value: IntervalMonthDayNano) {
         }
         let micros = micros.abs();
         let seconds = micros / 1_000_000;
-        print(out, format_args!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60));
+        print(
+            out,
+            format_args!(
+                "{:02}:{:02}:{:02}",
+                seconds / 3600,
+                seconds / 60 % 60,
+                seconds % 60
+            ),
+        );
         fraction(out, micros % 1_000_000);
     }
 }
@@ -272,13 +320,37 @@ mod tests {
             (SqlType::plain(DataType::Decimal128(10, 2)), "-0.5", "-0.50"),
             (SqlType::plain(DataType::Binary), "\\xDEAD", "\\xdead"),
             (SqlType::plain(DataType::Date32), "20130131", "2013-01-31"),
-            (SqlType::plain(DataType::Time64(TimeUnit::Microsecond)), "4:05:06.700", "04:05:06.7"),
-            (SqlType::plain(timestamptz()), "2013-01-31 12:00+02", "2013-01-31 10:00:00+00"),
-            (SqlType::plain(DataType::Timestamp(TimeUnit::Microsecond, None)), "1969-12-31 23:59:59.5", "1969-12-31 23:59:59.5"),
-            (SqlType::plain(DataType::Interval(IntervalUnit::MonthDayNano)), "1 year 2 mons -3 days 4:05:06", "1 year 2 mons -3 days +04:05:06"),
-            (SqlType::plain(DataType::Interval(IntervalUnit::MonthDayNano)), "0", "00:00:00"),
+            (
+                SqlType::plain(DataType::Time64(TimeUnit::Microsecond)),
+                "4:05:06.700",
+                "04:05:06.7",
+            ),
+            (
+                SqlType::plain(timestamptz()),
+                "2013-01-31 12:00+02",
+                "2013-01-31 10:00:00+00",
+            ),
+            (
+                SqlType::plain(DataType::Timestamp(TimeUnit::Microsecond, None)),
+                "1969-12-31 23:59:59.5",
+                "1969-12-31 23:59:59.5",
+            ),
+            (
+                SqlType::plain(DataType::Interval(IntervalUnit::MonthDayNano)),
+                "1 year 2 mons -3 days 4:05:06",
+                "1 year 2 mons -3 days +04:05:06",
+            ),
+            (
+                SqlType::plain(DataType::Interval(IntervalUnit::MonthDayNano)),
+                "0",
+                "00:00:00",
+            ),
             (list(DataType::Int32), "{1,NULL,3}", "{1,NULL,3}"),
-            (list(DataType::Utf8), r#"{"a b","","NULL",c}"#, r#"{"a b","","NULL",c}"#),
+            (
+                list(DataType::Utf8),
+                r#"{"a b","","NULL",c}"#,
+                r#"{"a b","","NULL",c}"#,
+            ),
         ];
         for (sql_type, input, output) in cases {
             assert_eq!(round_trip(&sql_type, input), output, "{input}");

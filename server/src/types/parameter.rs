@@ -39,7 +39,10 @@ pub fn from_binary(pg: &Type, bytes: Option<&[u8]>) -> SqlResult<ScalarValue> {
     let text = text.ok_or_else(|| {
         SqlError::new(
             SqlState::InvalidBinaryRepresentation,
-            format!("incorrect binary data format for a parameter of type {}", pg.name()),
+            format!(
+                "incorrect binary data format for a parameter of type {}",
+                pg.name()
+            ),
         )
     })?;
     let array = parse::value(&field, Some(&text))?;
@@ -96,10 +99,19 @@ fn text_of(pg: &Type, bytes: &[u8]) -> Option<String> {
             let months = i32::from_be_bytes(be(bytes.get(12..)?)?);
             return Some(format!("{months} months {days} days {micros} us"));
         }
-        Type::UUID => return Some(be::<16>(bytes)?.iter().map(|byte| format!("{byte:02x}")).collect()),
+        Type::UUID => {
+            return Some(
+                be::<16>(bytes)?
+                    .iter()
+                    .map(|byte| format!("{byte:02x}"))
+                    .collect(),
+            );
+        }
         Type::JSONB => {
             let (version, text) = bytes.split_first()?;
-            return (*version == 1).then(|| String::from_utf8(text.to_vec()).ok()).flatten();
+            return (*version == 1)
+                .then(|| String::from_utf8(text.to_vec()).ok())
+                .flatten();
         }
         _ => return String::from_utf8(bytes.to_vec()).ok(),
     }
@@ -108,7 +120,8 @@ fn text_of(pg: &Type, bytes: &[u8]) -> Option<String> {
 
 /// A numeric: digits in base 10,000, the weight of the first, the sign, the scale.
 fn numeric_text(bytes: &[u8]) -> Option<String> {
-    let word = |index: usize| -> Option<u16> { Some(u16::from_be_bytes(be(bytes.get(index * 2..index * 2 + 2)?)?)) };
+    let word =
+        |index: usize| -> Option<u16> { Some(u16::from_be_bytes(be(bytes.get(index * 2..index * 2 + 2)?)?)) };
     let count = usize::from(word(0)?);
     let weight = i32::from(i16::from_be_bytes(word(1)?.to_be_bytes()));
     let sign = match word(2)? {
@@ -183,17 +196,26 @@ mod tests {
 
     #[test]
     fn binary_values_are_read() {
-        assert_eq!(from_binary(&Type::INT4, Some(&7_i32.to_be_bytes())).unwrap(), ScalarValue::Int32(Some(7)));
+        assert_eq!(
+            from_binary(&Type::INT4, Some(&7_i32.to_be_bytes())).unwrap(),
+            ScalarValue::Int32(Some(7))
+        );
         assert_eq!(from_binary(&Type::INT4, None).unwrap(), ScalarValue::Int32(None));
         assert_eq!(
             from_binary(&Type::DATE, Some(&0_i32.to_be_bytes())).unwrap(),
             ScalarValue::new_primitive::<Date32Type>(Some(EPOCH_DAYS), &DataType::Date32).unwrap()
         );
         let zero = from_binary(&Type::TIMESTAMPTZ, Some(&0_i64.to_be_bytes())).unwrap();
-        assert_eq!(zero, ScalarValue::TimestampMicrosecond(Some(EPOCH_MICROS), Some("UTC".into())));
+        assert_eq!(
+            zero,
+            ScalarValue::TimestampMicrosecond(Some(EPOCH_MICROS), Some("UTC".into()))
+        );
         assert_eq!(zero.data_type(), timestamptz());
         // 12345.67: digits 1, 2345, 6700; weight 1; scale 2.
-        let numeric: Vec<u8> = [3_u16, 1, 0, 2, 1, 2345, 6700].iter().flat_map(|word| word.to_be_bytes()).collect();
+        let numeric: Vec<u8> = [3_u16, 1, 0, 2, 1, 2345, 6700]
+            .iter()
+            .flat_map(|word| word.to_be_bytes())
+            .collect();
         assert_eq!(
             from_binary(&Type::NUMERIC, Some(&numeric)).unwrap(),
             ScalarValue::Decimal128(Some(123_456_700_000_000), 38, 10)
@@ -206,7 +228,10 @@ mod tests {
         for word in [1_i32, 1, 23, 2, 1, 4, 5, -1] {
             bytes.extend_from_slice(&word.to_be_bytes());
         }
-        let value = from_binary(&Type::INT4_ARRAY, Some(&bytes)).unwrap().to_array().unwrap();
+        let value = from_binary(&Type::INT4_ARRAY, Some(&bytes))
+            .unwrap()
+            .to_array()
+            .unwrap();
         let list = as_list_array(&value).unwrap().value(0);
         let list = arrow::array::AsArray::as_primitive::<Int32Type>(list.as_ref()).clone();
         assert_eq!(list.iter().collect::<Vec<_>>(), vec![Some(5), None]);
@@ -215,8 +240,20 @@ mod tests {
     #[test]
     fn wrong_bytes_are_refused_and_never_panic() {
         let all = [
-            Type::BOOL, Type::INT2, Type::INT4, Type::INT8, Type::FLOAT8, Type::NUMERIC, Type::DATE, Type::TIME,
-            Type::TIMESTAMP, Type::INTERVAL, Type::UUID, Type::JSONB, Type::INT4_ARRAY, Type::TEXT,
+            Type::BOOL,
+            Type::INT2,
+            Type::INT4,
+            Type::INT8,
+            Type::FLOAT8,
+            Type::NUMERIC,
+            Type::DATE,
+            Type::TIME,
+            Type::TIMESTAMP,
+            Type::INTERVAL,
+            Type::UUID,
+            Type::JSONB,
+            Type::INT4_ARRAY,
+            Type::TEXT,
         ];
         for pg in all {
             for length in 0..40 {

@@ -11,11 +11,13 @@ pub mod number;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BinaryBuilder, BooleanBuilder, Decimal128Builder, PrimitiveBuilder, StringArray, StringBuilder,
+    Array, ArrayRef, BinaryBuilder, BooleanBuilder, Decimal128Builder, PrimitiveBuilder, StringArray,
+    StringBuilder,
 };
 use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Date32Type, Field, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
-    IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType,
+    ArrowPrimitiveType, DataType, Date32Type, Field, Float32Type, Float64Type, Int16Type, Int32Type,
+    Int64Type, IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType, TimeUnit,
+    TimestampMicrosecondType,
 };
 
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -27,7 +29,16 @@ pub struct CellError {
     /// The row, the first being 0.
     pub row: usize,
     /// What is wrong with it.
-    pub error: SqlError,
+    pub error: Box<SqlError>,
+}
+
+impl CellError {
+    fn new(row: usize, error: SqlError) -> Self {
+        CellError {
+            row,
+            error: Box::new(error),
+        }
+    }
 }
 
 /// "invalid input syntax for type ...", as PostgreSQL says it.
@@ -37,14 +48,23 @@ pub fn invalid(type_name: &str, text: &str) -> SqlError {
         name if name.starts_with("time") => SqlState::InvalidDatetimeFormat,
         _ => SqlState::InvalidTextRepresentation,
     };
-    SqlError::new(code, format!("invalid input syntax for type {type_name}: \"{}\"", shortened(text)))
+    SqlError::new(
+        code,
+        format!(
+            "invalid input syntax for type {type_name}: \"{}\"",
+            shortened(text)
+        ),
+    )
 }
 
 /// "value ... is out of range for type ...".
 pub fn out_of_range(type_name: &str, text: &str) -> SqlError {
     SqlError::new(
         SqlState::NumericValueOutOfRange,
-        format!("value \"{}\" is out of range for type {type_name}", shortened(text)),
+        format!(
+            "value \"{}\" is out of range for type {type_name}",
+            shortened(text)
+        ),
     )
 }
 
@@ -81,9 +101,13 @@ pub fn column(field: &Field, texts: &StringArray) -> Result<ArrayRef, CellError>
         DataType::Float32 => primitive::<Float32Type>(texts, number::real),
         DataType::Float64 => primitive::<Float64Type>(texts, number::double),
         DataType::Decimal128(precision, scale) => {
-            let mut out = Decimal128Builder::with_capacity(texts.len()).with_data_type(field.data_type().clone());
+            let mut out =
+                Decimal128Builder::with_capacity(texts.len()).with_data_type(field.data_type().clone());
             each(texts, |text| {
-                out.append_option(text.map(|text| number::decimal(text, *precision, *scale)).transpose()?);
+                out.append_option(
+                    text.map(|text| number::decimal(text, *precision, *scale))
+                        .transpose()?,
+                );
                 Ok(())
             })?;
             Ok(Arc::new(out.finish()))
@@ -115,10 +139,10 @@ pub fn column(field: &Field, texts: &StringArray) -> Result<ArrayRef, CellError>
             primitive::<IntervalMonthDayNanoType>(texts, interval::interval)
         }
         DataType::List(item) => array::column(item, texts),
-        _ => Err(CellError {
-            row: 0,
-            error: SqlError::unsupported(format!("type {} has no text input", name())),
-        }),
+        _ => Err(CellError::new(
+            0,
+            SqlError::unsupported(format!("type {} has no text input", name())),
+        )),
     }
 }
 
@@ -127,12 +151,15 @@ pub fn column(field: &Field, texts: &StringArray) -> Result<ArrayRef, CellError>
 /// # Errors
 /// The text is not an input of the type.
 pub fn value(field: &Field, text: Option<&str>) -> SqlResult<ArrayRef> {
-    column(field, &StringArray::from(vec![text])).map_err(|cell| cell.error)
+    column(field, &StringArray::from(vec![text])).map_err(|cell| *cell.error)
 }
 
-fn each(texts: &StringArray, mut convert: impl FnMut(Option<&str>) -> SqlResult<()>) -> Result<(), CellError> {
+fn each(
+    texts: &StringArray,
+    mut convert: impl FnMut(Option<&str>) -> SqlResult<()>,
+) -> Result<(), CellError> {
     for (row, text) in texts.iter().enumerate() {
-        convert(text).map_err(|error| CellError { row, error })?;
+        convert(text).map_err(|error| CellError::new(row, error))?;
     }
     Ok(())
 }
@@ -149,11 +176,14 @@ fn primitive<T: ArrowPrimitiveType>(
     Ok(Arc::new(out.finish()))
 }
 
+/// What a text becomes; `None`: it stays.
+type Convert = dyn Fn(&str) -> SqlResult<Option<String>>;
+
 fn text_column(field: &Field, texts: &StringArray) -> Result<ArrayRef, CellError> {
     let Some(annotation) = field.metadata().get(ANNOTATION) else {
         return Ok(Arc::new(texts.clone()));
     };
-    let convert: Box<dyn Fn(&str) -> SqlResult<Option<String>>> = match annotation.as_str() {
+    let convert: Box<Convert> = match annotation.as_str() {
         "uuid" => Box::new(|text| uuid(text).map(Some)),
         "jsonb" => Box::new(|text| json_normalized(text, "jsonb").map(Some)),
         "json" => Box::new(|text| {
@@ -182,7 +212,11 @@ fn text_column(field: &Field, texts: &StringArray) -> Result<ArrayRef, CellError
 /// A text in a column of limited length. Spaces that do not fit are cut off, other characters are an error, and
 /// char(n) is held without trailing spaces. `None`: it is held as it is.
 fn fitted(text: &str, type_name: &str, limit: usize) -> SqlResult<Option<String>> {
-    let text = if type_name == "character" { text.trim_end_matches(' ') } else { text };
+    let text = if type_name == "character" {
+        text.trim_end_matches(' ')
+    } else {
+        text
+    };
     let Some((end, _)) = text.char_indices().nth(limit) else {
         return Ok(Some(text.to_string()));
     };
@@ -225,7 +259,10 @@ pub fn boolean(text: &str) -> Option<bool> {
 /// The text is not a uuid.
 pub fn uuid(text: &str) -> SqlResult<String> {
     let bare = text.trim();
-    let bare = bare.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(bare);
+    let bare = bare
+        .strip_prefix('{')
+        .and_then(|rest| rest.strip_suffix('}'))
+        .unwrap_or(bare);
     let mut digits = String::with_capacity(36);
     let mut count = 0_usize;
     for (index, character) in bare.char_indices() {
@@ -241,7 +278,11 @@ pub fn uuid(text: &str) -> SqlResult<String> {
             _ => return Err(invalid("uuid", text)),
         }
     }
-    if count == 32 && !bare.ends_with('-') { Ok(digits) } else { Err(invalid("uuid", text)) }
+    if count == 32 && !bare.ends_with('-') {
+        Ok(digits)
+    } else {
+        Err(invalid("uuid", text))
+    }
 }
 
 /// A JSON text in normal form.
@@ -259,7 +300,11 @@ pub fn json_normalized(text: &str, type_name: &str) -> SqlResult<String> {
 /// # Errors
 /// A digit or an escape is wrong.
 pub fn bytea(text: &str) -> SqlResult<Vec<u8>> {
-    let hex_digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let hex_digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
     if let Some(hex) = text.strip_prefix("\\x") {
         let digits: Vec<u8> = hex.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
         if !digits.len().is_multiple_of(2) {
@@ -287,7 +332,8 @@ pub fn bytea(text: &str) -> SqlResult<Vec<u8>> {
         match bytes.next() {
             Some(b'\\') => out.push(b'\\'),
             Some(first @ b'0'..=b'3') => {
-                let (Some(second @ b'0'..=b'7'), Some(third @ b'0'..=b'7')) = (bytes.next(), bytes.next()) else {
+                let (Some(second @ b'0'..=b'7'), Some(third @ b'0'..=b'7')) = (bytes.next(), bytes.next())
+                else {
                     return Err(invalid("bytea", text));
                 };
                 out.push((first - b'0') << 6 | (second - b'0') << 3 | (third - b'0'));
@@ -334,8 +380,17 @@ mod tests {
         ] {
             assert_eq!(uuid(text).unwrap(), normal, "{text}");
         }
-        for text in ["", "a0eebc99", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a1g", "-a0eebc999c0b4ef8bb6d6bb9bd380a11"] {
-            assert_eq!(uuid(text).unwrap_err().code, SqlState::InvalidTextRepresentation, "{text}");
+        for text in [
+            "",
+            "a0eebc99",
+            "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a1g",
+            "-a0eebc999c0b4ef8bb6d6bb9bd380a11",
+        ] {
+            assert_eq!(
+                uuid(text).unwrap_err().code,
+                SqlState::InvalidTextRepresentation,
+                "{text}"
+            );
         }
     }
 
@@ -344,7 +399,11 @@ mod tests {
         assert_eq!(bytea("\\xDEadbe ef").unwrap(), [0xde, 0xad, 0xbe, 0xef]);
         assert_eq!(bytea("a\\\\b\\001").unwrap(), [b'a', b'\\', b'b', 1]);
         for text in ["\\x123", "\\xzz", "\\9", "\\12"] {
-            assert_eq!(bytea(text).unwrap_err().code, SqlState::InvalidTextRepresentation, "{text}");
+            assert_eq!(
+                bytea(text).unwrap_err().code,
+                SqlState::InvalidTextRepresentation,
+                "{text}"
+            );
         }
     }
 
@@ -354,14 +413,20 @@ mod tests {
         let texts = StringArray::from(vec![Some("1"), None, Some("abc"), Some("x")]);
         let error = column(&field, &texts).unwrap_err();
         assert_eq!(error.row, 2);
-        assert_eq!(error.error.message, "invalid input syntax for type integer: \"abc\"");
+        assert_eq!(
+            error.error.message,
+            "invalid input syntax for type integer: \"abc\""
+        );
     }
 
     #[test]
     fn lengths_are_enforced_and_spaces_forgiven() {
         let field = SqlType::annotated(DataType::Utf8, "varchar(3)").field("v", true);
         assert!(value(&field, Some("abc  ")).is_ok());
-        assert_eq!(value(&field, Some("abcd")).unwrap_err().code, SqlState::StringDataRightTruncation);
+        assert_eq!(
+            value(&field, Some("abcd")).unwrap_err().code,
+            SqlState::StringDataRightTruncation
+        );
         assert!(value(&field, Some("äöü")).is_ok());
     }
 }

@@ -32,11 +32,23 @@ pub fn index(catalog: &CatalogSnapshot, oid: i64, column: i64) -> Option<String>
     let (name, on, positions, unique) = if oid >= KEY_INDEX_OID {
         let table = keyed(catalog, oid, KEY_INDEX_OID)?;
         let relation = table.relation()?;
-        (relation.key_name.clone()?, table, relation.key().to_vec(), "UNIQUE ")
+        (
+            relation.key_name.clone()?,
+            table,
+            relation.key().to_vec(),
+            "UNIQUE ",
+        )
     } else {
         let index = object(catalog, oid)?;
-        let Definition::Index(definition) = &index.definition else { return None };
-        (index.name.clone(), catalog.object(definition.relation)?, definition.columns.clone(), "")
+        let Definition::Index(definition) = &index.definition else {
+            return None;
+        };
+        (
+            index.name.clone(),
+            catalog.object(definition.relation)?,
+            definition.columns.clone(),
+            "",
+        )
     };
     let columns = columns(on, &positions);
     if column > 0 {
@@ -65,7 +77,22 @@ pub fn view(catalog: &CatalogSnapshot, oid: i64) -> Option<String> {
 /// The definition of a constraint.
 pub fn constraint(catalog: &CatalogSnapshot, oid: i64) -> Option<String> {
     let table = keyed(catalog, oid, CONSTRAINT_OID)?;
-    Some(format!("PRIMARY KEY ({})", columns(table, table.relation()?.key()).join(", ")))
+    Some(format!(
+        "PRIMARY KEY ({})",
+        columns(table, table.relation()?.key()).join(", ")
+    ))
+}
+
+/// The default or generation expression of a column (the first is 1).
+pub fn default(catalog: &CatalogSnapshot, oid: i64, column: i64) -> Option<String> {
+    let column = object(catalog, oid)?
+        .relation()?
+        .columns
+        .get(usize::try_from(column - 1).ok()?)?;
+    match (&column.generated, &column.default) {
+        (Some(expression), _) | (None, Some(expression)) => Some(expression.to_string()),
+        (None, None) => column.proctime.then(|| "now()".to_string()),
+    }
 }
 
 /// The comment on an object, or on one of its columns (the first is 1).
@@ -74,5 +101,10 @@ pub fn comment(catalog: &CatalogSnapshot, oid: i64, column: i64) -> Option<Strin
     if column == 0 {
         return object.comment.clone();
     }
-    object.relation()?.columns.get(usize::try_from(column - 1).ok()?)?.comment.clone()
+    object
+        .relation()?
+        .columns
+        .get(usize::try_from(column - 1).ok()?)?
+        .comment
+        .clone()
 }

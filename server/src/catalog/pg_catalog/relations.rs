@@ -39,7 +39,12 @@ pub fn schema(name: &str) -> SchemaRef {
         "pg_indexes" => &["schemaname", "tablename", "indexname", "tablespace", "indexdef"],
         _ => &[],
     };
-    Arc::new(Schema::new(names.iter().map(|name| Field::new(*name, DataType::Utf8, true)).collect::<Vec<_>>()))
+    Arc::new(Schema::new(
+        names
+            .iter()
+            .map(|name| Field::new(*name, DataType::Utf8, true))
+            .collect::<Vec<_>>(),
+    ))
 }
 
 fn flag(value: bool) -> String {
@@ -51,16 +56,23 @@ fn with_columns<'a>(
     catalog: &'a CatalogSnapshot,
     database: &'a str,
 ) -> impl Iterator<Item = (&'a Arc<Object>, Vec<Arc<Field>>)> {
-    catalog.relations(database).filter_map(|object| match &object.definition {
-        Definition::Relation(relation) => Some((object, relation.schema().fields().iter().cloned().collect())),
-        // A view's columns are known once it was bound.
-        Definition::View(query) => {
-            let fields = query.bound.get().map(|provider| provider.schema().fields().iter().cloned().collect());
-            Some((object, fields.unwrap_or_default()))
-        }
-        Definition::SetAside(_) => Some((object, vec![])),
-        Definition::Index(_) | Definition::Other => None,
-    })
+    catalog
+        .relations(database)
+        .filter_map(|object| match &object.definition {
+            Definition::Relation(relation) => {
+                Some((object, relation.schema().fields().iter().cloned().collect()))
+            }
+            // A view's columns are known once it was bound.
+            Definition::View(query) => {
+                let fields = query
+                    .bound
+                    .get()
+                    .map(|provider| provider.schema().fields().iter().cloned().collect());
+                Some((object, fields.unwrap_or_default()))
+            }
+            Definition::SetAside(_) => Some((object, vec![])),
+            Definition::Index(_) | Definition::Other => None,
+        })
 }
 
 /// The tables with a primary key.
@@ -83,11 +95,24 @@ fn pg_class(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
         Row::from([
             ("oid", oid.to_string()),
             ("relname", name.to_string()),
-            ("relnamespace", namespace_oid(catalog, database, schema).to_string()),
+            (
+                "relnamespace",
+                namespace_oid(catalog, database, schema).to_string(),
+            ),
             ("relkind", kind.to_string()),
             ("relnatts", columns.to_string()),
             ("relowner", OWNER.to_string()),
-            ("relam", if matches!(kind, "i") { "403" } else if kind == "v" { "0" } else { "2" }.to_string()),
+            (
+                "relam",
+                if matches!(kind, "i") {
+                    "403"
+                } else if kind == "v" {
+                    "0"
+                } else {
+                    "2"
+                }
+                .to_string(),
+            ),
             ("relpersistence", "p".to_string()),
             ("relispopulated", flag(true)),
             ("relreplident", "d".to_string()),
@@ -103,18 +128,32 @@ fn pg_class(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
         };
         let mut class = row(oid(object.id), &object.name, &object.schema, kind, fields.len());
         let indexed = catalog.indexes_of(object.id).next().is_some()
-            || object.relation().is_some_and(|relation| relation.key_name.is_some());
+            || object
+                .relation()
+                .is_some_and(|relation| relation.key_name.is_some());
         class.insert("relhasindex", flag(indexed));
         class.insert("relhasrules", flag(kind == "v"));
         rows.push(class);
     }
     for object in catalog.relations(database) {
         if let Definition::Index(index) = &object.definition {
-            rows.push(row(oid(object.id), &object.name, &object.schema, "i", index.columns.len()));
+            rows.push(row(
+                oid(object.id),
+                &object.name,
+                &object.schema,
+                "i",
+                index.columns.len(),
+            ));
         }
     }
     for (object, relation, name) in keyed(catalog, database) {
-        rows.push(row(key_oid(object, KEY_INDEX_OID), name, &object.schema, "i", relation.key().len()));
+        rows.push(row(
+            key_oid(object, KEY_INDEX_OID),
+            name,
+            &object.schema,
+            "i",
+            relation.key().len(),
+        ));
     }
     rows
 }
@@ -176,14 +215,17 @@ fn pg_attribute(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
 }
 
 /// Every index: its oid, its relation and its columns; those behind primary keys included.
-fn indexes<'a>(
-    catalog: &'a CatalogSnapshot,
-    database: &'a str,
-) -> Vec<(i64, &'a Arc<Object>, Vec<usize>)> {
-    let made = catalog.relations(database).filter_map(|object| match &object.definition {
-        Definition::Index(index) => Some((oid(object.id), catalog.object(index.relation)?, index.columns.clone())),
-        _ => None,
-    });
+fn indexes<'a>(catalog: &'a CatalogSnapshot, database: &'a str) -> Vec<(i64, &'a Arc<Object>, Vec<usize>)> {
+    let made = catalog
+        .relations(database)
+        .filter_map(|object| match &object.definition {
+            Definition::Index(index) => Some((
+                oid(object.id),
+                catalog.object(index.relation)?,
+                index.columns.clone(),
+            )),
+            _ => None,
+        });
     let keys = keyed(catalog, database)
         .map(|(object, relation, _)| (key_oid(object, KEY_INDEX_OID), object, relation.key().to_vec()));
     made.chain(keys).collect()
@@ -191,7 +233,9 @@ fn indexes<'a>(
 
 fn pg_namespace(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
     let own = catalog.schemas(database).map(|object| object.name.clone());
-    let system = crate::catalog::SYSTEM_SCHEMAS.iter().map(|name| (*name).to_string());
+    let system = crate::catalog::SYSTEM_SCHEMAS
+        .iter()
+        .map(|name| (*name).to_string());
     own.chain(system)
         .map(|name| {
             Row::from([
@@ -228,7 +272,10 @@ fn pg_index(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
         .into_iter()
         .map(|(index, on, positions)| {
             let primary = index >= KEY_INDEX_OID;
-            let numbers: Vec<String> = positions.iter().map(|position| (position + 1).to_string()).collect();
+            let numbers: Vec<String> = positions
+                .iter()
+                .map(|position| (position + 1).to_string())
+                .collect();
             let zeros = vec!["0"; positions.len()].join(",");
             Row::from([
                 ("indexrelid", index.to_string()),
@@ -253,11 +300,18 @@ fn pg_index(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
 fn pg_constraint(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
     keyed(catalog, database)
         .map(|(object, relation, name)| {
-            let numbers: Vec<String> = relation.key().iter().map(|position| (position + 1).to_string()).collect();
+            let numbers: Vec<String> = relation
+                .key()
+                .iter()
+                .map(|position| (position + 1).to_string())
+                .collect();
             Row::from([
                 ("oid", key_oid(object, CONSTRAINT_OID).to_string()),
                 ("conname", name.clone()),
-                ("connamespace", namespace_oid(catalog, database, &object.schema).to_string()),
+                (
+                    "connamespace",
+                    namespace_oid(catalog, database, &object.schema).to_string(),
+                ),
                 ("contype", "p".to_string()),
                 ("convalidated", flag(true)),
                 ("conrelid", oid(object.id).to_string()),
@@ -272,7 +326,9 @@ fn pg_constraint(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
 fn pg_attrdef(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
     let mut rows = vec![];
     for object in catalog.relations(database) {
-        let Some(relation) = object.relation() else { continue };
+        let Some(relation) = object.relation() else {
+            continue;
+        };
         for (index, column) in relation.columns.iter().enumerate() {
             let text = match (&column.generated, &column.default, column.proctime) {
                 (Some(expression), _, _) | (None, Some(expression), _) => expression.to_string(),
@@ -280,7 +336,11 @@ fn pg_attrdef(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
                 (None, None, false) => continue,
             };
             rows.push(Row::from([
-                ("oid", (CONSTRAINT_OID + 200_000_000 + i64::try_from(rows.len()).unwrap_or_default()).to_string()),
+                (
+                    "oid",
+                    (CONSTRAINT_OID + 200_000_000 + i64::try_from(rows.len()).unwrap_or_default())
+                        .to_string(),
+                ),
                 ("adrelid", oid(object.id).to_string()),
                 ("adnum", (index + 1).to_string()),
                 ("adbin", text),
@@ -293,8 +353,14 @@ fn pg_attrdef(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
 fn pg_description(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
     let mut rows = vec![];
     for object in catalog.relations(database) {
-        let columns = object.relation().map(|relation| relation.columns.as_slice()).unwrap_or_default();
-        let of_columns = columns.iter().enumerate().map(|(index, column)| (index + 1, column.comment.as_ref()));
+        let columns = object
+            .relation()
+            .map(|relation| relation.columns.as_slice())
+            .unwrap_or_default();
+        let of_columns = columns
+            .iter()
+            .enumerate()
+            .map(|(index, column)| (index + 1, column.comment.as_ref()));
         for (number, comment) in std::iter::once((0, object.comment.as_ref())).chain(of_columns) {
             if let Some(comment) = comment {
                 rows.push(Row::from([
@@ -311,7 +377,9 @@ fn pg_description(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
 
 fn pg_tables(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
     let stored = catalog.relations(database).filter(|object| {
-        object.relation().is_some_and(|relation| relation.info.kind != RelationKind::View)
+        object
+            .relation()
+            .is_some_and(|relation| relation.info.kind != RelationKind::View)
     });
     stored
         .map(|object| {
@@ -320,28 +388,43 @@ fn pg_tables(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
                 ("schemaname", object.schema.clone()),
                 ("tablename", object.name.clone()),
                 ("tableowner", DEFAULT_USER.to_string()),
-                ("hasindexes", flag(indexed || object.relation().is_some_and(|relation| relation.key_name.is_some()))),
+                (
+                    "hasindexes",
+                    flag(
+                        indexed
+                            || object
+                                .relation()
+                                .is_some_and(|relation| relation.key_name.is_some()),
+                    ),
+                ),
             ])
         })
         .collect()
 }
 
 fn pg_views(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
-    let views = catalog.relations(database).filter(|object| object.kind == ObjectKind::View);
+    let views = catalog
+        .relations(database)
+        .filter(|object| object.kind == ObjectKind::View);
     views
         .map(|object| {
             Row::from([
                 ("schemaname", object.schema.clone()),
                 ("viewname", object.name.clone()),
                 ("viewowner", DEFAULT_USER.to_string()),
-                ("definition", definitions::view(catalog, oid(object.id)).unwrap_or_default()),
+                (
+                    "definition",
+                    definitions::view(catalog, oid(object.id)).unwrap_or_default(),
+                ),
             ])
         })
         .collect()
 }
 
 fn pg_matviews(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
-    let views = catalog.relations(database).filter(|object| object.kind == ObjectKind::MaterializedView);
+    let views = catalog
+        .relations(database)
+        .filter(|object| object.kind == ObjectKind::MaterializedView);
     views
         .map(|object| {
             Row::from([
@@ -350,7 +433,10 @@ fn pg_matviews(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
                 ("matviewowner", DEFAULT_USER.to_string()),
                 ("hasindexes", flag(catalog.indexes_of(object.id).next().is_some())),
                 ("ispopulated", flag(true)),
-                ("definition", definitions::view(catalog, oid(object.id)).unwrap_or_default()),
+                (
+                    "definition",
+                    definitions::view(catalog, oid(object.id)).unwrap_or_default(),
+                ),
             ])
         })
         .collect()
@@ -368,7 +454,10 @@ fn pg_indexes(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
                 ("schemaname", on.schema.clone()),
                 ("tablename", on.name.clone()),
                 ("indexname", name),
-                ("indexdef", definitions::index(catalog, index, 0).unwrap_or_default()),
+                (
+                    "indexdef",
+                    definitions::index(catalog, index, 0).unwrap_or_default(),
+                ),
             ])
         })
         .collect()

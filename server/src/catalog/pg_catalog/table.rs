@@ -23,14 +23,27 @@ pub fn provider(schema: &SchemaRef, rows: &[Row]) -> SqlResult<Arc<dyn TableProv
         .fields()
         .iter()
         .map(|field| {
-            let missing = if field.is_nullable() { None } else { Some(zero(field.data_type())) };
-            let texts: StringArray =
-                rows.iter().map(|row| row.get(field.name().as_str()).map(String::as_str).or(missing)).collect();
+            let missing = if field.is_nullable() {
+                None
+            } else {
+                Some(zero(field.data_type()))
+            };
+            let texts: StringArray = rows
+                .iter()
+                .map(|row| row.get(field.name().as_str()).map(String::as_str).or(missing))
+                .collect();
             // Texts are read as the type that tables hold, and then become what the column is.
             let read = stored(field);
-            let plain = read.as_ref().clone().with_metadata(std::collections::HashMap::new());
+            let plain = read
+                .as_ref()
+                .clone()
+                .with_metadata(std::collections::HashMap::new());
             let array = parse::column(&plain, &texts).map_err(|cell| {
-                SqlError::internal(format!("pg_catalog column {}: {}", field.name(), cell.error.message))
+                SqlError::internal(format!(
+                    "pg_catalog column {}: {}",
+                    field.name(),
+                    cell.error.message
+                ))
             })?;
             arrow::compute::cast(&array, field.data_type()).map_err(from_internal::arrow)
         })
@@ -38,7 +51,10 @@ pub fn provider(schema: &SchemaRef, rows: &[Row]) -> SqlResult<Arc<dyn TableProv
     let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
     let batch = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
         .map_err(from_internal::arrow)?;
-    Ok(Arc::new(df(MemTable::try_new(Arc::clone(schema), vec![vec![batch]]))?))
+    Ok(Arc::new(df(MemTable::try_new(
+        Arc::clone(schema),
+        vec![vec![batch]],
+    ))?))
 }
 
 fn zero(data_type: &DataType) -> &'static str {
@@ -60,9 +76,16 @@ mod tests {
         let schema = Arc::new(Schema::new(vec![
             Field::new("a", DataType::Int32, false),
             Field::new("b", DataType::Utf8, true),
-            Field::new("c", DataType::List(Arc::new(Field::new("item", DataType::Int16, true))), true),
+            Field::new(
+                "c",
+                DataType::List(Arc::new(Field::new("item", DataType::Int16, true))),
+                true,
+            ),
         ]));
-        let rows = [Row::from([("c", "{1,2}".to_string())]), Row::from([("a", "7".to_string())])];
+        let rows = [
+            Row::from([("c", "{1,2}".to_string())]),
+            Row::from([("a", "7".to_string())]),
+        ];
         assert_eq!(provider(&schema, &rows).unwrap().schema(), schema);
         assert!(provider(&schema, &[Row::from([("a", "x".to_string())])]).is_err());
     }

@@ -23,7 +23,9 @@ pub(crate) async fn execute(
     let scope = session.scope();
     let object = match target(session, &scope, &kind, name) {
         Ok(found) => found,
-        Err(error) if if_exists && matches!(error.code, SqlState::UndefinedTable | SqlState::UndefinedColumn) => {
+        Err(error)
+            if if_exists && matches!(error.code, SqlState::UndefinedTable | SqlState::UndefinedColumn) =>
+        {
             return done("COMMENT");
         }
         Err(error) => return Err(error),
@@ -60,9 +62,15 @@ fn target(
             let mut relation = name.clone();
             let column = ObjectName(relation.0.pop().into_iter().collect());
             if relation.0.is_empty() {
-                return Err(SqlError::new(SqlState::SyntaxError, "column name must be qualified"));
+                return Err(SqlError::new(
+                    SqlState::SyntaxError,
+                    "column name must be qualified",
+                ));
             }
-            return Ok((names::resolve(session, scope, &relation)?, Some(names::last(&column))));
+            return Ok((
+                names::resolve(session, scope, &relation)?,
+                Some(names::last(&column)),
+            ));
         }
         CommentObject::Table => &[ObjectKind::Table, ObjectKind::Stream],
         CommentObject::View => &[ObjectKind::View],
@@ -70,25 +78,42 @@ fn target(
         CommentObject::Index => &[ObjectKind::Index],
         CommentObject::Schema => {
             let name = names::last(name);
-            let schema = scope.catalog.schema(&scope.database, &name).cloned().ok_or_else(|| {
-                SqlError::new(SqlState::InvalidSchemaName, format!("schema \"{name}\" does not exist"))
-            })?;
+            let schema = scope
+                .catalog
+                .schema(&scope.database, &name)
+                .cloned()
+                .ok_or_else(|| {
+                    SqlError::new(
+                        SqlState::InvalidSchemaName,
+                        format!("schema \"{name}\" does not exist"),
+                    )
+                })?;
             return Ok((schema, None));
         }
         CommentObject::Database => {
             let name = names::last(name);
             let database = scope.catalog.database(&name).cloned().ok_or_else(|| {
-                SqlError::new(SqlState::InvalidCatalogName, format!("database \"{name}\" does not exist"))
+                SqlError::new(
+                    SqlState::InvalidCatalogName,
+                    format!("database \"{name}\" does not exist"),
+                )
             })?;
             return Ok((database, None));
         }
-        other => return Err(SqlError::unsupported(format!("COMMENT ON {other} is not supported"))),
+        other => {
+            return Err(SqlError::unsupported(format!(
+                "COMMENT ON {other} is not supported"
+            )));
+        }
     };
     let object = names::resolve(session, scope, name)?;
     if wanted.contains(&object.kind) {
         Ok((object, None))
     } else {
-        Err(SqlError::new(SqlState::WrongObjectType, format!("\"{}\" is not a {}", object.name, kind.to_string().to_lowercase()))
-            .with_detail(format!("It is a {}.", crate::catalog::kind_name(object.kind))))
+        Err(SqlError::new(
+            SqlState::WrongObjectType,
+            format!("\"{}\" is not a {}", object.name, kind.to_string().to_lowercase()),
+        )
+        .with_detail(format!("It is a {}.", crate::catalog::kind_name(object.kind))))
     }
 }

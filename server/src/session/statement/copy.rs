@@ -17,9 +17,15 @@ use crate::session::write::writable;
 use crate::session::{CopyOut, Outcome, Running, Session};
 
 /// Executes COPY.
-pub(crate) async fn execute(session: &Arc<Session>, copy: CopyStatement, running: Running) -> SqlResult<Outcome> {
+pub(crate) async fn execute(
+    session: &Arc<Session>,
+    copy: CopyStatement,
+    running: Running,
+) -> SqlResult<Outcome> {
     if copy.options.format == CopyFormat::Binary {
-        return Err(SqlError::unsupported("COPY in binary format is not supported").with_hint("Use text or csv."));
+        return Err(
+            SqlError::unsupported("COPY in binary format is not supported").with_hint("Use text or csv.")
+        );
     }
     let end = match &copy.direction {
         CopyDirection::From(end) | CopyDirection::To(end) => end,
@@ -27,8 +33,10 @@ pub(crate) async fn execute(session: &Arc<Session>, copy: CopyStatement, running
     match end {
         CopyEnd::Client => {}
         CopyEnd::File(_) | CopyEnd::Program(_) => {
-            return Err(SqlError::unsupported("COPY of files and programs on the server is not supported")
-                .with_hint("Use psql's \\copy, which reads and writes files of the client."));
+            return Err(
+                SqlError::unsupported("COPY of files and programs on the server is not supported")
+                    .with_hint("Use psql's \\copy, which reads and writes files of the client."),
+            );
         }
     }
     match copy.direction {
@@ -39,7 +47,10 @@ pub(crate) async fn execute(session: &Arc<Session>, copy: CopyStatement, running
 
 async fn from(session: &Arc<Session>, copy: CopyStatement) -> SqlResult<Outcome> {
     let CopySource::Relation { name, columns } = &copy.source else {
-        return Err(SqlError::new(SqlState::SyntaxError, "COPY FROM takes a relation, not a query"));
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            "COPY FROM takes a relation, not a query",
+        ));
     };
     if copy.filter.is_some() {
         return Err(SqlError::unsupported("COPY .. WHERE is not supported")
@@ -50,7 +61,9 @@ async fn from(session: &Arc<Session>, copy: CopyStatement) -> SqlResult<Outcome>
     writable(&object, "copy to")?;
     let columns: Vec<String> = columns.iter().map(millrace_parser::fold).collect();
     let layout = Layout::from_options(&copy.options)?;
-    Ok(Outcome::CopyIn(Box::new(CopyIn::for_copy(session, object, &columns, layout).await?)))
+    Ok(Outcome::CopyIn(Box::new(
+        CopyIn::for_copy(session, object, &columns, layout).await?,
+    )))
 }
 
 async fn to(session: &Arc<Session>, copy: CopyStatement, running: Running) -> SqlResult<Outcome> {
@@ -58,20 +71,30 @@ async fn to(session: &Arc<Session>, copy: CopyStatement, running: Running) -> Sq
     let scope = session.scope();
     let (mut statement, text) = match copy.source {
         CopySource::Relation { name, columns } => {
-            let list: Vec<String> =
-                columns.iter().map(|column| quote_identifier(&millrace_parser::fold(column))).collect();
-            let list = if list.is_empty() { "*".to_string() } else { list.join(", ") };
+            let list: Vec<String> = columns
+                .iter()
+                .map(|column| quote_identifier(&millrace_parser::fold(column)))
+                .collect();
+            let list = if list.is_empty() {
+                "*".to_string()
+            } else {
+                list.join(", ")
+            };
             let text = format!("SELECT {list} FROM {name}");
             (select::parse_query(&text)?, text)
         }
         CopySource::Query(query) => {
             if !matches!(*query, ast::Statement::Query(_)) {
-                return Err(SqlError::unsupported("COPY (INSERT, UPDATE or DELETE ..) is not supported"));
+                return Err(SqlError::unsupported(
+                    "COPY (INSERT, UPDATE or DELETE ..) is not supported",
+                ));
             }
             let text = query.to_string();
             (*query, text)
         }
-        CopySource::Subscribe(_) => return Err(SqlError::unsupported("COPY (SUBSCRIBE ..) is not supported yet")),
+        CopySource::Subscribe(_) => {
+            return Err(SqlError::unsupported("COPY (SUBSCRIBE ..) is not supported yet"));
+        }
     };
     let (plan, names) = select::bind(session, &scope, &mut statement, &text, select::Purpose::Run)?;
     let physical = session.physical_plan(plan, &Providers::new()).await?;
@@ -91,5 +114,10 @@ async fn to(session: &Arc<Session>, copy: CopyStatement, running: Running) -> Sq
         Some(line) => futures::stream::iter([Ok(Bytes::from(line))]).chain(body).boxed(),
         None => body.boxed(),
     };
-    Ok(Outcome::CopyOut(CopyOut { stream, columns, binary: false, rows }))
+    Ok(Outcome::CopyOut(CopyOut {
+        stream,
+        columns,
+        binary: false,
+        rows,
+    }))
 }

@@ -42,7 +42,9 @@ pub(crate) async fn execute(session: &Arc<Session>, create: CreateIndex, text: &
         .iter()
         .map(|column| match &column.column.expr {
             Expr::Identifier(name) => Ok(millrace_parser::fold(name)),
-            other => Err(SqlError::unsupported(format!("an index on the expression {other} is not supported"))),
+            other => Err(SqlError::unsupported(format!(
+                "an index on the expression {other} is not supported"
+            ))),
         })
         .collect::<SqlResult<Vec<String>>>()?;
     let positions = positions(relation, &columns)?;
@@ -50,8 +52,16 @@ pub(crate) async fn execute(session: &Arc<Session>, create: CreateIndex, text: &
         Some(name) => names::last(name),
         None => free_name(&scope.catalog, &on, &columns),
     };
-    if create.if_not_exists && scope.catalog.relation(&scope.database, &on.schema, &name).is_some() {
-        session.notice(Severity::Notice, format!("relation \"{name}\" already exists, skipping"));
+    if create.if_not_exists
+        && scope
+            .catalog
+            .relation(&scope.database, &on.schema, &name)
+            .is_some()
+    {
+        session.notice(
+            Severity::Notice,
+            format!("relation \"{name}\" already exists, skipping"),
+        );
         return done("CREATE INDEX");
     }
     guard.check_free(&scope.database, &on.schema, &name)?;
@@ -65,7 +75,10 @@ pub(crate) async fn execute(session: &Arc<Session>, create: CreateIndex, text: &
         comment: None,
         created_at_ms: now_ms(),
         depends: vec![on.id],
-        definition: Definition::Index(IndexDef { relation: on.id, columns: positions }),
+        definition: Definition::Index(IndexDef {
+            relation: on.id,
+            columns: positions,
+        }),
     };
     guard.create(object, None).await?;
     done("CREATE INDEX")

@@ -12,7 +12,13 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::statement::{done, names};
 use crate::session::{Outcome, Session, Severity};
 
-fn object(guard: &DdlGuard<'_>, kind: ObjectKind, database: &str, name: &str, text: &str) -> SqlResult<Object> {
+fn object(
+    guard: &DdlGuard<'_>,
+    kind: ObjectKind,
+    database: &str,
+    name: &str,
+    text: &str,
+) -> SqlResult<Object> {
     Ok(Object {
         id: guard.next_id()?,
         kind,
@@ -42,14 +48,23 @@ pub(crate) async fn schema(
     let scope = session.scope();
     if scope.catalog.has_schema(&scope.database, &name) {
         if if_not_exists {
-            session.notice(Severity::Notice, format!("schema \"{name}\" already exists, skipping"));
+            session.notice(
+                Severity::Notice,
+                format!("schema \"{name}\" already exists, skipping"),
+            );
             return done("CREATE SCHEMA");
         }
-        return Err(SqlError::new(SqlState::DuplicateSchema, format!("schema \"{name}\" already exists")));
+        return Err(SqlError::new(
+            SqlState::DuplicateSchema,
+            format!("schema \"{name}\" already exists"),
+        ));
     }
     if name.starts_with("pg_") {
-        return Err(SqlError::new(SqlState::InvalidSchemaName, format!("unacceptable schema name \"{name}\""))
-            .with_detail("The prefix \"pg_\" is reserved for system schemas."));
+        return Err(SqlError::new(
+            SqlState::InvalidSchemaName,
+            format!("unacceptable schema name \"{name}\""),
+        )
+        .with_detail("The prefix \"pg_\" is reserved for system schemas."));
     }
     guard.put(object(&guard, ObjectKind::Schema, &scope.database, &name, text)?)?;
     done("CREATE SCHEMA")
@@ -66,12 +81,24 @@ pub(crate) async fn database(
     let guard = session.database().ddl().await;
     if guard.catalog().database(&name).is_some() {
         if if_not_exists {
-            session.notice(Severity::Notice, format!("database \"{name}\" already exists, skipping"));
+            session.notice(
+                Severity::Notice,
+                format!("database \"{name}\" already exists, skipping"),
+            );
             return done("CREATE DATABASE");
         }
-        return Err(SqlError::new(SqlState::DuplicateDatabase, format!("database \"{name}\" already exists")));
+        return Err(SqlError::new(
+            SqlState::DuplicateDatabase,
+            format!("database \"{name}\" already exists"),
+        ));
     }
     guard.put(object(&guard, ObjectKind::Database, "", &name, text)?)?;
-    guard.put(object(&guard, ObjectKind::Schema, &name, DEFAULT_SCHEMA, "CREATE SCHEMA public")?)?;
+    guard.put(object(
+        &guard,
+        ObjectKind::Schema,
+        &name,
+        DEFAULT_SCHEMA,
+        "CREATE SCHEMA public",
+    )?)?;
     done("CREATE DATABASE")
 }

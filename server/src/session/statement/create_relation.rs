@@ -37,10 +37,17 @@ pub(crate) async fn stream(session: &Arc<Session>, create: CreateStream, text: &
         return Err(SqlError::unsupported("CREATE OR REPLACE STREAM is not supported"));
     }
     if !create.primary_key.is_empty() {
-        return Err(SqlError::new(SqlState::InvalidTableDefinition, "a stream has no primary key")
-            .with_hint("Rows of a stream are never changed. Use CREATE TABLE for rows with a key."));
+        return Err(
+            SqlError::new(SqlState::InvalidTableDefinition, "a stream has no primary key")
+                .with_hint("Rows of a stream are never changed. Use CREATE TABLE for rows with a key."),
+        );
     }
-    refuse_extras(&create.constraints, create.watermark.is_some(), &create.options, create.format.is_some())?;
+    refuse_extras(
+        &create.constraints,
+        create.watermark.is_some(),
+        &create.options,
+        create.format.is_some(),
+    )?;
     let columns = columns(&create.columns, &[])?;
     let new = New {
         kind: ObjectKind::Stream,
@@ -63,9 +70,16 @@ pub(crate) async fn table(session: &Arc<Session>, create: CreateTable, text: &st
         return Err(SqlError::unsupported("temporary tables are not supported"));
     }
     if create.append_only {
-        return Err(SqlError::unsupported("APPEND ONLY tables are not supported").with_hint("Use CREATE STREAM."));
+        return Err(
+            SqlError::unsupported("APPEND ONLY tables are not supported").with_hint("Use CREATE STREAM.")
+        );
     }
-    refuse_extras(&create.constraints, create.watermark.is_some(), &create.options, create.format.is_some())?;
+    refuse_extras(
+        &create.constraints,
+        create.watermark.is_some(),
+        &create.options,
+        create.format.is_some(),
+    )?;
     match create.as_query {
         None => {
             let key = key_positions(&create.columns, &create.primary_key)?;
@@ -81,7 +95,18 @@ pub(crate) async fn table(session: &Arc<Session>, create: CreateTable, text: &st
             make(session, new).await?;
             done("CREATE TABLE")
         }
-        Some(query) => table_as(session, &create.name, create.if_not_exists, &create.column_names, *query, create.with_no_data, text).await,
+        Some(query) => {
+            table_as(
+                session,
+                &create.name,
+                create.if_not_exists,
+                &create.column_names,
+                *query,
+                create.with_no_data,
+                text,
+            )
+            .await
+        }
     }
 }
 
@@ -100,14 +125,21 @@ async fn table_as(
     let (plan, names) = select::bind(session, &scope, &mut statement, &query_text, select::Purpose::Run)?;
     let given: Vec<String> = column_names.iter().map(millrace_parser::fold).collect();
     if given.len() > plan.schema().fields().len() {
-        return Err(SqlError::new(SqlState::SyntaxError, "too many column names were specified"));
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            "too many column names were specified",
+        ));
     }
     let columns: Vec<ColumnDef> = schema_of(&plan)
         .fields()
         .iter()
         .enumerate()
         .map(|(index, field)| {
-            let name = given.get(index).or_else(|| names.get(index)).unwrap_or(field.name()).clone();
+            let name = given
+                .get(index)
+                .or_else(|| names.get(index))
+                .unwrap_or(field.name())
+                .clone();
             let stored = types::stored(field);
             ColumnDef {
                 field: Arc::new(SqlType::of(&stored).field(name, true)),
@@ -120,7 +152,14 @@ async fn table_as(
         .collect();
     check_columns(columns.iter().map(|column| column.field.name().as_str()))?;
     let positions: Vec<usize> = (0..columns.len()).collect();
-    let new = New { kind: ObjectKind::Table, name, if_not_exists, columns, key: vec![], text };
+    let new = New {
+        kind: ObjectKind::Table,
+        name,
+        if_not_exists,
+        columns,
+        key: vec![],
+        text,
+    };
     let Some(object) = make(session, new).await? else {
         return done("CREATE TABLE AS");
     };
@@ -129,7 +168,9 @@ async fn table_as(
     }
     let filled = fill(session, &object, plan, &positions).await;
     match filled {
-        Ok(rows) => Ok(Outcome::Done { tag: CommandTag::rows("SELECT", rows) }),
+        Ok(rows) => Ok(Outcome::Done {
+            tag: CommandTag::rows("SELECT", rows),
+        }),
         Err(error) => {
             let guard = session.database().ddl().await;
             guard.drop(&[object.id].into()).await?;
@@ -144,8 +185,9 @@ async fn fill(
     plan: datafusion::logical_expr::LogicalPlan,
     positions: &[usize],
 ) -> SqlResult<u64> {
-    let relation =
-        object.relation().ok_or_else(|| SqlError::internal("a table that was just made is no relation"))?;
+    let relation = object
+        .relation()
+        .ok_or_else(|| SqlError::internal("a table that was just made is no relation"))?;
     let scope = session.scope();
     let builder = RowBuilder::new(session.database(), &scope, relation, positions)?;
     let batches = session.collect(plan, &Providers::new()).await?;
@@ -153,8 +195,15 @@ async fn fill(
     let mut rows = 0;
     for batch in batches {
         let schema = batch.schema();
-        let given: Vec<_> = schema.fields().iter().cloned().zip(batch.columns().iter().cloned()).collect();
-        let whole = builder.build(&given, batch.num_rows()).map_err(|failure| failure.error)?;
+        let given: Vec<_> = schema
+            .fields()
+            .iter()
+            .cloned()
+            .zip(batch.columns().iter().cloned())
+            .collect();
+        let whole = builder
+            .build(&given, batch.num_rows())
+            .map_err(|failure| *failure.error)?;
         rows += whole.num_rows() as u64;
         changes.push(ChangeBatch::insertions(whole));
     }
@@ -169,13 +218,27 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
     let scope = session.scope();
     let (schema, name) = names::new_name(session, &scope, new.name)?;
     if new.if_not_exists && scope.catalog.relation(&scope.database, &schema, &name).is_some() {
-        session.notice(Severity::Notice, format!("relation \"{name}\" already exists, skipping"));
+        session.notice(
+            Severity::Notice,
+            format!("relation \"{name}\" already exists, skipping"),
+        );
         return Ok(None);
     }
     guard.check_free(&scope.database, &schema, &name)?;
     let id = guard.next_id()?;
-    let kind = if new.kind == ObjectKind::Stream { RelationKind::Stream } else { RelationKind::Table };
-    let relation = Relation::new(id, &name, kind, new.columns, &new.key, kind == RelationKind::Stream);
+    let kind = if new.kind == ObjectKind::Stream {
+        RelationKind::Stream
+    } else {
+        RelationKind::Table
+    };
+    let relation = Relation::new(
+        id,
+        &name,
+        kind,
+        new.columns,
+        &new.key,
+        kind == RelationKind::Stream,
+    );
     check_expressions(session, &scope, &relation)?;
     let object = Object {
         id,
@@ -207,18 +270,30 @@ fn check_expressions(session: &Session, scope: &Scope, relation: &Relation) -> S
         .iter()
         .map(|position| {
             let field = &relation.schema().fields()[*position];
-            (Arc::clone(field), arrow::array::new_empty_array(field.data_type()))
+            (
+                Arc::clone(field),
+                arrow::array::new_empty_array(field.data_type()),
+            )
         })
         .collect();
-    builder.build(&nothing, 0).map(|_| ()).map_err(|failure| failure.error)
+    builder
+        .build(&nothing, 0)
+        .map(|_| ())
+        .map_err(|failure| *failure.error)
 }
 
 /// Columns from their definitions. Those of the key are not nullable.
 fn columns(definitions: &[ColumnDefinition], key: &[usize]) -> SqlResult<Vec<ColumnDef>> {
-    let names: Vec<String> = definitions.iter().map(|column| millrace_parser::fold(&column.name)).collect();
+    let names: Vec<String> = definitions
+        .iter()
+        .map(|column| millrace_parser::fold(&column.name))
+        .collect();
     check_columns(names.iter().map(String::as_str))?;
     if definitions.is_empty() {
-        return Err(SqlError::new(SqlState::InvalidTableDefinition, "a relation needs at least one column"));
+        return Err(SqlError::new(
+            SqlState::InvalidTableDefinition,
+            "a relation needs at least one column",
+        ));
     }
     definitions
         .iter()
@@ -265,7 +340,9 @@ fn check_generated(name: &str, expression: &ast::Expr, definitions: &[ColumnDefi
             SqlState::InvalidTableDefinition,
             format!("cannot use generated column \"{other}\" in column generation expression"),
         )
-        .with_detail(format!("Column \"{name}\" would be computed from a column that is computed itself."))),
+        .with_detail(format!(
+            "Column \"{name}\" would be computed from a column that is computed itself."
+        ))),
         ControlFlow::Continue(()) => Ok(()),
     }
 }
@@ -294,12 +371,19 @@ fn key_positions(definitions: &[ColumnDefinition], key: &[Ident]) -> SqlResult<V
     key.iter()
         .map(|ident| {
             let name = millrace_parser::fold(ident);
-            let mut all = definitions.iter().map(|definition| millrace_parser::fold(&definition.name));
+            let mut all = definitions
+                .iter()
+                .map(|definition| millrace_parser::fold(&definition.name));
             all.position(|column| column == name).ok_or_else(|| {
-                let known: Vec<String> =
-                    definitions.iter().map(|definition| millrace_parser::fold(&definition.name)).collect();
-                SqlError::new(SqlState::UndefinedColumn, format!("column \"{name}\" named in key does not exist"))
-                    .with_hint_opt(did_you_mean(&name, known.iter().map(String::as_str)))
+                let known: Vec<String> = definitions
+                    .iter()
+                    .map(|definition| millrace_parser::fold(&definition.name))
+                    .collect();
+                SqlError::new(
+                    SqlState::UndefinedColumn,
+                    format!("column \"{name}\" named in key does not exist"),
+                )
+                .with_hint_opt(did_you_mean(&name, known.iter().map(String::as_str)))
             })
         })
         .collect()
@@ -318,18 +402,24 @@ fn refuse_extras(
             TableConstraint::Check(_) => "CHECK".to_string(),
             other => other.to_string(),
         };
-        return Err(SqlError::unsupported(format!("{what} constraints are not supported"))
-            .with_hint("PRIMARY KEY and NOT NULL are."));
+        return Err(
+            SqlError::unsupported(format!("{what} constraints are not supported"))
+                .with_hint("PRIMARY KEY and NOT NULL are."),
+        );
     }
     if watermark {
         return Err(SqlError::unsupported("WATERMARK is not supported yet"));
     }
     if let Some(option) = options.0.first() {
-        return Err(SqlError::unsupported(format!("option \"{}\" is not supported", option.name.value))
-            .with_hint("Without a connector, INSERT, COPY and HTTP feed a stream."));
+        return Err(
+            SqlError::unsupported(format!("option \"{}\" is not supported", option.name.value))
+                .with_hint("Without a connector, INSERT, COPY and HTTP feed a stream."),
+        );
     }
     if format {
-        return Err(SqlError::unsupported("FORMAT .. ENCODE .. is not supported without a connector"));
+        return Err(SqlError::unsupported(
+            "FORMAT .. ENCODE .. is not supported without a connector",
+        ));
     }
     Ok(())
 }

@@ -23,7 +23,11 @@ pub(crate) async fn plain(session: &Arc<Session>, view: CreateView, text: &str) 
     if view.temporary {
         return Err(SqlError::unsupported("temporary views are not supported"));
     }
-    let columns = view.columns.iter().map(|column| millrace_parser::fold(&column.name)).collect();
+    let columns = view
+        .columns
+        .iter()
+        .map(|column| millrace_parser::fold(&column.name))
+        .collect();
     let query = QueryDef::new(view.query.to_string(), lasting_search_path(session), columns);
     let guard = session.database().ddl().await;
     let scope = session.scope();
@@ -31,20 +35,28 @@ pub(crate) async fn plain(session: &Arc<Session>, view: CreateView, text: &str) 
     let before = scope.catalog.relation(&scope.database, &schema, &name).cloned();
     let id = match &before {
         Some(_) if view.if_not_exists => {
-            session.notice(Severity::Notice, format!("relation \"{name}\" already exists, skipping"));
+            session.notice(
+                Severity::Notice,
+                format!("relation \"{name}\" already exists, skipping"),
+            );
             return done("CREATE VIEW");
         }
         Some(old) if view.or_replace && old.kind == ObjectKind::View => old.id,
         Some(old) if view.or_replace => {
-            return Err(SqlError::new(SqlState::WrongObjectType, format!("\"{name}\" is not a view"))
-                .with_detail(format!("It is a {}.", crate::catalog::kind_name(old.kind))));
+            return Err(
+                SqlError::new(SqlState::WrongObjectType, format!("\"{name}\" is not a view"))
+                    .with_detail(format!("It is a {}.", crate::catalog::kind_name(old.kind))),
+            );
         }
         _ => {
             guard.check_free(&scope.database, &schema, &name)?;
             guard.next_id()?
         }
     };
-    let path_scope = crate::session::Scope { search_path: query.search_path.clone(), ..scope.clone() };
+    let path_scope = crate::session::Scope {
+        search_path: query.search_path.clone(),
+        ..scope.clone()
+    };
     let reader = path_scope.reader(session.database());
     let plan = reader.bind_query_text(&query)?;
     check_columns(plan.schema().fields().iter().map(|field| field.name().as_str()))?;
@@ -64,6 +76,9 @@ pub(crate) async fn plain(session: &Arc<Session>, view: CreateView, text: &str) 
         depends,
         definition: Definition::View(Arc::new(query)),
     };
+    if let Definition::View(query) = &object.definition {
+        reader.view(&object, query)?;
+    }
     guard.put(object)?;
     done("CREATE VIEW")
 }
@@ -83,7 +98,10 @@ fn replaceable(
     if catalog.dependents(&BTreeSet::from([old.id])).is_empty() {
         return Ok(());
     }
-    let message = format!("cannot replace {} because other objects depend on it", old.described());
+    let message = format!(
+        "cannot replace {} because other objects depend on it",
+        old.described()
+    );
     Err(drop::dependents_error(&message, old, catalog))
 }
 
@@ -95,11 +113,16 @@ pub(crate) async fn materialized(
 ) -> SqlResult<Outcome> {
     match &create.emit {
         Emit::Changes => {}
-        Emit::OnWindowClose { .. } => return Err(SqlError::unsupported("EMIT ON WINDOW CLOSE is not supported yet")),
+        Emit::OnWindowClose { .. } => {
+            return Err(SqlError::unsupported("EMIT ON WINDOW CLOSE is not supported yet"));
+        }
         Emit::Every(_) => return Err(SqlError::unsupported("EMIT EVERY is not supported yet")),
     }
     if let Some(option) = create.options.0.first() {
-        return Err(SqlError::unsupported(format!("option \"{}\" is not supported", option.name.value)));
+        return Err(SqlError::unsupported(format!(
+            "option \"{}\" is not supported",
+            option.name.value
+        )));
     }
     let columns: Vec<String> = create.columns.iter().map(millrace_parser::fold).collect();
     let guard = session.database().ddl().await;
@@ -108,26 +131,44 @@ pub(crate) async fn materialized(
     let before = scope.catalog.relation(&scope.database, &schema, &name).cloned();
     match &before {
         Some(_) if create.if_not_exists => {
-            session.notice(Severity::Notice, format!("relation \"{name}\" already exists, skipping"));
+            session.notice(
+                Severity::Notice,
+                format!("relation \"{name}\" already exists, skipping"),
+            );
             return done("CREATE MATERIALIZED VIEW");
         }
         Some(old) if create.or_replace && old.kind == ObjectKind::MaterializedView => {
             let ids = BTreeSet::from([old.id]);
-            let only_indexes =
-                scope.catalog.dependents(&ids).iter().all(|dependent| dependent.kind == ObjectKind::Index);
+            let only_indexes = scope
+                .catalog
+                .dependents(&ids)
+                .iter()
+                .all(|dependent| dependent.kind == ObjectKind::Index);
             if !only_indexes {
-                let message = format!("cannot replace {} because other objects depend on it", old.described());
+                let message = format!(
+                    "cannot replace {} because other objects depend on it",
+                    old.described()
+                );
                 return Err(drop::dependents_error(&message, old, &scope.catalog));
             }
         }
         Some(old) if create.or_replace => {
-            return Err(SqlError::new(SqlState::WrongObjectType, format!("\"{name}\" is not a materialized view"))
-                .with_detail(format!("It is a {}.", crate::catalog::kind_name(old.kind))));
+            return Err(SqlError::new(
+                SqlState::WrongObjectType,
+                format!("\"{name}\" is not a materialized view"),
+            )
+            .with_detail(format!("It is a {}.", crate::catalog::kind_name(old.kind))));
         }
         _ => guard.check_free(&scope.database, &schema, &name)?,
     }
-    let query = Arc::new(QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns));
-    let (graph, depends) = session.database().plan_materialized(&scope.catalog, &scope.database, &query)?;
+    let query = Arc::new(QueryDef::new(
+        create.query_text.clone(),
+        lasting_search_path(session),
+        columns,
+    ));
+    let (graph, depends) = session
+        .database()
+        .plan_materialized(&scope.catalog, &scope.database, &query)?;
     check_columns(graph.schema.fields().iter().map(|field| field.name().as_str()))?;
     if before.as_ref().is_some_and(|old| depends.contains(&old.id)) {
         return Err(SqlError::new(

@@ -32,7 +32,8 @@ pub(crate) async fn declare(
             return Err(SqlError::unsupported("scrolling cursors are not supported")
                 .with_hint("Declare it with NO SCROLL; rows are fetched forward only."));
         }
-        let in_transaction = matches!(&*session.transaction.lock(), Transaction::Active(active) if !active.implicit);
+        let in_transaction =
+            matches!(&*session.transaction.lock(), Transaction::Active(active) if !active.implicit);
         if !hold && !in_transaction {
             return Err(SqlError::new(
                 SqlState::NoActiveSqlTransaction,
@@ -41,7 +42,10 @@ pub(crate) async fn declare(
             .with_hint("Use BEGIN first, or declare it WITH HOLD."));
         }
         if session.cursors.lock().contains_key(&name) {
-            return Err(SqlError::new(SqlState::DuplicateCursor, format!("cursor \"{name}\" already exists")));
+            return Err(SqlError::new(
+                SqlState::DuplicateCursor,
+                format!("cursor \"{name}\" already exists"),
+            ));
         }
         let scope = session.scope();
         let query_text = query.to_string();
@@ -50,7 +54,10 @@ pub(crate) async fn declare(
         let physical = session.physical_plan(plan, &Providers::new()).await?;
         let stream = session.start(physical)?;
         let schema = renamed(&stream.schema(), &names);
-        session.cursors.lock().insert(name, Cursor::new(hold, text.to_string(), schema, stream));
+        session
+            .cursors
+            .lock()
+            .insert(name, Cursor::new(hold, text.to_string(), schema, stream));
     }
     // The cursor's stream outlives this statement; each FETCH has its own right to run.
     drop(running);
@@ -62,30 +69,47 @@ pub(crate) async fn fetch(session: &Arc<Session>, fetch: &Fetch, running: Runnin
     let name = millrace_parser::fold(&fetch.cursor);
     let count = count(&fetch.direction)?;
     // The cursor is taken out while rows are awaited: no lock is held across it.
-    let mut cursor = session.cursors.lock().remove(&name).ok_or_else(|| undefined(&name))?;
+    let mut cursor = session
+        .cursors
+        .lock()
+        .remove(&name)
+        .ok_or_else(|| undefined(&name))?;
     let rows = running.run(cursor.fetch(count)).await;
     let schema = Arc::clone(&cursor.schema);
     if rows.is_ok() {
         session.cursors.lock().insert(name, cursor);
     }
     let stream = rows_of(Arc::clone(&schema), rows?);
-    Ok(Outcome::Rows { schema, stream, tag: CommandTag::sent("FETCH") })
+    Ok(Outcome::Rows {
+        schema,
+        stream,
+        tag: CommandTag::sent("FETCH"),
+    })
 }
 
 fn count(direction: &FetchDirection) -> SqlResult<usize> {
     let number = |value: &ast::Value| match value {
         ast::Value::Number(text, _) => text.parse::<usize>().map_err(|_| {
-            SqlError::new(SqlState::SyntaxError, format!("FETCH takes a count of rows, not {text}"))
+            SqlError::new(
+                SqlState::SyntaxError,
+                format!("FETCH takes a count of rows, not {text}"),
+            )
         }),
-        other => Err(SqlError::new(SqlState::SyntaxError, format!("FETCH takes a count of rows, not {other}"))),
+        other => Err(SqlError::new(
+            SqlState::SyntaxError,
+            format!("FETCH takes a count of rows, not {other}"),
+        )),
     };
     match direction {
         FetchDirection::Next | FetchDirection::Forward { limit: None } => Ok(1),
         FetchDirection::All | FetchDirection::ForwardAll => Ok(usize::MAX),
         FetchDirection::Count { limit } => number(&limit.value),
         FetchDirection::Forward { limit: Some(limit) } => number(&limit.value),
-        other => Err(SqlError::new(SqlState::ObjectNotInPrerequisiteState, "cursor can only scan forward")
-            .with_detail(format!("FETCH {other} would go back or skip."))),
+        other => Err(SqlError::new(
+            SqlState::ObjectNotInPrerequisiteState,
+            "cursor can only scan forward",
+        )
+        .with_detail(format!("FETCH {other} would go back or skip."))),
     }
 }
 
@@ -107,5 +131,8 @@ pub(crate) fn close(session: &Session, which: &CloseCursor) -> SqlResult<Outcome
 }
 
 fn undefined(name: &str) -> SqlError {
-    SqlError::new(SqlState::InvalidCursorName, format!("cursor \"{name}\" does not exist"))
+    SqlError::new(
+        SqlState::InvalidCursorName,
+        format!("cursor \"{name}\" does not exist"),
+    )
 }

@@ -19,7 +19,10 @@ pub(crate) async fn execute(session: &Arc<Session>, delete: Delete, running: Run
     let object = names::resolve(session, &scope, &name)?;
     let relation = write::table(&object, "delete from")?;
     if !delete.order_by.is_empty() || delete.limit.is_some() {
-        return Err(SqlError::new(SqlState::SyntaxError, "DELETE takes neither ORDER BY nor LIMIT"));
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            "DELETE takes neither ORDER BY nor LIMIT",
+        ));
     }
     let using = delete.using.as_deref().map(names::joined);
     let shown = alias.unwrap_or_else(|| names::last(&name));
@@ -31,7 +34,17 @@ pub(crate) async fn execute(session: &Arc<Session>, delete: Delete, running: Run
     let count: usize = gone.iter().map(RecordBatch::num_rows).sum();
     write.finish(changes).await?;
     let tag = CommandTag::rows("DELETE", count as u64);
-    returning::outcome(session, &scope, relation, &shown, delete.returning.as_deref(), gone, tag, running).await
+    returning::outcome(
+        session,
+        &scope,
+        relation,
+        &shown,
+        delete.returning.as_deref(),
+        gone,
+        tag,
+        running,
+    )
+    .await
 }
 
 /// The changes that take rows away, and the rows under the table's own schema.

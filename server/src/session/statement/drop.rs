@@ -33,8 +33,15 @@ pub(crate) async fn execute(session: &Arc<Session>, drop: &DropStatement) -> Sql
             Ok(object) => targets.push(object),
             Err(error) if drop.if_exists && is_missing(error.code) => {
                 let what = kind_name(wanted[0]);
-                let what = if what == "materialized view" || what == "stream" { "relation" } else { what };
-                session.notice(Severity::Notice, format!("{what} \"{name}\" does not exist, skipping"));
+                let what = if what == "materialized view" || what == "stream" {
+                    "relation"
+                } else {
+                    what
+                };
+                session.notice(
+                    Severity::Notice,
+                    format!("{what} \"{name}\" does not exist, skipping"),
+                );
             }
             Err(error) => return Err(error),
         }
@@ -51,7 +58,9 @@ pub(crate) async fn execute(session: &Arc<Session>, drop: &DropStatement) -> Sql
     let implied: BTreeSet<ObjectId> = scope
         .catalog
         .objects()
-        .filter(|object| object.kind == ObjectKind::Index && object.depends.iter().any(|id| roots.contains(id)))
+        .filter(|object| {
+            object.kind == ObjectKind::Index && object.depends.iter().any(|id| roots.contains(id))
+        })
         .map(|object| object.id)
         .collect();
     let contained = ids.clone();
@@ -66,9 +75,14 @@ pub(crate) async fn execute(session: &Arc<Session>, drop: &DropStatement) -> Sql
     if drop.behavior == DropBehavior::Restrict && !in_the_way.is_empty() {
         let first = targets
             .iter()
-            .find(|object| !scope.catalog.dependents(&BTreeSet::from([object.id])).is_empty() || contained.len() > 1)
+            .find(|object| {
+                !scope.catalog.dependents(&BTreeSet::from([object.id])).is_empty() || contained.len() > 1
+            })
             .unwrap_or(&targets[0]);
-        let message = format!("cannot drop {} because other objects depend on it", first.described());
+        let message = format!(
+            "cannot drop {} because other objects depend on it",
+            first.described()
+        );
         return Err(if matches!(drop.kind, Kind::Schema) {
             let lines = in_the_way
                 .iter()
@@ -81,7 +95,13 @@ pub(crate) async fn execute(session: &Arc<Session>, drop: &DropStatement) -> Sql
     }
     let others = all.len() - named.len();
     if others > 0 {
-        session.notice(Severity::Notice, format!("drop cascades to {others} other object{}", if others == 1 { "" } else { "s" }));
+        session.notice(
+            Severity::Notice,
+            format!(
+                "drop cascades to {others} other object{}",
+                if others == 1 { "" } else { "s" }
+            ),
+        );
     }
     guard.drop(&all).await?;
     done(tag)
@@ -90,17 +110,31 @@ pub(crate) async fn execute(session: &Arc<Session>, drop: &DropStatement) -> Sql
 fn is_missing(code: SqlState) -> bool {
     matches!(
         code,
-        SqlState::UndefinedTable | SqlState::UndefinedObject | SqlState::InvalidSchemaName | SqlState::InvalidCatalogName
+        SqlState::UndefinedTable
+            | SqlState::UndefinedObject
+            | SqlState::InvalidSchemaName
+            | SqlState::InvalidCatalogName
     )
 }
 
 /// Kinds of which there are none yet: nothing of the name exists.
-fn missing_kind(session: &Session, drop: &DropStatement, kind: &str, tag: &'static str) -> SqlResult<Outcome> {
+fn missing_kind(
+    session: &Session,
+    drop: &DropStatement,
+    kind: &str,
+    tag: &'static str,
+) -> SqlResult<Outcome> {
     for name in &drop.names {
         if !drop.if_exists {
-            return Err(SqlError::new(SqlState::UndefinedObject, format!("{kind} \"{name}\" does not exist")));
+            return Err(SqlError::new(
+                SqlState::UndefinedObject,
+                format!("{kind} \"{name}\" does not exist"),
+            ));
         }
-        session.notice(Severity::Notice, format!("{kind} \"{name}\" does not exist, skipping"));
+        session.notice(
+            Severity::Notice,
+            format!("{kind} \"{name}\" does not exist, skipping"),
+        );
     }
     done(tag)
 }
@@ -115,20 +149,36 @@ fn target(
     match kind {
         Kind::Schema => {
             let name = names::last(name);
-            scope.catalog.schema(&scope.database, &name).cloned().ok_or_else(|| {
-                SqlError::new(SqlState::InvalidSchemaName, format!("schema \"{name}\" does not exist"))
-            })
+            scope
+                .catalog
+                .schema(&scope.database, &name)
+                .cloned()
+                .ok_or_else(|| {
+                    SqlError::new(
+                        SqlState::InvalidSchemaName,
+                        format!("schema \"{name}\" does not exist"),
+                    )
+                })
         }
         Kind::Database => {
             let name = names::last(name);
             if name == scope.database {
-                return Err(SqlError::new(SqlState::ObjectInUse, "cannot drop the currently open database"));
+                return Err(SqlError::new(
+                    SqlState::ObjectInUse,
+                    "cannot drop the currently open database",
+                ));
             }
             if name == DEFAULT_DATABASE {
-                return Err(SqlError::new(SqlState::InsufficientPrivilege, format!("cannot drop database \"{name}\"")));
+                return Err(SqlError::new(
+                    SqlState::InsufficientPrivilege,
+                    format!("cannot drop database \"{name}\""),
+                ));
             }
             scope.catalog.database(&name).cloned().ok_or_else(|| {
-                SqlError::new(SqlState::InvalidCatalogName, format!("database \"{name}\" does not exist"))
+                SqlError::new(
+                    SqlState::InvalidCatalogName,
+                    format!("database \"{name}\" does not exist"),
+                )
             })
         }
         _ => {
@@ -141,10 +191,21 @@ fn target(
             if wanted.contains(&object.kind) {
                 return Ok(object);
             }
-            let article = |kind: ObjectKind| if matches!(kind, ObjectKind::Index) { "an" } else { "a" };
+            let article = |kind: ObjectKind| {
+                if matches!(kind, ObjectKind::Index) {
+                    "an"
+                } else {
+                    "a"
+                }
+            };
             Err(SqlError::new(
                 SqlState::WrongObjectType,
-                format!("\"{}\" is not {} {}", object.name, article(wanted[0]), kind_name(wanted[0])),
+                format!(
+                    "\"{}\" is not {} {}",
+                    object.name,
+                    article(wanted[0]),
+                    kind_name(wanted[0])
+                ),
             )
             .with_hint(format!(
                 "Use DROP {} to remove {} {}.",
@@ -160,11 +221,17 @@ fn target(
 fn contents(session: &Session, catalog: &CatalogSnapshot, object: &Arc<Object>) -> SqlResult<Vec<ObjectId>> {
     Ok(match object.kind {
         ObjectKind::Schema => {
-            let inside = catalog.relations(&object.database).filter(|inner| inner.schema == object.name);
+            let inside = catalog
+                .relations(&object.database)
+                .filter(|inner| inner.schema == object.name);
             inside.map(|inner| inner.id).chain([object.id]).collect()
         }
         ObjectKind::Database => {
-            let open = session.database().sessions().iter().any(|other| other.info().database == object.name);
+            let open = session
+                .database()
+                .sessions()
+                .iter()
+                .any(|other| other.info().database == object.name);
             if open {
                 return Err(SqlError::new(
                     SqlState::ObjectInUse,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::sql::sqlparser::ast;
 use millrace_parser::Parsed;
 use millrace_parser::ast::{Explain, ExplainFormat, ExplainTarget, ExplainType, Statement};
@@ -26,10 +26,14 @@ pub(crate) async fn execute(
     _running: Running,
 ) -> SqlResult<Outcome> {
     if explain.options.predict || !explain.options.what_if.is_empty() || explain.options.duration.is_some() {
-        return Err(SqlError::unsupported("EXPLAIN with PREDICT, WHAT IF or DURATION is not supported yet"));
+        return Err(SqlError::unsupported(
+            "EXPLAIN with PREDICT, WHAT IF or DURATION is not supported yet",
+        ));
     }
     if explain.options.format != ExplainFormat::Text {
-        return Err(SqlError::unsupported("EXPLAIN in formats other than TEXT is not supported yet"));
+        return Err(SqlError::unsupported(
+            "EXPLAIN in formats other than TEXT is not supported yet",
+        ));
     }
     let verbose = explain.options.verbose;
     let plan_type = explain.options.plan_type;
@@ -40,20 +44,30 @@ pub(crate) async fn execute(
             }
             Statement::CreateMaterializedView(create) if !explain.analyze => {
                 let columns = create.columns.iter().map(millrace_parser::fold).collect();
-                let definition = QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns);
+                let definition =
+                    QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns);
                 view(session, &definition, plan_type)?
             }
             other => {
-                return Err(SqlError::unsupported(format!("EXPLAIN {} is not supported", first_word(&other)))
-                    .with_hint("EXPLAIN takes queries and CREATE MATERIALIZED VIEW."));
+                return Err(SqlError::unsupported(format!(
+                    "EXPLAIN {} is not supported",
+                    first_word(&other)
+                ))
+                .with_hint("EXPLAIN takes queries and CREATE MATERIALIZED VIEW."));
             }
         },
         ExplainTarget::MaterializedView(name) => {
             let scope = session.scope();
             let object = names::resolve(session, &scope, &name)?;
-            let definition = object.relation().and_then(|relation| relation.query.clone()).ok_or_else(|| {
-                SqlError::new(SqlState::WrongObjectType, format!("\"{}\" is not a materialized view", object.name))
-            })?;
+            let definition = object
+                .relation()
+                .and_then(|relation| relation.query.clone())
+                .ok_or_else(|| {
+                    SqlError::new(
+                        SqlState::WrongObjectType,
+                        format!("\"{}\" is not a materialized view", object.name),
+                    )
+                })?;
             view(session, &definition, plan_type)?
         }
         ExplainTarget::Sink(_) => return Err(SqlError::unsupported("sinks are not supported yet")),
@@ -61,15 +75,22 @@ pub(crate) async fn execute(
     let rows = lines.into_iter().map(|line| vec![Some(line)]).collect();
     let outcome = show::answer(show::schema(&["QUERY PLAN"]), &rows, "EXPLAIN")?;
     Ok(match outcome {
-        Outcome::Rows { schema, stream, .. } => {
-            Outcome::Rows { schema, stream, tag: CommandTag::plain("EXPLAIN") }
-        }
+        Outcome::Rows { schema, stream, .. } => Outcome::Rows {
+            schema,
+            stream,
+            tag: CommandTag::plain("EXPLAIN"),
+        },
         other => other,
     })
 }
 
 fn first_word(statement: &Statement) -> String {
-    statement.to_string().split_whitespace().next().unwrap_or_default().to_string()
+    statement
+        .to_string()
+        .split_whitespace()
+        .next()
+        .unwrap_or_default()
+        .to_string()
 }
 
 async fn query(
@@ -95,7 +116,9 @@ async fn query(
             .map(arrow::array::RecordBatch::num_rows)
             .sum();
         let took = started.elapsed();
-        let shown = DisplayableExecutionPlan::with_metrics(physical.as_ref()).indent(verbose).to_string();
+        let shown = DisplayableExecutionPlan::with_metrics(physical.as_ref())
+            .indent(verbose)
+            .to_string();
         let mut lines = split(&shown);
         lines.push(format!("Rows: {rows}"));
         lines.push(format!("Execution time: {:.3} ms", took.as_secs_f64() * 1000.0));
@@ -108,7 +131,9 @@ async fn query(
             Ok(physical_lines(physical.as_ref(), verbose))
         }
         ExplainType::Stages => {
-            let options = ViewOptions { partitions: session.database().options().cores.max(1) };
+            let options = ViewOptions {
+                partitions: session.database().options().cores.max(1),
+            };
             let graph = plan_view(session.database().state(), plan, options)?;
             Ok(stages(&graph))
         }
@@ -119,7 +144,10 @@ fn view(session: &Session, definition: &QueryDef, plan_type: ExplainType) -> Sql
     let db = session.database();
     let scope = session.scope();
     if plan_type == ExplainType::Logical {
-        let scope = crate::session::Scope { search_path: definition.search_path.clone(), ..scope };
+        let scope = crate::session::Scope {
+            search_path: definition.search_path.clone(),
+            ..scope
+        };
         let plan = scope.reader(db).bind_query_text(definition)?;
         return logical(session, &plan);
     }
@@ -137,7 +165,7 @@ fn physical_lines(plan: &dyn ExecutionPlan, verbose: bool) -> Vec<String> {
 }
 
 fn stages(graph: &StageGraph) -> Vec<String> {
-    split(&format!("{graph:#?}"))
+    split(&millrace_planner::explain::stages(graph))
 }
 
 fn split(text: &str) -> Vec<String> {

@@ -21,7 +21,10 @@ pub fn parts(name: &ObjectName) -> SqlResult<TableReference> {
         (Some(table), None, None, true) => Ok(TableReference::bare(table)),
         (Some(table), Some(schema), None, true) => Ok(TableReference::partial(schema, table)),
         (Some(table), Some(schema), Some(catalog), true) => Ok(TableReference::full(catalog, schema, table)),
-        _ => Err(SqlError::new(SqlState::SyntaxError, format!("improper qualified name: {name}"))),
+        _ => Err(SqlError::new(
+            SqlState::SyntaxError,
+            format!("improper qualified name: {name}"),
+        )),
     }
 }
 
@@ -53,7 +56,10 @@ pub fn resolve(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult
     let reference = parts(name)?;
     let reader = scope.reader(session.database());
     let (schema, table) = reader.parts(&reference)?;
-    reader.object(schema, table).cloned().ok_or_else(|| reader.undefined(schema, table))
+    reader
+        .object(schema, table)
+        .cloned()
+        .ok_or_else(|| reader.undefined(schema, table))
 }
 
 /// The object that a name names, if there is one.
@@ -86,9 +92,15 @@ pub fn new_name(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResul
         ));
     }
     if scope.catalog.schema(&scope.database, &schema).is_none() {
-        let known = scope.catalog.schemas(&scope.database).map(|object| object.name.as_str());
-        return Err(SqlError::new(SqlState::InvalidSchemaName, format!("schema \"{schema}\" does not exist"))
-            .with_hint_opt(crate::error::names::did_you_mean(&schema, known)));
+        let known = scope
+            .catalog
+            .schemas(&scope.database)
+            .map(|object| object.name.as_str());
+        return Err(SqlError::new(
+            SqlState::InvalidSchemaName,
+            format!("schema \"{schema}\" does not exist"),
+        )
+        .with_hint_opt(crate::error::names::did_you_mean(&schema, known)));
     }
     Ok((schema, table.to_string()))
 }
@@ -100,7 +112,9 @@ pub fn new_name(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResul
 pub fn insert_target(session: &Session, scope: &Scope, insert: &Insert) -> SqlResult<Arc<Object>> {
     match &insert.table {
         TableObject::TableName(name) => resolve(session, scope, name),
-        other => Err(SqlError::unsupported(format!("INSERT INTO {other} is not supported"))),
+        other => Err(SqlError::unsupported(format!(
+            "INSERT INTO {other} is not supported"
+        ))),
     }
 }
 
@@ -110,10 +124,12 @@ pub fn insert_target(session: &Session, scope: &Scope, insert: &Insert) -> SqlRe
 /// It is a join or something else than a table.
 pub fn single_table(table: &TableWithJoins) -> SqlResult<(ObjectName, Option<String>)> {
     match (&table.relation, table.joins.is_empty()) {
-        (TableFactor::Table { name, alias, .. }, true) => {
-            Ok((name.clone(), alias.as_ref().map(|alias| millrace_parser::fold(&alias.name))))
-        }
-        _ => Err(SqlError::new(SqlState::SyntaxError, "one table is expected here").with_hint("Join others in FROM or USING.")),
+        (TableFactor::Table { name, alias, .. }, true) => Ok((
+            name.clone(),
+            alias.as_ref().map(|alias| millrace_parser::fold(&alias.name)),
+        )),
+        _ => Err(SqlError::new(SqlState::SyntaxError, "one table is expected here")
+            .with_hint("Join others in FROM or USING.")),
     }
 }
 
@@ -127,11 +143,16 @@ pub fn delete_target(delete: &Delete) -> SqlResult<(ObjectName, Option<String>)>
     };
     match tables.as_slice() {
         [table] => single_table(table),
-        _ => Err(SqlError::new(SqlState::SyntaxError, "one table is expected here").with_hint("Join others in USING.")),
+        _ => Err(SqlError::new(SqlState::SyntaxError, "one table is expected here")
+            .with_hint("Join others in USING.")),
     }
 }
 
 /// A list of tables with their joins, as SQL.
 pub fn joined(tables: &[ast::TableWithJoins]) -> String {
-    tables.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    tables
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }

@@ -35,10 +35,18 @@ pub(crate) async fn prepare(
     }
     let given = data_types
         .iter()
-        .map(|data_type| Ok(Some(types::pg_type(&types::from_sql(data_type)?.field("parameter", true)))))
+        .map(|data_type| {
+            Ok(Some(types::pg_type(
+                &types::from_sql(data_type)?.field("parameter", true),
+            )))
+        })
         .collect::<SqlResult<Vec<_>>>()?;
     let text = statement.to_string();
-    let parsed = Parsed { statement: Statement::Sql(Box::new(statement)), text, offset: 0 };
+    let parsed = Parsed {
+        statement: Statement::Sql(Box::new(statement)),
+        text,
+        offset: 0,
+    };
     let prepared = session.prepare(Some(parsed), &given).await?;
     session.prepared.lock().insert(name, prepared);
     done("PREPARE")
@@ -52,7 +60,12 @@ pub(crate) fn execute<'a>(
 ) -> Pin<Box<dyn Future<Output = SqlResult<Outcome>> + Send + 'a>> {
     Box::pin(async move {
         let name = name.map(names::last).unwrap_or_default();
-        let prepared = session.prepared.lock().get(&name).cloned().ok_or_else(|| undefined(&name))?;
+        let prepared = session
+            .prepared
+            .lock()
+            .get(&name)
+            .cloned()
+            .ok_or_else(|| undefined(&name))?;
         if parameters.len() != prepared.param_types.len() {
             return Err(SqlError::new(
                 SqlState::SyntaxError,
@@ -64,15 +77,21 @@ pub(crate) fn execute<'a>(
                 parameters.len()
             )));
         }
-        let values =
-            parameters.iter().map(|expr| constant(session, expr)).collect::<SqlResult<Vec<ScalarValue>>>()?;
+        let values = parameters
+            .iter()
+            .map(|expr| constant(session, expr))
+            .collect::<SqlResult<Vec<ScalarValue>>>()?;
         let mut typed = vec![];
         for (value, pg) in values.into_iter().zip(&prepared.param_types) {
             typed.push(match types::from_pg(pg) {
                 Some(target) => {
                     let from = arrow::datatypes::Field::new("parameter", value.data_type(), true);
                     let array = df(value.to_array())?;
-                    let array = df(crate::functions::cast::convert(&from, &target.field("parameter", true), &array))?;
+                    let array = df(crate::functions::cast::convert(
+                        &from,
+                        &target.field("parameter", true),
+                        &array,
+                    ))?;
                     df(ScalarValue::try_from_array(&array, 0))?
                 }
                 None => value,
@@ -121,5 +140,8 @@ pub(crate) fn deallocate(session: &Session, name: &Ident) -> SqlResult<Outcome> 
 }
 
 fn undefined(name: &str) -> SqlError {
-    SqlError::new(SqlState::InvalidSqlStatementName, format!("prepared statement \"{name}\" does not exist"))
+    SqlError::new(
+        SqlState::InvalidSqlStatementName,
+        format!("prepared statement \"{name}\" does not exist"),
+    )
 }

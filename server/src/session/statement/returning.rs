@@ -52,7 +52,10 @@ pub fn bind_over(
     let ast::Statement::Query(query) = &statement else {
         return Err(SqlError::internal(format!("not a query: {text}")));
     };
-    let catalog = WithTables { reader: scope.reader(session.database()), tables };
+    let catalog = WithTables {
+        reader: scope.reader(session.database()),
+        tables,
+    };
     df(Binder::new(session.database().state(), &catalog).query(query))
 }
 
@@ -61,7 +64,10 @@ pub fn bind_over(
 /// # Errors
 /// The rows have another schema.
 pub fn table_of(relation: &Relation, rows: Vec<RecordBatch>) -> SqlResult<Arc<dyn TableProvider>> {
-    Ok(Arc::new(df(MemTable::try_new(Arc::clone(relation.schema()), vec![rows]))?))
+    Ok(Arc::new(df(MemTable::try_new(
+        Arc::clone(relation.schema()),
+        vec![rows],
+    ))?))
 }
 
 /// Binds the items of RETURNING over rows of a relation that the statement calls `name`.
@@ -90,7 +96,10 @@ pub fn bind(
 ///
 /// # Errors
 /// RETURNING does not bind or fails.
-#[expect(clippy::too_many_arguments, reason = "each is something that only the statement knows")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is something that only the statement knows"
+)]
 pub async fn outcome(
     session: &Arc<Session>,
     scope: &Scope,
@@ -101,7 +110,9 @@ pub async fn outcome(
     tag: CommandTag,
     running: Running,
 ) -> SqlResult<Outcome> {
-    let Some(items) = items else { return Ok(Outcome::Done { tag }) };
+    let Some(items) = items else {
+        return Ok(Outcome::Done { tag });
+    };
     let (plan, names) = bind(session, scope, relation, name, items, rows)?;
     let physical = session.physical_plan(plan, &Providers::new()).await?;
     let stream = session.start(physical)?;

@@ -107,8 +107,10 @@ fn bind_with_effects(
     if let ast::SetExpr::Select(select) = query.body.as_ref()
         && let Some(into) = &select.into
     {
-        return Err(SqlError::unsupported(format!("SELECT .. {into} is not supported"))
-            .with_hint("Use CREATE TABLE .. AS SELECT .."));
+        return Err(
+            SqlError::unsupported(format!("SELECT .. {into} is not supported"))
+                .with_hint("Use CREATE TABLE .. AS SELECT .."),
+        );
     }
     if !query.locks.is_empty() {
         return Err(SqlError::unsupported("SELECT .. FOR UPDATE is not supported")
@@ -134,8 +136,10 @@ pub(crate) fn parse_query(text: &str) -> SqlResult<ast::Statement> {
 /// The query as the relations of pg_catalog want it: rewritten by the rules that come with them.
 fn compatible(statement: &ast::Statement, text: &str) -> Option<ast::Statement> {
     // The text has parameters where the statement has values; with parameters, the statement is printed instead.
+    let mut statement = statement.clone();
+    let asks_defaults = ask_defaults(&mut statement);
     let printed;
-    let text = if text.contains('$') {
+    let text = if text.contains('$') || asks_defaults {
         printed = statement.to_string();
         &printed
     } else {
@@ -143,9 +147,42 @@ fn compatible(statement: &ast::Statement, text: &str) -> Option<ast::Statement> 
     };
     let mut statements = COMPATIBILITY.parse(text).ok()?;
     match (statements.pop(), statements.is_empty()) {
-        (Some(statement @ ast::Statement::Query(_)), true) => Some(statement),
+        (Some(mut statement @ ast::Statement::Query(_)), true) => {
+            let _: ControlFlow<()> = ast::visit_expressions_mut(&mut statement, |expr| {
+                // `ARRAY(SELECT ..)` has no counterpart; where clients use it, on roles, the answer is always empty.
+                if let ast::Expr::Function(function) = expr
+                    && matches!(function.args, ast::FunctionArguments::Subquery(_))
+                    && names::last(&function.name) == "array"
+                {
+                    *expr = rewrite::text("{}");
+                }
+                ControlFlow::Continue(())
+            });
+            Some(statement)
+        }
         _ => None,
     }
+}
+
+/// Replaces `(SELECT .. FROM pg_attrdef ..)` in a select list by a function of the column: the rules drop subqueries
+/// there. Clients call the relation of columns `a`, all of them. Returns whether there was one.
+fn ask_defaults(statement: &mut ast::Statement) -> bool {
+    let mut found = false;
+    let _: ControlFlow<()> = ast::visit_expressions_mut(statement, |expr| {
+        if let ast::Expr::Subquery(query) = expr
+            && let ast::SetExpr::Select(select) = query.body.as_ref()
+            && let [from] = select.from.as_slice()
+            && let ast::TableFactor::Table { name, .. } = &from.relation
+            && names::last(name) == "pg_attrdef"
+        {
+            let column =
+                |name: &str| ast::Expr::CompoundIdentifier(vec![ast::Ident::new("a"), ast::Ident::new(name)]);
+            *expr = rewrite::call("pg_column_default", vec![column("attrelid"), column("attnum")]);
+            found = true;
+        }
+        ControlFlow::Continue(())
+    });
+    found
 }
 
 /// Whether a query reads from the system's schemas.
@@ -155,17 +192,26 @@ fn names_system_relations(scope: &Scope, statement: &ast::Statement) -> bool {
         type Break = ();
 
         fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
-            let Ok(name) = names::parts(relation) else { return ControlFlow::Continue(()) };
+            let Ok(name) = names::parts(relation) else {
+                return ControlFlow::Continue(());
+            };
             let system = match name.schema() {
                 Some(schema) => SYSTEM_SCHEMAS.contains(&schema) && schema != "mr_catalog",
                 None => {
                     name.table().starts_with("pg_")
                         && !self.0.search_path.iter().any(|schema| {
-                            self.0.catalog.relation(&self.0.database, schema, name.table()).is_some()
+                            self.0
+                                .catalog
+                                .relation(&self.0.database, schema, name.table())
+                                .is_some()
                         })
                 }
             };
-            if system { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if system {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         }
     }
     statement.visit(&mut Names(scope)).is_break()

@@ -20,7 +20,10 @@ pub(crate) fn variable(session: &Session, set: &SetVariable) -> SqlResult<Outcom
             }
             _ => {
                 drop(transaction);
-                session.notice(Severity::Warning, "SET LOCAL can only be used in transaction blocks");
+                session.notice(
+                    Severity::Warning,
+                    "SET LOCAL can only be used in transaction blocks",
+                );
                 return done("SET");
             }
         }
@@ -68,7 +71,9 @@ fn reset_all(session: &Session) {
 pub(crate) fn other(_session: &Session, set: &Set) -> SqlResult<Outcome> {
     match set {
         Set::SetTransaction { .. } | Set::SetSessionAuthorization(_) | Set::SetRole { .. } => done("SET"),
-        other => Err(crate::error::SqlError::unsupported(format!("SET {other} is not supported"))),
+        other => Err(crate::error::SqlError::unsupported(format!(
+            "SET {other} is not supported"
+        ))),
     }
 }
 

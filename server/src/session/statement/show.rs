@@ -20,7 +20,10 @@ type Rows = Vec<Vec<Option<String>>>;
 /// Columns of text.
 pub(crate) fn schema(names: &[&str]) -> SchemaRef {
     Arc::new(Schema::new(
-        names.iter().map(|name| Field::new(*name, DataType::Utf8, true)).collect::<Vec<_>>(),
+        names
+            .iter()
+            .map(|name| Field::new(*name, DataType::Utf8, true))
+            .collect::<Vec<_>>(),
     ))
 }
 
@@ -33,7 +36,16 @@ pub(crate) fn columns(target: &ShowTarget) -> SchemaRef {
         ShowTarget::Create(_) => schema(&["name", "create_sql"]),
         ShowTarget::Indexes(_) => schema(&["name", "on", "key"]),
         ShowTarget::Jobs => schema(&["name", "rows_done", "rows_total"]),
-        ShowTarget::Processlist => schema(&["id", "user", "database", "peer", "application", "state", "started_at", "info"]),
+        ShowTarget::Processlist => schema(&[
+            "id",
+            "user",
+            "database",
+            "peer",
+            "application",
+            "state",
+            "started_at",
+            "info",
+        ]),
         ShowTarget::Batches => schema(&["pipeline", "epoch", "sources", "views", "writes_waiting"]),
         ShowTarget::Workers => schema(&["id", "address", "state", "cores"]),
         ShowTarget::Watermarks => schema(&["relation", "watermark"]),
@@ -57,7 +69,11 @@ pub(crate) fn execute(session: &Arc<Session>, show: &ShowStatement) -> SqlResult
     let scope = session.scope();
     let mut rows = rows(session, &scope, show)?;
     if let Some(pattern) = &show.like {
-        rows.retain(|row| row.first().and_then(Option::as_deref).is_some_and(|name| like(name, pattern)));
+        rows.retain(|row| {
+            row.first()
+                .and_then(Option::as_deref)
+                .is_some_and(|name| like(name, pattern))
+        });
     }
     answer(columns(&show.target), &rows, "SHOW")
 }
@@ -65,7 +81,11 @@ pub(crate) fn execute(session: &Arc<Session>, show: &ShowStatement) -> SqlResult
 /// Executes DESCRIBE.
 pub(crate) fn describe(session: &Arc<Session>, name: &ObjectName) -> SqlResult<Outcome> {
     let target = ShowTarget::Columns(name.clone());
-    let show = ShowStatement { target, schema: None, like: None };
+    let show = ShowStatement {
+        target,
+        schema: None,
+        like: None,
+    };
     let scope = session.scope();
     let rows = rows(session, &scope, &show)?;
     answer(columns(&show.target), &rows, "DESCRIBE")
@@ -75,7 +95,10 @@ pub(crate) fn describe(session: &Arc<Session>, name: &ObjectName) -> SqlResult<O
 pub(crate) fn answer(schema: SchemaRef, rows: &Rows, command: &'static str) -> SqlResult<Outcome> {
     let columns: Vec<ArrayRef> = (0..schema.fields().len())
         .map(|column| {
-            let values: StringArray = rows.iter().map(|row| row.get(column).cloned().flatten()).collect();
+            let values: StringArray = rows
+                .iter()
+                .map(|row| row.get(column).cloned().flatten())
+                .collect();
             Arc::new(values) as ArrayRef
         })
         .collect();
@@ -83,7 +106,11 @@ pub(crate) fn answer(schema: SchemaRef, rows: &Rows, command: &'static str) -> S
     let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)
         .map_err(from_internal::arrow)?;
     let stream = rows_of(Arc::clone(&schema), vec![batch]);
-    Ok(Outcome::Rows { schema, stream, tag: CommandTag::plain(command) })
+    Ok(Outcome::Rows {
+        schema,
+        stream,
+        tag: CommandTag::plain(command),
+    })
 }
 
 fn some(text: impl ToString) -> Option<String> {
@@ -101,12 +128,17 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
         ShowTarget::Sinks => kind(ObjectKind::Sink)?,
         ShowTarget::Subscriptions => kind(ObjectKind::Subscription)?,
         ShowTarget::Indexes(relation) => {
-            let relation = relation.as_ref().map(|name| names::resolve(session, scope, name)).transpose()?;
+            let relation = relation
+                .as_ref()
+                .map(|name| names::resolve(session, scope, name))
+                .transpose()?;
             scope
                 .catalog
                 .relations(&scope.database)
                 .filter_map(|object| {
-                    let Definition::Index(index) = &object.definition else { return None };
+                    let Definition::Index(index) = &object.definition else {
+                        return None;
+                    };
                     let on = scope.catalog.object(index.relation)?;
                     if relation.as_ref().is_some_and(|relation| relation.id != on.id) {
                         return None;
@@ -118,19 +150,30 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
         }
         ShowTarget::Functions => {
             let state = db.state();
-            let mut names: Vec<&String> =
-                state.scalar_functions().keys().chain(state.aggregate_functions().keys()).chain(state.window_functions().keys()).collect();
+            let mut names: Vec<&String> = state
+                .scalar_functions()
+                .keys()
+                .chain(state.aggregate_functions().keys())
+                .chain(state.window_functions().keys())
+                .collect();
             names.sort();
             names.dedup();
             names.into_iter().map(|name| vec![some(name)]).collect()
         }
-        ShowTarget::Databases => {
-            scope.catalog.databases().map(|object| vec![some(&object.name), object.comment.clone()]).collect()
-        }
+        ShowTarget::Databases => scope
+            .catalog
+            .databases()
+            .map(|object| vec![some(&object.name), object.comment.clone()])
+            .collect(),
         ShowTarget::Schemas => {
-            let system = crate::catalog::SYSTEM_SCHEMAS.iter().map(|name| vec![some(name), None]);
+            let system = crate::catalog::SYSTEM_SCHEMAS
+                .iter()
+                .map(|name| vec![some(name), None]);
             let own = scope.catalog.schemas(&scope.database);
-            let mut all: Rows = own.map(|object| vec![some(&object.name), object.comment.clone()]).chain(system).collect();
+            let mut all: Rows = own
+                .map(|object| vec![some(&object.name), object.comment.clone()])
+                .chain(system)
+                .collect();
             all.sort();
             all
         }
@@ -167,7 +210,14 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
             })
             .collect(),
         ShowTarget::Workers => (0..db.options().workers)
-            .map(|id| vec![some(id), some("in process"), some("running"), some(db.options().cores)])
+            .map(|id| {
+                vec![
+                    some(id),
+                    some("in process"),
+                    some("running"),
+                    some(db.options().cores),
+                ]
+            })
             .collect(),
         // Event time, flow control and suspension have nothing to report before there are such.
         ShowTarget::Watermarks | ShowTarget::Backpressure | ShowTarget::Suspended => vec![],
@@ -187,7 +237,10 @@ fn relations(scope: &Scope, schema: Option<&ObjectName>, kind: ObjectKind) -> Sq
     if let Some(schema) = &schema
         && !scope.catalog.has_schema(&scope.database, schema)
     {
-        return Err(SqlError::new(SqlState::InvalidSchemaName, format!("schema \"{schema}\" does not exist")));
+        return Err(SqlError::new(
+            SqlState::InvalidSchemaName,
+            format!("schema \"{schema}\" does not exist"),
+        ));
     }
     Ok(scope
         .catalog
@@ -224,14 +277,21 @@ fn columns_of(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult<
             })
             .collect());
     }
-    let provider = millrace_planner::CatalogReader::table(&reader, &reference).map_err(from_internal::datafusion)?;
+    let provider =
+        millrace_planner::CatalogReader::table(&reader, &reference).map_err(from_internal::datafusion)?;
     Ok(provider
         .schema()
         .fields()
         .iter()
         .map(|field| {
             let nullable = if field.is_nullable() { "yes" } else { "no" };
-            vec![some(field.name()), Some(types::type_name(field)), some(nullable), None, None]
+            vec![
+                some(field.name()),
+                Some(types::type_name(field)),
+                some(nullable),
+                None,
+                None,
+            ]
         })
         .collect())
 }

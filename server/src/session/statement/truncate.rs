@@ -28,7 +28,9 @@ pub(crate) async fn execute(session: &Arc<Session>, truncate: &Truncate) -> SqlR
         let relation = write::table(object, "truncate")?;
         let write = session.begin_write(relation).await?;
         let source = provider_as_source(write.current().await?);
-        let plan = df(LogicalPlanBuilder::scan(object.name.as_str(), source, None).and_then(LogicalPlanBuilder::build))?;
+        let plan =
+            df(LogicalPlanBuilder::scan(object.name.as_str(), source, None)
+                .and_then(LogicalPlanBuilder::build))?;
         let rows = session.collect(plan, &Providers::new()).await?;
         let (changes, _) = removals(relation, rows)?;
         write.finish(changes).await?;

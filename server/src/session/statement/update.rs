@@ -33,10 +33,18 @@ impl Assigned {
     /// # Errors
     /// A column is unknown, generated, or assigned twice.
     pub(crate) fn new(relation: &Relation, assignments: &[Assignment]) -> SqlResult<Self> {
-        let names = assignments.iter().map(|assignment| assigned_column(&assignment.target)).collect::<SqlResult<Vec<_>>>()?;
+        let names = assignments
+            .iter()
+            .map(|assignment| assigned_column(&assignment.target))
+            .collect::<SqlResult<Vec<_>>>()?;
         let columns = positions(relation, &names).map_err(|error| {
             if error.code == SqlState::DuplicateColumn {
-                SqlError::new(SqlState::SyntaxError, error.message.replace("specified more than once", "assigned more than once"))
+                SqlError::new(
+                    SqlState::SyntaxError,
+                    error
+                        .message
+                        .replace("specified more than once", "assigned more than once"),
+                )
             } else {
                 error
             }
@@ -49,12 +57,21 @@ impl Assigned {
             if column.generated.is_some() && !default {
                 return Err(SqlError::new(
                     SqlState::InvalidColumnReference,
-                    format!("column \"{}\" can only be updated to DEFAULT", column.field.name()),
+                    format!(
+                        "column \"{}\" can only be updated to DEFAULT",
+                        column.field.name()
+                    ),
                 )
-                .with_detail(format!("Column \"{}\" is a generated column.", column.field.name())));
+                .with_detail(format!(
+                    "Column \"{}\" is a generated column.",
+                    column.field.name()
+                )));
             }
             values.push(if default {
-                column.default.clone().unwrap_or(Expr::value(datafusion::sql::sqlparser::ast::Value::Null))
+                column
+                    .default
+                    .clone()
+                    .unwrap_or(Expr::value(datafusion::sql::sqlparser::ast::Value::Null))
             } else {
                 assignment.value.clone()
             });
@@ -64,7 +81,11 @@ impl Assigned {
 
     /// What follows the table's own columns in the select list.
     pub(crate) fn select_list(&self) -> String {
-        self.values.iter().enumerate().map(|(index, value)| format!(", ({value}) AS \"assigned {index}\"")).collect()
+        self.values
+            .iter()
+            .enumerate()
+            .map(|(index, value)| format!(", ({value}) AS \"assigned {index}\""))
+            .collect()
     }
 
     /// Whether one of these columns is assigned.
@@ -80,7 +101,10 @@ pub(crate) async fn execute(session: &Arc<Session>, update: Update, running: Run
     let object = names::resolve(session, &scope, &name)?;
     let relation = write::table(&object, "update")?;
     if !update.order_by.is_empty() || update.limit.is_some() {
-        return Err(SqlError::new(SqlState::SyntaxError, "UPDATE takes neither ORDER BY nor LIMIT"));
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            "UPDATE takes neither ORDER BY nor LIMIT",
+        ));
     }
     let assigned = Assigned::new(relation, &update.assignments)?;
     let from = match &update.from {
@@ -111,12 +135,23 @@ pub(crate) async fn execute(session: &Arc<Session>, update: Update, running: Run
         let old = concat_batches(relation.schema(), &old).map_err(from_internal::arrow)?;
         let new = concat_batches(relation.schema(), &new).map_err(from_internal::arrow)?;
         let both = concat_batches(relation.schema(), [&old, &new]).map_err(from_internal::arrow)?;
-        let weights = Int64Array::from_iter_values((0..2 * count).map(|row| if row < count { -1 } else { 1 }));
+        let weights =
+            Int64Array::from_iter_values((0..2 * count).map(|row| if row < count { -1 } else { 1 }));
         changes.push(ChangeBatch::new(both, Some(weights))?);
     }
     write.finish(changes).await?;
     let tag = CommandTag::rows("UPDATE", count as u64);
-    returning::outcome(session, &scope, relation, &shown, update.returning.as_deref(), new, tag, running).await
+    returning::outcome(
+        session,
+        &scope,
+        relation,
+        &shown,
+        update.returning.as_deref(),
+        new,
+        tag,
+        running,
+    )
+    .await
 }
 
 /// The query for the rows that a statement changes.
@@ -129,7 +164,9 @@ pub(crate) fn changing_query(
 ) -> String {
     let table = quote_identifier(shown);
     let from = from.map(|from| format!(", {from}")).unwrap_or_default();
-    let condition = condition.map(|condition| format!(" WHERE {condition}")).unwrap_or_default();
+    let condition = condition
+        .map(|condition| format!(" WHERE {condition}"))
+        .unwrap_or_default();
     format!("SELECT {table}.*{more} FROM {name} AS {table}{from}{condition}")
 }
 
@@ -158,19 +195,27 @@ pub(crate) fn once_each(
         return Ok(batches);
     }
     if relation.key().is_empty() {
-        return Err(SqlError::unsupported(format!("{what} needs a table with a primary key"))
-            .with_hint("Use WHERE .. IN (SELECT ..) instead."));
+        return Err(
+            SqlError::unsupported(format!("{what} needs a table with a primary key"))
+                .with_hint("Use WHERE .. IN (SELECT ..) instead."),
+        );
     }
     let schema = relation.schema();
-    let fields =
-        relation.key().iter().map(|column| SortField::new(schema.field(*column).data_type().clone())).collect();
+    let fields = relation
+        .key()
+        .iter()
+        .map(|column| SortField::new(schema.field(*column).data_type().clone()))
+        .collect();
     let converter = RowConverter::new(fields).map_err(from_internal::arrow)?;
     let mut seen = HashSet::new();
     batches
         .into_iter()
         .map(|batch| {
-            let keys: Vec<ArrayRef> =
-                relation.key().iter().map(|column| ArrayRef::clone(batch.column(*column))).collect();
+            let keys: Vec<ArrayRef> = relation
+                .key()
+                .iter()
+                .map(|column| ArrayRef::clone(batch.column(*column)))
+                .collect();
             let rows = converter.convert_columns(&keys).map_err(from_internal::arrow)?;
             let first: BooleanArray = rows.iter().map(|row| Some(seen.insert(row.owned()))).collect();
             filter_record_batch(&batch, &first).map_err(from_internal::arrow)
@@ -197,15 +242,27 @@ pub(crate) fn new_rows(
             .map_err(from_internal::arrow)?;
         let columns: Vec<(Arc<Field>, ArrayRef)> = given
             .iter()
-            .map(|column| match assigned.columns.iter().position(|target| target == column) {
-                Some(index) => {
-                    let at = width + index;
-                    (Arc::clone(&schema.fields()[at]), ArrayRef::clone(batch.column(at)))
-                }
-                None => (Arc::clone(&relation.schema().fields()[*column]), ArrayRef::clone(batch.column(*column))),
-            })
+            .map(
+                |column| match assigned.columns.iter().position(|target| target == column) {
+                    Some(index) => {
+                        let at = width + index;
+                        (
+                            Arc::clone(&schema.fields()[at]),
+                            ArrayRef::clone(batch.column(at)),
+                        )
+                    }
+                    None => (
+                        Arc::clone(&relation.schema().fields()[*column]),
+                        ArrayRef::clone(batch.column(*column)),
+                    ),
+                },
+            )
             .collect();
-        new.push(builder.build(&columns, batch.num_rows()).map_err(|failure| failure.error)?);
+        new.push(
+            builder
+                .build(&columns, batch.num_rows())
+                .map_err(|failure| *failure.error)?,
+        );
         old.push(before);
     }
     Ok((old, new))

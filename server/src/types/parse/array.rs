@@ -21,17 +21,19 @@ pub fn column(item: &FieldRef, texts: &StringArray) -> Result<ArrayRef, CellErro
     for (row, text) in texts.iter().enumerate() {
         let before = elements.len();
         if let Some(text) = text {
-            split(text, item, &mut elements).map_err(|error| CellError { row, error })?;
+            split(text, item, &mut elements).map_err(|error| CellError::new(row, error))?;
             row_of_element.resize(elements.len(), row);
         }
         lengths.push(elements.len() - before);
     }
-    let values = super::column(item, &StringArray::from(elements))
-        .map_err(|cell| CellError { row: row_of_element.get(cell.row).copied().unwrap_or(0), error: cell.error })?;
+    let values = super::column(item, &StringArray::from(elements)).map_err(|cell| CellError {
+        row: row_of_element.get(cell.row).copied().unwrap_or(0),
+        error: cell.error,
+    })?;
     let offsets = OffsetBuffer::from_lengths(lengths);
     let nulls: Option<NullBuffer> = texts.nulls().cloned();
     let list = ListArray::try_new(Arc::clone(item), offsets, values, nulls)
-        .map_err(|error| CellError { row: 0, error: SqlError::internal(format!("array input: {error}")) })?;
+        .map_err(|error| CellError::new(0, SqlError::internal(format!("array input: {error}"))))?;
     Ok(Arc::new(list))
 }
 
@@ -92,7 +94,11 @@ fn split(text: &str, item: &FieldRef, elements: &mut Vec<Option<String>>) -> Sql
                 if in_quotes {
                     return Err(bad("Unexpected end of input."));
                 }
-                let element = if quoted { std::mem::take(&mut current) } else { current.trim().to_string() };
+                let element = if quoted {
+                    std::mem::take(&mut current)
+                } else {
+                    current.trim().to_string()
+                };
                 if element.is_empty() && !quoted {
                     return Err(bad("Unexpected \",\" or \"}\"."));
                 }
@@ -128,7 +134,10 @@ mod tests {
     fn elements_are_split_and_unquoted() {
         let some = |text: &str| Some(text.to_string());
         assert_eq!(texts("{}").unwrap(), vec![]);
-        assert_eq!(texts("{a, b c ,NULL}").unwrap(), vec![some("a"), some("b c"), None]);
+        assert_eq!(
+            texts("{a, b c ,NULL}").unwrap(),
+            vec![some("a"), some("b c"), None]
+        );
         assert_eq!(
             texts(r#"{"a,b","q\"q", "NULL" ,x\,y}"#).unwrap(),
             vec![some("a,b"), some("q\"q"), some("NULL"), some("x,y")]

@@ -24,7 +24,10 @@ pub fn date(text: &str) -> SqlResult<i32> {
         return Ok(0);
     }
     let mut reader = Reader::new(trimmed);
-    let days = reader.date().ok_or_else(|| invalid("date", text))?.map_err(|()| no_such_date(text))?;
+    let days = reader
+        .date()
+        .ok_or_else(|| invalid("date", text))?
+        .map_err(|()| no_such_date(text))?;
     // A time after the date is read and dropped, as PostgreSQL does.
     if !reader.done() {
         reader.separator();
@@ -47,7 +50,11 @@ pub fn time(text: &str) -> SqlResult<i64> {
     if !reader.done() {
         return Err(invalid("time", text));
     }
-    if micros > MICROS_PER_DAY { Err(no_such_date(text)) } else { Ok(micros) }
+    if micros > MICROS_PER_DAY {
+        Err(no_such_date(text))
+    } else {
+        Ok(micros)
+    }
 }
 
 /// Microseconds since 1970-01-01 00:00, without a zone; a zone in the text is read and dropped.
@@ -68,7 +75,10 @@ pub fn timestamptz(text: &str) -> SqlResult<i64> {
         None => Ok(local),
         Some(name) => {
             let offset = zone(name, local).ok_or_else(|| {
-                SqlError::new(SqlState::InvalidTimeZone, format!("time zone \"{name}\" not recognized"))
+                SqlError::new(
+                    SqlState::InvalidTimeZone,
+                    format!("time zone \"{name}\" not recognized"),
+                )
             })?;
             Ok(local - offset * MICROS_PER_SECOND)
         }
@@ -81,7 +91,10 @@ fn instant<'a>(text: &'a str, type_name: &str) -> SqlResult<(i64, Option<&'a str
         return Ok((0, None));
     }
     let mut reader = Reader::new(trimmed);
-    let days = reader.date().ok_or_else(|| invalid(type_name, text))?.map_err(|()| no_such_date(text))?;
+    let days = reader
+        .date()
+        .ok_or_else(|| invalid(type_name, text))?
+        .map_err(|()| no_such_date(text))?;
     let mut micros = 0;
     if !reader.done() {
         reader.separator();
@@ -93,25 +106,35 @@ fn instant<'a>(text: &'a str, type_name: &str) -> SqlResult<(i64, Option<&'a str
     let zone_text = if reader.done() { None } else { Some(reader.rest()) };
     if let Some(name) = zone_text
         && !name.starts_with(['+', '-'])
-        && !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-' | b'+'))
+        && !name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-' | b'+'))
     {
         return Err(invalid(type_name, text));
     }
-    let local = days.checked_mul(MICROS_PER_DAY).and_then(|micros_of_days| micros_of_days.checked_add(micros));
-    local.map(|local| (local, zone_text)).ok_or_else(|| no_such_date(text))
+    let local = days
+        .checked_mul(MICROS_PER_DAY)
+        .and_then(|micros_of_days| micros_of_days.checked_add(micros));
+    local
+        .map(|local| (local, zone_text))
+        .ok_or_else(|| no_such_date(text))
 }
 
 fn no_such_date(text: &str) -> SqlError {
     SqlError::new(
         SqlState::DatetimeFieldOverflow,
-        format!("date/time field value out of range: \"{}\"", crate::types::parse::shortened(text)),
+        format!(
+            "date/time field value out of range: \"{}\"",
+            crate::types::parse::shortened(text)
+        ),
     )
 }
 
 /// Seconds east of UTC that a zone's text means at a local time.
 pub fn zone(text: &str, local_micros: i64) -> Option<i64> {
     let text = text.trim();
-    if text.eq_ignore_ascii_case("z") || text.eq_ignore_ascii_case("utc") || text.eq_ignore_ascii_case("gmt") {
+    if text.eq_ignore_ascii_case("z") || text.eq_ignore_ascii_case("utc") || text.eq_ignore_ascii_case("gmt")
+    {
         return Some(0);
     }
     let sign = match text.as_bytes().first() {
@@ -119,13 +142,18 @@ pub fn zone(text: &str, local_micros: i64) -> Option<i64> {
         Some(b'-') => -1,
         _ => {
             let zone: chrono_tz::Tz = text.parse().ok().or_else(|| {
-                chrono_tz::TZ_VARIANTS.iter().find(|known| known.name().eq_ignore_ascii_case(text)).copied()
+                chrono_tz::TZ_VARIANTS
+                    .iter()
+                    .find(|known| known.name().eq_ignore_ascii_case(text))
+                    .copied()
             })?;
             let local: NaiveDateTime = chrono::DateTime::from_timestamp_micros(local_micros)?.naive_utc();
             let offset = match zone.offset_from_local_datetime(&local) {
                 chrono::LocalResult::Single(offset) | chrono::LocalResult::Ambiguous(_, offset) => offset,
                 // Inside the hour that is skipped: PostgreSQL goes on with the offset from before it.
-                chrono::LocalResult::None => zone.offset_from_local_datetime(&(local - chrono::TimeDelta::hours(1))).latest()?,
+                chrono::LocalResult::None => zone
+                    .offset_from_local_datetime(&(local - chrono::TimeDelta::hours(1)))
+                    .latest()?,
             };
             return Some(i64::from(offset.fix().local_minus_utc()));
         }
@@ -150,7 +178,11 @@ pub fn zone(text: &str, local_micros: i64) -> Option<i64> {
         if body.is_empty() || body.len() > 6 || !body.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
-        let padded = if body.len().is_multiple_of(2) { body.to_string() } else { format!("0{body}") };
+        let padded = if body.len().is_multiple_of(2) {
+            body.to_string()
+        } else {
+            format!("0{body}")
+        };
         for (index, field) in fields.iter_mut().enumerate() {
             if let Some(part) = padded.get(index * 2..index * 2 + 2) {
                 *field = part.parse().ok()?;
@@ -183,7 +215,11 @@ pub fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
@@ -274,7 +310,11 @@ impl<'a> Reader<'a> {
             && day >= 1
             && day <= days_in_month(year, month)
             && (1..=294_276).contains(&year);
-        Some(if exists { Ok(days_from_civil(year, month, day)) } else { Err(()) })
+        Some(if exists {
+            Ok(days_from_civil(year, month, day))
+        } else {
+            Err(())
+        })
     }
 
     /// Microseconds since midnight.
@@ -324,7 +364,11 @@ impl<'a> Reader<'a> {
             }
         }
         self.half_of_day(&mut hours)?;
-        if hours > 24 || minutes > 59 || seconds > 60 || (hours == 24 && (minutes, seconds, micros) != (0, 0, 0)) {
+        if hours > 24
+            || minutes > 59
+            || seconds > 60
+            || (hours == 24 && (minutes, seconds, micros) != (0, 0, 0))
+        {
             return None;
         }
         Some((hours * 3600 + minutes * 60 + seconds) * MICROS_PER_SECOND + micros)
@@ -362,10 +406,18 @@ mod tests {
         assert_eq!(date("2013-01-31 12:00:00").unwrap(), 15_736);
         assert_eq!(date("2024-02-29").unwrap(), 19_782);
         for text in ["2023-02-29", "2023-13-01", "2023-00-10", "0000-01-01"] {
-            assert_eq!(date(text).unwrap_err().code, SqlState::DatetimeFieldOverflow, "{text}");
+            assert_eq!(
+                date(text).unwrap_err().code,
+                SqlState::DatetimeFieldOverflow,
+                "{text}"
+            );
         }
         for text in ["", "abc", "2023-1", "2023-01-011", "2023-01/01", "x2023-01-01"] {
-            assert_eq!(date(text).unwrap_err().code, SqlState::InvalidDatetimeFormat, "{text}");
+            assert_eq!(
+                date(text).unwrap_err().code,
+                SqlState::InvalidDatetimeFormat,
+                "{text}"
+            );
         }
     }
 
@@ -406,8 +458,17 @@ mod tests {
             assert_eq!(timestamptz(text).unwrap(), utc, "{text}");
         }
         assert_eq!(timestamp("2013-06-01 10:00:00+02").unwrap(), utc);
-        assert_eq!(timestamptz("2013-06-01 10:00 Mars/Base").unwrap_err().code, SqlState::InvalidTimeZone);
-        assert_eq!(timestamptz("2013-06-01 10:00 +99").unwrap_err().code, SqlState::InvalidTimeZone);
-        assert_eq!(timestamp("2013-06-01 10:00:00.1234567").unwrap() % 1_000_000, 123_457);
+        assert_eq!(
+            timestamptz("2013-06-01 10:00 Mars/Base").unwrap_err().code,
+            SqlState::InvalidTimeZone
+        );
+        assert_eq!(
+            timestamptz("2013-06-01 10:00 +99").unwrap_err().code,
+            SqlState::InvalidTimeZone
+        );
+        assert_eq!(
+            timestamp("2013-06-01 10:00:00.1234567").unwrap() % 1_000_000,
+            123_457
+        );
     }
 }

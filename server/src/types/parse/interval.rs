@@ -13,10 +13,22 @@ const NANOS_PER_SECOND: f64 = 1e9;
 /// The text is not an interval, or does not fit.
 pub fn interval(text: &str) -> SqlResult<IntervalMonthDayNano> {
     let trimmed = text.trim();
-    let parts = if trimmed.starts_with(['P', 'p']) { iso(trimmed) } else { verbose(trimmed) };
-    let Parts { months, days, seconds } = parts.ok_or_else(|| invalid("interval", text))?;
-    let overflow =
-        || SqlError::new(SqlState::DatetimeFieldOverflow, format!("interval field value out of range: \"{text}\""));
+    let parts = if trimmed.starts_with(['P', 'p']) {
+        iso(trimmed)
+    } else {
+        verbose(trimmed)
+    };
+    let Parts {
+        months,
+        days,
+        seconds,
+    } = parts.ok_or_else(|| invalid("interval", text))?;
+    let overflow = || {
+        SqlError::new(
+            SqlState::DatetimeFieldOverflow,
+            format!("interval field value out of range: \"{text}\""),
+        )
+    };
     // A fraction of a month is days of thirty to the month, a fraction of a day is time.
     let whole_months = months.trunc();
     let days = days + (months - whole_months) * 30.0;
@@ -26,7 +38,9 @@ pub fn interval(text: &str) -> SqlResult<IntervalMonthDayNano> {
         to_i32(whole_months).ok_or_else(overflow)?,
         to_i32(whole_days).ok_or_else(overflow)?,
         // Microseconds are all that PostgreSQL keeps.
-        to_i64((nanos / 1000.0).round()).and_then(|micros| micros.checked_mul(1000)).ok_or_else(overflow)?,
+        to_i64((nanos / 1000.0).round())
+            .and_then(|micros| micros.checked_mul(1000))
+            .ok_or_else(overflow)?,
     ))
 }
 
@@ -37,12 +51,18 @@ struct Parts {
     seconds: f64,
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the range is checked in the line before")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the range is checked in the line before"
+)]
 fn to_i32(value: f64) -> Option<i32> {
     (value.abs() <= f64::from(i32::MAX)).then_some(value as i32)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the range is checked in the line before")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the range is checked in the line before"
+)]
 fn to_i64(value: f64) -> Option<i64> {
     (value.abs() < 9.2e18).then_some(value as i64)
 }
@@ -70,8 +90,14 @@ impl Parts {
 }
 
 fn number(text: &str) -> Option<f64> {
-    let plain = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+'));
-    if plain && text.bytes().any(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+    let plain = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+'));
+    if plain && text.bytes().any(|byte| byte.is_ascii_digit()) {
+        text.parse().ok()
+    } else {
+        None
+    }
 }
 
 /// `04:05:06.7`, `04:05`, with an optional sign.
@@ -99,7 +125,10 @@ fn verbose(text: &str) -> Option<Parts> {
         let mut current = String::new();
         for character in word.chars() {
             let is_letter = character.is_ascii_alphabetic();
-            let previous_is_letter = current.chars().last().is_some_and(|last| last.is_ascii_alphabetic());
+            let previous_is_letter = current
+                .chars()
+                .last()
+                .is_some_and(|last| last.is_ascii_alphabetic());
             if !current.is_empty() && is_letter != previous_is_letter {
                 words.push(std::mem::take(&mut current));
             }
@@ -125,7 +154,9 @@ fn verbose(text: &str) -> Option<Parts> {
         }
         // `1-2` is one year and two months.
         if let Some((years, months)) = word.get(1..).and_then(|rest| rest.split_once('-'))
-            && words.get(index + 1).is_none_or(|next| next.contains(':') || number(next).is_some())
+            && words
+                .get(index + 1)
+                .is_none_or(|next| next.contains(':') || number(next).is_some())
         {
             let years = number(&format!("{}{years}", &word[..1]))?;
             parts.months += years * 12.0 + number(months)? * if years < 0.0 { -1.0 } else { 1.0 };
@@ -146,7 +177,11 @@ fn verbose(text: &str) -> Option<Parts> {
         index += 2;
     }
     if ago {
-        parts = Parts { months: -parts.months, days: -parts.days, seconds: -parts.seconds };
+        parts = Parts {
+            months: -parts.months,
+            days: -parts.days,
+            seconds: -parts.seconds,
+        };
     }
     Some(parts)
 }
@@ -191,7 +226,10 @@ mod tests {
 
     #[test]
     fn intervals_of_every_spelling() {
-        assert_eq!(parts("1 year 2 mons -3 days 04:05:06.7"), (14, -3, 14_706_700_000));
+        assert_eq!(
+            parts("1 year 2 mons -3 days 04:05:06.7"),
+            (14, -3, 14_706_700_000)
+        );
         assert_eq!(parts("2 hours ago"), (0, 0, -7_200_000_000));
         assert_eq!(parts("P1Y2M3DT4H5M6S"), (14, 3, 14_706_000_000));
         assert_eq!(parts("1h30m"), (0, 0, 5_400_000_000));
@@ -206,13 +244,22 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", "abc", "1 parsec", "P", "PT", "1 day 2", "P1H", "1:2:3:4", "ago"] {
+        for text in [
+            "", "abc", "1 parsec", "P", "PT", "1 day 2", "P1H", "1:2:3:4", "ago",
+        ] {
             if text == "1 day 2" {
                 assert_eq!(parts(text), (0, 1, 2_000_000));
             } else {
-                assert_eq!(interval(text).unwrap_err().code, SqlState::InvalidDatetimeFormat, "{text}");
+                assert_eq!(
+                    interval(text).unwrap_err().code,
+                    SqlState::InvalidDatetimeFormat,
+                    "{text}"
+                );
             }
         }
-        assert_eq!(interval("99999999999 years").unwrap_err().code, SqlState::DatetimeFieldOverflow);
+        assert_eq!(
+            interval("99999999999 years").unwrap_err().code,
+            SqlState::DatetimeFieldOverflow
+        );
     }
 }

@@ -24,13 +24,23 @@ pub fn integer<T: TryFrom<i64>>(text: &str, type_name: &str) -> SqlResult<T> {
         if !byte.is_ascii_digit() {
             return Err(invalid(type_name, text));
         }
-        match value.checked_mul(10).and_then(|value| value.checked_sub(i64::from(byte - b'0'))) {
+        match value
+            .checked_mul(10)
+            .and_then(|value| value.checked_sub(i64::from(byte - b'0')))
+        {
             Some(next) => value = next,
             None => fits = false,
         }
     }
-    let value = if negative { Some(value) } else { value.checked_neg() };
-    value.filter(|_| fits).and_then(|value| T::try_from(value).ok()).ok_or_else(|| out_of_range(type_name, text))
+    let value = if negative {
+        Some(value)
+    } else {
+        value.checked_neg()
+    };
+    value
+        .filter(|_| fits)
+        .and_then(|value| T::try_from(value).ok())
+        .ok_or_else(|| out_of_range(type_name, text))
 }
 
 /// A `double precision`, `NaN` and the infinities included.
@@ -95,8 +105,13 @@ pub fn decimal(text: &str, precision: u8, scale: i8) -> SqlResult<i128> {
         match byte {
             b'0'..=b'9' => digits.push(byte - b'0'),
             b'.' if point.is_none() => point = Some(digits.len()),
-            _ if matches!(trimmed.to_ascii_lowercase().trim_start_matches(['-', '+']), "nan" | "infinity" | "inf") => {
-                return Err(out_of_range("numeric", text).with_detail("A numeric holds neither NaN nor infinity here."));
+            _ if matches!(
+                trimmed.to_ascii_lowercase().trim_start_matches(['-', '+']),
+                "nan" | "infinity" | "inf"
+            ) =>
+            {
+                return Err(out_of_range("numeric", text)
+                    .with_detail("A numeric holds neither NaN nor infinity here."));
             }
             _ => return Err(invalid("numeric", text)),
         }
@@ -111,18 +126,32 @@ pub fn decimal(text: &str, precision: u8, scale: i8) -> SqlResult<i128> {
         ))
     };
     // The value is 0.d1d2d3... * 10^whole, and wanted are the digits down to 10^-scale.
-    let whole = i64::try_from(point.unwrap_or(digits.len())).unwrap_or(i64::MAX).saturating_add(i64::from(exponent));
+    let whole = i64::try_from(point.unwrap_or(digits.len()))
+        .unwrap_or(i64::MAX)
+        .saturating_add(i64::from(exponent));
     let wanted = whole.saturating_add(i64::from(scale));
     let mut value: i128 = 0;
     for index in 0..wanted.max(0) {
-        let digit = usize::try_from(index).ok().and_then(|index| digits.get(index)).copied().unwrap_or(0);
-        value = value.checked_mul(10).and_then(|value| value.checked_add(i128::from(digit))).ok_or_else(overflow)?;
+        let digit = usize::try_from(index)
+            .ok()
+            .and_then(|index| digits.get(index))
+            .copied()
+            .unwrap_or(0);
+        value = value
+            .checked_mul(10)
+            .and_then(|value| value.checked_add(i128::from(digit)))
+            .ok_or_else(overflow)?;
         // A long run of zeros after nothing, as in 0e1000000, need not be walked to its end.
         if value == 0 && usize::try_from(index).is_ok_and(|index| index >= digits.len()) {
             break;
         }
     }
-    if wanted >= 0 && usize::try_from(wanted).ok().and_then(|at| digits.get(at)).is_some_and(|digit| *digit >= 5) {
+    if wanted >= 0
+        && usize::try_from(wanted)
+            .ok()
+            .and_then(|at| digits.get(at))
+            .is_some_and(|digit| *digit >= 5)
+    {
         value += 1;
     }
     let limit = 10_i128.checked_pow(u32::from(precision)).ok_or_else(overflow)?;
@@ -139,14 +168,23 @@ mod tests {
 
     #[test]
     fn integers_keep_to_their_range() {
-        assert_eq!(integer::<i64>("-9223372036854775808", "bigint").unwrap(), i64::MIN);
+        assert_eq!(
+            integer::<i64>("-9223372036854775808", "bigint").unwrap(),
+            i64::MIN
+        );
         assert_eq!(integer::<i16>(" +7 ", "smallint").unwrap(), 7);
         let error = integer::<i32>("2147483648", "integer").unwrap_err();
         assert_eq!(error.code, SqlState::NumericValueOutOfRange);
-        assert_eq!(error.message, "value \"2147483648\" is out of range for type integer");
+        assert_eq!(
+            error.message,
+            "value \"2147483648\" is out of range for type integer"
+        );
         assert!(integer::<i64>("9223372036854775808", "bigint").is_err());
         for text in ["", "-", "1.5", "0x1", "1 2", "１"] {
-            assert_eq!(integer::<i32>(text, "integer").unwrap_err().code, SqlState::InvalidTextRepresentation);
+            assert_eq!(
+                integer::<i32>(text, "integer").unwrap_err().code,
+                SqlState::InvalidTextRepresentation
+            );
         }
     }
 
@@ -155,10 +193,16 @@ mod tests {
         assert!(double("NaN").unwrap().is_nan());
         assert_eq!(double("-Infinity").unwrap(), f64::NEG_INFINITY);
         assert_eq!(double("1e3").unwrap(), 1000.0);
-        assert_eq!(double("1e999").unwrap_err().code, SqlState::NumericValueOutOfRange);
+        assert_eq!(
+            double("1e999").unwrap_err().code,
+            SqlState::NumericValueOutOfRange
+        );
         assert_eq!(real("1e39").unwrap_err().code, SqlState::NumericValueOutOfRange);
         assert_eq!(double("").unwrap_err().code, SqlState::InvalidTextRepresentation);
-        assert_eq!(double("1,5").unwrap_err().code, SqlState::InvalidTextRepresentation);
+        assert_eq!(
+            double("1,5").unwrap_err().code,
+            SqlState::InvalidTextRepresentation
+        );
     }
 
     #[test]
@@ -172,11 +216,24 @@ mod tests {
         assert_eq!(decimal(".5", 3, 1).unwrap(), 5);
         assert_eq!(decimal("5.", 3, 1).unwrap(), 50);
         assert_eq!(decimal("0e2000000000", 10, 2).unwrap(), 0);
-        assert_eq!(decimal("1e2000000000", 38, 10).unwrap_err().code, SqlState::NumericValueOutOfRange);
-        assert_eq!(decimal("99.995", 4, 2).unwrap_err().code, SqlState::NumericValueOutOfRange);
-        assert_eq!(decimal("NaN", 4, 2).unwrap_err().code, SqlState::NumericValueOutOfRange);
+        assert_eq!(
+            decimal("1e2000000000", 38, 10).unwrap_err().code,
+            SqlState::NumericValueOutOfRange
+        );
+        assert_eq!(
+            decimal("99.995", 4, 2).unwrap_err().code,
+            SqlState::NumericValueOutOfRange
+        );
+        assert_eq!(
+            decimal("NaN", 4, 2).unwrap_err().code,
+            SqlState::NumericValueOutOfRange
+        );
         for text in ["", ".", "1.2.3", "--1", "1e", "abc"] {
-            assert_eq!(decimal(text, 10, 2).unwrap_err().code, SqlState::InvalidTextRepresentation, "{text}");
+            assert_eq!(
+                decimal(text, 10, 2).unwrap_err().code,
+                SqlState::InvalidTextRepresentation,
+                "{text}"
+            );
         }
     }
 }

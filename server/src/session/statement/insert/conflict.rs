@@ -11,7 +11,9 @@ use datafusion::common::{Column, JoinType};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::{AssignmentTarget, ConflictTarget, DoUpdate, OnConflict, OnConflictAction};
+use datafusion::sql::sqlparser::ast::{
+    AssignmentTarget, ConflictTarget, DoUpdate, OnConflict, OnConflictAction,
+};
 use millrace_parser::quote_identifier;
 use millrace_storage::ChangeBatch;
 
@@ -41,7 +43,10 @@ pub struct Resolved {
 impl Resolved {
     /// Rows without any conflict.
     pub fn inserted(rows: Vec<RecordBatch>) -> Self {
-        Resolved { changes: insertions(&rows), rows }
+        Resolved {
+            changes: insertions(&rows),
+            rows,
+        }
     }
 }
 
@@ -55,18 +60,25 @@ impl Keys {
     fn new(relation: &Relation) -> SqlResult<Self> {
         let columns = relation.key().to_vec();
         let schema = relation.schema();
-        let fields =
-            columns.iter().map(|column| SortField::new(schema.field(*column).data_type().clone())).collect();
+        let fields = columns
+            .iter()
+            .map(|column| SortField::new(schema.field(*column).data_type().clone()))
+            .collect();
         let converter = RowConverter::new(fields).map_err(from_internal::arrow)?;
         Ok(Keys { converter, columns })
     }
 
     fn arrays(&self, batch: &RecordBatch) -> Vec<ArrayRef> {
-        self.columns.iter().map(|column| ArrayRef::clone(batch.column(*column))).collect()
+        self.columns
+            .iter()
+            .map(|column| ArrayRef::clone(batch.column(*column)))
+            .collect()
     }
 
     fn of(&self, batch: &RecordBatch) -> SqlResult<Rows> {
-        self.converter.convert_columns(&self.arrays(batch)).map_err(from_internal::arrow)
+        self.converter
+            .convert_columns(&self.arrays(batch))
+            .map_err(from_internal::arrow)
     }
 
     fn all(&self, batches: &[RecordBatch]) -> SqlResult<HashSet<OwnedRow>> {
@@ -81,7 +93,11 @@ impl Keys {
 /// `(id)=(1)`.
 fn key_text(relation: &Relation, batch: &RecordBatch, row: usize) -> String {
     let schema = relation.schema();
-    let names: Vec<&str> = relation.key().iter().map(|column| schema.field(*column).name().as_str()).collect();
+    let names: Vec<&str> = relation
+        .key()
+        .iter()
+        .map(|column| schema.field(*column).name().as_str())
+        .collect();
     let values: Vec<String> = relation
         .key()
         .iter()
@@ -110,7 +126,11 @@ pub(crate) async fn check_unique(
         for (row, key) in keys.of(batch)?.iter().enumerate() {
             if !taken.insert(key.owned()) {
                 let catalog = session.database().catalog();
-                return Err(duplicate_key(&catalog, relation.info.id, &key_text(relation, batch, row)));
+                return Err(duplicate_key(
+                    &catalog,
+                    relation.info.id,
+                    &key_text(relation, batch, row),
+                ));
             }
         }
     }
@@ -129,9 +149,16 @@ async fn existing(
         return Ok(vec![]);
     }
     let provider = write.current().await?;
-    let names: Vec<String> =
-        relation.key().iter().map(|column| relation.schema().field(*column).name().clone()).collect();
-    let table = df(LogicalPlanBuilder::scan("existing", provider_as_source(provider), None))?;
+    let names: Vec<String> = relation
+        .key()
+        .iter()
+        .map(|column| relation.schema().field(*column).name().clone())
+        .collect();
+    let table = df(LogicalPlanBuilder::scan(
+        "existing",
+        provider_as_source(provider),
+        None,
+    ))?;
     let plan = if count <= LOOKUP_KEYS_MAX {
         let mut condition: Option<Expr> = None;
         for batch in rows {
@@ -176,19 +203,32 @@ fn join_keys(
         .iter()
         .map(|batch| batch.project(relation.key()).map_err(from_internal::arrow))
         .collect::<SqlResult<Vec<_>>>()?;
-    let schema = projected.first().map(RecordBatch::schema).ok_or_else(|| SqlError::internal("no keys to join"))?;
+    let schema = projected
+        .first()
+        .map(RecordBatch::schema)
+        .ok_or_else(|| SqlError::internal("no keys to join"))?;
     let keys = Arc::new(df(MemTable::try_new(schema, vec![projected]))?);
-    let keys = df(LogicalPlanBuilder::scan("keys", provider_as_source(keys), None).and_then(LogicalPlanBuilder::build))?;
-    let left: Vec<Column> = names.iter().map(|name| Column::new(Some("existing"), name)).collect();
+    let keys =
+        df(LogicalPlanBuilder::scan("keys", provider_as_source(keys), None)
+            .and_then(LogicalPlanBuilder::build))?;
+    let left: Vec<Column> = names
+        .iter()
+        .map(|name| Column::new(Some("existing"), name))
+        .collect();
     let right: Vec<Column> = names.iter().map(|name| Column::new(Some("keys"), name)).collect();
-    df(table.join(keys, JoinType::LeftSemi, (left, right), None).and_then(LogicalPlanBuilder::build))
+    df(table
+        .join(keys, JoinType::LeftSemi, (left, right), None)
+        .and_then(LogicalPlanBuilder::build))
 }
 
 /// Resolves ON CONFLICT.
 ///
 /// # Errors
 /// The target is not the key, or the update fails.
-#[expect(clippy::too_many_arguments, reason = "each is something that only the statement knows")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is something that only the statement knows"
+)]
 pub async fn resolve(
     session: &Arc<Session>,
     scope: &Scope,
@@ -239,7 +279,8 @@ pub async fn resolve(
         for (before, after) in before.into_iter().zip(after) {
             let count = before.num_rows();
             let both = concat_batches(relation.schema(), [&before, &after]).map_err(from_internal::arrow)?;
-            let weights = Int64Array::from_iter_values((0..2 * count).map(|row| if row < count { -1 } else { 1 }));
+            let weights =
+                Int64Array::from_iter_values((0..2 * count).map(|row| if row < count { -1 } else { 1 }));
             resolved.changes.push(ChangeBatch::new(both, Some(weights))?);
             resolved.rows.push(after);
         }
@@ -264,7 +305,11 @@ async fn updated(
         .map(|column| quote_identifier(relation.schema().field(*column).name()).to_string())
         .map(|column| format!("{table}.{column} = excluded.{column}"))
         .collect();
-    let condition = update.selection.as_ref().map(|condition| format!(" WHERE {condition}")).unwrap_or_default();
+    let condition = update
+        .selection
+        .as_ref()
+        .map(|condition| format!(" WHERE {condition}"))
+        .unwrap_or_default();
     let text = format!(
         "SELECT {table}.*{} FROM {table} JOIN excluded ON {}{condition}",
         assigned.select_list(),
@@ -294,11 +339,18 @@ fn check_target(relation: &Relation, object: &str, clause: &OnConflict) -> SqlRe
         .with_hint("For example, ON CONFLICT (column_name).")),
         Some(ConflictTarget::Columns(columns)) => {
             let mut named: Vec<String> = columns.iter().map(millrace_parser::fold).collect();
-            let mut key: Vec<String> =
-                relation.key().iter().map(|column| relation.schema().field(*column).name().clone()).collect();
+            let mut key: Vec<String> = relation
+                .key()
+                .iter()
+                .map(|column| relation.schema().field(*column).name().clone())
+                .collect();
             named.sort();
             key.sort();
-            if named == key { Ok(()) } else { Err(no_constraint()) }
+            if named == key {
+                Ok(())
+            } else {
+                Err(no_constraint())
+            }
         }
         Some(ConflictTarget::OnConstraint(name)) => {
             let name = names::last(name);

@@ -1,0 +1,61 @@
+//! Why a benchmark gave no result.
+
+use std::io;
+
+use arrow::error::ArrowError;
+use datafusion::error::DataFusionError;
+
+/// Why a benchmark gave no result: what it was doing, and what happened.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// A file, a process or a socket did not work.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: String,
+        /// What happened.
+        source: io::Error,
+    },
+    /// The server refused something, or the connection broke.
+    #[error("{doing}: {}", postgres_text(source))]
+    Postgres {
+        /// What was being done.
+        doing: String,
+        /// What happened.
+        source: tokio_postgres::Error,
+    },
+    /// The oracle failed.
+    #[error("the oracle failed: {0}")]
+    Oracle(#[from] DataFusionError),
+    /// The data cannot be read or encoded.
+    #[error("the data cannot be used: {0}")]
+    Data(#[from] ArrowError),
+    /// The server did not start or stop as it should.
+    #[error("{0}")]
+    Server(String),
+    /// The server's answer is wrong: speed does not matter then.
+    #[error("wrong result: {0}")]
+    Wrong(String),
+}
+
+impl BenchError {
+    /// For `map_err`: an I/O error while doing something.
+    pub fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        move |source| BenchError::Io { doing, source }
+    }
+
+    /// For `map_err`: the server's error while doing something.
+    pub fn postgres(doing: impl Into<String>) -> impl FnOnce(tokio_postgres::Error) -> Self {
+        let doing = doing.into();
+        move |source| BenchError::Postgres { doing, source }
+    }
+}
+
+/// The client library's own text of a server's error is only "db error".
+fn postgres_text(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(error) => format!("{} ({})", error.message(), error.code().code()),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,23 @@
+//! Benchmarks of millrace, each against a real server over the PostgreSQL protocol.
+//!
+//! ```text
+//!   main ── chooses a suite, its scale and its target
+//!    └─ first_light ── a suite: one file per experiment, each gives an Experiment
+//!        ├─ target ── the server under test: the release binary as a child process, or one inside this process
+//!        ├─ flights, views, oracle ── the data, the views over it, and what they must show
+//!        └─ results ── what was measured, on which machine, written as results.json and report.md
+//! ```
+//!
+//! Every suite has a real mode, whose results are kept in `benches/results/`, and a small one that the tests run.
+//! Load generator and server share one machine: what the generator costs is measured and reported beside the result.
+
+pub mod client;
+pub mod error;
+pub mod first_light;
+pub mod flights;
+pub mod machine;
+pub mod oracle;
+pub mod process;
+pub mod results;
+pub mod statistics;
+pub mod target;

@@ -1,0 +1,131 @@
+//! Plans of views, held by snapshots: what is cut where, what is combined in the map stage, what is known to only grow.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+use datafusion::catalog::TableProvider;
+use datafusion::common::TableReference;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use millrace_planner::{
+    Binder, CatalogReader, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, StageGraph, ViewOptions,
+    explain, plan_view,
+};
+
+struct Flights;
+
+impl CatalogReader for Flights {
+    fn table(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>> {
+        let (id, kind, fields, key) = match name.table() {
+            "flights" => (
+                1,
+                RelationKind::Stream,
+                vec![
+                    Field::new("sched_dep", DataType::Timestamp(TimeUnit::Microsecond, None), true),
+                    Field::new("carrier", DataType::Utf8, false),
+                    Field::new("tailnum", DataType::Utf8, true),
+                    Field::new("origin", DataType::Utf8, true),
+                    Field::new("dep_delay", DataType::Int64, true),
+                    Field::new("distance", DataType::Int64, true),
+                ],
+                None,
+            ),
+            "airlines" => (
+                2,
+                RelationKind::Table,
+                vec![Field::new("carrier", DataType::Utf8, false), Field::new("name", DataType::Utf8, true)],
+                Some(vec![0]),
+            ),
+            _ => return Err(DataFusionError::Plan(format!("relation \"{name}\" does not exist"))),
+        };
+        Ok(Arc::new(RelationTable::new(RelationInfo {
+            id: RelationId(id),
+            name: name.table().to_owned(),
+            kind,
+            schema: Arc::new(Schema::new(fields)),
+            key,
+            append_only: kind == RelationKind::Stream,
+        })))
+    }
+}
+
+fn plan(sql: &str) -> std::result::Result<StageGraph, PlanError> {
+    let config = SessionConfig::new()
+        .with_target_partitions(1)
+        .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false);
+    let state = SessionContext::new_with_config(config).state();
+    let statement = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap().remove(0);
+    let plan = Binder::new(&state, &Flights).statement(&statement)?;
+    plan_view(&state, plan, ViewOptions { partitions: 4 })
+}
+
+fn stages(sql: &str) -> String {
+    explain::stages(&plan(sql).unwrap())
+}
+
+#[test]
+fn a_grouped_stream_is_combined_in_the_map_stage() {
+    insta::assert_snapshot!(stages(
+        "SELECT carrier, count(*) AS n, avg(dep_delay) AS delay, max(distance) AS far
+         FROM flights WHERE dep_delay IS NOT NULL GROUP BY carrier"
+    ));
+}
+
+#[test]
+fn a_join_of_a_stream_with_a_table_is_exchanged_by_its_key() {
+    insta::assert_snapshot!(stages(
+        "SELECT a.name, sum(f.distance) AS miles FROM flights f JOIN airlines a ON f.carrier = a.carrier GROUP BY a.name"
+    ));
+}
+
+#[test]
+fn distinct_counts_need_their_values() {
+    insta::assert_snapshot!(stages("SELECT origin, count(DISTINCT tailnum) AS planes FROM flights GROUP BY origin"));
+}
+
+#[test]
+fn an_aggregate_without_groups_has_one_partition() {
+    insta::assert_snapshot!(stages("SELECT count(*) AS n, min(dep_delay) AS least FROM flights"));
+}
+
+#[test]
+fn a_filtered_stream_needs_no_exchange() {
+    insta::assert_snapshot!(stages("SELECT carrier, distance * 2 AS both FROM flights WHERE distance > 1000"));
+}
+
+#[test]
+fn a_filtered_table_is_placed_by_its_key() {
+    insta::assert_snapshot!(stages("SELECT * FROM airlines WHERE name LIKE 'A%'"));
+}
+
+#[test]
+fn a_union_is_exchanged_into_one_stage() {
+    insta::assert_snapshot!(stages(
+        "SELECT carrier FROM airlines UNION ALL SELECT carrier FROM flights WHERE origin = 'JFK'"
+    ));
+}
+
+#[test]
+fn a_groups_by_of_groups_has_two_exchanges() {
+    insta::assert_snapshot!(stages(
+        "SELECT n, count(*) AS carriers FROM (SELECT carrier, count(*) AS n FROM flights GROUP BY carrier) c GROUP BY n"
+    ));
+}
+
+#[test]
+fn what_cannot_be_maintained_is_named() {
+    for (sql, construct) in [
+        ("SELECT random() AS r FROM flights", "the volatile function random()"),
+        ("SELECT * FROM flights WHERE sched_dep > now()", "now()"),
+        ("SELECT carrier FROM flights ORDER BY distance LIMIT 3", "ORDER BY with LIMIT"),
+        ("SELECT carrier, rank() OVER (ORDER BY distance) FROM flights", "an OVER window function"),
+        ("SELECT first_value(carrier) FROM flights", "first_value without ORDER BY"),
+    ] {
+        let message = plan(sql).unwrap_err().to_string();
+        assert_eq!(message, format!("{construct} is not supported in a materialized view"), "{sql}");
+    }
+}

@@ -1,0 +1,291 @@
+//! Clients that do not behave, and directories that cannot be opened: the server lives on, other sessions do not notice,
+//! and whoever can be told is told what is wrong.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use bytes::Bytes;
+use futures::SinkExt;
+use millrace_server::Server;
+use millrace_server::cli::test::throw_away;
+use millrace_server::config::Config;
+use millrace_sql_tests::{connect, rows, run, start, words};
+use rand::rngs::StdRng;
+use rand::{Rng, RngCore, SeedableRng};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Duration, timeout};
+use tokio_postgres::Client;
+
+/// Whoever waits longer waits for something that never happens.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server, and a session that must not notice anything.
+struct Fixture {
+    server: Server,
+    witness: Client,
+    _directory: TempDir,
+}
+
+impl Fixture {
+    async fn new() -> Fixture {
+        let directory = tempfile::tempdir().unwrap();
+        let config = throw_away(directory.path());
+        Self::with(directory, config).await
+    }
+
+    async fn with(directory: TempDir, config: Config) -> Fixture {
+        let server = Server::start(config).await.unwrap();
+        let witness = connect(server.pg_addr()).await.unwrap();
+        run(&witness, "CREATE TABLE t (id INT PRIMARY KEY, v TEXT)").await.unwrap();
+        run(&witness, "CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n FROM t").await.unwrap();
+        Fixture { server, witness, _directory: directory }
+    }
+
+    /// The witness works, new sessions are let in, writes reach the view, and nothing but these writes is there.
+    async fn is_well(self) {
+        let other = connect(self.server.pg_addr()).await.unwrap();
+        for (id, client) in [&self.witness, &other].into_iter().enumerate() {
+            run(client, &format!("INSERT INTO t VALUES ({}, 'well')", 1000 + id)).await.unwrap();
+        }
+        assert_eq!(number(&other, "SELECT n FROM n").await, 2);
+        assert_eq!(number(&self.witness, "SELECT count(*) FROM t WHERE v = 'well'").await, 2);
+        let response = exchange(self.server.http_addr(), b"GET /health HTTP/1.0\r\n\r\n").await;
+        assert!(response.starts_with("HTTP/1.0 200"), "{response}");
+        drop((other, self.witness));
+        timeout(PATIENCE, self.server.shutdown()).await.expect("the server stops");
+    }
+}
+
+async fn number(client: &Client, sql: &str) -> i64 {
+    let rows = rows(client, sql).await.unwrap();
+    rows[0][0].as_deref().unwrap().parse().unwrap()
+}
+
+/// Sends bytes and closes the sending side; everything that comes back until the server closes.
+async fn exchange(address: SocketAddr, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut answer = Vec::new();
+    // The server may hang up before it has read everything, which is its right.
+    if stream.write_all(bytes).await.is_ok() && stream.shutdown().await.is_ok() {
+        let read = timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+        let _ = read.expect("the server hangs up");
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// The start-up packet of a client.
+fn startup() -> Vec<u8> {
+    let mut body = 196_608_u32.to_be_bytes().to_vec();
+    body.extend_from_slice(b"user\0millrace\0database\0millrace\0\0");
+    let mut packet = (body.len() as u32 + 4).to_be_bytes().to_vec();
+    packet.extend(body);
+    packet
+}
+
+/// A message of the protocol.
+fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    let mut message = vec![kind];
+    message.extend((body.len() as u32 + 4).to_be_bytes());
+    message.extend_from_slice(body);
+    message
+}
+
+fn query(sql: &str) -> Vec<u8> {
+    message(b'Q', &[sql.as_bytes(), &[0]].concat())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn garbage_on_the_ports() {
+    let fixture = Fixture::new().await;
+    let seed = rand::rng().random();
+    println!("seed {seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    for _ in 0..40 {
+        let mut garbage = vec![0; random.random_range(1..600)];
+        random.fill_bytes(&mut garbage);
+        exchange(fixture.server.pg_addr(), &garbage).await;
+        exchange(fixture.server.http_addr(), &garbage).await;
+        exchange(fixture.server.pg_addr(), &[startup(), garbage].concat()).await;
+    }
+    fixture.is_well().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn http_on_the_wrong_port_is_told_so() {
+    let fixture = Fixture::new().await;
+    let answer = exchange(fixture.server.pg_addr(), b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    assert!(answer.contains("HTTP has its own port"), "{answer:?}");
+    let answer = exchange(fixture.server.http_addr(), &startup()).await;
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer:?}");
+    fixture.is_well().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_lie_about_themselves() {
+    let fixture = Fixture::new().await;
+    for (bytes, told) in [
+        (vec![b'?', 0, 0, 0, 4], "invalid frontend message type 63"),
+        (vec![b'Q', 0, 0, 0, 1], "invalid message length 1"),
+        (vec![b'Q', 0xff, 0xff, 0xff, 0xff], "exceeds the limit"),
+        (message(b'B', &[0, 0, 0, 9]), "08P01"),
+        (message(b'Q', b"SELECT 1"), "08P01"),
+        (message(b'Q', b"SELECT '\xff'\0"), "UTF8|UTF-8"),
+    ] {
+        let answer = exchange(fixture.server.pg_addr(), &[startup(), bytes].concat()).await;
+        assert!(told.split('|').any(|told| answer.contains(told)), "{told}: {answer:?}");
+    }
+    fixture.is_well().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_goes_in_the_middle_of_a_message() {
+    let fixture = Fixture::new().await;
+    let whole = [startup(), query("BEGIN; INSERT INTO t VALUES (1, 'lost')"), query("SELECT 'never ended'")].concat();
+    for cut in (0..whole.len()).step_by(7) {
+        exchange(fixture.server.pg_addr(), &whole[..cut]).await;
+    }
+    let request = b"POST /api/sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\nINSERT";
+    for cut in (1..=request.len()).step_by(9) {
+        exchange(fixture.server.http_addr(), &request[..cut]).await;
+    }
+    fixture.is_well().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_that_are_too_long() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = Config {
+        statement_bytes_max: 10_000,
+        message_bytes_max: 100_000,
+        ..throw_away(directory.path())
+    };
+    let fixture = Fixture::with(directory, config).await;
+    let client = connect(fixture.server.pg_addr()).await.unwrap();
+    let long = |bytes: usize| format!("SELECT '{}'", "x".repeat(bytes));
+    for error in [
+        client.simple_query(&long(20_000)).await.err(),
+        client.prepare(&long(20_000)).await.err(),
+    ] {
+        let words = words(&error.expect("it is too long"));
+        assert!(words.starts_with("54000: a statement of 20009 bytes exceeds the limit of 10000 bytes"), "{words}");
+    }
+    // The session goes on; only a message that cannot be read ends it.
+    assert_eq!(number(&client, "SELECT 1").await, 1);
+    let error = client.simple_query(&long(200_000)).await.expect_err("it is too long");
+    let words = words(&error);
+    assert!(error.is_closed() || words.starts_with("54000: a message of"), "{words}");
+    fixture.is_well().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nesting_without_end() {
+    let fixture = Fixture::new().await;
+    let client = connect(fixture.server.pg_addr()).await.unwrap();
+    for sql in [
+        format!("SELECT {}1{}", "(".repeat(20_000), ")".repeat(20_000)),
+        format!("SELECT {}1", "- ".repeat(50_000)),
+        format!("SELECT {}1", "NOT ".repeat(20_000)),
+        format!("SELECT 1{}", " + 1".repeat(20_000)),
+        format!("{}SELECT 1", "SELECT * FROM (".repeat(5_000)),
+        format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(10_000)),
+    ] {
+        // Whether it is answered or refused is not the point here.
+        if let Err(error) = client.simple_query(&sql).await {
+            assert!(!error.is_closed(), "{}: {error}", &sql[..40]);
+        }
+        assert_eq!(number(&client, "SELECT 1").await, 1);
+    }
+    fixture.is_well().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_goes_in_the_middle_of_copy() {
+    let fixture = Fixture::new().await;
+    for _ in 0..3 {
+        let client = connect(fixture.server.pg_addr()).await.unwrap();
+        let sink = client.copy_in::<_, Bytes>("COPY t FROM STDIN").await.unwrap();
+        let mut sink = Box::pin(sink);
+        for id in 0..50 {
+            sink.send(Bytes::from(format!("{id}\tlost\n"))).await.unwrap();
+        }
+        // Ends the copy with CopyFail, like a program that gives up.
+        drop(sink);
+        drop(client);
+        // And like a program that is killed: half a row, and nothing more.
+        let piece = message(b'd', b"77\tlost\n78\tlo");
+        let bytes = [startup(), query("COPY t FROM STDIN"), piece].concat();
+        exchange(fixture.server.pg_addr(), &bytes).await;
+    }
+    fixture.is_well().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_does_not_read() {
+    let fixture = Fixture::new().await;
+    let mut deaf = TcpStream::connect(fixture.server.pg_addr()).await.unwrap();
+    let endless = query("SELECT repeat('x', 1000) FROM generate_series(1, 1000000)");
+    deaf.write_all(&[startup(), endless].concat()).await.unwrap();
+    // It has begun to answer.
+    deaf.readable().await.unwrap();
+    assert_eq!(number(&fixture.witness, "SELECT count(*) FROM generate_series(1, 1000)").await, 1000);
+    drop(deaf);
+    fixture.is_well().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_clients_than_are_let_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = Config { connections_max: 3, ..throw_away(directory.path()) };
+    let fixture = Fixture::with(directory, config).await;
+    let held = [
+        connect(fixture.server.pg_addr()).await.unwrap(),
+        connect(fixture.server.pg_addr()).await.unwrap(),
+    ];
+    let error = connect(fixture.server.pg_addr()).await.err().expect("one too many");
+    let error = error.downcast::<tokio_postgres::Error>().expect("the server says it");
+    let words = words(&error);
+    assert!(words.starts_with("53300: "), "{words}");
+    assert_eq!(number(&fixture.witness, "SELECT 1").await, 1);
+    drop(held);
+    timeout(PATIENCE, fixture.server.shutdown()).await.expect("the server stops");
+}
+
+/// Why a server does not start on the directory.
+async fn refusal(directory: &Path) -> String {
+    start(directory).await.err().expect("it cannot start").to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_another_server_uses() {
+    let fixture = Fixture::new().await;
+    let error = refusal(fixture._directory.path()).await;
+    assert!(error.contains("in use") || error.contains("uses"), "{error}");
+    assert!(error.contains(&std::process::id().to_string()), "{error}");
+    fixture.is_well().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn directories_of_others() {
+    let directory = tempfile::tempdir().unwrap();
+    start(directory.path()).await.unwrap().shutdown().await;
+    let format = directory.path().join("FORMAT");
+    let ours = std::fs::read_to_string(&format).unwrap();
+    std::fs::write(&format, "millrace data directory, format 999\n").unwrap();
+    let error = refusal(directory.path()).await;
+    assert!(error.contains("format 999") && error.contains("newer millrace"), "{error}");
+    // Refusing changes nothing.
+    std::fs::write(&format, ours).unwrap();
+    start(directory.path()).await.unwrap().shutdown().await;
+
+    let foreign = tempfile::tempdir().unwrap();
+    std::fs::write(foreign.path().join("thesis.tex"), "mine").unwrap();
+    let error = refusal(foreign.path()).await;
+    assert!(error.contains("not a millrace data directory") && error.contains("thesis.tex"), "{error}");
+    assert_eq!(std::fs::read_to_string(foreign.path().join("thesis.tex")).unwrap(), "mine");
+
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let error = refusal(file.path()).await;
+    assert!(error.contains(&*file.path().to_string_lossy()), "{error}");
+}
