@@ -40,7 +40,10 @@ impl Client {
 
     /// Runs statements whose answers are of no interest.
     pub async fn run(&self, sql: &str) -> Result<(), BenchError> {
-        self.inner.batch_execute(sql).await.map_err(BenchError::postgres(sql))
+        self.inner
+            .batch_execute(sql)
+            .await
+            .map_err(BenchError::postgres(sql))
     }
 
     /// The rows of a query, through the simple protocol.

@@ -8,7 +8,7 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::array::{AsArray, RecordBatch, TimestampMicrosecondArray};
 use arrow::csv;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType};
 use arrow::json;
@@ -29,26 +29,6 @@ pub const CREATE_FLIGHTS: &str = "CREATE STREAM flights (sched_dep timestamp, ca
 /// The statement that makes a table for the airlines.
 pub const CREATE_AIRLINES: &str = "CREATE TABLE airlines (carrier text PRIMARY KEY, name text)";
 
-/// The airlines that flew from New York in 2013, by their codes.
-const AIRLINES: [(&str, &str); 16] = [
-    ("9E", "Endeavor Air Inc."),
-    ("AA", "American Airlines Inc."),
-    ("AS", "Alaska Airlines Inc."),
-    ("B6", "JetBlue Airways"),
-    ("DL", "Delta Air Lines Inc."),
-    ("EV", "ExpressJet Airlines Inc."),
-    ("F9", "Frontier Airlines Inc."),
-    ("FL", "AirTran Airways Corporation"),
-    ("HA", "Hawaiian Airlines Inc."),
-    ("MQ", "Envoy Air"),
-    ("OO", "SkyWest Airlines Inc."),
-    ("UA", "United Air Lines Inc."),
-    ("US", "US Airways Inc."),
-    ("VX", "Virgin America"),
-    ("WN", "Southwest Airlines Co."),
-    ("YV", "Mesa Airlines Inc."),
-];
-
 /// Flights and airlines.
 #[derive(Debug, Clone)]
 pub struct Flights {
@@ -57,7 +37,7 @@ pub struct Flights {
     /// The flights.
     pub batches: Vec<RecordBatch>,
     /// The airlines.
-    pub airlines: RecordBatch,
+    pub airlines: Vec<RecordBatch>,
 }
 
 impl Flights {
@@ -73,12 +53,15 @@ impl Flights {
 
     /// The airlines as the text of a COPY with FORMAT csv.
     pub fn airlines_csv(&self) -> Result<Bytes, BenchError> {
-        to_csv(std::slice::from_ref(&self.airlines))
+        to_csv(&self.airlines)
     }
 
     /// The different values of the column `tailnum`, sorted.
     pub fn tailnums(&self) -> Vec<String> {
-        let columns = self.batches.iter().filter_map(|batch| batch.column_by_name("tailnum"));
+        let columns = self
+            .batches
+            .iter()
+            .filter_map(|batch| batch.column_by_name("tailnum"));
         let values = columns.flat_map(|column| column.as_string::<i32>().iter().flatten());
         let distinct: std::collections::BTreeSet<&str> = values.collect();
         distinct.into_iter().map(str::to_owned).collect()
@@ -89,10 +72,12 @@ impl Flights {
 /// file of January, repeated with dates shifted.
 pub fn load(file: Option<&Path>, rows: usize) -> Result<Flights, BenchError> {
     let (mut batches, origin) = match file {
-        Some(file) => (read(file)?, format!("the first {rows} rows of {}", file_name(file))),
+        Some(file) => (
+            read(file, flights_schema())?,
+            format!("the first {rows} rows of {}", file_name(file)),
+        ),
         None => {
-            let file = january()?;
-            let batches = read(&file)?;
+            let batches = read(&repository_file("flights")?, flights_schema())?;
             let origin = format!("{rows} rows: January's, repeated with dates shifted by 31 days each time");
             (repeated(&batches, rows)?, origin)
         }
@@ -105,21 +90,18 @@ pub fn load(file: Option<&Path>, rows: usize) -> Result<Flights, BenchError> {
     });
     if missing > 0 {
         let (have, name) = (rows - missing, file.map_or("the file".to_owned(), file_name));
-        return Err(BenchError::Server(format!("{name} has only {have} of {rows} flights")));
+        return Err(BenchError::Server(format!(
+            "{name} has only {have} of {rows} flights"
+        )));
     }
-    let (codes, names): (Vec<_>, Vec<_>) = AIRLINES.into_iter().unzip();
-    let airlines = RecordBatch::try_from_iter([
-        ("carrier", Arc::new(StringArray::from(codes)) as ArrayRef),
-        ("name", Arc::new(StringArray::from(names))),
-    ])?;
     Ok(Flights {
         origin,
         batches,
-        airlines,
+        airlines: read(&repository_file("airlines")?, airlines_schema())?,
     })
 }
 
-fn schema() -> SchemaRef {
+fn flights_schema() -> SchemaRef {
     let time = DataType::Timestamp(TimeUnit::Microsecond, None);
     let columns = [
         ("sched_dep", time),
@@ -133,33 +115,43 @@ fn schema() -> SchemaRef {
         ("air_time", DataType::Int32),
         ("distance", DataType::Int32),
     ];
-    let fields = columns.map(|(name, kind)| Field::new(name, kind, true));
-    Arc::new(Schema::new(fields.to_vec()))
+    schema(&columns)
 }
 
-/// The repository's file of January's flights.
-fn january() -> Result<PathBuf, BenchError> {
+fn airlines_schema() -> SchemaRef {
+    schema(&[("carrier", DataType::Utf8), ("name", DataType::Utf8)])
+}
+
+fn schema(columns: &[(&str, DataType)]) -> SchemaRef {
+    let fields = columns
+        .iter()
+        .map(|(name, kind)| Field::new(*name, kind.clone(), true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// The repository's file of January's flights, or of what belongs to them.
+fn repository_file(kind: &str) -> Result<PathBuf, BenchError> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/data/flights");
-    let doing = || BenchError::io("cannot look for January's flights in server/data/flights");
-    let entries = fs::read_dir(&directory).map_err(doing())?;
-    let mut files = Vec::new();
-    for entry in entries {
-        files.push(entry.map_err(doing())?.path());
+    let doing = || BenchError::io(format!("cannot look for {kind} in server/data/flights"));
+    for entry in fs::read_dir(&directory).map_err(doing())? {
+        let file = entry.map_err(doing())?.path();
+        if file_name(&file).split('.').next() == Some(kind) {
+            return Ok(file);
+        }
     }
-    files.sort();
-    let mut flights = files
-        .into_iter()
-        .filter(|file| file_name(file).starts_with("flights"));
-    flights.next().ok_or_else(|| {
-        BenchError::Server("there are no flights in server/data/flights: give a file with --flights".to_owned())
-    })
+    Err(BenchError::Server(format!(
+        "there are no {kind} in server/data/flights"
+    )))
 }
 
 fn file_name(file: &Path) -> String {
-    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    file.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }
 
-fn read(file: &Path) -> Result<Vec<RecordBatch>, BenchError> {
+fn read(file: &Path, schema: SchemaRef) -> Result<Vec<RecordBatch>, BenchError> {
     let name = file_name(file);
     let opened = File::open(file).map_err(BenchError::io(format!("cannot read {name}")))?;
     let (name, text): (&str, Box<dyn Read>) = match name.strip_suffix(".gz") {
@@ -168,13 +160,13 @@ fn read(file: &Path) -> Result<Vec<RecordBatch>, BenchError> {
     };
     let text = BufReader::with_capacity(1 << 20, text);
     let batches = if name.ends_with(".csv") {
-        let reader = csv::ReaderBuilder::new(schema())
+        let reader = csv::ReaderBuilder::new(schema)
             .with_header(true)
             .with_batch_size(BATCH_ROWS)
             .build_buffered(text)?;
         reader.collect::<Result<Vec<_>, _>>()?
     } else {
-        let reader = json::ReaderBuilder::new(schema())
+        let reader = json::ReaderBuilder::new(schema)
             .with_batch_size(BATCH_ROWS)
             .build(text)?;
         reader.collect::<Result<Vec<_>, _>>()?
@@ -185,10 +177,16 @@ fn read(file: &Path) -> Result<Vec<RecordBatch>, BenchError> {
 /// `batches` again and again, each time 31 days later, until there are at least `rows`.
 fn repeated(batches: &[RecordBatch], rows: usize) -> Result<Vec<RecordBatch>, BenchError> {
     let rows_once: usize = batches.iter().map(RecordBatch::num_rows).sum();
-    let times = if rows_once == 0 { 0 } else { rows.div_ceil(rows_once) };
+    let times = if rows_once == 0 {
+        0
+    } else {
+        rows.div_ceil(rows_once)
+    };
     let mut all = Vec::with_capacity(times * batches.len());
     for time in 0..times {
-        let shift = i64::try_from(time).unwrap_or(i64::MAX).saturating_mul(JANUARY_MICROS);
+        let shift = i64::try_from(time)
+            .unwrap_or(i64::MAX)
+            .saturating_mul(JANUARY_MICROS);
         for batch in batches {
             let mut columns = batch.columns().to_vec();
             let times = columns[0].as_primitive::<TimestampMicrosecondType>();
@@ -238,7 +236,11 @@ mod tests {
     fn rows_of_csv_are_those_of_json() {
         let directory = tempfile::tempdir().unwrap();
         let json = load(Some(&file(directory.path())), 2).unwrap();
-        let header: Vec<_> = schema().fields().iter().map(|field| field.name().clone()).collect();
+        let header: Vec<_> = flights_schema()
+            .fields()
+            .iter()
+            .map(|field| field.name().clone())
+            .collect();
         let mut text = header.join(",").into_bytes();
         text.push(b'\n');
         text.extend(json.csv().unwrap());
@@ -250,7 +252,7 @@ mod tests {
     #[test]
     fn a_month_is_repeated_later() {
         let directory = tempfile::tempdir().unwrap();
-        let once = read(&file(directory.path())).unwrap();
+        let once = read(&file(directory.path()), flights_schema()).unwrap();
         let text = to_csv(&repeated(&once, 3).unwrap()).unwrap();
         let text = String::from_utf8(text.to_vec()).unwrap();
         let dates: Vec<_> = text.lines().map(|line| &line[..10]).collect();
@@ -261,6 +263,9 @@ mod tests {
     fn a_file_with_too_few_rows_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let error = load(Some(&file(directory.path())), 3).unwrap_err().to_string();
-        assert!(error.contains("flights.ndjson has only 2 of 3 flights"), "{error}");
+        assert!(
+            error.contains("flights.ndjson has only 2 of 3 flights"),
+            "{error}"
+        );
     }
 }

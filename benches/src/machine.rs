@@ -37,12 +37,17 @@ impl Machine {
     pub fn describe() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let kilobytes = field(&meminfo, "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+        let kilobytes =
+            field(&meminfo, "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
         Machine {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             cpu: field(&cpuinfo, "model name").unwrap_or("unknown").to_owned(),
             memory_bytes: kilobytes.unwrap_or(0) * 1024,
-            kernel: format!("{} {}", std::env::consts::OS, first_line("/proc/sys/kernel/osrelease")),
+            kernel: format!(
+                "{} {}",
+                std::env::consts::OS,
+                first_line("/proc/sys/kernel/osrelease")
+            ),
             file_system: file_system(&std::env::temp_dir()),
             load_before: load_average(),
             commit: commit(),
@@ -53,7 +58,10 @@ impl Machine {
 /// How many threads wanted to run, averaged over the last minute.
 pub fn load_average() -> f64 {
     let load = first_line("/proc/loadavg");
-    load.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0.0)
+    load.split(' ')
+        .next()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0.0)
 }
 
 /// The disk's own price of durability: milliseconds of each of `probes` appends of 4 KiB followed by fdatasync, on the
@@ -128,7 +136,10 @@ mod tests {
     #[test]
     fn the_machine_is_described_and_its_disk_probed() {
         let machine = Machine::describe();
-        assert!(machine.cores >= 1 && machine.memory_bytes > 1 << 26, "{machine:?}");
+        assert!(
+            machine.cores >= 1 && machine.memory_bytes > 1 << 26,
+            "{machine:?}"
+        );
         assert_ne!(machine.file_system, "unknown");
         assert_eq!(fsync_ms(3).unwrap().len(), 3);
     }

@@ -21,9 +21,10 @@ impl Oracle {
     pub fn new(relations: &[(&str, &[RecordBatch])]) -> Result<Self, BenchError> {
         let context = SessionContext::new();
         for (name, batches) in relations {
-            let schema = batches.first().map(RecordBatch::schema).ok_or_else(|| {
-                DataFusionError::Plan(format!("the oracle was given no rows of {name}"))
-            })?;
+            let schema = batches
+                .first()
+                .map(RecordBatch::schema)
+                .ok_or_else(|| DataFusionError::Plan(format!("the oracle was given no rows of {name}")))?;
             let table = MemTable::try_new(schema, vec![batches.to_vec()])?;
             context.register_table(*name, Arc::new(table))?;
         }
@@ -32,7 +33,10 @@ impl Oracle {
 
     /// Adds a view, for later views and queries to read.
     pub async fn create_view(&self, name: &str, select: &str) -> Result<(), BenchError> {
-        let created = self.context.sql(&format!("CREATE VIEW {name} AS {select}")).await?;
+        let created = self
+            .context
+            .sql(&format!("CREATE VIEW {name} AS {select}"))
+            .await?;
         created.collect().await?;
         Ok(())
     }
@@ -48,9 +52,8 @@ impl Oracle {
             let formatters = formatters.collect::<Result<Vec<_>, _>>()?;
             for row in 0..batch.num_rows() {
                 let values = batch.columns().iter().zip(&formatters);
-                let values = values.map(|(column, text)| {
-                    (!column.is_null(row)).then(|| text.value(row).to_string())
-                });
+                let values =
+                    values.map(|(column, text)| (!column.is_null(row)).then(|| text.value(row).to_string()));
                 rows.push(values.collect());
             }
         }
@@ -78,7 +81,10 @@ pub fn check(relation: &str, shown: &[TextRow], expected: &[TextRow]) -> Result<
     if shown == expected {
         return Ok(());
     }
-    let same = shown.iter().zip(expected).take_while(|(left, right)| left == right);
+    let same = shown
+        .iter()
+        .zip(expected)
+        .take_while(|(left, right)| left == right);
     let place = same.count();
     Err(BenchError::Wrong(format!(
         "{relation} shows {} rows where the oracle has {}; the first difference is {:?} instead of {:?}",
@@ -105,10 +111,22 @@ mod tests {
         let values: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
         let batch = RecordBatch::try_from_iter([("v", values)]).unwrap();
         let oracle = Oracle::new(&[("t", &[batch])]).unwrap();
-        oracle.create_view("big", "SELECT v FROM t WHERE v > 1").await.unwrap();
-        oracle.create_view("total", "SELECT avg(v) AS a FROM big").await.unwrap();
-        assert_eq!(oracle.rows("SELECT * FROM total").await.unwrap(), rows(&[&["2.5"]]));
-        assert_eq!(oracle.rows("SELECT v FROM big").await.unwrap(), rows(&[&["2"], &["3"]]));
+        oracle
+            .create_view("big", "SELECT v FROM t WHERE v > 1")
+            .await
+            .unwrap();
+        oracle
+            .create_view("total", "SELECT avg(v) AS a FROM big")
+            .await
+            .unwrap();
+        assert_eq!(
+            oracle.rows("SELECT * FROM total").await.unwrap(),
+            rows(&[&["2.5"]])
+        );
+        assert_eq!(
+            oracle.rows("SELECT v FROM big").await.unwrap(),
+            rows(&[&["2"], &["3"]])
+        );
     }
 
     #[test]

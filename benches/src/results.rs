@@ -138,7 +138,9 @@ impl Experiment {
         text.push_str("|---|---|--:|--:|--:|--:|--:|--:|--:|---|---|\n");
         for measurement in &self.measurements {
             let s = measurement.summary();
-            let figures = [s.median, s.p5, s.p95, s.p99, s.min, s.max].map(figure).join(" | ");
+            let figures = [s.median, s.p5, s.p95, s.p99, s.min, s.max]
+                .map(figure)
+                .join(" | ");
             let aim = measurement.aim.map(Aim::text).unwrap_or_default();
             let reached = match measurement.aim_reached() {
                 Some(true) => "yes",
@@ -146,7 +148,11 @@ impl Experiment {
                 None => "",
             };
             let (name, unit) = (&measurement.name, measurement.unit);
-            let _ = writeln!(text, "| {name} | {unit} | {} | {figures} | {aim} | {reached} |", s.count);
+            let _ = writeln!(
+                text,
+                "| {name} | {unit} | {} | {figures} | {aim} | {reached} |",
+                s.count
+            );
         }
     }
 }
@@ -279,7 +285,10 @@ mod tests {
     #[test]
     fn figures_keep_three_digits() {
         let figures = [0.0, 0.0421, 1.0 / 3.0, 1.0, 12.345, 336_776.4, -1500.0].map(figure);
-        assert_eq!(figures, ["0", "0.042", "0.333", "1.00", "12.3", "336,776", "-1,500"]);
+        assert_eq!(
+            figures,
+            ["0", "0.042", "0.333", "1.00", "12.3", "336,776", "-1,500"]
+        );
     }
 
     #[test]
@@ -291,7 +300,11 @@ mod tests {
         experiment.add("latency", "ms", values, Some(Aim::MedianUnder(5.0)));
         experiment.add("rate", "rows/s", vec![10.0], Some(Aim::MedianOver(5.0)));
         experiment.add("nothing", "ms", Vec::new(), None);
-        let reached: Vec<_> = experiment.measurements.iter().map(Measurement::aim_reached).collect();
+        let reached: Vec<_> = experiment
+            .measurements
+            .iter()
+            .map(Measurement::aim_reached)
+            .collect();
         assert_eq!(reached, [Some(false), Some(true), Some(true)]);
     }
 
@@ -310,6 +323,10 @@ mod tests {
         assert_eq!(measurements[0]["values"], serde_json::json!([3.0, 1.0]));
         assert_eq!(measurements[1]["percentiles"][42], serde_json::json!(420.0));
         assert!(measurements[1]["values"].is_null());
-        assert!(fs::read_to_string(kept.join("report.md")).unwrap().contains("| few | ms | 2 | 2.00 |"));
+        assert!(
+            fs::read_to_string(kept.join("report.md"))
+                .unwrap()
+                .contains("| few | ms | 2 | 2.00 |")
+        );
     }
 }

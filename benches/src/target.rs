@@ -51,7 +51,9 @@ impl Target {
             Target::Binary(binary) => {
                 let (binary, data) = (binary.clone(), data.to_owned());
                 let child = tokio::task::spawn_blocking(move || ChildServer::start(&binary, &data));
-                let child = child.await.map_err(|error| BenchError::Server(error.to_string()))??;
+                let child = child
+                    .await
+                    .map_err(|error| BenchError::Server(error.to_string()))??;
                 Ok(RunningServer {
                     pg: child.pg,
                     begin,
@@ -114,7 +116,9 @@ impl RunningServer {
         match self.kind {
             Kind::Child(child) => {
                 let stopped = tokio::task::spawn_blocking(move || child.stop());
-                stopped.await.map_err(|error| BenchError::Server(error.to_string()))?
+                stopped
+                    .await
+                    .map_err(|error| BenchError::Server(error.to_string()))?
             }
             Kind::InProcess(server) => {
                 server.shutdown().await;

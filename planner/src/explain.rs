@@ -13,7 +13,7 @@ use std::fmt::Write;
 
 use arrow::datatypes::SchemaRef;
 
-use crate::stage::{AggregateCall, AggregateForm, Aggregation, ExchangeForm, Join, Operator, Output, Stage, StageGraph};
+use crate::stage::{AggregateCall, AggregateForm, Aggregation, ExchangeForm, Join, Operator, Output, Stage, StageGraph, TopN};
 
 /// The DAG, last stage first, as one reads a query plan.
 pub fn stages(graph: &StageGraph) -> String {
@@ -73,6 +73,13 @@ fn operator(text: &mut String, node: &Operator, depth: usize) {
         },
         Operator::Aggregate(aggregation) => format!("Aggregate: {}", aggregates(aggregation)),
         Operator::Join(join) => joins(join),
+        Operator::Expand { projections, .. } => format!("Expand: {} grouping sets", projections.len()),
+        Operator::TopN(top) => top_n(top),
+        Operator::Recompute(recompute) => format!(
+            "Recompute: changed partitions of {}, by {}",
+            names(recompute.input.schema(), &recompute.partition_by),
+            recompute.plan.name()
+        ),
     };
     let _ = writeln!(text, "{indent}{line}");
     for input in node.inputs() {
@@ -119,6 +126,19 @@ fn joins(join: &Join) -> String {
         form(join.left_append_only),
         form(join.right_append_only)
     )
+}
+
+fn top_n(top: &TopN) -> String {
+    let order: Vec<String> = top
+        .order_by
+        .iter()
+        .map(|(column, options)| {
+            let direction = if options.descending { " DESC" } else { "" };
+            format!("{}{direction}", top.input.schema().field(*column).name())
+        })
+        .collect();
+    let fetch = top.fetch.map_or("all".to_owned(), |fetch| fetch.to_string());
+    format!("TopN: fetch {fetch}, skip {}, order ({})", top.skip, order.join(", "))
 }
 
 fn names(schema: &SchemaRef, positions: &[usize]) -> String {

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_plan::ExecutionPlan;
 
 use crate::relation::{RelationId, RelationInfo};
 
@@ -71,6 +72,37 @@ pub enum Operator {
     /// Merges what arrives into keyed state and emits the retraction and the new row of every group that changed.
     Aggregate(Box<Aggregation>),
     Join(Box<Join>),
+    /// Every row once for each projection: GROUPING SETS.
+    Expand { input: Box<Operator>, projections: Vec<Vec<Arc<dyn PhysicalExpr>>>, schema: SchemaRef },
+    TopN(Box<TopN>),
+    Recompute(Box<Recompute>),
+}
+
+/// The first rows in an order: ORDER BY with LIMIT. The rows behind them are kept, for when one of the first goes.
+#[derive(Debug, Clone)]
+pub struct TopN {
+    pub input: Operator,
+    /// Input columns to order by. Equal rows are ordered by all their columns, so that the answer is definite.
+    pub order_by: Vec<(usize, arrow::compute::SortOptions)>,
+    pub skip: usize,
+    /// `None`: all after `skip`.
+    pub fetch: Option<usize>,
+    /// Columns of the input that reach the output; what it has beyond them is computed to order by.
+    pub width: usize,
+    pub input_append_only: bool,
+    pub schema: SchemaRef,
+}
+
+/// A function of each partition of rows as a whole (OVER windows): computed again for the partitions that changed.
+#[derive(Debug, Clone)]
+pub struct Recompute {
+    pub input: Operator,
+    /// Input columns that tell partitions apart; empty: all rows are one.
+    pub partition_by: Vec<usize>,
+    /// From one partition's rows (a [`PartitionRows`] leaf) to its output.
+    pub plan: Arc<dyn ExecutionPlan>,
+    pub input_append_only: bool,
+    pub schema: SchemaRef,
 }
 
 /// Grouping and aggregates, for both halves.
@@ -184,9 +216,12 @@ impl Operator {
             | Operator::Values { schema, .. }
             | Operator::Exchange { schema, .. }
             | Operator::Filter { schema, .. }
-            | Operator::Project { schema, .. } => schema,
+            | Operator::Project { schema, .. }
+            | Operator::Expand { schema, .. } => schema,
             Operator::PartialAggregate(aggregation) | Operator::Aggregate(aggregation) => &aggregation.schema,
             Operator::Join(join) => &join.schema,
+            Operator::TopN(top) => &top.schema,
+            Operator::Recompute(recompute) => &recompute.schema,
         }
     }
 
@@ -194,7 +229,11 @@ impl Operator {
     pub fn inputs(&self) -> Vec<&Operator> {
         match self {
             Operator::Source { .. } | Operator::Values { .. } | Operator::Exchange { .. } => vec![],
-            Operator::Filter { input, .. } | Operator::Project { input, .. } => vec![input],
+            Operator::Filter { input, .. } | Operator::Project { input, .. } | Operator::Expand { input, .. } => {
+                vec![input]
+            }
+            Operator::TopN(top) => vec![&top.input],
+            Operator::Recompute(recompute) => vec![&recompute.input],
             Operator::PartialAggregate(aggregation) | Operator::Aggregate(aggregation) => vec![&aggregation.input],
             Operator::Join(join) => vec![&join.left, &join.right],
         }

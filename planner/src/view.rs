@@ -7,11 +7,14 @@ mod aggregate;
 mod check;
 mod fragment;
 mod join;
+mod limit;
 mod lower;
 mod optimize;
+mod window;
 
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
+pub use window::PartitionRows;
 
 use crate::error::Result;
 use crate::stage::StageGraph;

@@ -117,12 +117,26 @@ fn a_groups_by_of_groups_has_two_exchanges() {
 }
 
 #[test]
+fn the_first_rows_are_kept_on_one_partition() {
+    insta::assert_snapshot!(stages("SELECT carrier, distance FROM flights ORDER BY distance DESC, carrier LIMIT 3"));
+}
+
+#[test]
+fn windows_are_exchanged_by_their_partitions() {
+    insta::assert_snapshot!(stages(
+        "SELECT carrier, rank() OVER (PARTITION BY origin ORDER BY distance) AS place FROM flights"
+    ));
+}
+
+#[test]
 fn what_cannot_be_maintained_is_named() {
     for (sql, construct) in [
         ("SELECT random() AS r FROM flights", "the volatile function random()"),
         ("SELECT * FROM flights WHERE sched_dep > now()", "now()"),
-        ("SELECT carrier FROM flights ORDER BY distance LIMIT 3", "ORDER BY with LIMIT"),
-        ("SELECT carrier, rank() OVER (ORDER BY distance) FROM flights", "an OVER window function"),
+        (
+            "WITH RECURSIVE r AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM r WHERE x < 3) SELECT * FROM r",
+            "WITH RECURSIVE",
+        ),
         ("SELECT first_value(carrier) FROM flights", "first_value without ORDER BY"),
     ] {
         let message = plan(sql).unwrap_err().to_string();

@@ -6,6 +6,8 @@
 mod aggregate;
 mod expression;
 mod join;
+mod recompute;
+mod top_n;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,6 +28,8 @@ pub use expression::ErrorCounter;
 use aggregate::{AggregateInstance, PartialAggregate};
 use expression::{evaluate, evaluate_predicate};
 use join::JoinInstance;
+use recompute::RecomputeInstance;
+use top_n::TopNInstance;
 
 /// Rows handled between two suspension points.
 pub const CHUNK_ROWS: usize = 8_192;
@@ -57,6 +61,9 @@ pub enum OperatorInstance {
     PartialAggregate { input: Box<OperatorInstance>, aggregate: PartialAggregate },
     Aggregate { input: Box<OperatorInstance>, aggregate: Box<AggregateInstance> },
     Join { left: Box<OperatorInstance>, right: Box<OperatorInstance>, join: Box<JoinInstance> },
+    Expand { input: Box<OperatorInstance>, projections: Vec<Vec<Arc<dyn PhysicalExpr>>>, schema: SchemaRef },
+    TopN { input: Box<OperatorInstance>, top: Box<TopNInstance> },
+    Recompute { input: Box<OperatorInstance>, recompute: Box<RecomputeInstance> },
 }
 
 impl OperatorInstance {
@@ -92,6 +99,18 @@ impl OperatorInstance {
                 left: boxed(&join.left)?,
                 right: boxed(&join.right)?,
                 join: Box::new(JoinInstance::new(join)?),
+            },
+            Operator::Expand { input, projections, schema } => OperatorInstance::Expand {
+                input: boxed(input)?,
+                projections: projections.clone(),
+                schema: Arc::clone(schema),
+            },
+            Operator::TopN(top) => {
+                OperatorInstance::TopN { input: boxed(&top.input)?, top: Box::new(TopNInstance::new(top)?) }
+            }
+            Operator::Recompute(recompute) => OperatorInstance::Recompute {
+                input: boxed(&recompute.input)?,
+                recompute: Box::new(RecomputeInstance::new(recompute)?),
             },
         })
     }
@@ -149,6 +168,26 @@ impl OperatorInstance {
                     let right = right.run(inputs, gate, errors).await?;
                     join.run(left, right, gate, errors).await
                 }
+                OperatorInstance::Expand { input, projections, schema } => {
+                    let mut output = vec![];
+                    for batch in input.run(inputs, gate, errors).await? {
+                        for chunk in chunks(&batch) {
+                            for expressions in projections.iter() {
+                                output.push(project(&chunk, expressions, schema, errors)?);
+                            }
+                            gate.checkpoint().await;
+                        }
+                    }
+                    Ok(output)
+                }
+                OperatorInstance::TopN { input, top } => {
+                    let batches = input.run(inputs, gate, errors).await?;
+                    top.run(batches)
+                }
+                OperatorInstance::Recompute { input, recompute } => {
+                    let batches = input.run(inputs, gate, errors).await?;
+                    recompute.run(batches, gate).await
+                }
             }
         }
         .boxed()
@@ -161,6 +200,9 @@ impl OperatorInstance {
             OperatorInstance::Aggregate { input, aggregate } => aggregate.idle_without_input() && input.idle_without_input(),
             OperatorInstance::Filter { input, .. }
             | OperatorInstance::Project { input, .. }
+            | OperatorInstance::Expand { input, .. }
+            | OperatorInstance::TopN { input, .. }
+            | OperatorInstance::Recompute { input, .. }
             | OperatorInstance::PartialAggregate { input, .. } => input.idle_without_input(),
             OperatorInstance::Join { left, right, .. } => left.idle_without_input() && right.idle_without_input(),
             _ => true,
@@ -171,8 +213,11 @@ impl OperatorInstance {
     pub fn state_bytes(&self) -> usize {
         match self {
             OperatorInstance::Aggregate { input, aggregate } => aggregate.state_bytes() + input.state_bytes(),
+            OperatorInstance::TopN { input, top } => top.state_bytes() + input.state_bytes(),
+            OperatorInstance::Recompute { input, recompute } => recompute.state_bytes() + input.state_bytes(),
             OperatorInstance::Filter { input, .. }
             | OperatorInstance::Project { input, .. }
+            | OperatorInstance::Expand { input, .. }
             | OperatorInstance::PartialAggregate { input, .. } => input.state_bytes(),
             OperatorInstance::Join { left, right, join } => {
                 join.state_bytes() + left.state_bytes() + right.state_bytes()

@@ -71,6 +71,17 @@ const QUERIES: &[&str] = &[
     "SELECT t.id, c.n FROM t JOIN (SELECT k, count(*) AS n FROM s GROUP BY k) AS c ON t.k = c.k",
     "SELECT CASE WHEN v > 5 THEN 'big' WHEN v IS NULL THEN NULL ELSE 'small' END AS size, count(*) AS n FROM t GROUP BY 1",
     "SELECT 1 AS one, 'x' AS letter",
+    "SELECT id, v FROM t ORDER BY v DESC, id LIMIT 5",
+    "SELECT id, v FROM t ORDER BY v + k NULLS FIRST, id OFFSET 3 LIMIT 4",
+    "SELECT v, name, k FROM s ORDER BY v, name, k LIMIT 7",
+    "SELECT id, k, row_number() OVER (PARTITION BY k ORDER BY v, id) AS place FROM t",
+    "SELECT id, sum(v) OVER (PARTITION BY k ORDER BY id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS two FROM t",
+    "SELECT id, lag(v) OVER (ORDER BY id) AS before, rank() OVER (ORDER BY id) AS place FROM t",
+    "SELECT id, k FROM (SELECT id, k, rank() OVER (PARTITION BY k ORDER BY v DESC, id) AS r FROM t) x WHERE r <= 2",
+    "SELECT DISTINCT ON (k) k, id, v FROM t ORDER BY k, v DESC, id",
+    "SELECT k, b, count(*) AS n, sum(v) AS total FROM t GROUP BY ROLLUP (k, b)",
+    "SELECT k, name, count(*) AS n, max(k) AS hi FROM t GROUP BY GROUPING SETS ((k), (name), (k))",
+    "SELECT k, b, grouping(k) AS g, count(*) AS n FROM t GROUP BY CUBE (k, b)",
     "SELECT k, covar_samp(v, f) AS c, approx_distinct(name) AS names FROM t GROUP BY k",
 ];
 

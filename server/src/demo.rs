@@ -218,6 +218,7 @@ impl Play {
                 "\nThe server is still there, with everything in it:\n{}",
                 addresses.lines().join("\n")
             )?;
+            writeln!(out, "       {}", addresses.http_example())?;
             writeln!(out, "Press Enter or ctrl-C to end it.")?;
             wait_for_enter(stop).await;
         }
@@ -388,8 +389,8 @@ mod tests {
             "27,004 flights in ",
             "in 55 batches, each waited for",
             "check: the 4 views equal their queries",
-            "US Airways Inc. 1,",
-            " -> gone, American Airlines Inc. 1,",
+            "later: US Airways Inc. ",
+            " -> gone, American Airlines Inc. ",
         ] {
             assert!(out.contains(expected), "{expected} is missing in\n{out}");
         }

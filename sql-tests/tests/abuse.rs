@@ -51,8 +51,7 @@ impl Fixture {
         }
         assert_eq!(number(&other, "SELECT n FROM n").await, 2);
         assert_eq!(number(&self.witness, "SELECT count(*) FROM t WHERE v = 'well'").await, 2);
-        let response = exchange(self.server.http_addr(), b"GET /health HTTP/1.0\r\n\r\n").await;
-        assert!(response.starts_with("HTTP/1.0 200"), "{response}");
+        assert_healthy(self.server.http_addr()).await;
         drop((other, self.witness));
         timeout(PATIENCE, self.server.shutdown()).await.expect("the server stops");
     }
@@ -61,6 +60,15 @@ impl Fixture {
 async fn number(client: &Client, sql: &str) -> i64 {
     let rows = rows(client, sql).await.unwrap();
     rows[0][0].as_deref().unwrap().parse().unwrap()
+}
+
+async fn assert_healthy(address: SocketAddr) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET /health HTTP/1.0\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    let read = timeout(PATIENCE, stream.read_to_string(&mut answer)).await;
+    read.expect("the server answers").unwrap();
+    assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
 }
 
 /// Sends bytes and closes the sending side; everything that comes back until the server closes.

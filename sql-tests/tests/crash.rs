@@ -13,11 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use millrace_sql_tests::{Failure, connect, rows, run, sorted_rows, start};
+use millrace_sql_tests::{Failure, connect, rows, run, sorted_rows, start, words};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 /// The variable that makes this program the server, and says on which directory.
 const CHILD: &str = "MILLRACE_CRASH_TEST_DATA";
@@ -138,8 +140,8 @@ async fn create(address: SocketAddr) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a writer reports: the ids of a write, and whether it was acknowledged.
-type Report = (Vec<i64>, bool);
+/// What a writer reports: the ids of a write, and why it failed if it did.
+type Report = (Vec<i64>, Option<String>);
 
 /// Writes from several connections; the server is killed once so many writes were acknowledged.
 async fn write_until_killed(
@@ -159,9 +161,10 @@ async fn write_until_killed(
                 let count = random.random_range(1..=4);
                 let first = next_id.fetch_add(count, Ordering::Relaxed);
                 let ids: Vec<i64> = (first..first + count).map(|id| id as i64).collect();
-                let acknowledged = run(&client, &write(writer, &ids, &mut random)).await.is_ok();
-                // The receiver is gone when the round is over.
-                if reports.send((ids, acknowledged)).is_err() || !acknowledged {
+                let failure = commit(&client, &write(writer, &ids, &mut random)).await.err();
+                let last = failure.is_some();
+                // The receiver is gone when the round failed.
+                if reports.send((ids, failure)).is_err() || last {
                     return;
                 }
             }
@@ -170,10 +173,10 @@ async fn write_until_killed(
     drop(reports);
     let mut writes = 0;
     let mut process = Some(process);
-    while let Some((ids, acknowledged)) = reported.recv().await {
-        if !acknowledged {
+    while let Some((ids, failure)) = reported.recv().await {
+        if let Some(failure) = failure {
             if process.is_some() {
-                return Err(format!("a write of {ids:?} failed while the server ran").into());
+                return Err(format!("a write of {ids:?} failed while the server ran: {failure}").into());
             }
             known.in_doubt.push(ids);
             continue;
@@ -187,6 +190,19 @@ async fn write_until_killed(
         }
     }
     Ok(())
+}
+
+/// Runs a transaction, again when another was in its way: it left nothing behind then.
+async fn commit(client: &Client, transaction: &str) -> Result<(), String> {
+    loop {
+        let Err(error) = client.batch_execute(transaction).await else {
+            return Ok(());
+        };
+        if error.code() != Some(&SqlState::T_R_SERIALIZATION_FAILURE) {
+            return Err(words(&error));
+        }
+        client.batch_execute("ROLLBACK").await.map_err(|error| words(&error))?;
+    }
 }
 
 /// A write over a stream and two tables, as one transaction: each time in one of the ways to say so.
@@ -247,7 +263,7 @@ async fn check(address: SocketAddr, known: &mut Known) -> Result<(), Failure> {
     }
 }
 
-async fn ids(client: &tokio_postgres::Client, sql: &str) -> Result<Vec<i64>, Failure> {
+async fn ids(client: &Client, sql: &str) -> Result<Vec<i64>, Failure> {
     let rows = rows(client, sql).await?;
     let ids = rows.into_iter().flatten().flatten();
     Ok(ids.map(|id| id.parse()).collect::<Result<_, _>>()?)

@@ -7,37 +7,48 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::DFSchema;
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
-use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, col};
+use datafusion::logical_expr::utils::grouping_set_to_exprlist;
+use datafusion::logical_expr::{Aggregate, Expr, GroupingSet, LogicalPlan, col};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::LoweredAggregateBuilder;
 use datafusion::physical_expr::expressions::{Column, Literal};
 
 use super::fragment::{Fragment, Part, Placement};
-use super::lower::{Lowering, arrow_schema};
+use super::lower::{Lowering, arrow_schema, column};
 use crate::error::{PlanError, Result};
 use crate::stage::{AggregateCall, AggregateForm, Aggregation, ExchangeForm, Operator, Output};
 
 impl Lowering {
     pub(super) fn aggregate(&mut self, aggregate: &Aggregate) -> Result<Fragment> {
-        if matches!(aggregate.group_expr.as_slice(), [Expr::GroupingSet(_)]) {
-            return Err(PlanError::not_incremental(
-                "GROUPING SETS, ROLLUP or CUBE",
-                "use UNION ALL of one GROUP BY for each set",
-            ));
-        }
+        let groups = grouping_set_to_exprlist(&aggregate.group_expr)?;
+        let sets = match aggregate.group_expr.as_slice() {
+            [Expr::GroupingSet(set)] => Some(grouping_sets(set, &groups)?),
+            _ => None,
+        };
         let input = self.node(&aggregate.input)?;
         let input_append_only = input.append_only;
         let mut arguments = Arguments::new(self, aggregate.input.schema());
-        for group in &aggregate.group_expr {
+        for group in &groups {
             arguments.push(group)?;
         }
-        let group_columns = aggregate.group_expr.len();
+        if sets.is_some() {
+            // The number of the grouping set is part of the key. Arguments see the columns as they were, so none of them
+            // may share one with the key.
+            let id_type = aggregate.schema.field(groups.len()).data_type();
+            arguments.push(&Expr::Literal(ScalarValue::new_zero(id_type)?, None))?;
+            arguments.seal();
+        }
+        let group_columns = groups.len() + usize::from(sets.is_some());
         let rewritten =
             aggregate.aggr_expr.iter().map(|call| arguments.rewrite(call)).collect::<Result<Vec<_>>>()?;
         let (expressions, schema) = arguments.finish();
-        let input = input.project(expressions, Arc::clone(&schema));
+        let mut input = input.project(expressions, Arc::clone(&schema));
+        let mut schema = schema;
+        if let Some(sets) = sets {
+            (input, schema) = expand(input, &schema, groups.len(), &sets)?;
+        }
 
         let logical_schema = DFSchema::from_unqualified_fields(schema.fields().clone(), Default::default())?;
         let mut calls = vec![];
@@ -240,6 +251,74 @@ impl AggregateForm {
     }
 }
 
+/// For each grouping set, which of the group columns it leaves out.
+fn grouping_sets(set: &GroupingSet, groups: &[&Expr]) -> Result<Vec<Vec<bool>>> {
+    let sets: Vec<Vec<&Expr>> = match set {
+        GroupingSet::Rollup(expressions) => {
+            (0..=expressions.len()).rev().map(|kept| expressions[..kept].iter().collect()).collect()
+        }
+        GroupingSet::Cube(expressions) => {
+            if expressions.len() > CUBE_COLUMNS_MAX {
+                return Err(PlanError::not_incremental(
+                    format!("CUBE over more than {CUBE_COLUMNS_MAX} columns"),
+                    "name the sets that are needed with GROUPING SETS",
+                ));
+            }
+            (0..1_usize << expressions.len())
+                .map(|mask| (0..expressions.len()).filter(|i| mask & (1 << i) == 0).map(|i| &expressions[i]).collect())
+                .collect()
+        }
+        GroupingSet::GroupingSets(sets) => sets.iter().map(|set| set.iter().collect()).collect(),
+    };
+    Ok(sets.iter().map(|set| groups.iter().map(|group| !set.contains(group)).collect()).collect())
+}
+
+/// A cube of this many columns has 4,096 grouping sets.
+const CUBE_COLUMNS_MAX: usize = 12;
+
+/// Every row once for each grouping set, with NULL in the columns that the set leaves out and the set's number behind them:
+/// one bit for each column left out, the first column's the highest; then how often the same set came before.
+fn expand(input: Fragment, schema: &SchemaRef, groups: usize, sets: &[Vec<bool>]) -> Result<(Fragment, SchemaRef)> {
+    let mut fields: Vec<Arc<Field>> = schema.fields().iter().cloned().collect();
+    for field in &mut fields[..groups] {
+        *field = Arc::new(field.as_ref().clone().with_nullable(true));
+    }
+    let expanded: SchemaRef = Arc::new(Schema::new(fields));
+    let mut projections = vec![];
+    for (position, set) in sets.iter().enumerate() {
+        let earlier = sets[..position].iter().filter(|other| *other == set).count() as u64;
+        let bits = set.iter().fold(0_u64, |bits, left_out| (bits << 1) | u64::from(*left_out));
+        let id = ScalarValue::UInt64(Some(bits | (earlier << groups))).cast_to(schema.field(groups).data_type())?;
+        let projection = (0..schema.fields().len())
+            .map(|index| -> Result<Arc<dyn PhysicalExpr>> {
+                Ok(match index {
+                    _ if index == groups => Arc::new(Literal::new(id.clone())),
+                    _ if index < groups && set[index] => {
+                        Arc::new(Literal::new(ScalarValue::try_from(schema.field(index).data_type())?))
+                    }
+                    _ => column(schema, index),
+                })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        projections.push(projection);
+    }
+    let parts = input
+        .parts
+        .into_iter()
+        .map(|part| Part {
+            operator: Operator::Expand {
+                input: Box::new(part.operator),
+                projections: projections.clone(),
+                schema: Arc::clone(&expanded),
+            },
+            // The same row's copies stay together, and so do their retractions.
+            placement: if part.placement == Placement::Arrival { Placement::Arrival } else { Placement::Keyed },
+        })
+        .collect();
+    let fragment = Fragment { parts, append_only: input.append_only, key: None, schema: Arc::clone(&expanded) };
+    Ok((fragment, expanded))
+}
+
 /// Collects the columns that an aggregation needs below it, each once.
 struct Arguments<'a> {
     lowering: &'a Lowering,
@@ -247,11 +326,18 @@ struct Arguments<'a> {
     logical: Vec<Expr>,
     physical: Vec<Arc<dyn PhysicalExpr>>,
     fields: Vec<Arc<Field>>,
+    /// Columns before this one are not shared.
+    shared_from: usize,
 }
 
 impl<'a> Arguments<'a> {
     fn new(lowering: &'a Lowering, input: &'a DFSchema) -> Self {
-        Arguments { lowering, input, logical: vec![], physical: vec![], fields: vec![] }
+        Arguments { lowering, input, logical: vec![], physical: vec![], fields: vec![], shared_from: 0 }
+    }
+
+    /// No later reference shares a column added so far.
+    fn seal(&mut self) {
+        self.shared_from = self.fields.len();
     }
 
     /// Adds a column, always; returns its position.
@@ -270,8 +356,9 @@ impl<'a> Arguments<'a> {
         if matches!(expression, Expr::Literal(_, _)) {
             return Ok(expression.clone());
         }
-        let position = match self.logical.iter().position(|known| known == expression) {
-            Some(position) => position,
+        let shared = &self.logical[self.shared_from..];
+        let position = match shared.iter().position(|known| known == expression) {
+            Some(position) => self.shared_from + position,
             None => self.push(expression)?,
         };
         Ok(col(format!("c{position}")))

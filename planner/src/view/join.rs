@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::{DFSchema, JoinType, NullEquality};
-use datafusion::logical_expr::{Expr, Join as LogicalJoin};
-use datafusion::physical_expr::expressions::Column;
+use datafusion::common::{JoinType, NullEquality};
+use datafusion::logical_expr::Join as LogicalJoin;
 
 use super::fragment::{Fragment, Part, Placement};
-use super::lower::{Lowering, arrow_schema, column};
+use super::lower::{Lowering, arrow_schema};
 use crate::error::{PlanError, Result};
 use crate::stage::{Join, JoinKind, Operator, Output};
 
@@ -37,8 +35,8 @@ impl Lowering {
         let left = self.node(&join.left)?;
         let right = self.node(&join.right)?;
         let (left_width, right_width) = (left.schema.fields().len(), right.schema.fields().len());
-        let (left, left_keys) = self.keyed(left, join.left.schema(), join.on.iter().map(|(l, _)| l))?;
-        let (right, right_keys) = self.keyed(right, join.right.schema(), join.on.iter().map(|(_, r)| r))?;
+        let (left, left_keys) = self.with_columns(left, join.left.schema(), join.on.iter().map(|(l, _)| l))?;
+        let (right, right_keys) = self.with_columns(right, join.right.schema(), join.on.iter().map(|(_, r)| r))?;
         let filter = match &join.filter {
             Some(filter) => {
                 let both = join.left.schema().join(join.right.schema())?;
@@ -77,35 +75,6 @@ impl Lowering {
             key,
             schema,
         })
-    }
-
-    /// Makes the key expressions columns: those that are not get appended.
-    fn keyed<'a>(
-        &self,
-        fragment: Fragment,
-        schema: &DFSchema,
-        keys: impl Iterator<Item = &'a Expr>,
-    ) -> Result<(Fragment, Vec<usize>)> {
-        let input: SchemaRef = Arc::clone(&fragment.schema);
-        let mut expressions: Vec<_> = (0..input.fields().len()).map(|index| column(&input, index)).collect();
-        let mut fields: Vec<_> = input.fields().iter().cloned().collect();
-        let mut columns = vec![];
-        for key in keys {
-            let expression = self.expression(key, schema)?;
-            match expression.downcast_ref::<Column>() {
-                Some(column) => columns.push(column.index()),
-                None => {
-                    let field = expression.return_field(schema.as_arrow())?;
-                    columns.push(fields.len());
-                    fields.push(Arc::new(field.as_ref().clone().with_name(format!("key{}", columns.len()))));
-                    expressions.push(expression);
-                }
-            }
-        }
-        if fields.len() == input.fields().len() {
-            return Ok((fragment, columns));
-        }
-        Ok((fragment.project(expressions, Arc::new(Schema::new(fields))), columns))
     }
 }
 

@@ -8,7 +8,7 @@ use datafusion::common::DFSchema;
 use datafusion::execution::SessionState;
 use datafusion::execution::context::ExecutionProps;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, TableScan};
+use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, Projection, TableScan};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 
@@ -62,12 +62,7 @@ impl Lowering {
             }
             LogicalPlan::Projection(projection) => {
                 let fragment = self.node(&projection.input)?;
-                let expressions = projection
-                    .expr
-                    .iter()
-                    .map(|e| self.expression(e, projection.input.schema()))
-                    .collect::<Result<Vec<_>>>()?;
-                Ok(fragment.project(expressions, arrow_schema(&projection.schema)))
+                self.project(projection, fragment)
             }
             LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate),
             LogicalPlan::Distinct(Distinct::All(input)) => self.distinct(input),
@@ -101,9 +96,50 @@ impl Lowering {
             }
             // A view is a set of rows; an order without a limit says nothing of which.
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => self.node(&sort.input),
+            LogicalPlan::Limit(limit) => self.limit(limit),
+            LogicalPlan::Window(window) => self.window(window),
             LogicalPlan::Repartition(repartition) => self.node(&repartition.input),
             other => Err(refused(other)),
         }
+    }
+
+    /// The fragment with these expressions as columns: what is not one of its columns already is appended.
+    pub fn with_columns<'a>(
+        &self,
+        fragment: Fragment,
+        schema: &DFSchema,
+        wanted: impl Iterator<Item = &'a Expr>,
+    ) -> Result<(Fragment, Vec<usize>)> {
+        let input: SchemaRef = Arc::clone(&fragment.schema);
+        let mut expressions: Vec<_> = (0..input.fields().len()).map(|index| column(&input, index)).collect();
+        let mut fields: Vec<_> = input.fields().iter().cloned().collect();
+        let mut columns = vec![];
+        for wanted in wanted {
+            let expression = self.expression(wanted, schema)?;
+            match expression.downcast_ref::<Column>() {
+                Some(column) => columns.push(column.index()),
+                None => {
+                    let field = expression.return_field(schema.as_arrow())?;
+                    columns.push(fields.len());
+                    fields.push(Arc::new(field.as_ref().clone().with_name(wanted.schema_name().to_string())));
+                    expressions.push(expression);
+                }
+            }
+        }
+        if fields.len() == input.fields().len() {
+            return Ok((fragment, columns));
+        }
+        Ok((fragment.project(expressions, Arc::new(Schema::new(fields))), columns))
+    }
+
+    /// The rows of the projection's input, projected.
+    pub fn project(&self, projection: &Projection, input: Fragment) -> Result<Fragment> {
+        let expressions = projection
+            .expr
+            .iter()
+            .map(|e| self.expression(e, projection.input.schema()))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(input.project(expressions, arrow_schema(&projection.schema)))
     }
 
     /// A physical expression over the columns of `schema`.
@@ -182,17 +218,6 @@ fn fixed_rows(rows: Vec<Vec<Arc<dyn PhysicalExpr>>>, schema: SchemaRef) -> Fragm
 
 fn refused(plan: &LogicalPlan) -> PlanError {
     match plan {
-        LogicalPlan::Limit(limit) if matches!(limit.input.as_ref(), LogicalPlan::Sort(_)) => refused(&limit.input),
-        LogicalPlan::Limit(_) => {
-            PlanError::not_incremental("LIMIT", "leave it out of the view and put it into the SELECT that reads the view")
-        }
-        LogicalPlan::Sort(_) => PlanError::not_incremental(
-            "ORDER BY with LIMIT",
-            "leave it out of the view and put it into the SELECT that reads the view",
-        ),
-        LogicalPlan::Window(_) => {
-            PlanError::not_incremental("an OVER window function", "aggregate with GROUP BY, or use OVER when reading the view")
-        }
         LogicalPlan::RecursiveQuery(_) => PlanError::not_incremental("WITH RECURSIVE", "use it when reading the view"),
         LogicalPlan::Unnest(_) => PlanError::not_incremental("UNNEST", "use it when reading the view"),
         other => PlanError::NotIncremental { construct: other.display().to_string(), hint: None },

@@ -26,7 +26,7 @@ use super::{Gate, batch_of, chunks, concat, weights_of};
 use crate::error::Result;
 use crate::state::row_table::arrow_error;
 use crate::state::rows_equal;
-use keys::GroupKeys;
+pub(crate) use keys::GroupKeys;
 use state::{GroupState, group_state};
 
 /// Groups that are gone are swept when there are more of them than live ones, and at least this many.

@@ -31,12 +31,13 @@ pub struct Addresses {
 impl Addresses {
     /// One line for each way to connect, and one where a port was taken.
     pub fn lines(&self) -> Vec<String> {
-        let (pg, http) = (self.pg, self.http);
         let mut lines = vec![
-            format!("psql:  psql -h {} -p {} -U millrace millrace", pg.ip(), pg.port()),
             format!(
-                "HTTP:  curl http://{http}/api/sql -H 'Content-Type: text/plain' -d 'SELECT * FROM punctuality'"
+                "psql:  psql -h {} -p {} -U millrace millrace",
+                self.pg.ip(),
+                self.pg.port()
             ),
+            format!("HTTP:  http://{}/api/sql", self.http),
         ];
         if !self.taken.is_empty() {
             let taken: Vec<String> = self.taken.iter().map(ToString::to_string).collect();
@@ -46,6 +47,12 @@ impl Addresses {
             ));
         }
         lines
+    }
+
+    /// A command that reads a view over HTTP.
+    pub fn http_example(&self) -> String {
+        let query = r#"{"query": "SELECT * FROM punctuality"}"#;
+        format!("curl http://{}/api/sql --json '{query}'", self.http)
     }
 }
 
@@ -237,7 +244,30 @@ mod tests {
     fn a_frame_fills_an_ordinary_terminal() {
         let lines = frame().render(80, 24);
         assert!(lines.len() <= 24 && lines.iter().all(|line| line.chars().count() <= 80));
-        insta::assert_snapshot!(lines.join("\n"), @"");
+        insta::assert_snapshot!(lines.join("\n"), @r#"
+        millrace demo: the flights from New York in January 2013, replayed
+        2013-01-03 09:15   2,160 of 27,004 flights   1,800 rows/s
+        freshness, from sending a batch to reading it in a view: p50 3.1 ms, p99 12.9 ms
+        psql:  psql -h 127.0.0.1 -p 5433 -U millrace millrace
+        HTTP:  http://127.0.0.1:40123/api/sql
+        (127.0.0.1:8033 in use: took free ports instead)
+
+        carrier_delays: a filtered aggregate   airline_delays: a join
+         carrier | departed | delay | late      airline               | departed
+        ---------+----------+-------+------    -----------------------+----------
+         UA      |      415 |   5.8 |   66      United Air Lines Inc. |      415
+         B6      |      377 |   2.1 |   41      JetBlue Airways       |      377
+         EV      |      311 |  14.0 |   88
+         DL      |      290 |   1.2 |   20
+
+        punctuality: a view over a view
+         class    | departed
+        ----------+----------
+         punctual |     1082
+         late     |      311
+        UPDATE airlines ...
+          moved
+        "#);
     }
 
     #[test]

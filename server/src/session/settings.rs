@@ -166,12 +166,7 @@ pub const KNOWN: &[Known] = &[
         Form::OneOf(&["postgres"]),
         "How intervals are written.",
     ),
-    known(
-        "lock_timeout",
-        "0",
-        Form::Duration,
-        "How long to wait for the lock of a table.",
-    ),
+    known("lock_timeout", "0", Form::Duration, "Accepted for drivers."),
     known(
         "max_identifier_length",
         "63",

@@ -54,7 +54,7 @@ pub(crate) async fn execute(
             Box::pin(create_view::materialized(session, *create, &parsed.text)).await
         }
         Statement::Copy(copy) => Box::pin(copy::execute(session, *copy, running)).await,
-        Statement::Explain(explain) => Box::pin(explain::execute(session, *explain, parsed, running)).await,
+        Statement::Explain(explain) => Box::pin(explain::execute(session, *explain)).await,
         Statement::Show(show) => show::execute(session, &show),
         Statement::Describe(name) => show::describe(session, &name),
         Statement::SetVariable(variable) => set::variable(session, &variable),

@@ -205,6 +205,16 @@ async fn errors_have_codes_positions_and_hints() {
         ("SELECT nofunction(1)", SqlState::UndefinedFunction, Some(8)),
         ("SELECT 1/0", SqlState::DivisionByZero, None),
         ("SELECT 'abc'::int", SqlState::InvalidTextRepresentation, None),
+        (
+            "SELECT 9223372036854775807 + 1",
+            SqlState::NumericValueOutOfRange,
+            None,
+        ),
+        (
+            "SELECT delay * 30000::smallint FROM (VALUES (2::smallint)) AS t(delay)",
+            SqlState::NumericValueOutOfRange,
+            None,
+        ),
         ("SELECT '99999'::smallint", SqlState::NumericValueOutOfRange, None),
         ("SELECT '2013-02-30'::date", SqlState::DatetimeFieldOverflow, None),
         (

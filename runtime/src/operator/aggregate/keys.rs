@@ -11,7 +11,7 @@ use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use crate::error::Result;
 use crate::state::row_table::arrow_error;
 
-pub(super) struct GroupKeys {
+pub(crate) struct GroupKeys {
     schema: SchemaRef,
     /// `None` for a grouping by nothing: one group, number 0.
     values: Option<Box<dyn GroupValues>>,

@@ -6,7 +6,6 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::sql::sqlparser::ast;
-use millrace_parser::Parsed;
 use millrace_parser::ast::{Explain, ExplainFormat, ExplainTarget, ExplainType, Statement};
 use millrace_planner::{StageGraph, ViewOptions, plan_view};
 
@@ -16,15 +15,10 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::constants::lasting_search_path;
 use crate::session::query::Providers;
 use crate::session::statement::{names, select, show};
-use crate::session::{CommandTag, Outcome, Running, Session};
+use crate::session::{CommandTag, Outcome, Session};
 
 /// Executes EXPLAIN.
-pub(crate) async fn execute(
-    session: &Arc<Session>,
-    explain: Explain,
-    parsed: &Parsed,
-    _running: Running,
-) -> SqlResult<Outcome> {
+pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResult<Outcome> {
     if explain.options.predict || !explain.options.what_if.is_empty() || explain.options.duration.is_some() {
         return Err(SqlError::unsupported(
             "EXPLAIN with PREDICT, WHAT IF or DURATION is not supported yet",
@@ -40,7 +34,7 @@ pub(crate) async fn execute(
     let lines = match explain.target {
         ExplainTarget::Statement(statement) => match *statement {
             Statement::Sql(mut sql) if matches!(*sql, ast::Statement::Query(_)) => {
-                query(session, &mut sql, parsed, plan_type, verbose, explain.analyze).await?
+                query(session, &mut sql, plan_type, verbose, explain.analyze).await?
             }
             Statement::CreateMaterializedView(create) if !explain.analyze => {
                 let columns = create.columns.iter().map(millrace_parser::fold).collect();
@@ -96,7 +90,6 @@ fn first_word(statement: &Statement) -> String {
 async fn query(
     session: &Arc<Session>,
     sql: &mut ast::Statement,
-    parsed: &Parsed,
     plan_type: ExplainType,
     verbose: bool,
     analyze: bool,
@@ -104,7 +97,6 @@ async fn query(
     let scope = session.scope();
     // The text begins with EXPLAIN; the query's own is what is left of the AST.
     let text = sql.to_string();
-    let _ = parsed;
     let (plan, _) = select::bind(session, &scope, sql, &text, select::Purpose::Run)?;
     if analyze {
         let physical = session.physical_plan(plan, &Providers::new()).await?;
