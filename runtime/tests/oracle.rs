@@ -165,7 +165,7 @@ impl CatalogReader for Relations {
 
 struct Fixture {
     runtime: Runtime,
-    _store: Store,
+    store: Store,
     _directory: tempfile::TempDir,
     context: SessionContext,
     relations: Relations,
@@ -211,7 +211,7 @@ impl Fixture {
             .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false);
         Fixture {
             runtime,
-            _store: store,
+            store,
             _directory: directory,
             context: SessionContext::new_with_config(config),
             relations: Relations(relations),
@@ -232,6 +232,20 @@ impl Fixture {
         self.next_view += 1;
         self.runtime.create_view(ViewSpec { id, name: format!("v{id}"), graph }).await.unwrap();
         self.views.push((id, sql.to_owned()));
+    }
+
+    /// A new runtime over the same log; the views are made again in the same order.
+    async fn restart(&mut self) {
+        self.runtime.shutdown().await;
+        self.runtime = Runtime::start(RuntimeOptions { cores: 2 }, Arc::clone(self.store.logs())).unwrap();
+        for (id, name, key) in [(S, "s", None), (T, "t", Some(vec![0])), (U, "u", Some(vec![0]))] {
+            let schema = Arc::clone(&self.relations.0[name].schema);
+            let kind = key.map_or(SourceKind::Stream, |key| SourceKind::Table { key });
+            self.runtime.create_source(SourceSpec { id, name: name.into(), schema, kind }).await.unwrap();
+        }
+        for (_, sql) in std::mem::take(&mut self.views) {
+            self.create_view(&sql).await;
+        }
     }
 
     async fn change(&mut self, random: &mut StdRng) -> millrace_runtime::WriteToken {
@@ -365,6 +379,10 @@ async fn views_equal_the_batch_answer_after_random_changes() {
             }
             fixture.check(&after, &format!("seed {seed}, step {step}")).await;
         }
+        fixture.restart().await;
+        fixture.check(&millrace_runtime::WriteToken::default(), &format!("seed {seed}, after a restart")).await;
+        after.merge(&fixture.change(&mut random).await);
+        fixture.check(&after, &format!("seed {seed}, a change after a restart")).await;
         fixture.runtime.shutdown().await;
     }
 }

@@ -23,14 +23,66 @@ use crate::stage::{AggregateCall, AggregateForm, Aggregation, ExchangeForm, Oper
 impl Lowering {
     pub(super) fn aggregate(&mut self, aggregate: &Aggregate) -> Result<Fragment> {
         let groups = grouping_set_to_exprlist(&aggregate.group_expr)?;
-        let sets = match aggregate.group_expr.as_slice() {
-            [Expr::GroupingSet(set)] => Some(grouping_sets(set, &groups)?),
-            _ => None,
+        let [Expr::GroupingSet(set)] = aggregate.group_expr.as_slice() else {
+            return self.grouped(aggregate, &groups, None);
         };
+        // A set that leaves out every column has a row even over nothing: it is an aggregate without groups of its own.
+        let sets = grouping_sets(set, &groups)?;
+        let is_total = |set: &GroupingSetColumns| set.left_out.iter().all(|left_out| *left_out);
+        let (totals, sets): (Vec<_>, Vec<_>) = sets.into_iter().partition(is_total);
+        let mut fragments = vec![];
+        if !sets.is_empty() {
+            fragments.push(self.grouped(aggregate, &groups, Some(&sets))?);
+        }
+        for total in totals {
+            fragments.push(self.total(aggregate, groups.len(), total.id)?);
+        }
+        Ok(Fragment {
+            parts: fragments.into_iter().flat_map(|fragment| fragment.parts).collect(),
+            append_only: false,
+            key: Some((0..=groups.len()).collect()),
+            schema: arrow_schema(&aggregate.schema),
+        })
+    }
+
+    /// The row over everything, with NULL for each group column.
+    fn total(&mut self, aggregate: &Aggregate, groups: usize, id: u64) -> Result<Fragment> {
+        let output = arrow_schema(&aggregate.schema);
         let input = self.node(&aggregate.input)?;
         let input_append_only = input.append_only;
         let mut arguments = Arguments::new(self, aggregate.input.schema());
-        for group in &groups {
+        let rewritten =
+            aggregate.aggr_expr.iter().map(|call| arguments.rewrite(call)).collect::<Result<Vec<_>>>()?;
+        let (expressions, schema) = arguments.finish();
+        let input = input.project(expressions, Arc::clone(&schema));
+        let logical_schema = DFSchema::from_unqualified_fields(schema.fields().clone(), Default::default())?;
+        let mut calls = vec![];
+        for (index, call) in rewritten.iter().enumerate() {
+            let name = output.field(groups + 1 + index).name();
+            calls.push(self.call(call, name, &schema, &logical_schema, input_append_only)?);
+        }
+        let values: SchemaRef = Arc::new(Schema::new(output.fields()[groups + 1..].to_vec()));
+        let fragment = self.aggregation(input, 0, calls, Arc::clone(&values));
+        let mut projection: Vec<Arc<dyn PhysicalExpr>> = vec![];
+        for field in &output.fields()[..groups] {
+            projection.push(Arc::new(Literal::new(ScalarValue::try_from(field.data_type())?)));
+        }
+        let id = ScalarValue::UInt64(Some(id)).cast_to(output.field(groups).data_type())?;
+        projection.push(Arc::new(Literal::new(id)));
+        projection.extend((0..values.fields().len()).map(|index| column(&values, index)));
+        Ok(fragment.project(projection, output))
+    }
+
+    fn grouped(
+        &mut self,
+        aggregate: &Aggregate,
+        groups: &[&Expr],
+        sets: Option<&[GroupingSetColumns]>,
+    ) -> Result<Fragment> {
+        let input = self.node(&aggregate.input)?;
+        let input_append_only = input.append_only;
+        let mut arguments = Arguments::new(self, aggregate.input.schema());
+        for group in groups {
             arguments.push(group)?;
         }
         if sets.is_some() {
@@ -47,7 +99,7 @@ impl Lowering {
         let mut input = input.project(expressions, Arc::clone(&schema));
         let mut schema = schema;
         if let Some(sets) = sets {
-            (input, schema) = expand(input, &schema, groups.len(), &sets)?;
+            (input, schema) = expand(input, &schema, groups.len(), sets)?;
         }
 
         let logical_schema = DFSchema::from_unqualified_fields(schema.fields().clone(), Default::default())?;
@@ -251,8 +303,15 @@ impl AggregateForm {
     }
 }
 
-/// For each grouping set, which of the group columns it leaves out.
-fn grouping_sets(set: &GroupingSet, groups: &[&Expr]) -> Result<Vec<Vec<bool>>> {
+/// A grouping set: which of the group columns it leaves out, and its number.
+struct GroupingSetColumns {
+    left_out: Vec<bool>,
+    /// One bit for each column left out, the first column's the highest; above them, how often the same set came before.
+    id: u64,
+}
+
+/// The grouping sets, in the order written.
+fn grouping_sets(set: &GroupingSet, groups: &[&Expr]) -> Result<Vec<GroupingSetColumns>> {
     let sets: Vec<Vec<&Expr>> = match set {
         GroupingSet::Rollup(expressions) => {
             (0..=expressions.len()).rev().map(|kept| expressions[..kept].iter().collect()).collect()
@@ -270,30 +329,39 @@ fn grouping_sets(set: &GroupingSet, groups: &[&Expr]) -> Result<Vec<Vec<bool>>> 
         }
         GroupingSet::GroupingSets(sets) => sets.iter().map(|set| set.iter().collect()).collect(),
     };
-    Ok(sets.iter().map(|set| groups.iter().map(|group| !set.contains(group)).collect()).collect())
+    let left_out: Vec<Vec<bool>> =
+        sets.iter().map(|set| groups.iter().map(|group| !set.contains(group)).collect()).collect();
+    let id = |position: usize| {
+        let earlier = left_out[..position].iter().filter(|other| **other == left_out[position]).count() as u64;
+        left_out[position].iter().fold(0, |bits, left_out| (bits << 1) | u64::from(*left_out)) | (earlier << groups.len())
+    };
+    let ids: Vec<u64> = (0..left_out.len()).map(id).collect();
+    Ok(left_out.into_iter().zip(ids).map(|(left_out, id)| GroupingSetColumns { left_out, id }).collect())
 }
 
 /// A cube of this many columns has 4,096 grouping sets.
 const CUBE_COLUMNS_MAX: usize = 12;
 
-/// Every row once for each grouping set, with NULL in the columns that the set leaves out and the set's number behind them:
-/// one bit for each column left out, the first column's the highest; then how often the same set came before.
-fn expand(input: Fragment, schema: &SchemaRef, groups: usize, sets: &[Vec<bool>]) -> Result<(Fragment, SchemaRef)> {
+/// Every row once for each grouping set, with NULL in the columns that the set leaves out and the set's number behind them.
+fn expand(
+    input: Fragment,
+    schema: &SchemaRef,
+    groups: usize,
+    sets: &[GroupingSetColumns],
+) -> Result<(Fragment, SchemaRef)> {
     let mut fields: Vec<Arc<Field>> = schema.fields().iter().cloned().collect();
     for field in &mut fields[..groups] {
         *field = Arc::new(field.as_ref().clone().with_nullable(true));
     }
     let expanded: SchemaRef = Arc::new(Schema::new(fields));
     let mut projections = vec![];
-    for (position, set) in sets.iter().enumerate() {
-        let earlier = sets[..position].iter().filter(|other| *other == set).count() as u64;
-        let bits = set.iter().fold(0_u64, |bits, left_out| (bits << 1) | u64::from(*left_out));
-        let id = ScalarValue::UInt64(Some(bits | (earlier << groups))).cast_to(schema.field(groups).data_type())?;
+    for set in sets {
+        let id = ScalarValue::UInt64(Some(set.id)).cast_to(schema.field(groups).data_type())?;
         let projection = (0..schema.fields().len())
             .map(|index| -> Result<Arc<dyn PhysicalExpr>> {
                 Ok(match index {
                     _ if index == groups => Arc::new(Literal::new(id.clone())),
-                    _ if index < groups && set[index] => {
+                    _ if index < groups && set.left_out[index] => {
                         Arc::new(Literal::new(ScalarValue::try_from(schema.field(index).data_type())?))
                     }
                     _ => column(schema, index),

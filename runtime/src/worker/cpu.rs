@@ -35,6 +35,7 @@ pub enum QueryClass {
 }
 
 const CLASSES: usize = 3;
+const SLOT_STACK_BYTES: usize = 8 << 20;
 
 /// CPU time after which an interactive query counts as batch work.
 const INTERACTIVE_CPU_MAX: Duration = Duration::from_millis(20);
@@ -124,6 +125,8 @@ impl CpuScheduler {
             let io = io.clone();
             let thread = std::thread::Builder::new()
                 .name(format!("cpu-{slot}"))
+                // Deep plans and expressions recurse.
+                .stack_size(SLOT_STACK_BYTES)
                 .spawn(move || {
                     // What a task awaits (files, timers) lives on the I/O runtime; its own work stays here.
                     let _io = io.as_ref().map(tokio::runtime::Handle::enter);
