@@ -98,6 +98,11 @@ impl Runtime {
         job.is_live = true;
         job_held.keep();
         held.resume(vec![(id, view.tasks())], vec![]);
+        // The driver may still be at another thread's events: the view is made when it is visible.
+        let mut progress = self.inner.versions.progress();
+        while self.inner.versions.pipeline_of(id).is_none() {
+            progress.changed().await.map_err(|_| RuntimeError::ShuttingDown)?;
+        }
         Ok(())
     }
 

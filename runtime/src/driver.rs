@@ -55,6 +55,8 @@ pub enum Command {
     RunGroup { pipeline: PipelineId, first_epoch: u64, epochs: u64, views: Vec<RelationId> },
     /// Everything up to this epoch is done: readers may see it.
     Commit { pipeline: PipelineId, epoch: u64 },
+    /// The view is part of the pipeline, and what its back-fill made is visible.
+    Attached { view: RelationId, pipeline: PipelineId },
     /// These pipelines are one from now on.
     Joined { into: PipelineId, from: PipelineId },
     /// Nothing of the pipeline is in flight, and nothing will be until the ticket is resumed.
@@ -270,6 +272,7 @@ impl Driver {
     ) {
         let Some(id) = self.tickets.remove(&ticket).and_then(|ids| ids.first().copied()) else { return };
         let mut epoch_min = 0;
+        let attached: Vec<RelationId> = views.iter().map(|view| view.0).collect();
         for (view, _) in &views {
             if let Some(job) = self.remove_job(*view) {
                 epoch_min = job.committed.max(epoch_min);
@@ -290,6 +293,7 @@ impl Driver {
             pipeline.epoch = pipeline.epoch.max(epoch_min);
             pipeline.committed = pipeline.committed.max(epoch_min);
             commands.push(Command::Commit { pipeline: id, epoch: pipeline.committed });
+            commands.extend(attached.into_iter().map(|view| Command::Attached { view, pipeline: id }));
             if pipeline.sources.is_empty() && pipeline.views.is_empty() && pipeline.tickets.is_empty() {
                 self.pipelines.remove(&id);
                 return;
@@ -427,6 +431,7 @@ mod tests {
                             }
                             assert!(running.keys().all(|(p, e)| *p != pipeline || *e > epoch), "seed {seed}: out of order");
                         }
+                        Command::Attached { .. } => {}
                         Command::Joined { into, from } => {
                             assert!(running.keys().all(|(p, _)| *p != into && *p != from), "seed {seed}: joined while busy");
                         }
@@ -468,7 +473,7 @@ mod tests {
                             held.push((ticket, pipeline));
                             told += 1;
                         }
-                        Command::Joined { .. } => {}
+                        Command::Joined { .. } | Command::Attached { .. } => {}
                     }
                 }
             }

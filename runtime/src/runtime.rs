@@ -68,6 +68,8 @@ pub struct PipelineStatus {
 /// A view as operators see it.
 #[derive(Debug, Clone)]
 pub struct ViewStatus {
+    pub relation: RelationId,
+    pub name: String,
     pub rows: usize,
     pub state_bytes: usize,
     /// Rows on which an expression failed, and the last message.
@@ -94,7 +96,7 @@ pub(crate) struct Inner {
     pub relations: RwLock<HashMap<RelationId, Arc<Relation>>>,
     pub jobs: Mutex<BTreeMap<RelationId, JobStatus>>,
     worker: Mutex<Option<Arc<Worker>>>,
-    tickets: Mutex<HashMap<Ticket, oneshot::Sender<PipelineId>>>,
+    tickets: Mutex<HashMap<Ticket, oneshot::Sender<()>>>,
     next_ticket: AtomicU64,
     next_pipeline: AtomicU64,
 }
@@ -256,17 +258,25 @@ impl Runtime {
             .collect()
     }
 
-    /// How a view is doing.
-    pub fn view_status(&self, view: RelationId) -> Option<ViewStatus> {
-        let relation = self.inner.relation(view).ok()?;
-        let Relation::View(view) = relation.as_ref() else { return None };
-        Some(ViewStatus {
-            rows: view.rows(),
-            state_bytes: view.state_bytes(),
-            expression_errors: view.errors.rows(),
-            last_expression_error: view.errors.last(),
-            failure: view.failure(),
-        })
+    /// How the views are doing, in order of identity.
+    pub fn views(&self) -> Vec<ViewStatus> {
+        let relations: BTreeMap<RelationId, Arc<Relation>> =
+            self.inner.relations.read().iter().map(|(id, relation)| (*id, Arc::clone(relation))).collect();
+        relations
+            .values()
+            .filter_map(|relation| match relation.as_ref() {
+                Relation::View(view) => Some(ViewStatus {
+                    relation: view.id,
+                    name: view.name.clone(),
+                    rows: view.rows(),
+                    state_bytes: view.state_bytes(),
+                    expression_errors: view.errors.rows(),
+                    last_expression_error: view.errors.last(),
+                    failure: view.failure(),
+                }),
+                _ => None,
+            })
+            .collect()
     }
 
     /// Rows that a table or view holds, or that a stream's log has had; none if it is not known.
@@ -318,7 +328,6 @@ fn replay(logs: &LogStore, id: RelationId, schema: SchemaRef, key: &[usize], hea
 pub(crate) struct Held {
     inner: Arc<Inner>,
     ticket: Ticket,
-    pub pipeline: PipelineId,
     is_done: bool,
 }
 
@@ -326,9 +335,6 @@ impl Held {
     /// Lets the pipeline go on, with these views and without those relations.
     pub fn resume(mut self, views: Vec<(RelationId, usize)>, dropped: Vec<RelationId>) {
         self.is_done = true;
-        for (view, _) in &views {
-            self.inner.versions.attach(*view, self.pipeline, None);
-        }
         self.inner.post(Event::Resume { ticket: self.ticket, views, dropped });
     }
 
@@ -382,9 +388,9 @@ impl Inner {
         self.tickets.lock().insert(ticket, sender);
         let mut asked = Asked { inner: Arc::clone(self), ticket, is_granted: false };
         self.post(Event::Quiesce { ticket, relations, or_new: self.new_pipeline() });
-        let pipeline = receiver.await.map_err(|_| RuntimeError::ShuttingDown)?;
+        receiver.await.map_err(|_| RuntimeError::ShuttingDown)?;
         asked.is_granted = true;
-        Ok(Held { inner: Arc::clone(self), ticket, pipeline, is_done: false })
+        Ok(Held { inner: Arc::clone(self), ticket, is_done: false })
     }
 
     /// Hands an event to the driver and carries out what it decides. Whoever finds the queue idle works it off; others
@@ -427,16 +433,16 @@ impl Inner {
                 }
             }
             Command::Commit { pipeline, epoch } => self.versions.commit(pipeline, epoch),
+            Command::Attached { view, pipeline } => self.versions.attach(view, pipeline, None),
             Command::Joined { into, from } => {
                 self.feeds.lock().join(into, from);
                 self.versions.join(into, from);
             }
-            Command::Quiesced { ticket, pipeline, .. } => {
-                if let Some(sender) = self.tickets.lock().remove(&ticket) {
-                    // If nobody waits any more, `Asked` lets the pipeline go on.
-                    if sender.send(pipeline).is_err() {
-                        self.post(Event::Resume { ticket, views: vec![], dropped: vec![] });
-                    }
+            Command::Quiesced { ticket, .. } => {
+                // Whoever asked may have gone meanwhile: then the pipeline goes on.
+                let sender = self.tickets.lock().remove(&ticket);
+                if sender.is_none_or(|sender| sender.send(()).is_err()) {
+                    self.post(Event::Resume { ticket, views: vec![], dropped: vec![] });
                 }
             }
         }

@@ -56,19 +56,22 @@ impl Versions {
         Arc::new(Versions { state: Mutex::default(), progress: watch::channel(0).0 })
     }
 
-    /// A receiver that changes at every commit.
+    /// A receiver that changes whenever more can be seen.
     pub fn progress(&self) -> watch::Receiver<u64> {
         self.progress.subscribe()
     }
 
     /// Puts a relation into a pipeline; `end`: what of its log is visible at once.
     pub fn attach(&self, relation: RelationId, pipeline: PipelineId, end: Option<u64>) {
-        let mut state = self.state.lock();
-        state.pipeline_of.insert(relation, pipeline);
-        let committed = state.pipelines.entry(pipeline).or_default();
-        if let Some(end) = end {
-            committed.ends.insert(relation, end);
+        {
+            let mut state = self.state.lock();
+            state.pipeline_of.insert(relation, pipeline);
+            let committed = state.pipelines.entry(pipeline).or_default();
+            if let Some(end) = end {
+                committed.ends.insert(relation, end);
+            }
         }
+        self.progress.send_modify(|count| *count += 1);
     }
 
     pub fn detach(&self, relation: RelationId) {

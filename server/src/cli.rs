@@ -15,6 +15,8 @@ use crate::demo;
 
 /// Threads for the wires. Queries and views run on the runtime's own.
 const WIRE_THREADS: usize = 2;
+/// Stack of one of them.
+const WIRE_STACK_BYTES: usize = 8 << 20;
 
 /// A declarative SQL streaming database in one binary.
 #[derive(Debug, Parser)]
@@ -58,6 +60,8 @@ pub fn main() -> ExitCode {
 fn block_on(command: impl Future<Output = ExitCode>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WIRE_THREADS)
+        // Planning recurses over deep statements.
+        .thread_stack_size(WIRE_STACK_BYTES)
         .thread_name("millrace-wire")
         .enable_all()
         .build();

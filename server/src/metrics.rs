@@ -3,6 +3,8 @@
 //! The two wires count connections and statements here. What the layers below know of themselves they register as a
 //! collector ([`Metrics::register`]), which is asked at each scrape; nothing below the server knows Prometheus.
 
+mod runtime;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +20,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+pub use runtime::RuntimeCollector;
 
 /// What a statement does, as far as it is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::database::{Database, DatabaseOptions};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::http;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, RuntimeCollector};
 use crate::pg::cancel::CancelRegistry;
 use crate::pg::connection::Shared;
 use crate::pg::listener;
@@ -184,6 +184,8 @@ impl Server {
         };
         match Database::open(database_options(&config)).await {
             Ok(database) => {
+                let collector = RuntimeCollector(database.runtime().clone());
+                server.metrics.register(|registry| registry.register_collector(Box::new(collector)));
                 server.database.open(database);
                 Ok(server)
             }

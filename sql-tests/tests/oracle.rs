@@ -117,7 +117,7 @@ impl Relation {
         let sink = client.copy_in::<_, Bytes>(&format!("COPY {} FROM STDIN", self.name)).await?;
         let mut sink = Box::pin(sink);
         sink.send(Bytes::from(text)).await?;
-        let copied = sink.finish().await?;
+        let copied = sink.as_mut().finish().await?;
         assert_eq!(copied, rows.len() as u64, "rows of {}", self.name);
         self.rows.extend(rows);
         Ok(())

@@ -9,7 +9,7 @@ use crate::database::{Database, df};
 use crate::error::{SqlResult, from_internal};
 
 /// The names of the relations.
-pub const RELATIONS: [&str; 3] = ["batches", "jobs", "workers"];
+pub const RELATIONS: [&str; 4] = ["batches", "jobs", "views", "workers"];
 
 /// A relation by name; `None`: there is none.
 ///
@@ -19,6 +19,7 @@ pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn Tab
     let columns = match name {
         "batches" => batches(database),
         "jobs" => jobs(database),
+        "views" => views(database),
         "workers" => workers(database),
         _ => return Ok(None),
     };
@@ -73,6 +74,24 @@ fn jobs(database: &Database) -> Columns {
         ("name", texts(jobs.iter().map(|job| job.name.clone()))),
         ("rows_done", numbers(jobs.iter().map(|job| job.rows_done))),
         ("rows_total", numbers(jobs.iter().map(|job| job.rows_total))),
+    ]
+}
+
+/// One row a materialized view: its size, how often an expression of it failed, and why it was set aside, if it was.
+fn views(database: &Database) -> Columns {
+    let views = database.runtime().views();
+    let optional = |values: Vec<Option<String>>| -> ArrayRef { Arc::new(StringArray::from(values)) };
+    vec![
+        ("relation", numbers(views.iter().map(|view| view.relation.0))),
+        ("name", texts(views.iter().map(|view| view.name.clone()))),
+        ("rows", numbers(views.iter().map(|view| view.rows as u64))),
+        ("state_bytes", numbers(views.iter().map(|view| view.state_bytes as u64))),
+        ("expression_errors", numbers(views.iter().map(|view| view.expression_errors))),
+        (
+            "last_expression_error",
+            optional(views.iter().map(|view| view.last_expression_error.clone()).collect()),
+        ),
+        ("failure", optional(views.iter().map(|view| view.failure.clone()).collect())),
     ]
 }
 

@@ -79,10 +79,13 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "workers",
         default: "auto",
-        help: "Workers that share the cores; auto is one.",
+        help: "Workers that share the cores; this version runs one.",
         set: |config, text| {
             config.workers = auto_or(text, positive)?;
-            Ok(())
+            match config.workers {
+                None | Some(1) => Ok(()),
+                Some(_) => Err("more than one worker is not supported yet; leave it at auto or 1".into()),
+            }
         },
     },
     Key {

@@ -1,0 +1,54 @@
+//! What the runtime knows of itself, read at each scrape.
+
+use std::fmt;
+
+use millrace_runtime::{QueryClass, Runtime};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+/// Epochs, waiting work and the size of the views.
+pub struct RuntimeCollector(pub Runtime);
+
+impl fmt::Debug for RuntimeCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RuntimeCollector")
+    }
+}
+
+impl Collector for RuntimeCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let runtime = &self.0;
+        let epochs = ConstCounter::new(runtime.epochs_total());
+        let help = "Epochs committed since the start";
+        epochs.encode(encoder.encode_descriptor("epochs", help, None, epochs.metric_type())?)?;
+        let views = runtime.views();
+        let failed = views.iter().filter(|view| view.failure.is_some()).count();
+        let waiting = |class| runtime.tasks_waiting(class) as i64;
+        let gauges: [(&str, &str, i64); 9] = [
+            ("stream_tasks_waiting", "Tasks of views that wait for a core", waiting(QueryClass::Stream)),
+            ("interactive_tasks_waiting", "Short queries that wait for a core", waiting(QueryClass::Interactive)),
+            ("batch_tasks_waiting", "Long queries that wait for a core", waiting(QueryClass::Batch)),
+            (
+                "writes_waiting",
+                "Durable writes that wait for their epoch",
+                runtime.pipelines().iter().map(|pipeline| pipeline.writes_waiting as i64).sum(),
+            ),
+            ("backfills", "Views that are being back-filled", runtime.jobs().len() as i64),
+            ("views", "Materialized views", views.len() as i64),
+            ("views_failed", "Materialized views that were set aside", failed as i64),
+            ("view_rows", "Rows of all materialized views", views.iter().map(|view| view.rows as i64).sum()),
+            (
+                "view_state_bytes",
+                "Keyed state and contents of all materialized views",
+                views.iter().map(|view| view.state_bytes as i64).sum(),
+            ),
+        ];
+        for (name, help, value) in gauges {
+            let gauge = ConstGauge::new(value);
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        }
+        Ok(())
+    }
+}
