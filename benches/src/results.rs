@@ -138,9 +138,13 @@ impl Experiment {
         text.push_str("|---|---|--:|--:|--:|--:|--:|--:|--:|---|---|\n");
         for measurement in &self.measurements {
             let s = measurement.summary();
-            let figures = [s.median, s.p5, s.p95, s.p99, s.min, s.max]
-                .map(figure)
-                .join(" | ");
+            let figures = match s.count {
+                // One value has no spread to show.
+                1 => figure(s.median) + " | | | | | ",
+                _ => [s.median, s.p5, s.p95, s.p99, s.min, s.max]
+                    .map(figure)
+                    .join(" | "),
+            };
             let aim = measurement.aim.map(Aim::text).unwrap_or_default();
             let reached = match measurement.aim_reached() {
                 Some(true) => "yes",

@@ -79,7 +79,7 @@ impl<'a> Binder<'a> {
             format: None,
         };
         let schema = DFSchema::empty();
-        Ok(self.expression(&cast, &schema)?.get_type(&schema)?)
+        self.expression(&cast, &schema)?.get_type(&schema)
     }
 
     fn planner(&self) -> SqlToRel<'_, Self> {

@@ -10,6 +10,7 @@
 pub mod binder;
 pub mod error;
 pub mod explain;
+pub mod query;
 pub mod relation;
 pub mod stage;
 pub mod view;

@@ -301,7 +301,7 @@ fn fixed_rows(rows: &[Vec<Arc<dyn PhysicalExpr>>], schema: &SchemaRef) -> Result
             .iter()
             .map(|row| {
                 let value = row[position].evaluate(&one_row)?.into_array(1)?;
-                Ok(arrow::compute::cast(&value, field.data_type()).map_err(arrow_error)?)
+                arrow::compute::cast(&value, field.data_type()).map_err(arrow_error)
             })
             .collect::<Result<Vec<ArrayRef>>>()?;
         let values: Vec<&dyn Array> = values.iter().map(AsRef::as_ref).collect();
@@ -314,14 +314,22 @@ fn fixed_rows(rows: &[Vec<Arc<dyn PhysicalExpr>>], schema: &SchemaRef) -> Result
     Ok(ChangeBatch::insertions(batch_of(schema, columns, rows.len())?))
 }
 
-/// All batches as one; `None` if there are no rows.
+/// All batches as one; `None` if there are no rows. They may differ in which columns can be NULL: the branches of a union
+/// do, and so do batches with and without a row on which an expression failed.
 pub(crate) fn concat(batches: Vec<ChangeBatch>) -> Result<Option<ChangeBatch>> {
     let mut batches: Vec<ChangeBatch> = batches.into_iter().filter(|batch| batch.num_rows() > 0).collect();
-    match batches.len() {
-        0 => Ok(None),
-        1 => Ok(batches.pop()),
-        _ => Ok(Some(ChangeBatch::concat(&batches)?)),
+    if batches.len() < 2 {
+        return Ok(batches.pop());
     }
+    let schema = nullable(&batches[0].schema());
+    let batches = batches
+        .into_iter()
+        .map(|batch| {
+            let rows = batch_of(&schema, batch.rows.columns().to_vec(), batch.num_rows())?;
+            Ok(ChangeBatch { rows, weights: batch.weights })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Some(ChangeBatch::concat(&batches)?))
 }
 
 /// The weights as an array, ones where there are none.

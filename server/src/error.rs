@@ -51,6 +51,20 @@ sql_states! {
     InvalidTimeZone = "22009",
     /// Division by zero.
     DivisionByZero = "22012",
+    /// NULL where a function takes none.
+    NullValueNotAllowed = "22004",
+    /// A number without a logarithm.
+    InvalidArgumentForLogarithm = "2201E",
+    /// A number without a root or a power.
+    InvalidArgumentForPowerFunction = "2201F",
+    /// Bounds or a count that make no buckets.
+    InvalidArgumentForWidthBucket = "2201G",
+    /// LIMIT is negative.
+    InvalidRowCountInLimitClause = "2201W",
+    /// OFFSET is negative.
+    InvalidRowCountInResultOffsetClause = "2201X",
+    /// One statement would change a row twice.
+    CardinalityViolation = "21000",
     /// An argument of a function is outside of what the function accepts.
     InvalidParameterValue = "22023",
     /// Bytes are not UTF-8.
@@ -101,6 +115,8 @@ sql_states! {
     SyntaxError = "42601",
     /// A column is listed more than once.
     DuplicateColumn = "42701",
+    /// A value is given for a column that is computed.
+    GeneratedAlways = "428C9",
     /// A column name fits several columns.
     AmbiguousColumn = "42702",
     /// No column of that name.

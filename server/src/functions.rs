@@ -4,20 +4,36 @@
 //! |---|---|
 //! | [`rewrite`] | the AST, before it is bound: casts, operators and names of functions, names of columns |
 //! | [`cast`] | `pg_cast`: casts with PostgreSQL's inputs, rounding and errors |
-//! | [`jsonb`] | `jsonb_contains`, `jsonb_typeof`, `jsonb_pretty` and their like |
+//! | [`operators`] | operators chosen by the types of their sides: jsonb, intervals, dates, arrays |
+//! | [`jsonb`] | the functions over json and jsonb |
+//! | [`datetime`] | scaling and comparing intervals, `age`, `AT TIME ZONE`, `OVERLAPS` |
+//! | [`length`] | `length`, `array_length` |
 //! | [`system`] | `version()`, `pg_typeof`, `pg_sleep`, the visibility and size functions that clients ask |
-//! | [`arithmetic`] | integer operators that fail on overflow |
+//! | [`arithmetic`] | integer operators that fail on overflow, literals beside typed expressions |
+//! | [`division`] | division of floats and numerics |
+//! | [`literals`] | the types of literals, found in the AST |
+//! | [`numeric`] | rounding, logarithms, powers, `width_bucket` |
+//! | [`sum`] | sums of integers that fail on overflow |
+//! | [`text`] | `format`, quoting, lengths |
 //! | [`format`] | `to_char` |
 //!
-//! Not there yet: `age`, `to_number`, `to_char` of numbers, the `*_populate_record` and `jsonb_path_*` families, text
+//! Not there yet: `to_number`, `to_char` of numbers, the `*_populate_record` and `jsonb_path_*` families, text
 //! search, ranges, and functions over large objects.
 
 pub mod arithmetic;
 pub mod cast;
+pub mod division;
+pub mod datetime;
 pub mod format;
 pub mod jsonb;
+pub mod length;
+pub mod operators;
+pub mod literals;
+pub mod numeric;
 pub mod rewrite;
+pub mod sum;
 pub mod system;
+pub mod text;
 
 use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
@@ -27,16 +43,23 @@ use datafusion::execution::FunctionRegistry;
 /// # Errors
 /// The registry refuses a function.
 pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
+    // The first planner that knows an operator has it.
+    registry.register_expr_planner(std::sync::Arc::new(operators::PgOperators))?;
     datafusion_functions_json::register_all(registry)?;
     registry.register_expr_planner(std::sync::Arc::new(arithmetic::CheckedIntegers::default()))?;
     registry.register_udf(cast::udf())?;
     for function in jsonb::udfs()
         .into_iter()
+        .chain(datetime::udfs())
+        .chain(length::udfs())
         .chain(arithmetic::udfs())
         .chain(system::udfs())
         .chain(format::udfs())
+        .chain(numeric::udfs())
+        .chain(text::udfs())
     {
         registry.register_udf(function)?;
     }
+    registry.register_udaf(sum::udaf())?;
     Ok(())
 }

@@ -20,6 +20,7 @@ pub mod json;
 pub mod output;
 pub mod parameter;
 pub mod parse;
+pub mod zone;
 
 use std::sync::Arc;
 
@@ -345,6 +346,15 @@ pub fn from_pg(pg: &Type) -> Option<SqlType> {
         Type::JSONB => SqlType::annotated(DataType::Utf8, "jsonb"),
         _ => return None,
     })
+}
+
+/// The type of an expression without lengths and precisions, as `pg_typeof` names it.
+pub fn plain_name(field: &Field) -> String {
+    let name = type_name(field);
+    match (name.find('('), name.find(')')) {
+        (Some(start), Some(end)) if start < end => format!("{}{}", &name[..start], &name[end + 1..]),
+        _ => name,
+    }
 }
 
 /// The type of a column as `\d` and error messages name it.

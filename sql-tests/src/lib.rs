@@ -88,9 +88,8 @@ pub fn words(error: &tokio_postgres::Error) -> String {
         return error.to_string();
     };
     let more = [error.detail(), error.hint(), error.where_()];
-    more.into_iter()
-        .flatten()
-        .fold(format!("{}: {}", error.code().code(), error.message()), |text, part| {
-            format!("{text}\n{part}")
-        })
+    more.into_iter().flatten().fold(
+        format!("{}: {}", error.code().code(), error.message()),
+        |text, part| format!("{text}\n{part}"),
+    )
 }

@@ -38,22 +38,40 @@ impl Fixture {
     async fn with(directory: TempDir, config: Config) -> Fixture {
         let server = Server::start(config).await.unwrap();
         let witness = connect(server.pg_addr()).await.unwrap();
-        run(&witness, "CREATE TABLE t (id INT PRIMARY KEY, v TEXT)").await.unwrap();
-        run(&witness, "CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n FROM t").await.unwrap();
-        Fixture { server, witness, _directory: directory }
+        run(&witness, "CREATE TABLE t (id INT PRIMARY KEY, v TEXT)")
+            .await
+            .unwrap();
+        run(
+            &witness,
+            "CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n FROM t",
+        )
+        .await
+        .unwrap();
+        Fixture {
+            server,
+            witness,
+            _directory: directory,
+        }
     }
 
     /// The witness works, new sessions are let in, writes reach the view, and nothing but these writes is there.
     async fn is_well(self) {
         let other = connect(self.server.pg_addr()).await.unwrap();
         for (id, client) in [&self.witness, &other].into_iter().enumerate() {
-            run(client, &format!("INSERT INTO t VALUES ({}, 'well')", 1000 + id)).await.unwrap();
+            run(client, &format!("INSERT INTO t VALUES ({}, 'well')", 1000 + id))
+                .await
+                .unwrap();
         }
         assert_eq!(number(&other, "SELECT n FROM n").await, 2);
-        assert_eq!(number(&self.witness, "SELECT count(*) FROM t WHERE v = 'well'").await, 2);
+        assert_eq!(
+            number(&self.witness, "SELECT count(*) FROM t WHERE v = 'well'").await,
+            2
+        );
         assert_healthy(self.server.http_addr()).await;
         drop((other, self.witness));
-        timeout(PATIENCE, self.server.shutdown()).await.expect("the server stops");
+        timeout(PATIENCE, self.server.shutdown())
+            .await
+            .expect("the server stops");
     }
 }
 
@@ -63,12 +81,23 @@ async fn number(client: &Client, sql: &str) -> i64 {
 }
 
 async fn assert_healthy(address: SocketAddr) {
+    let answer = request(address, "GET", "/health", "").await;
+    assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+}
+
+/// A whole HTTP request; the whole answer.
+async fn request(address: SocketAddr, method: &str, path: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(b"GET /health HTTP/1.0\r\n\r\n").await.unwrap();
+    let request = format!(
+        "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     let read = timeout(PATIENCE, stream.read_to_string(&mut answer)).await;
     read.expect("the server answers").unwrap();
-    assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+    answer
 }
 
 /// Sends bytes and closes the sending side; everything that comes back until the server closes.
@@ -123,10 +152,17 @@ async fn garbage_on_the_ports() {
 #[tokio::test(flavor = "multi_thread")]
 async fn http_on_the_wrong_port_is_told_so() {
     let fixture = Fixture::new().await;
-    let answer = exchange(fixture.server.pg_addr(), b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    let answer = exchange(
+        fixture.server.pg_addr(),
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    )
+    .await;
     assert!(answer.contains("HTTP has its own port"), "{answer:?}");
     let answer = exchange(fixture.server.http_addr(), &startup()).await;
-    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer:?}");
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 400"),
+        "{answer:?}"
+    );
     fixture.is_well().await;
 }
 
@@ -142,7 +178,10 @@ async fn messages_that_lie_about_themselves() {
         (message(b'Q', b"SELECT '\xff'\0"), "UTF8|UTF-8"),
     ] {
         let answer = exchange(fixture.server.pg_addr(), &[startup(), bytes].concat()).await;
-        assert!(told.split('|').any(|told| answer.contains(told)), "{told}: {answer:?}");
+        assert!(
+            told.split('|').any(|told| answer.contains(told)),
+            "{told}: {answer:?}"
+        );
     }
     fixture.is_well().await;
 }
@@ -150,7 +189,12 @@ async fn messages_that_lie_about_themselves() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_goes_in_the_middle_of_a_message() {
     let fixture = Fixture::new().await;
-    let whole = [startup(), query("BEGIN; INSERT INTO t VALUES (1, 'lost')"), query("SELECT 'never ended'")].concat();
+    let whole = [
+        startup(),
+        query("BEGIN; INSERT INTO t VALUES (1, 'lost')"),
+        query("SELECT 'never ended'"),
+    ]
+    .concat();
     for cut in (0..whole.len()).step_by(7) {
         exchange(fixture.server.pg_addr(), &whole[..cut]).await;
     }
@@ -177,13 +221,63 @@ async fn statements_that_are_too_long() {
         client.prepare(&long(20_000)).await.err(),
     ] {
         let words = words(&error.expect("it is too long"));
-        assert!(words.starts_with("54000: a statement of 20009 bytes exceeds the limit of 10000 bytes"), "{words}");
+        assert!(
+            words.starts_with("54000: a statement of 20009 bytes exceeds the limit of 10000 bytes"),
+            "{words}"
+        );
     }
     // The session goes on; only a message that cannot be read ends it.
     assert_eq!(number(&client, "SELECT 1").await, 1);
-    let error = client.simple_query(&long(200_000)).await.expect_err("it is too long");
+    let error = client
+        .simple_query(&long(200_000))
+        .await
+        .expect_err("it is too long");
     let words = words(&error);
-    assert!(error.is_closed() || words.starts_with("54000: a message of"), "{words}");
+    assert!(
+        error.is_closed() || words.starts_with("54000: a message of"),
+        "{words}"
+    );
+    fixture.is_well().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ingest_that_is_wrong() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = Config {
+        http_body_bytes_max: 10_000,
+        ..throw_away(directory.path())
+    };
+    let fixture = Fixture::with(directory, config).await;
+    run(&fixture.witness, "CREATE STREAM s (id INT NOT NULL, v TEXT)")
+        .await
+        .unwrap();
+    let good = "{\"id\": 1, \"v\": \"a\"}\n";
+    let long = good.repeat(1_000);
+    for (path, body, status, told) in [
+        ("/api/ingest/s", format!("{good}{{\"id\": \n"), "400", "row 2"),
+        (
+            "/api/ingest/s",
+            format!("{good}{good}{{\"id\": \"x\"}}\n"),
+            "400",
+            "row 3",
+        ),
+        (
+            "/api/ingest/s",
+            format!("{good}{{\"v\": \"no id\"}}\n"),
+            "400",
+            "row 2",
+        ),
+        ("/api/ingest/nothing", good.to_owned(), "404", "nothing"),
+        ("/api/ingest/s", long, "413", "10000"),
+    ] {
+        let answer = request(fixture.server.http_addr(), "POST", path, &body).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.0 {status}")),
+            "{told}: {answer}"
+        );
+        assert!(answer.contains(told), "{told}: {answer}");
+    }
+    assert_eq!(number(&fixture.witness, "SELECT count(*) FROM s").await, 0);
     fixture.is_well().await;
 }
 
@@ -237,7 +331,10 @@ async fn a_client_that_does_not_read() {
     deaf.write_all(&[startup(), endless].concat()).await.unwrap();
     // It has begun to answer.
     deaf.readable().await.unwrap();
-    assert_eq!(number(&fixture.witness, "SELECT count(*) FROM generate_series(1, 1000)").await, 1000);
+    assert_eq!(
+        number(&fixture.witness, "SELECT count(*) FROM generate_series(1, 1000)").await,
+        1000
+    );
     drop(deaf);
     fixture.is_well().await;
 }
@@ -245,19 +342,29 @@ async fn a_client_that_does_not_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn more_clients_than_are_let_in() {
     let directory = tempfile::tempdir().unwrap();
-    let config = Config { connections_max: 3, ..throw_away(directory.path()) };
+    let config = Config {
+        connections_max: 3,
+        ..throw_away(directory.path())
+    };
     let fixture = Fixture::with(directory, config).await;
     let held = [
         connect(fixture.server.pg_addr()).await.unwrap(),
         connect(fixture.server.pg_addr()).await.unwrap(),
     ];
-    let error = connect(fixture.server.pg_addr()).await.err().expect("one too many");
-    let error = error.downcast::<tokio_postgres::Error>().expect("the server says it");
+    let error = connect(fixture.server.pg_addr())
+        .await
+        .err()
+        .expect("one too many");
+    let error = error
+        .downcast::<tokio_postgres::Error>()
+        .expect("the server says it");
     let words = words(&error);
     assert!(words.starts_with("53300: "), "{words}");
     assert_eq!(number(&fixture.witness, "SELECT 1").await, 1);
     drop(held);
-    timeout(PATIENCE, fixture.server.shutdown()).await.expect("the server stops");
+    timeout(PATIENCE, fixture.server.shutdown())
+        .await
+        .expect("the server stops");
 }
 
 /// Why a server does not start on the directory.
@@ -282,7 +389,10 @@ async fn directories_of_others() {
     let ours = std::fs::read_to_string(&format).unwrap();
     std::fs::write(&format, "millrace data directory, format 999\n").unwrap();
     let error = refusal(directory.path()).await;
-    assert!(error.contains("format 999") && error.contains("newer millrace"), "{error}");
+    assert!(
+        error.contains("format 999") && error.contains("newer millrace"),
+        "{error}"
+    );
     // Refusing changes nothing.
     std::fs::write(&format, ours).unwrap();
     start(directory.path()).await.unwrap().shutdown().await;
@@ -290,8 +400,14 @@ async fn directories_of_others() {
     let foreign = tempfile::tempdir().unwrap();
     std::fs::write(foreign.path().join("thesis.tex"), "mine").unwrap();
     let error = refusal(foreign.path()).await;
-    assert!(error.contains("not a millrace data directory") && error.contains("thesis.tex"), "{error}");
-    assert_eq!(std::fs::read_to_string(foreign.path().join("thesis.tex")).unwrap(), "mine");
+    assert!(
+        error.contains("not a millrace data directory") && error.contains("thesis.tex"),
+        "{error}"
+    );
+    assert_eq!(
+        std::fs::read_to_string(foreign.path().join("thesis.tex")).unwrap(),
+        "mine"
+    );
 
     let file = tempfile::NamedTempFile::new().unwrap();
     let error = refusal(file.path()).await;

@@ -24,15 +24,21 @@ use tokio_postgres::error::SqlState;
 /// The variable that makes this program the server, and says on which directory.
 const CHILD: &str = "MILLRACE_CRASH_TEST_DATA";
 /// How often the server is killed.
-const ROUNDS: u64 = 4;
+const ROUNDS: u64 = 6;
 const WRITERS: u64 = 3;
 /// The most writes of a round before the kill.
 const WRITES_MAX: u64 = 60;
 
 /// The views, and the queries that they must equal.
 const VIEWS: [(&str, &str); 3] = [
-    ("per_writer", "SELECT writer, count(*) AS n, sum(amount) AS total, max(id) AS last FROM event GROUP BY writer"),
-    ("named", "SELECT e.id, a.version FROM event e JOIN account a ON e.writer = a.writer WHERE e.amount > 50"),
+    (
+        "per_writer",
+        "SELECT writer, count(*) AS n, sum(amount) AS total, max(id) AS last FROM event GROUP BY writer",
+    ),
+    (
+        "named",
+        "SELECT e.id, a.version FROM event e JOIN account a ON e.writer = a.writer WHERE e.amount > 50",
+    ),
     ("busy", "SELECT writer, total FROM per_writer WHERE n > 3"),
 ];
 
@@ -54,7 +60,9 @@ fn main() {
 /// The child: a server until standard input ends.
 fn serve(directory: &Path) {
     let runtime = Runtime::new().expect("a thread and an epoll instance can be had");
-    let server = runtime.block_on(start(directory)).expect("the server starts again after any crash");
+    let server = runtime
+        .block_on(start(directory))
+        .expect("the server starts again after any crash");
     println!("{}", server.pg_addr());
     std::io::stdout().flush().expect("the parent listens");
     let mut line = String::new();
@@ -78,7 +86,10 @@ impl Process {
         let output = child.stdout.take().ok_or("the child has an output")?;
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line)?;
-        let address = line.trim().parse().map_err(|_| format!("the server did not start: {line:?}"));
+        let address = line
+            .trim()
+            .parse()
+            .map_err(|_| format!("the server did not start: {line:?}"));
         match address {
             Ok(address) => Ok(Process { child, address }),
             Err(message) => {
@@ -128,8 +139,16 @@ async fn rounds(seed: u64) -> Result<(), Failure> {
 
 async fn create(address: SocketAddr) -> Result<(), Failure> {
     let client = connect(address).await?;
-    run(&client, "CREATE STREAM event (id BIGINT NOT NULL, writer BIGINT, amount INT)").await?;
-    run(&client, "CREATE TABLE account (writer BIGINT PRIMARY KEY, last BIGINT, version INT)").await?;
+    run(
+        &client,
+        "CREATE STREAM event (id BIGINT NOT NULL, writer BIGINT, amount INT)",
+    )
+    .await?;
+    run(
+        &client,
+        "CREATE TABLE account (writer BIGINT PRIMARY KEY, last BIGINT, version INT)",
+    )
+    .await?;
     run(&client, "CREATE TABLE paired (id BIGINT PRIMARY KEY)").await?;
     for (name, query) in VIEWS {
         run(&client, &format!("CREATE MATERIALIZED VIEW {name} AS {query}")).await?;
@@ -201,14 +220,20 @@ async fn commit(client: &Client, transaction: &str) -> Result<(), String> {
         if error.code() != Some(&SqlState::T_R_SERIALIZATION_FAILURE) {
             return Err(words(&error));
         }
-        client.batch_execute("ROLLBACK").await.map_err(|error| words(&error))?;
+        client
+            .batch_execute("ROLLBACK")
+            .await
+            .map_err(|error| words(&error))?;
     }
 }
 
 /// A write over a stream and two tables, as one transaction: each time in one of the ways to say so.
 fn write(writer: u64, ids: &[i64], random: &mut StdRng) -> String {
     let amount = random.random_range(0..100);
-    let events: Vec<String> = ids.iter().map(|id| format!("({id}, {writer}, {amount})")).collect();
+    let events: Vec<String> = ids
+        .iter()
+        .map(|id| format!("({id}, {writer}, {amount})"))
+        .collect();
     let pairs: Vec<String> = ids.iter().map(|id| format!("({id})")).collect();
     let last = ids[ids.len() - 1];
     let statements = format!(
@@ -256,7 +281,8 @@ async fn check(address: SocketAddr, known: &mut Known) -> Result<(), Failure> {
             return Err(format!("{name} is\n{view:?}\nand its query says\n{base:?}").into());
         }
     }
-    let last = "SELECT a.writer FROM account a JOIN per_writer p ON a.writer = p.writer WHERE a.last <> p.last";
+    let last =
+        "SELECT a.writer FROM account a JOIN per_writer p ON a.writer = p.writer WHERE a.last <> p.last";
     match rows(&client, last).await?.len() {
         0 => Ok(()),
         _ => Err("an account does not know its last event".into()),

@@ -26,7 +26,10 @@ fn main() {
     find(&root, &mut files);
     files.sort();
     assert!(!files.is_empty(), "no files under {}", root.display());
-    let trials = files.into_iter().flat_map(|file| trials(&root, file, &runtime)).collect();
+    let trials = files
+        .into_iter()
+        .flat_map(|file| trials(&root, file, &runtime))
+        .collect();
     libtest_mimic::run(&arguments, trials).exit();
 }
 
@@ -51,11 +54,17 @@ fn trials(root: &Path, file: PathBuf, runtime: &Arc<Runtime>) -> [Trial; 3] {
         .with_extension("")
         .display()
         .to_string();
-    let first = Arc::new(FirstRun { file, left: OnceLock::new() });
+    let first = Arc::new(FirstRun {
+        file,
+        left: OnceLock::new(),
+    });
     let (simple, extended, restarted) = (Arc::clone(&first), Arc::clone(&first), first);
-    let (on_simple, on_extended, on_restarted) = (Arc::clone(runtime), Arc::clone(runtime), Arc::clone(runtime));
+    let (on_simple, on_extended, on_restarted) =
+        (Arc::clone(runtime), Arc::clone(runtime), Arc::clone(runtime));
     [
-        Trial::test(format!("{name} simple"), move || Ok(simple.left(&on_simple).map(|_| ())?)),
+        Trial::test(format!("{name} simple"), move || {
+            Ok(simple.left(&on_simple).map(|_| ())?)
+        }),
         Trial::test(format!("{name} extended"), move || {
             let outcome = on_extended.block_on(run_file(&extended.file, Protocol::Extended));
             outcome.map_err(Failed::from)
@@ -76,7 +85,11 @@ struct FirstRun {
 
 impl FirstRun {
     fn left(&self, runtime: &Runtime) -> Result<&Left, String> {
-        let run = || runtime.block_on(first_run(&self.file)).map_err(|error| error.to_string());
+        let run = || {
+            runtime
+                .block_on(first_run(&self.file))
+                .map_err(|error| error.to_string())
+        };
         self.left.get_or_init(run).as_ref().map_err(String::clone)
     }
 }
@@ -98,7 +111,10 @@ async fn first_run(file: &Path) -> Result<Left, Failure> {
         Err(message) => Err(message.into()),
     };
     server.shutdown().await;
-    Ok(Left { directory, views: outcome? })
+    Ok(Left {
+        directory,
+        views: outcome?,
+    })
 }
 
 async fn restart(file: &Path, left: &Left) -> Result<(), Failure> {

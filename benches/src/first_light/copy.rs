@@ -46,7 +46,7 @@ pub async fn run(
         let bed = Bed::make(target).await?;
         bed.create(flights, set).await?;
         let (server, client) = (bed.server.pid(), std::process::id());
-        let (server_cpu, client_cpu) = (process::cpu_time(server)?, process::cpu_time(client)?);
+        let (server_cpu, client_cpu) = (process::cpu_time(server)?, process::activity(client)?);
         let start = Instant::now();
         let rows = bed
             .client
@@ -56,7 +56,9 @@ pub async fn run(
         compare(&bed, &probes).await?;
         let visible = start.elapsed().as_secs_f64();
         let server_cpu = process::cpu_time(server)?.saturating_sub(server_cpu);
-        let client_cpu = process::cpu_time(client)?.saturating_sub(client_cpu);
+        let client_cpu_ns = process::activity(client)?
+            .cpu_ns
+            .saturating_sub(client_cpu.cpu_ns);
         let memory = process::memory(server)?;
         if rows != flights.rows() as u64 {
             return Err(BenchError::Wrong(format!(
@@ -67,7 +69,7 @@ pub async fn run(
         measured.visible_ms.push(visible * 1e3);
         measured.rate.push(rows as f64 / visible);
         measured.server_cpu_s.push(server_cpu.as_secs_f64());
-        measured.client_cpu_s.push(client_cpu.as_secs_f64());
+        measured.client_cpu_s.push(client_cpu_ns as f64 / 1e9);
         measured.resident_mb.push(megabytes(memory.resident));
         measured.peak_mb.push(megabytes(memory.peak));
         compare(&bed, &contents).await?;

@@ -53,7 +53,7 @@ impl Lowering {
         let mut arguments = Arguments::new(self, aggregate.input.schema());
         let rewritten =
             aggregate.aggr_expr.iter().map(|call| arguments.rewrite(call)).collect::<Result<Vec<_>>>()?;
-        let (expressions, schema) = arguments.finish();
+        let (expressions, schema) = arguments.finish()?;
         let input = input.project(expressions, Arc::clone(&schema));
         let logical_schema = DFSchema::from_unqualified_fields(schema.fields().clone(), Default::default())?;
         let mut calls = vec![];
@@ -95,7 +95,7 @@ impl Lowering {
         let group_columns = groups.len() + usize::from(sets.is_some());
         let rewritten =
             aggregate.aggr_expr.iter().map(|call| arguments.rewrite(call)).collect::<Result<Vec<_>>>()?;
-        let (expressions, schema) = arguments.finish();
+        let (expressions, schema) = arguments.finish()?;
         let mut input = input.project(expressions, Arc::clone(&schema));
         let mut schema = schema;
         if let Some(sets) = sets {
@@ -463,7 +463,11 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    fn finish(self) -> (Vec<Arc<dyn PhysicalExpr>>, SchemaRef) {
-        (self.physical, Arc::new(Schema::new(self.fields)))
+    /// The projection. Rows without columns cannot be told apart or counted by all of Arrow's kernels: there is one at least.
+    fn finish(mut self) -> Result<(Vec<Arc<dyn PhysicalExpr>>, SchemaRef)> {
+        if self.fields.is_empty() {
+            self.push(&Expr::Literal(ScalarValue::Boolean(Some(true)), None))?;
+        }
+        Ok((self.physical, Arc::new(Schema::new(self.fields))))
     }
 }

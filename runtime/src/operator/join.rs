@@ -204,15 +204,9 @@ impl JoinInstance {
         let mut touched: BTreeMap<u32, i64> = BTreeMap::new();
         for start in (0..matches.rows.len()).step_by(OUTPUT_ROWS_STEP) {
             let end = (start + OUTPUT_ROWS_STEP).min(matches.rows.len());
-            let (probe, met) = self.pair(
-                side,
-                rows,
-                weight,
-                &matches.probe[start..end],
-                &matches.rows[start..end],
-                output,
-                errors,
-            )?;
+            let candidates =
+                Matches { probe: matches.probe[start..end].to_vec(), rows: matches.rows[start..end].to_vec() };
+            let Matches { probe, rows: met } = self.pair(side, rows, weight, candidates, output, errors)?;
             for (probe, met) in probe.iter().zip(&met) {
                 own_matches[*probe as usize] += 1;
                 if self.sides[other].appearance != Appearance::Paired {
@@ -242,33 +236,33 @@ impl JoinInstance {
         side: usize,
         rows: &RecordBatch,
         weight: i64,
-        probe: &[u32],
-        met: &[u32],
+        mut matches: Matches,
         output: &mut Vec<ChangeBatch>,
         errors: &ErrorCounter,
-    ) -> Result<(Vec<u32>, Vec<u32>)> {
+    ) -> Result<Matches> {
         if !self.emits_pairs && self.filter.is_none() {
-            return Ok((probe.to_vec(), met.to_vec()));
+            return Ok(matches);
         }
-        let own = take_columns(rows, self.sides[side].width, probe)?;
+        let own = take_columns(rows, self.sides[side].width, &matches.probe)?;
         let other = &self.sides[1 - side];
-        let others = other.table.gather(met, &(0..other.width).collect::<Vec<_>>())?;
+        let others = other.table.gather(&matches.rows, &(0..other.width).collect::<Vec<_>>())?;
         let columns = if side == LEFT { [own, others].concat() } else { [others, own].concat() };
-        let mut pairs = batch_of(&self.joined, columns, probe.len())?;
-        let (mut probe, mut met) = (probe.to_vec(), met.to_vec());
+        let mut pairs = batch_of(&self.joined, columns, matches.probe.len())?;
         if let Some(filter) = &self.filter {
             let mask = evaluate_predicate(filter, &pairs, errors)?;
-            let kept: Vec<usize> = mask.values().set_indices().collect();
-            if kept.len() < probe.len() {
+            if mask.true_count() < mask.len() {
                 pairs = arrow::compute::filter_record_batch(&pairs, &mask).map_err(arrow_error)?;
-                probe = kept.iter().map(|pair| probe[*pair]).collect();
-                met = kept.iter().map(|pair| met[*pair]).collect();
+                let kept: Vec<usize> = mask.values().set_indices().collect();
+                matches = Matches {
+                    probe: kept.iter().map(|pair| matches.probe[*pair]).collect(),
+                    rows: kept.iter().map(|pair| matches.rows[*pair]).collect(),
+                };
             }
         }
         if self.emits_pairs && pairs.num_rows() > 0 {
             self.emit(pairs.columns().to_vec(), pairs.num_rows(), weight, output)?;
         }
-        Ok((probe, met))
+        Ok(matches)
     }
 
     /// How rows that come (or go) appear by themselves.

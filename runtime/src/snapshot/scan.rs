@@ -128,10 +128,13 @@ enum Rows {
     Log { state: LogState },
 }
 
+/// What reading a block gave.
+type Block = Result<RecordBatch, millrace_storage::StorageError>;
+
 /// Blocks of the log are read on the I/O runtime, never on a cpu slot.
 enum LogState {
     Idle(Option<Box<LogReader>>),
-    Reading(JoinHandle<(Box<LogReader>, Option<Result<RecordBatch, millrace_storage::StorageError>>)>),
+    Reading(JoinHandle<(Box<LogReader>, Option<Block>)>),
 }
 
 impl ScanStream {

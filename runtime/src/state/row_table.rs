@@ -590,7 +590,7 @@ mod tests {
             let mut table = RowTable::new(schema(), Some(vec![0, 1]));
             let by_key = table.add_index(vec![0]).unwrap();
             let mut model: BTreeMap<(i64, String), usize> = BTreeMap::new();
-            let mut kept: Vec<(TableView, BTreeMap<(i64, String), usize>)> = vec![];
+            let mut kept = vec![];
             for version in 1..400 {
                 let mut rows = vec![];
                 for _ in 0..random.random_range(0..40) {

@@ -33,11 +33,14 @@ pub(super) struct LocalScheduler {
     /// Reduce tasks that have not ended: the next epoch's task on the same partition waits for them.
     unfinished: HashSet<TaskId>,
     /// What a stage sent in an epoch, by receiving partition; gone when all have read it.
-    exchanges: HashMap<(RelationId, usize, u64), Vec<Option<Vec<ChangeBatch>>>>,
+    exchanges: HashMap<(RelationId, usize, u64), Exchange>,
     /// A relation's changes in an epoch, for the map stages that read it.
     changes: HashMap<(RelationId, u64), Changes>,
     epochs: HashMap<(PipelineId, u64), Epoch>,
 }
+
+/// By receiving partition: what was sent to it, until it has read it.
+type Exchange = Vec<Option<Vec<ChangeBatch>>>;
 
 /// An epoch in flight.
 struct Epoch {

@@ -1,21 +1,26 @@
-//! Integer `+`, `-` and `*` that fail on overflow, as PostgreSQL's do.
+//! Operators as PostgreSQL has them: integers that fail on overflow, division, and literals beside typed expressions.
 //!
-//! DataFusion's operators wrap around. An expression planner puts these functions in their place wherever both sides are
-//! integers; everything else keeps DataFusion's operators.
+//! DataFusion's integer operators wrap around. An expression planner puts functions in their place wherever both sides are
+//! integers, gives divisions of floats and numerics to [`division`], reads quoted literals by the type of the other side,
+//! and takes integer literals for what they are: `integer` where they fit. The rest keeps DataFusion's operators.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Datum, Scalar};
 use arrow::compute::kernels::numeric::{add, mul, sub};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
 use arrow::error::ArrowError;
 use datafusion::common::{DFSchema, Result, exec_datafusion_err};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
-    ColumnarValue, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+use crate::error::{SqlError, SqlState};
+use crate::functions::division;
+use crate::types::{self, ANNOTATION, parse};
 
 /// An operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,6 +68,7 @@ pub fn udfs() -> Vec<Arc<ScalarUDF>> {
     [Operation::Add, Operation::Subtract, Operation::Multiply]
         .into_iter()
         .map(udf)
+        .chain([division::udf()])
         .collect()
 }
 
@@ -145,7 +151,7 @@ impl ScalarUDFImpl for Checked {
 fn overflow(error: ArrowError, target: &DataType) -> datafusion::error::DataFusionError {
     match error {
         ArrowError::ArithmeticOverflow(_) => {
-            let name = crate::types::type_name(&arrow::datatypes::Field::new("", target.clone(), true));
+            let name = crate::types::type_name(&Field::new("", target.clone(), true));
             crate::error::SqlError::new(
                 crate::error::SqlState::NumericValueOutOfRange,
                 format!("{name} out of range"),
@@ -160,6 +166,7 @@ fn overflow(error: ArrowError, target: &DataType) -> datafusion::error::DataFusi
 #[derive(Debug)]
 pub struct CheckedIntegers {
     functions: [(Operation, Arc<ScalarUDF>); 3],
+    divide: Arc<ScalarUDF>,
 }
 
 impl Default for CheckedIntegers {
@@ -167,22 +174,60 @@ impl Default for CheckedIntegers {
         let with_function = |operation| (operation, udf(operation));
         CheckedIntegers {
             functions: [Operation::Add, Operation::Subtract, Operation::Multiply].map(with_function),
+            divide: division::udf(),
         }
     }
 }
 
 impl ExprPlanner for CheckedIntegers {
-    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-        let Some(operation) = Operation::of(&expr.op) else {
-            return Ok(PlannerResult::Original(expr));
-        };
+    fn plan_binary_op(
+        &self,
+        mut expr: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
         // What has no type yet is a parameter: the operator infers it.
-        let (Ok(left), Ok(right)) = (expr.left.get_type(schema), expr.right.get_type(schema)) else {
+        let (Ok((_, left)), Ok((_, right))) = (expr.left.to_field(schema), expr.right.to_field(schema)) else {
             return Ok(PlannerResult::Original(expr));
         };
-        if wider(&left, &right).is_none() {
+        let arithmetic = is_arithmetic(&expr.op);
+        if arithmetic || is_comparison(&expr.op) {
+            if let Some(literal) = read_as(&expr.left, &right)? {
+                expr.left = literal;
+            } else if let Some(literal) = read_as(&expr.right, &left)? {
+                expr.right = literal;
+            }
+        }
+        if !arithmetic {
             return Ok(PlannerResult::Original(expr));
         }
+        let (left, right) = (expr.left.to_field(schema)?.1, expr.right.to_field(schema)?.1);
+        if !defined(&left, &right) {
+            let error = SqlError::new(
+                SqlState::UndefinedFunction,
+                format!(
+                    "operator does not exist: {} {} {}",
+                    types::plain_name(&left),
+                    expr.op,
+                    types::plain_name(&right)
+                ),
+            );
+            return Err(error
+                .with_hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
+                .into());
+        }
+        if is_number(left.data_type()) && is_number(right.data_type()) {
+            expr.left = narrowed(expr.left);
+            expr.right = narrowed(expr.right);
+        }
+        let (left, right) = (expr.left.get_type(schema)?, expr.right.get_type(schema)?);
+        if expr.op == BinaryOperator::Divide && division::quotient(&left, &right).is_some() {
+            return Ok(PlannerResult::Planned(
+                self.divide.call(vec![expr.left, expr.right]),
+            ));
+        }
+        let Some(operation) = Operation::of(&expr.op).filter(|_| wider(&left, &right).is_some()) else {
+            return Ok(PlannerResult::Original(expr));
+        };
         let (_, function) = self
             .functions
             .iter()
@@ -190,6 +235,91 @@ impl ExprPlanner for CheckedIntegers {
             .expect("there is a function for every operation");
         Ok(PlannerResult::Planned(function.call(vec![expr.left, expr.right])))
     }
+}
+
+fn is_arithmetic(operator: &BinaryOperator) -> bool {
+    use BinaryOperator::{
+        BitwiseAnd, BitwiseOr, Divide, Minus, Modulo, Multiply, PGBitwiseShiftLeft, PGBitwiseShiftRight,
+        PGBitwiseXor, Plus,
+    };
+    matches!(
+        operator,
+        Plus | Minus
+            | Multiply
+            | Divide
+            | Modulo
+            | BitwiseAnd
+            | BitwiseOr
+            | PGBitwiseXor
+            | PGBitwiseShiftLeft
+            | PGBitwiseShiftRight
+    )
+}
+
+fn is_comparison(operator: &BinaryOperator) -> bool {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+}
+
+fn is_number(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Int16
+            | DataType::Int32
+            | DataType::Int64
+            | DataType::Float32
+            | DataType::Float64
+            | DataType::Decimal128(..)
+    )
+}
+
+/// Whether there may be an arithmetic operator: not between a number and a text, or with booleans. What carries an
+/// annotation has operators of its own.
+fn defined(left: &Field, right: &Field) -> bool {
+    let foreign = |field: &Field| {
+        matches!(field.data_type(), DataType::Utf8 | DataType::Boolean)
+            && !field.metadata().contains_key(ANNOTATION)
+    };
+    let plain = |field: &Field| is_number(field.data_type()) || foreign(field);
+    !(plain(left) && plain(right) && (foreign(left) || foreign(right)))
+}
+
+/// An integer literal that fits an `integer`, as one.
+fn narrowed(expr: Expr) -> Expr {
+    match expr {
+        Expr::Literal(ScalarValue::Int64(Some(value)), metadata) => match i32::try_from(value) {
+            Ok(small) => Expr::Literal(ScalarValue::Int32(Some(small)), metadata),
+            Err(_) => Expr::Literal(ScalarValue::Int64(Some(value)), metadata),
+        },
+        other => other,
+    }
+}
+
+/// A quoted literal as a value of the type on the other side, where DataFusion would take the other side for a text or
+/// compare texts that mean the same and are not equal.
+fn read_as(expr: &Expr, other: &Field) -> Result<Option<Expr>> {
+    let Expr::Literal(ScalarValue::Utf8(Some(text)), None) = expr else {
+        return Ok(None);
+    };
+    let annotation = other.metadata().get(ANNOTATION).map(String::as_str);
+    let by_type = is_number(other.data_type())
+        || matches!(other.data_type(), DataType::Boolean | DataType::Binary);
+    if annotation != Some("uuid") && !by_type {
+        return Ok(None);
+    }
+    let value = if matches!(other.data_type(), DataType::Decimal128(..)) {
+        // The digits that are written, not those of the other side.
+        match crate::functions::literals::exact_digits(text) {
+            Some((precision, scale)) => {
+                let exact = Field::new("", DataType::Decimal128(precision, scale), true);
+                parse::value(&exact, Some(text))?
+            }
+            None => parse::value(other, Some(text))?,
+        }
+    } else {
+        parse::value(other, Some(text))?
+    };
+    Ok(Some(Expr::Literal(ScalarValue::try_from_array(&value, 0)?, None)))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! PostgreSQL's spellings, rewritten in the AST before it is bound.
 //!
 //! * `CAST(x AS t)`, `x::t` and `t 'x'` become `pg_cast(x, 't')` (see [`super::cast`]).
-//! * `->`, `->>`, `#>`, `#>>`, `?` over jsonb become calls of JSON functions.
+//! * Intervals are read by their input function; `AT TIME ZONE` and `OVERLAPS` become calls.
 //! * `pg_catalog.f(..)` loses its schema; some functions have another name in DataFusion.
 //! * Columns of a SELECT that were not named get the names that PostgreSQL gives them. Where two would be equal, the
 //!   later one gets a number, because DataFusion wants them distinct; [`output_names`] tells what they are to be called
@@ -13,11 +13,11 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, Ident, ObjectName, ObjectNamePart, Select, SelectItem, SetExpr, Statement, Value,
-    VisitMut, VisitorMut,
+    UnaryOperator, VisitMut, VisitorMut,
 };
 
 use crate::error::{SqlError, SqlResult};
-use crate::functions::cast;
+use crate::functions::{cast, literals};
 use crate::types;
 
 /// Rewrites a query.
@@ -71,7 +71,22 @@ impl VisitorMut for Rewriter {
         ControlFlow::Continue(())
     }
 
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        for window in &mut select.named_window {
+            if let ast::NamedWindowExpr::WindowSpec(window) = &mut window.1 {
+                restore_bounds(window);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Self::Break> {
+        literals::in_query(query);
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        literals::in_expression(expr);
         match rewritten(expr) {
             Ok(Some(new)) => *expr = new,
             Ok(None) => {}
@@ -248,10 +263,57 @@ fn rewritten(expr: &mut Expr) -> SqlResult<Option<Expr>> {
         Expr::BinaryOp { left, op, right } => binary(left, op, right),
         Expr::Function(function) => {
             rename(function);
-            None
+            if let Some(ast::WindowType::WindowSpec(window)) = &mut function.over {
+                restore_bounds(window);
+            }
+            modulo(function).or_else(|| special_call(function))
         }
-        Expr::AtTimeZone { .. } => None,
+        Expr::UnaryOp {
+            op: UnaryOperator::BitwiseNot,
+            expr: inner,
+        } => Some(call("bit_not", vec![integer(inner)])),
+        Expr::UnaryOp {
+            op: UnaryOperator::PGAbs,
+            expr: inner,
+        } => Some(call("abs", vec![integer(inner)])),
+        Expr::AtTimeZone { timestamp, time_zone } => Some(call(
+            "timezone",
+            vec![time_zone.as_ref().clone(), timestamp.as_ref().clone()],
+        )),
+        Expr::Interval(interval) => interval_literal(interval),
         _ => None,
+    })
+}
+
+/// An operand; an integer literal is told its type.
+fn integer(operand: &Expr) -> Expr {
+    match literals::number_text(operand) {
+        Some(number) if number.parse::<i32>().is_ok() => {
+            call(cast::NAME, vec![text(&number), text("integer")])
+        }
+        _ => operand.clone(),
+    }
+}
+
+/// `mod(a, b)` is `a % b`.
+fn modulo(function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
+    let ([ObjectNamePart::Identifier(name)], [
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(left)),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(right)),
+    ]) = (function.name.0.as_slice(), list.args.as_slice())
+    else {
+        return None;
+    };
+    let nested = |expr: &Expr| Box::new(Expr::Nested(Box::new(expr.clone())));
+    (millrace_parser::fold(name) == "mod").then(|| {
+        Expr::Nested(Box::new(Expr::BinaryOp {
+            left: nested(left),
+            op: BinaryOperator::Modulo,
+            right: nested(right),
+        }))
     })
 }
 
@@ -270,6 +332,7 @@ fn cast_to(inner: Expr, data_type: &DataType) -> SqlResult<Expr> {
     }
     let sql_type = types::from_sql(data_type)?;
     let name = types::type_name(&sql_type.field("", true));
+    let (inner, name) = literals::cast_of_literal(inner, &sql_type, &name);
     Ok(call(cast::NAME, vec![inner, text(&name)]))
 }
 
@@ -283,41 +346,15 @@ fn plain_cast(inner: Expr, data_type: DataType) -> Expr {
     }
 }
 
+/// `(a, b) OVERLAPS (c, d)`; the other operators are chosen by the types of their sides, see [`super::operators`].
 fn binary(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
-    let arguments = |left: &Expr, right: &Expr| vec![left.clone(), right.clone()];
-    match op {
-        BinaryOperator::Arrow => Some(call("json_get_json", arguments(left, right))),
-        BinaryOperator::LongArrow => Some(call("json_as_text", arguments(left, right))),
-        BinaryOperator::Question => Some(call("json_contains", arguments(left, right))),
-        BinaryOperator::HashArrow => Some(path_call("json_get_json", left, right)),
-        BinaryOperator::HashLongArrow => Some(path_call("json_as_text", left, right)),
-        // `~~` and its like reach the AST as LIKE; the qualified operators of psql are handled with pg_catalog.
+    match (op, left, right) {
+        (BinaryOperator::Overlaps, Expr::Tuple(left), Expr::Tuple(right)) if left.len() == 2 && right.len() == 2 => {
+            let arguments = left.iter().chain(right).cloned().collect();
+            Some(call("overlaps", arguments))
+        }
         _ => None,
     }
-}
-
-/// A call with the steps of the path `'{a,0,b}'` as arguments.
-fn path_call(name: &str, left: &Expr, right: &Expr) -> Expr {
-    let mut arguments = vec![left.clone()];
-    match right {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(path) if path.starts_with('{') && path.ends_with('}') => {
-                let steps = path[1..path.len() - 1]
-                    .split(',')
-                    .map(|step| step.trim().trim_matches('"'));
-                arguments.extend(steps.filter(|step| !step.is_empty()).map(
-                    |step| match step.parse::<u32>() {
-                        Ok(index) => Expr::value(Value::Number(index.to_string(), false)),
-                        Err(_) => text(step),
-                    },
-                ));
-            }
-            _ => arguments.push(right.clone()),
-        },
-        Expr::Array(array) => arguments.extend(array.elem.iter().cloned()),
-        other => arguments.push(other.clone()),
-    }
-    call(name, arguments)
 }
 
 /// PostgreSQL's names of functions that DataFusion has under another name.
@@ -326,10 +363,16 @@ const RENAMED: &[(&str, &str)] = &[
     ("first", "first_value"),
     ("last", "last_value"),
     ("gen_random_uuid", "uuid"),
-    ("jsonb_array_length", "json_length"),
-    ("json_array_length", "json_length"),
-    ("jsonb_object_keys", "json_object_keys"),
+    ("json_array_length", "jsonb_array_length"),
+    ("json_build_array", "jsonb_build_array"),
+    ("json_build_object", "jsonb_build_object"),
+    ("json_extract_path", "jsonb_extract_path"),
+    ("json_extract_path_text", "jsonb_extract_path_text"),
+    ("json_strip_nulls", "jsonb_strip_nulls"),
     ("json_typeof", "jsonb_typeof"),
+    ("to_json", "to_jsonb"),
+    ("array_remove", "array_remove_all"),
+    ("array_replace", "array_replace_all"),
     ("clock_timestamp", "now"),
     ("statement_timestamp", "now"),
     ("transaction_timestamp", "now"),
@@ -351,6 +394,89 @@ fn rename(function: &mut Function) {
         let folded = millrace_parser::fold(name);
         if let Some((_, renamed)) = RENAMED.iter().find(|(from, _)| *from == folded) {
             function.name = ObjectName(vec![ObjectNamePart::Identifier(Ident::new(*renamed))]);
+        }
+    }
+}
+
+/// Functions that become something else than a call of another name.
+fn special_call(function: &Function) -> Option<Expr> {
+    let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else {
+        return None;
+    };
+    let arguments: Vec<Expr> = match &function.args {
+        FunctionArguments::List(list) => list
+            .args
+            .iter()
+            .filter_map(|argument| match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+                _ => None,
+            })
+            .collect(),
+        _ => vec![],
+    };
+    // One row for each element of a list.
+    let rows_of = |name: &str, arguments: Vec<Expr>| Some(call("unnest", vec![call(name, arguments)]));
+    match (millrace_parser::fold(name).as_str(), arguments.len()) {
+        ("jsonb_object_keys" | "json_object_keys", 1) => rows_of("jsonb_keys", arguments),
+        ("jsonb_array_elements" | "json_array_elements", 1) => rows_of("jsonb_items", arguments),
+        ("jsonb_array_elements_text" | "json_array_elements_text", 1) => rows_of("jsonb_items_text", arguments),
+        // The age of one timestamp is its distance from midnight of today.
+        ("age", 1) => {
+            let today = call(cast::NAME, vec![call("current_date", vec![]), text("timestamp without time zone")]);
+            Some(call("age", [vec![today], arguments].concat()))
+        }
+        ("localtimestamp", 0) => Some(call(
+            cast::NAME,
+            vec![call("now", vec![]), text("timestamp without time zone")],
+        )),
+        _ => None,
+    }
+}
+
+/// `INTERVAL '1 day'`, `INTERVAL '1' DAY`: read by the input function of interval.
+fn interval_literal(interval: &ast::Interval) -> Option<Expr> {
+    let Expr::Value(value) = interval.value.as_ref() else {
+        return None;
+    };
+    let Value::SingleQuotedString(amount) = &value.value else {
+        return None;
+    };
+    let amount = match (&interval.leading_field, &interval.last_field) {
+        (Some(unit), None) if amount.trim().bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.')) => {
+            format!("{amount} {unit}")
+        }
+        _ => amount.clone(),
+    };
+    Some(call(cast::NAME, vec![text(&amount), text("interval")]))
+}
+
+/// The bounds of a window's frame are literals to DataFusion, not expressions: an interval becomes a literal again.
+fn restore_bounds(window: &mut ast::WindowSpec) {
+    let Some(frame) = &mut window.window_frame else {
+        return;
+    };
+    for bound in [Some(&mut frame.start_bound), frame.end_bound.as_mut()].into_iter().flatten() {
+        let (ast::WindowFrameBound::Preceding(Some(offset)) | ast::WindowFrameBound::Following(Some(offset))) = bound
+        else {
+            continue;
+        };
+        let Expr::Function(function) = offset.as_ref() else {
+            continue;
+        };
+        let FunctionArguments::List(list) = &function.args else {
+            continue;
+        };
+        if let [FunctionArg::Unnamed(FunctionArgExpr::Expr(value)), FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(of)))] =
+            list.args.as_slice()
+            && of.value == Value::SingleQuotedString("interval".into())
+        {
+            **offset = Expr::Interval(ast::Interval {
+                value: Box::new(value.clone()),
+                leading_field: None,
+                leading_precision: None,
+                last_field: None,
+                fractional_seconds_precision: None,
+            });
         }
     }
 }
@@ -404,11 +530,14 @@ mod tests {
     }
 
     #[test]
-    fn json_operators_become_calls() {
+    fn times_become_calls() {
         assert_eq!(
-            rewritten_query("SELECT j -> 'a' ->> 0 AS a, j #>> '{b,1}' AS b"),
-            "SELECT json_as_text(json_get_json(j, 'a'), 0) AS a, json_as_text(j, 'b', 1) AS b"
+            rewritten_query("SELECT INTERVAL '1' DAY AS a, t AT TIME ZONE 'UTC' AS b, age(t) AS c"),
+            "SELECT pg_cast('1 DAY', 'interval') AS a, timezone('UTC', t) AS b, \
+             age(pg_cast(current_date(), 'timestamp without time zone'), t) AS c"
         );
+        let frame = "SELECT sum(x) OVER (ORDER BY t RANGE BETWEEN INTERVAL '1 day' PRECEDING AND CURRENT ROW) AS a";
+        assert_eq!(rewritten_query(frame), frame);
     }
 
     #[test]

@@ -311,7 +311,7 @@ impl ScalarUDFImpl for PgTypeof {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let name = args.arg_fields.first().map(|field| types::type_name(field));
+        let name = args.arg_fields.first().map(|field| types::plain_name(field));
         Ok(ColumnarValue::Scalar(ScalarValue::Utf8(name)))
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A [`Column`] borrows one array of a batch, looks at its type once, and then writes single values. It knows nothing
 //! of messages: `DataRow`, COPY and HTTP lines are put together by those who call it. The forms are those of
-//! PostgreSQL 15 with `DateStyle = ISO`, `IntervalStyle = postgres`, `TimeZone = UTC`, `bytea_output = hex`.
+//! PostgreSQL 15 with `DateStyle = ISO`, `IntervalStyle = postgres`, `bytea_output = hex`; a timestamptz is shown in the zone of
+//! its Arrow type.
 
 pub mod binary;
 pub mod datetime;
@@ -30,6 +31,7 @@ use postgres_types::{Kind, Type};
 
 use self::datetime::{Interval, Timestamp};
 use crate::error::{SqlError, SqlResult};
+use crate::types::zone::Zone;
 use crate::types::{ANNOTATION, pg_type};
 
 /// One array of a batch with its PostgreSQL type.
@@ -65,7 +67,8 @@ enum Data<'a> {
     /// Microseconds since midnight.
     Time(Box<dyn Fn(usize) -> i64 + Send + Sync + 'a>),
     /// Microseconds since 1970-01-01 00:00 UTC.
-    Timestamp(Box<dyn Fn(usize) -> i64 + Send + Sync + 'a>, bool),
+    /// With the zone in which it is shown, when it is a timestamptz.
+    Timestamp(Box<dyn Fn(usize) -> i64 + Send + Sync + 'a>, Option<Zone>),
     Interval(Box<dyn Fn(usize) -> Interval + Send + Sync + 'a>),
     List(List<'a>),
     Record(Vec<(String, Column<'a>)>),
@@ -145,7 +148,10 @@ impl<'a> Column<'a> {
                 Data::Date(primitive!(array, Date64Type, |value| value.div_euclid(86_400_000)))
             }
             DataType::Time32(_) | DataType::Time64(_) => time_data(array),
-            DataType::Timestamp(unit, zone) => timestamp_data(array, *unit, zone.is_some()),
+            DataType::Timestamp(unit, zone) => {
+                let zone = zone.as_ref().map(|zone| Zone::parse(zone).unwrap_or(Zone::UTC));
+                timestamp_data(array, *unit, zone)
+            }
             DataType::Interval(unit) => interval_data(array, *unit),
             DataType::Duration(unit) => duration_data(array, *unit),
             DataType::List(element) => {
@@ -244,10 +250,11 @@ impl<'a> Column<'a> {
             Data::FixedBytes(values) => self.bytes(values.value(row)),
             Data::Date(read) => Value::Date(read(row)),
             Data::Time(read) => Value::Time(read(row)),
-            Data::Timestamp(read, zoned) => Value::Timestamp(Timestamp {
-                micros: read(row),
-                zoned: *zoned,
-            }),
+            Data::Timestamp(read, zone) => {
+                let micros = read(row);
+                let offset = zone.map(|zone| zone.offset_at(micros));
+                Value::Timestamp(Timestamp { micros, offset })
+            }
             Data::Interval(read) => Value::Interval(read(row)),
             Data::List(list) => {
                 let (start, end) = (list.ranges)(row);
@@ -260,16 +267,12 @@ impl<'a> Column<'a> {
     }
 
     /// A decimal of no declared scale is shown with the digits that it needs.
-    fn decimal(&self, mut digits: String, mut scale: i8) -> Value<'_> {
-        if self.any_scale {
-            while scale > 0 && digits.len() > 1 && digits.ends_with('0') {
-                digits.pop();
-                scale -= 1;
-            }
-            if digits == "0" {
-                scale = scale.min(0);
-            }
-        }
+    fn decimal(&self, digits: String, scale: i8) -> Value<'_> {
+        let (digits, scale) = if self.any_scale {
+            number::trimmed(digits, scale)
+        } else {
+            (digits, scale)
+        };
         Value::Decimal(digits, scale)
     }
 
@@ -321,7 +324,7 @@ fn time_data(array: &ArrayRef) -> Data<'_> {
     })
 }
 
-fn timestamp_data(array: &ArrayRef, unit: TimeUnit, zoned: bool) -> Data<'_> {
+fn timestamp_data(array: &ArrayRef, unit: TimeUnit, zone: Option<Zone>) -> Data<'_> {
     let read: Box<dyn Fn(usize) -> i64 + Send + Sync + '_> = match unit {
         TimeUnit::Second => primitive!(array, TimestampSecondType, |value| value
             .saturating_mul(1_000_000)),
@@ -330,7 +333,7 @@ fn timestamp_data(array: &ArrayRef, unit: TimeUnit, zoned: bool) -> Data<'_> {
         TimeUnit::Microsecond => primitive!(array, TimestampMicrosecondType, |value| value),
         TimeUnit::Nanosecond => primitive!(array, TimestampNanosecondType, |value| value.div_euclid(1_000)),
     };
-    Data::Timestamp(read, zoned)
+    Data::Timestamp(read, zone)
 }
 
 fn interval_data(array: &ArrayRef, unit: IntervalUnit) -> Data<'_> {

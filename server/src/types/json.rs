@@ -1,7 +1,9 @@
 //! JSON texts: checking, and PostgreSQL's normal form of jsonb.
 //!
 //! The normal form drops white space, puts one space after each colon and comma, sorts the keys of an object by length
-//! and then by bytes, and keeps the last of equal keys. Numbers keep their digits: nothing goes through a float.
+//! and then by bytes, and keeps the last of equal keys. Numbers keep their digits, exponents written out: nothing goes through a float.
+
+use std::borrow::Cow;
 
 /// How deep arrays and objects may nest.
 const DEPTH_MAX: usize = 512;
@@ -15,13 +17,36 @@ pub struct JsonError {
     pub offset: usize,
 }
 
-#[derive(Debug)]
-enum Node<'a> {
-    /// A number, `true`, `false` or `null`, as written.
-    Plain(&'a str),
+/// A JSON value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Node<'a> {
+    /// A number in plain digits, `true`, `false` or `null`.
+    Plain(Cow<'a, str>),
+    /// A string, unescaped.
     Text(String),
+    /// The elements.
     Array(Vec<Node<'a>>),
+    /// The members in the order of jsonb, each key once.
     Object(Vec<(String, Node<'a>)>),
+}
+
+impl Node<'_> {
+    /// The null of JSON.
+    pub fn null() -> Self {
+        Node::Plain(Cow::Borrowed("null"))
+    }
+
+    /// Whether it is the null of JSON.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Node::Plain(text) if text == "null")
+    }
+
+    /// The value as a text in jsonb's normal form.
+    pub fn written(&self) -> String {
+        let mut out = String::new();
+        write(self, &mut out);
+        out
+    }
 }
 
 /// The normal form of a JSON text.
@@ -62,7 +87,11 @@ pub fn quote(text: &str, out: &mut String) {
     out.push('"');
 }
 
-fn parse(text: &str) -> Result<Node<'_>, JsonError> {
+/// Reads a JSON text.
+///
+/// # Errors
+/// The text is not JSON.
+pub fn parse(text: &str) -> Result<Node<'_>, JsonError> {
     let mut reader = Reader { text, at: 0 };
     let node = reader.value(0)?;
     reader.space();
@@ -141,7 +170,7 @@ impl<'a> Reader<'a> {
                         let start = self.at;
                         self.at += word.len();
                         if !matches!(self.peek(), Some(b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_')) {
-                            return Ok(Node::Plain(&self.text[start..self.at]));
+                            return Ok(Node::Plain(Cow::Borrowed(&self.text[start..self.at])));
                         }
                         self.at = start;
                     }
@@ -239,7 +268,10 @@ impl<'a> Reader<'a> {
                 return self.fail("a digit is expected in the exponent");
             }
         }
-        Ok(Node::Plain(&self.text[start..self.at]))
+        let written = &self.text[start..self.at];
+        plain_digits(written)
+            .map(Node::Plain)
+            .map_or_else(|| self.fail("the number has too many digits"), Ok)
     }
 
     fn digits(&mut self) -> usize {
@@ -323,6 +355,50 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The most digits that a number has on either side of its point.
+const DIGITS_MAX: i64 = 16_383;
+
+/// A number without an exponent, and zero without a sign; the digits after the point stay as they are written. `None`:
+/// it would have too many digits.
+fn plain_digits(written: &str) -> Option<Cow<'_, str>> {
+    let (sign, body) = match written.strip_prefix('-') {
+        Some(body) => ("-", body),
+        None => ("", written),
+    };
+    let sign = if body.bytes().take_while(|byte| !matches!(byte, b'e' | b'E')).all(|byte| matches!(byte, b'0' | b'.')) {
+        ""
+    } else {
+        sign
+    };
+    let Some((mantissa, exponent)) = body.split_once(['e', 'E']) else {
+        return Some(if sign.is_empty() {
+            Cow::Borrowed(body)
+        } else {
+            Cow::Borrowed(written)
+        });
+    };
+    let exponent: i64 = exponent.parse().ok().filter(|value: &i64| value.abs() <= DIGITS_MAX)?;
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let point = i64::try_from(whole.len()).ok()? + exponent;
+    let length = i64::try_from(digits.len()).ok()?;
+    let zeros = |count: i64| "0".repeat(usize::try_from(count).unwrap_or_default());
+    let (whole, fraction) = if point <= 0 {
+        ("0".to_string(), format!("{}{digits}", zeros(-point)))
+    } else if point >= length {
+        (format!("{digits}{}", zeros(point - length)), String::new())
+    } else {
+        let (whole, fraction) = digits.split_at(usize::try_from(point).ok()?);
+        (whole.to_string(), fraction.to_string())
+    };
+    let whole = match whole.trim_start_matches('0') {
+        "" => "0",
+        digits => digits,
+    };
+    let point = if fraction.is_empty() { "" } else { "." };
+    Some(Cow::Owned(format!("{sign}{whole}{point}{fraction}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -352,6 +428,23 @@ mod tests {
         }
         assert!(normalize(&"[".repeat(100_000)).is_err());
         assert!(normalize(r#""\ud800""#).is_err());
+    }
+
+    #[test]
+    fn numbers_are_written_in_plain_digits() {
+        for (written, plain) in [
+            ("1e2", "100"),
+            ("1.5e1", "15"),
+            ("1.50", "1.50"),
+            ("12.5e-3", "0.0125"),
+            ("-0", "0"),
+            ("-0.0", "0.0"),
+            ("-1E+1", "-10"),
+            ("0e5", "0"),
+        ] {
+            assert_eq!(normalize(written).unwrap(), plain, "{written}");
+        }
+        assert!(normalize("1e99999999").is_err());
     }
 
     #[test]

@@ -1,21 +1,26 @@
 //! The text output of every type: what COPY writes, and what a text cast gives.
 //!
-//! A [`TextColumn`] is made once a batch and column, and then writes values into a buffer without allocating.
+//! A [`TextColumn`] is made once a batch and column, and then writes values into a buffer. The forms are written by the
+//! encoders of the wire, so that a text looks the same whichever way it leaves.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, types as arrow_types};
-use arrow::datatypes::{DataType, Field, FieldRef, IntervalMonthDayNano, IntervalUnit, TimeUnit};
+use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use crate::error::{SqlResult, from_internal};
-use crate::types::parse::datetime::{MICROS_PER_DAY, civil_from_days};
-use crate::types::stored;
+use crate::pg::encode::{datetime, number};
+use crate::types::zone::Zone;
+use crate::types::{ANNOTATION, stored};
 
 /// One column of a batch, ready to be written as text.
 pub struct TextColumn {
     array: ArrayRef,
     item: Option<FieldRef>,
+    /// A `numeric` without a declared scale has only the digits that it needs.
+    any_scale: bool,
 }
 
 impl TextColumn {
@@ -24,7 +29,13 @@ impl TextColumn {
     /// # Errors
     /// The column is of a type that cannot be converted.
     pub fn new(field: &Field, array: &ArrayRef) -> SqlResult<Self> {
-        let stored = stored(field);
+        let mut stored = stored(field);
+        // An instant keeps the zone in which it is to be shown.
+        if let (DataType::Timestamp(_, Some(_)), DataType::Timestamp(TimeUnit::Microsecond, Some(_))) =
+            (stored.data_type(), array.data_type())
+        {
+            stored = Arc::new(stored.as_ref().clone().with_data_type(array.data_type().clone()));
+        }
         let array = if stored.data_type() == array.data_type() {
             ArrayRef::clone(array)
         } else {
@@ -34,7 +45,12 @@ impl TextColumn {
             DataType::List(item) => Some(FieldRef::clone(item)),
             _ => None,
         };
-        Ok(TextColumn { array, item })
+        let any_scale = field.metadata().get(ANNOTATION).is_some_and(|name| name == "numeric");
+        Ok(TextColumn {
+            array,
+            item,
+            any_scale,
+        })
     }
 
     /// Whether the value of a row is NULL.
@@ -53,14 +69,16 @@ impl TextColumn {
             DataType::Int16 => print(out, array.as_primitive::<arrow_types::Int16Type>().value(row)),
             DataType::Int32 => print(out, array.as_primitive::<arrow_types::Int32Type>().value(row)),
             DataType::Int64 => print(out, array.as_primitive::<arrow_types::Int64Type>().value(row)),
-            DataType::Float32 => float(out, array.as_primitive::<arrow_types::Float32Type>().value(row)),
-            DataType::Float64 => float(out, array.as_primitive::<arrow_types::Float64Type>().value(row)),
+            DataType::Float32 => number::put_float32(array.as_primitive::<arrow_types::Float32Type>().value(row), out),
+            DataType::Float64 => number::put_float64(array.as_primitive::<arrow_types::Float64Type>().value(row), out),
             DataType::Decimal128(_, scale) => {
-                decimal(
-                    out,
-                    array.as_primitive::<arrow_types::Decimal128Type>().value(row),
-                    *scale,
-                );
+                let value = array.as_primitive::<arrow_types::Decimal128Type>().value(row);
+                let (digits, scale) = if self.any_scale {
+                    number::trimmed(value.to_string(), *scale)
+                } else {
+                    (value.to_string(), *scale)
+                };
+                number::put_decimal(&digits, scale, out);
             }
             DataType::Utf8 => out.extend_from_slice(array.as_string::<i32>().value(row).as_bytes()),
             DataType::Binary => {
@@ -70,37 +88,31 @@ impl TextColumn {
                 }
             }
             DataType::Date32 => {
-                date(
-                    out,
-                    i64::from(array.as_primitive::<arrow_types::Date32Type>().value(row)),
-                );
+                let days = array.as_primitive::<arrow_types::Date32Type>().value(row);
+                datetime::put_date(days.into(), out);
             }
             DataType::Time64(TimeUnit::Microsecond) => {
-                time(
-                    out,
-                    array
-                        .as_primitive::<arrow_types::Time64MicrosecondType>()
-                        .value(row),
-                );
+                let time = array.as_primitive::<arrow_types::Time64MicrosecondType>();
+                datetime::put_time(time.value(row), out);
             }
             DataType::Timestamp(TimeUnit::Microsecond, zone) => {
-                timestamp(
-                    out,
-                    array
-                        .as_primitive::<arrow_types::TimestampMicrosecondType>()
-                        .value(row),
-                );
-                if zone.is_some() {
-                    out.extend_from_slice(b"+00");
-                }
+                let micros = array
+                    .as_primitive::<arrow_types::TimestampMicrosecondType>()
+                    .value(row);
+                let zone = zone.as_ref().map(|zone| Zone::parse(zone).unwrap_or(Zone::UTC));
+                let offset = zone.map(|zone| zone.offset_at(micros));
+                datetime::Timestamp { micros, offset }.put_text(out);
             }
             DataType::Interval(IntervalUnit::MonthDayNano) => {
-                interval(
-                    out,
-                    array
-                        .as_primitive::<arrow_types::IntervalMonthDayNanoType>()
-                        .value(row),
-                );
+                let value = array
+                    .as_primitive::<arrow_types::IntervalMonthDayNanoType>()
+                    .value(row);
+                let interval = datetime::Interval {
+                    months: value.months,
+                    days: value.days,
+                    micros: value.nanoseconds / 1000,
+                };
+                interval.put_text(out);
             }
             DataType::List(_) => self.list(row, out)?,
             _ => {
@@ -156,131 +168,6 @@ fn print(out: &mut Vec<u8>, value: impl std::fmt::Display) {
     write!(out, "{value}").expect("writing into memory cannot fail");
 }
 
-/// A float in the shortest form that reads back the same.
-pub fn float<T: Into<f64> + std::fmt::Display + std::fmt::LowerExp + Copy>(out: &mut Vec<u8>, value: T) {
-    let wide: f64 = value.into();
-    if wide.is_nan() {
-        out.extend_from_slice(b"NaN");
-    } else if wide.is_infinite() {
-        out.extend_from_slice(if wide > 0.0 { b"Infinity" } else { b"-Infinity" });
-    } else if wide != 0.0 && !(1e-4..1e15).contains(&wide.abs()) {
-        let text = format!("{value:e}");
-        let (mantissa, exponent) = text.split_once('e').expect("the format has an exponent");
-        let (sign, digits) = exponent
-            .strip_prefix('-')
-            .map_or(('+', exponent), |digits| ('-', digits));
-        print(out, format_args!("{mantissa}e{sign}{digits:0>2}"));
-    } else {
-        print(out, value);
-    }
-}
-
-/// A numeric with all the digits of its scale.
-fn decimal(out: &mut Vec<u8>, value: i128, scale: i8) {
-    if value < 0 {
-        out.push(b'-');
-    }
-    let digits = value.unsigned_abs();
-    match u32::try_from(scale) {
-        Ok(0) => print(out, digits),
-        Ok(scale) => {
-            let unit = 10_u128.pow(scale);
-            let width = usize::try_from(scale).unwrap_or_default();
-            print(out, format_args!("{}.{:0width$}", digits / unit, digits % unit));
-        }
-        Err(_) => print(
-            out,
-            digits.saturating_mul(10_u128.pow(u32::from(scale.unsigned_abs()))),
-        ),
-    }
-}
-
-/// A date.
-pub fn date(out: &mut Vec<u8>, days: i64) {
-    let (year, month, day) = civil_from_days(days);
-    if year > 0 {
-        print(out, format_args!("{year:04}-{month:02}-{day:02}"));
-    } else {
-        print(out, format_args!("{:04}-{month:02}-{day:02} BC", 1 - year));
-    }
-}
-
-/// A time of day.
-pub fn time(out: &mut Vec<u8>, micros: i64) {
-    let seconds = micros / 1_000_000;
-    print(
-        out,
-        format_args!(
-            "{:02}:{:02}:{:02}",
-            seconds / 3600,
-            seconds / 60 % 60,
-            seconds % 60
-        ),
-    );
-    fraction(out, micros % 1_000_000);
-}
-
-fn fraction(out: &mut Vec<u8>, micros: i64) {
-    if micros != 0 {
-        let text = format!("{micros:06}");
-        print(out, format_args!(".{}", text.trim_end_matches('0')));
-    }
-}
-
-/// A timestamp without its zone.
-pub fn timestamp(out: &mut Vec<u8>, micros: i64) {
-    date(out, micros.div_euclid(MICROS_PER_DAY));
-    out.push(b' ');
-    time(out, micros.rem_euclid(MICROS_PER_DAY));
-}
-
-/// An interval in PostgreSQL's own style.
-pub fn interval(out: &mut Vec<u8>, value: IntervalMonthDayNano) {
-    let start = out.len();
-    let mut negative_before = false;
-    let mut part = |out: &mut Vec<u8>, amount: i32, unit: &str| {
-        if amount == 0 {
-            return;
-        }
-        if out.len() > start {
-            out.push(b' ');
-        }
-        // After a negative part a positive one says its sign.
-        let sign = if negative_before && amount > 0 { "+" } else { "" };
-        negative_before = amount < 0;
-        print(
-            out,
-            format_args!("{sign}{amount} {unit}{}", if amount == 1 { "" } else { "s" }),
-        );
-    };
-    part(out, value.months / 12, "year");
-    part(out, value.months % 12, "mon");
-    part(out, value.days, "day");
-    let micros = value.nanoseconds / 1000;
-    if micros != 0 || out.len() == start {
-        if out.len() > start {
-            out.push(b' ');
-        }
-        if micros < 0 {
-            out.push(b'-');
-        } else if negative_before {
-            out.push(b'+');
-        }
-        let micros = micros.abs();
-        let seconds = micros / 1_000_000;
-        print(
-            out,
-            format_args!(
-                "{:02}:{:02}:{:02}",
-                seconds / 3600,
-                seconds / 60 % 60,
-                seconds % 60
-            ),
-        );
-        fraction(out, micros % 1_000_000);
-    }
-}
-
 /// The text of one value, for messages; NULL is `null`.
 pub fn text(field: &Field, array: &ArrayRef, row: usize) -> String {
     if array.is_null(row) {
@@ -295,7 +182,6 @@ pub fn text(field: &Field, array: &ArrayRef, row: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
 
     use super::*;
     use crate::types::{SqlType, parse, timestamptz};

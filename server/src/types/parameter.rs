@@ -4,6 +4,7 @@ use arrow::array::ArrayRef;
 use datafusion::scalar::ScalarValue;
 use postgres_types::{Kind, Type};
 
+use crate::pg::encode::datetime;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::types::parse::datetime::MICROS_PER_DAY;
 use crate::types::{from_pg, parse};
@@ -79,19 +80,27 @@ fn text_of(pg: &Type, bytes: &[u8]) -> Option<String> {
             return Some(format!("\\x{hex}"));
         }
         Type::DATE => {
-            let days = i32::from_be_bytes(be(bytes)?).checked_add(EPOCH_DAYS)?;
-            super::output::date(&mut out, i64::from(days));
+            let days = match i32::from_be_bytes(be(bytes)?) {
+                infinite @ (i32::MAX | i32::MIN) => infinite,
+                days => days.checked_add(EPOCH_DAYS)?,
+            };
+            datetime::put_date(days.into(), &mut out);
         }
         Type::TIME => {
             let micros = i64::from_be_bytes(be(bytes)?);
             if !(0..=MICROS_PER_DAY).contains(&micros) {
                 return None;
             }
-            super::output::time(&mut out, micros);
+            datetime::put_time(micros, &mut out);
         }
         Type::TIMESTAMP | Type::TIMESTAMPTZ => {
-            let micros = i64::from_be_bytes(be(bytes)?).checked_add(EPOCH_MICROS)?;
-            super::output::timestamp(&mut out, micros);
+            let micros = match i64::from_be_bytes(be(bytes)?) {
+                infinite @ (i64::MAX | i64::MIN) => infinite,
+                micros => micros.checked_add(EPOCH_MICROS)?,
+            };
+            // The zone is written out, so that the text means the same in every session.
+            let offset = (*pg == Type::TIMESTAMPTZ).then_some(0);
+            datetime::Timestamp { micros, offset }.put_text(&mut out);
         }
         Type::INTERVAL => {
             let micros = i64::from_be_bytes(be(bytes.get(..8)?)?);

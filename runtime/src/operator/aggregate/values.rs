@@ -203,6 +203,6 @@ impl GroupState for Values {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.groups.iter().map(|group| group.iter().map(|(key, _)| key.len() + 40).sum::<usize>() + 24).sum()
+        self.groups.iter().map(|group| group.keys().map(|key| key.len() + 40).sum::<usize>() + 24).sum()
     }
 }

@@ -1,8 +1,9 @@
 //! Dates, times, timestamps and intervals in PostgreSQL's ISO style.
 
-use std::fmt::Write as _;
+use std::fmt;
+use std::io::Write as _;
 
-use bytes::{BufMut, BytesMut};
+use bytes::BufMut;
 
 /// Microseconds of a day.
 const DAY_MICROS: i64 = 86_400_000_000;
@@ -15,8 +16,8 @@ const POSTGRES_EPOCH_DAYS: i64 = 10_957;
 pub struct Timestamp {
     /// Since 1970-01-01 00:00.
     pub micros: i64,
-    /// Whether it is a timestamptz.
-    pub zoned: bool,
+    /// Of a timestamptz, the seconds east of UTC of the zone in which it is shown.
+    pub offset: Option<i64>,
 }
 
 /// PostgreSQL's interval: three parts that are kept apart.
@@ -42,14 +43,14 @@ impl Interval {
     }
 
     /// Writes the binary form.
-    pub fn put_binary(self, out: &mut BytesMut) {
+    pub fn put_binary(self, out: &mut impl BufMut) {
         out.put_i64(self.micros);
         out.put_i32(self.days);
         out.put_i32(self.months);
     }
 
     /// Writes the text, such as `1 year 2 mons 3 days 04:05:06.7`. A positive part after a negative one has its sign.
-    pub fn put_text(self, out: &mut BytesMut) {
+    pub fn put_text(self, out: &mut impl BufMut) {
         let mut parts = PartWriter {
             out,
             any: false,
@@ -74,13 +75,13 @@ impl Interval {
     }
 }
 
-struct PartWriter<'a> {
-    out: &'a mut BytesMut,
+struct PartWriter<'a, B> {
+    out: &'a mut B,
     any: bool,
     negative: bool,
 }
 
-impl PartWriter<'_> {
+impl<B: BufMut> PartWriter<'_, B> {
     fn put(&mut self, count: i64, unit: &str) {
         if count == 0 {
             return;
@@ -88,7 +89,7 @@ impl PartWriter<'_> {
         let space = if self.any { " " } else { "" };
         let plus = if self.negative && count > 0 { "+" } else { "" };
         let plural = if count == 1 { "" } else { "s" };
-        let _ = write!(self.out, "{space}{plus}{count} {unit}{plural}");
+        put_format(self.out, format_args!("{space}{plus}{count} {unit}{plural}"));
         self.any = true;
         self.negative = count < 0;
     }
@@ -96,17 +97,19 @@ impl PartWriter<'_> {
 
 impl Timestamp {
     /// Writes the text, such as `2013-01-01 05:15:00` or `2013-01-01 05:15:00.5+00`.
-    pub fn put_text(self, out: &mut BytesMut) {
+    pub fn put_text(self, out: &mut impl BufMut) {
         match self.micros {
             i64::MAX => return out.put_slice(b"infinity"),
             i64::MIN => return out.put_slice(b"-infinity"),
             _ => {}
         }
-        let before_christ = put_year_month_day(self.micros.div_euclid(DAY_MICROS), out);
+        let offset = self.offset.unwrap_or(0);
+        let local = self.micros.saturating_add(offset * 1_000_000);
+        let before_christ = put_year_month_day(local.div_euclid(DAY_MICROS), out);
         out.put_u8(b' ');
-        put_clock(self.micros.rem_euclid(DAY_MICROS) as u64, out);
-        if self.zoned {
-            out.put_slice(b"+00");
+        put_clock(local.rem_euclid(DAY_MICROS) as u64, out);
+        if self.offset.is_some() {
+            put_offset(offset, out);
         }
         if before_christ {
             out.put_slice(b" BC");
@@ -114,7 +117,7 @@ impl Timestamp {
     }
 
     /// Writes the binary form: microseconds since 2000-01-01.
-    pub fn put_binary(self, out: &mut BytesMut) {
+    pub fn put_binary(self, out: &mut impl BufMut) {
         out.put_i64(match self.micros {
             i64::MAX | i64::MIN => self.micros,
             micros => micros.saturating_sub(POSTGRES_EPOCH_DAYS * DAY_MICROS),
@@ -122,8 +125,26 @@ impl Timestamp {
     }
 }
 
+/// Writes into a buffer that grows.
+pub fn put_format(out: &mut impl BufMut, text: fmt::Arguments<'_>) {
+    out.writer().write_fmt(text).expect("writing into memory cannot fail");
+}
+
+/// Writes an offset from UTC with the parts that it needs: `+02`, `-03:30`, `+00:53:28`.
+fn put_offset(seconds: i64, out: &mut impl BufMut) {
+    let sign = if seconds < 0 { '-' } else { '+' };
+    let seconds = seconds.abs();
+    put_format(out, format_args!("{sign}{:02}", seconds / 3_600));
+    if seconds % 3_600 != 0 {
+        put_format(out, format_args!(":{:02}", seconds / 60 % 60));
+    }
+    if seconds % 60 != 0 {
+        put_format(out, format_args!(":{:02}", seconds % 60));
+    }
+}
+
 /// Writes a date, given in days since 1970-01-01.
-pub fn put_date(days: i64, out: &mut BytesMut) {
+pub fn put_date(days: i64, out: &mut impl BufMut) {
     match days {
         days if days == i64::from(i32::MAX) => out.put_slice(b"infinity"),
         days if days == i64::from(i32::MIN) => out.put_slice(b"-infinity"),
@@ -136,7 +157,7 @@ pub fn put_date(days: i64, out: &mut BytesMut) {
 }
 
 /// Writes a date's binary form: days since 2000-01-01.
-pub fn put_date_binary(days: i64, out: &mut BytesMut) {
+pub fn put_date_binary(days: i64, out: &mut impl BufMut) {
     let infinite = days == i64::from(i32::MAX) || days == i64::from(i32::MIN);
     let days = if infinite {
         days
@@ -147,20 +168,15 @@ pub fn put_date_binary(days: i64, out: &mut BytesMut) {
 }
 
 /// Writes a time of day, given in microseconds since midnight.
-pub fn put_time(micros: i64, out: &mut BytesMut) {
+pub fn put_time(micros: i64, out: &mut impl BufMut) {
     put_clock(micros.unsigned_abs(), out);
 }
 
 /// `hours:minutes:seconds`, with as many digits of a second as are needed. Hours may exceed a day (intervals).
-fn put_clock(micros: u64, out: &mut BytesMut) {
+fn put_clock(micros: u64, out: &mut impl BufMut) {
     let seconds = micros / 1_000_000;
-    let _ = write!(
-        out,
-        "{:02}:{:02}:{:02}",
-        seconds / 3_600,
-        seconds / 60 % 60,
-        seconds % 60
-    );
+    let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
+    put_format(out, format_args!("{hours:02}:{minutes:02}:{:02}", seconds % 60));
     let mut fraction = micros % 1_000_000;
     if fraction != 0 {
         let mut width = 6;
@@ -168,16 +184,16 @@ fn put_clock(micros: u64, out: &mut BytesMut) {
             fraction /= 10;
             width -= 1;
         }
-        let _ = write!(out, ".{fraction:0width$}");
+        put_format(out, format_args!(".{fraction:0width$}"));
     }
 }
 
 /// Writes `year-month-day`; true if the year is before Christ, which the caller notes at the end.
-fn put_year_month_day(days: i64, out: &mut BytesMut) -> bool {
+fn put_year_month_day(days: i64, out: &mut impl BufMut) -> bool {
     let (year, month, day) = civil_from_days(days);
     let before_christ = year <= 0;
     let year = if before_christ { 1 - year } else { year };
-    let _ = write!(out, "{year:04}-{month:02}-{day:02}");
+    put_format(out, format_args!("{year:04}-{month:02}-{day:02}"));
     before_christ
 }
 
@@ -203,6 +219,8 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
+
     use super::*;
 
     fn text(write: impl FnOnce(&mut BytesMut)) -> String {
@@ -240,11 +258,13 @@ mod tests {
 
     #[test]
     fn timestamps_have_only_the_digits_they_need() {
-        let stamp = |micros, zoned| text(|out| Timestamp { micros, zoned }.put_text(out));
-        assert_eq!(stamp(1_357_017_300_000_000, false), "2013-01-01 05:15:00");
-        assert_eq!(stamp(1_357_017_300_500_000, true), "2013-01-01 05:15:00.5+00");
-        assert_eq!(stamp(-1, false), "1969-12-31 23:59:59.999999");
-        assert_eq!(stamp(i64::MAX, true), "infinity");
+        let stamp = |micros, offset| text(|out| Timestamp { micros, offset }.put_text(out));
+        assert_eq!(stamp(1_357_017_300_000_000, None), "2013-01-01 05:15:00");
+        assert_eq!(stamp(1_357_017_300_500_000, Some(0)), "2013-01-01 05:15:00.5+00");
+        assert_eq!(stamp(-1, None), "1969-12-31 23:59:59.999999");
+        assert_eq!(stamp(i64::MAX, Some(0)), "infinity");
+        assert_eq!(stamp(1_357_017_300_000_000, Some(-5 * 3600)), "2013-01-01 00:15:00-05");
+        assert_eq!(stamp(0, Some(19_800)), "1970-01-01 05:30:00+05:30");
     }
 
     #[test]

@@ -1,25 +1,25 @@
 //! Numbers: floats in the fewest digits that read back the same, decimals with their scale, PostgreSQL's binary
 //! `numeric`.
 
-use std::fmt::{LowerExp, Write as _};
+use std::fmt::LowerExp;
 
 use bytes::{BufMut, BytesMut};
 
 /// Writes a float4 as PostgreSQL does: `1e+06` from a million on.
-pub fn put_float32(value: f32, out: &mut BytesMut) {
+pub fn put_float32(value: f32, out: &mut impl BufMut) {
     if !put_special(f64::from(value), out) {
         put_shortest(value, 6, out);
     }
 }
 
 /// Writes a float8 as PostgreSQL does: `1e+15` from there on.
-pub fn put_float64(value: f64, out: &mut BytesMut) {
+pub fn put_float64(value: f64, out: &mut impl BufMut) {
     if !put_special(value, out) {
         put_shortest(value, 15, out);
     }
 }
 
-fn put_special(value: f64, out: &mut BytesMut) -> bool {
+fn put_special(value: f64, out: &mut impl BufMut) -> bool {
     let name: &[u8] = if value.is_nan() {
         b"NaN"
     } else if value == f64::INFINITY {
@@ -35,7 +35,7 @@ fn put_special(value: f64, out: &mut BytesMut) -> bool {
 
 /// Rust's `{:e}` has the shortest digits that read back the same; this lays them out as PostgreSQL does: plainly for
 /// exponents from -4 up to `plain_below`, else with an exponent of at least two digits.
-fn put_shortest(value: impl LowerExp, plain_below: i32, out: &mut BytesMut) {
+fn put_shortest(value: impl LowerExp, plain_below: i32, out: &mut impl BufMut) {
     let scientific = format!("{value:e}");
     let (mantissa, exponent) = scientific.split_once('e').expect("{:e} prints an exponent");
     let exponent: i32 = exponent.parse().expect("{:e} prints a decimal exponent");
@@ -52,8 +52,7 @@ fn put_shortest(value: impl LowerExp, plain_below: i32, out: &mut BytesMut) {
             out.put_slice(rest.as_bytes());
         }
         let exponent_sign = if exponent < 0 { '-' } else { '+' };
-        // Writing into a BytesMut grows it, so it cannot fail.
-        let _ = write!(out, "e{exponent_sign}{:02}", exponent.abs());
+        super::datetime::put_format(out, format_args!("e{exponent_sign}{:02}", exponent.abs()));
     } else if exponent < 0 {
         out.put_slice(b"0.");
         out.put_bytes(b'0', (-exponent - 1) as usize);
@@ -73,8 +72,20 @@ fn put_shortest(value: impl LowerExp, plain_below: i32, out: &mut BytesMut) {
     }
 }
 
+/// The digits and the scale of a decimal without the zeros at its end.
+pub fn trimmed(mut digits: String, mut scale: i8) -> (String, i8) {
+    while scale > 0 && digits.len() > 1 && digits.ends_with('0') {
+        digits.pop();
+        scale -= 1;
+    }
+    if digits == "0" {
+        scale = scale.min(0);
+    }
+    (digits, scale)
+}
+
 /// Writes a decimal: `digits` (with a sign when negative) divided by ten to the `scale`.
-pub fn put_decimal(digits: &str, scale: i8, out: &mut BytesMut) {
+pub fn put_decimal(digits: &str, scale: i8, out: &mut impl BufMut) {
     let (sign, digits) = split_sign(digits);
     out.put_slice(sign.as_bytes());
     let digits = digits.as_bytes();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, ListArray, StringArray};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef};
 
 use crate::error::{SqlError, SqlResult};
 use crate::types::parse::{CellError, invalid};
@@ -35,6 +35,17 @@ pub fn column(item: &FieldRef, texts: &StringArray) -> Result<ArrayRef, CellErro
     let list = ListArray::try_new(Arc::clone(item), offsets, values, nulls)
         .map_err(|error| CellError::new(0, SqlError::internal(format!("array input: {error}"))))?;
     Ok(Arc::new(list))
+}
+
+/// The elements of an array of texts; a NULL among them is left out.
+///
+/// # Errors
+/// The text is not an array.
+pub fn texts(text: &str) -> SqlResult<Vec<String>> {
+    let mut elements = vec![];
+    let item: FieldRef = Arc::new(Field::new("item", DataType::Utf8, true));
+    split(text, &item, &mut elements)?;
+    Ok(elements.into_iter().flatten().collect())
 }
 
 /// Appends the texts of an array's elements. An element of a nested array is the text of the inner array.

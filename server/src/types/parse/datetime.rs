@@ -2,12 +2,11 @@
 //!
 //! ISO 8601 as PostgreSQL reads it: `2013-01-31`, `2013/1/31`, `20130131`; `T` or white space before the time; seconds
 //! and their fraction optional; zones as `Z`, `+02`, `+0230`, `-02:30`, `UTC`, or a name such as `Europe/Berlin`.
-//! `epoch` is accepted; the words that need a clock (`now`, `today`) and infinities are not.
-
-use chrono::{NaiveDateTime, Offset, TimeZone};
+//! `epoch` and the infinities are accepted; the words that need a clock (`now`, `today`) are not.
 
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::parse::invalid;
+use crate::types::zone::Zone;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
@@ -20,8 +19,11 @@ pub const MICROS_PER_DAY: i64 = SECONDS_PER_DAY * MICROS_PER_SECOND;
 /// The text is not a date, or the date does not exist.
 pub fn date(text: &str) -> SqlResult<i32> {
     let trimmed = text.trim();
-    if trimmed.eq_ignore_ascii_case("epoch") {
-        return Ok(0);
+    match word(trimmed) {
+        Some(Word::Epoch) => return Ok(0),
+        Some(Word::Infinity) => return Ok(i32::MAX),
+        Some(Word::MinusInfinity) => return Ok(i32::MIN),
+        None => {}
     }
     let mut reader = Reader::new(trimmed);
     let days = reader
@@ -31,10 +33,10 @@ pub fn date(text: &str) -> SqlResult<i32> {
     // A time after the date is read and dropped, as PostgreSQL does.
     if !reader.done() {
         reader.separator();
-        reader.time().ok_or_else(|| invalid("date", text))?;
+        reader.time().ok_or_else(|| reader.bad_time("date", text))?;
         reader.space();
         if !reader.done() {
-            zone(reader.rest(), 0).ok_or_else(|| invalid("date", text))?;
+            Zone::parse(reader.rest()).ok_or_else(|| invalid("date", text))?;
         }
     }
     i32::try_from(days).map_err(|_| no_such_date(text))
@@ -46,11 +48,11 @@ pub fn date(text: &str) -> SqlResult<i32> {
 /// The text is not a time of day.
 pub fn time(text: &str) -> SqlResult<i64> {
     let mut reader = Reader::new(text.trim());
-    let micros = reader.time().ok_or_else(|| invalid("time", text))?;
+    let micros = reader.time().ok_or_else(|| reader.bad_time("time", text))?;
     if !reader.done() {
         return Err(invalid("time", text));
     }
-    if micros > MICROS_PER_DAY {
+    if !(0..=MICROS_PER_DAY).contains(&micros) {
         Err(no_such_date(text))
     } else {
         Ok(micros)
@@ -70,25 +72,50 @@ pub fn timestamp(text: &str) -> SqlResult<i64> {
 /// # Errors
 /// The text is not a timestamp, the instant does not exist, or the zone is not known.
 pub fn timestamptz(text: &str) -> SqlResult<i64> {
+    timestamptz_in(text, Zone::UTC)
+}
+
+/// As [`timestamptz`]; without a zone the text is in this one.
+///
+/// # Errors
+/// As [`timestamptz`].
+pub fn timestamptz_in(text: &str, default: Zone) -> SqlResult<i64> {
     let (local, zone_text) = instant(text, "timestamp with time zone")?;
-    match zone_text {
-        None => Ok(local),
-        Some(name) => {
-            let offset = zone(name, local).ok_or_else(|| {
-                SqlError::new(
-                    SqlState::InvalidTimeZone,
-                    format!("time zone \"{name}\" not recognized"),
-                )
-            })?;
-            Ok(local - offset * MICROS_PER_SECOND)
-        }
+    let Some(name) = zone_text else {
+        return Ok(default.to_utc(local));
+    };
+    let zone = Zone::parse(name).ok_or_else(|| {
+        SqlError::new(
+            SqlState::InvalidParameterValue,
+            format!("time zone \"{name}\" not recognized"),
+        )
+    })?;
+    Ok(zone.to_utc(local))
+}
+
+/// A word that stands for a date or an instant. The infinities are the ends of what an integer holds.
+enum Word {
+    Epoch,
+    Infinity,
+    MinusInfinity,
+}
+
+fn word(text: &str) -> Option<Word> {
+    match text.to_ascii_lowercase().as_str() {
+        "epoch" => Some(Word::Epoch),
+        "infinity" | "+infinity" => Some(Word::Infinity),
+        "-infinity" => Some(Word::MinusInfinity),
+        _ => None,
     }
 }
 
 fn instant<'a>(text: &'a str, type_name: &str) -> SqlResult<(i64, Option<&'a str>)> {
     let trimmed = text.trim();
-    if trimmed.eq_ignore_ascii_case("epoch") {
-        return Ok((0, None));
+    match word(trimmed) {
+        Some(Word::Epoch) => return Ok((0, Some("UTC"))),
+        Some(Word::Infinity) => return Ok((i64::MAX, Some("UTC"))),
+        Some(Word::MinusInfinity) => return Ok((i64::MIN, Some("UTC"))),
+        None => {}
     }
     let mut reader = Reader::new(trimmed);
     let days = reader
@@ -99,7 +126,7 @@ fn instant<'a>(text: &'a str, type_name: &str) -> SqlResult<(i64, Option<&'a str
     if !reader.done() {
         reader.separator();
         if reader.peek().is_some_and(|byte| byte.is_ascii_digit()) {
-            micros = reader.time().ok_or_else(|| invalid(type_name, text))?;
+            micros = reader.time().ok_or_else(|| reader.bad_time(type_name, text))?;
             reader.space();
         }
     }
@@ -130,33 +157,12 @@ fn no_such_date(text: &str) -> SqlError {
     )
 }
 
-/// Seconds east of UTC that a zone's text means at a local time.
-pub fn zone(text: &str, local_micros: i64) -> Option<i64> {
-    let text = text.trim();
-    if text.eq_ignore_ascii_case("z") || text.eq_ignore_ascii_case("utc") || text.eq_ignore_ascii_case("gmt")
-    {
-        return Some(0);
-    }
-    let sign = match text.as_bytes().first() {
-        Some(b'+') => 1,
-        Some(b'-') => -1,
-        _ => {
-            let zone: chrono_tz::Tz = text.parse().ok().or_else(|| {
-                chrono_tz::TZ_VARIANTS
-                    .iter()
-                    .find(|known| known.name().eq_ignore_ascii_case(text))
-                    .copied()
-            })?;
-            let local: NaiveDateTime = chrono::DateTime::from_timestamp_micros(local_micros)?.naive_utc();
-            let offset = match zone.offset_from_local_datetime(&local) {
-                chrono::LocalResult::Single(offset) | chrono::LocalResult::Ambiguous(_, offset) => offset,
-                // Inside the hour that is skipped: PostgreSQL goes on with the offset from before it.
-                chrono::LocalResult::None => zone
-                    .offset_from_local_datetime(&(local - chrono::TimeDelta::hours(1)))
-                    .latest()?,
-            };
-            return Some(i64::from(offset.fix().local_minus_utc()));
-        }
+/// Seconds east of UTC that an offset such as `+02`, `-0230`, `+02:30:15` means.
+pub fn offset(text: &str) -> Option<i64> {
+    let sign = match text.as_bytes().first()? {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
     };
     let mut fields = [0_i64; 3];
     let body = &text[1..];
@@ -223,7 +229,8 @@ pub fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-fn days_in_month(year: i64, month: i64) -> i64 {
+/// The number of days of a month.
+pub fn days_in_month(year: i64, month: i64) -> i64 {
     match month {
         4 | 6 | 9 | 11 => 30,
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
@@ -374,6 +381,21 @@ impl<'a> Reader<'a> {
         Some((hours * 3600 + minutes * 60 + seconds) * MICROS_PER_SECOND + micros)
     }
 
+    /// What is wrong with a time of day that is none: written like one, it does not exist.
+    fn bad_time(&self, type_name: &str, text: &str) -> SqlError {
+        let clock = text.rsplit([' ', 'T', 't']).next().unwrap_or(text);
+        let fields = clock.split(':').count();
+        let exists_not = fields > 1
+            && clock
+                .split(':')
+                .all(|part| part.len() >= 2 && part.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'));
+        if exists_not {
+            no_such_date(text)
+        } else {
+            invalid(type_name, text)
+        }
+    }
+
     /// An optional AM or PM; `None`: the hour does not go with it.
     fn half_of_day(&mut self, hours: &mut i64) -> Option<()> {
         let rest = self.rest();
@@ -460,11 +482,11 @@ mod tests {
         assert_eq!(timestamp("2013-06-01 10:00:00+02").unwrap(), utc);
         assert_eq!(
             timestamptz("2013-06-01 10:00 Mars/Base").unwrap_err().code,
-            SqlState::InvalidTimeZone
+            SqlState::InvalidParameterValue
         );
         assert_eq!(
             timestamptz("2013-06-01 10:00 +99").unwrap_err().code,
-            SqlState::InvalidTimeZone
+            SqlState::InvalidParameterValue
         );
         assert_eq!(
             timestamp("2013-06-01 10:00:00.1234567").unwrap() % 1_000_000,
