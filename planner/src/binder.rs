@@ -21,6 +21,8 @@ use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, 
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 
+use crate::refused;
+
 /// How names become relations. Implemented by the session: search path, visibility and views are its business.
 pub trait CatalogReader {
     /// The provider behind a name: a [`crate::RelationTable`], a `ViewTable`, or a virtual relation.
@@ -46,6 +48,7 @@ impl<'a> Binder<'a> {
     /// # Errors
     /// Unknown names, type errors and unsupported SQL, as DataFusion reports them.
     pub fn statement(&self, statement: &ast::Statement) -> Result<LogicalPlan> {
+        refused::check(statement)?;
         self.planner().sql_statement_to_plan(statement.clone())
     }
 

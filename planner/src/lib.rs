@@ -11,6 +11,7 @@ pub mod binder;
 pub mod error;
 pub mod explain;
 pub mod query;
+mod refused;
 pub mod relation;
 pub mod stage;
 pub mod view;

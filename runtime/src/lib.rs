@@ -29,5 +29,5 @@ pub use error::RuntimeError;
 pub use query::QueryOptions;
 pub use runtime::{PipelineStatus, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec, ViewStatus};
 pub use snapshot::Snapshot;
-pub use worker::cpu::QueryClass;
+pub use worker::cpu::{CpuTask, QueryClass};
 pub use write::{TableLocks, WriteToken};

@@ -27,6 +27,16 @@ pub struct QueryOptions {
 }
 
 impl Runtime {
+    /// Runs a piece of work on the cpu scheduler: what is neither a plan nor an epoch, such as converting what a client sent.
+    /// Dropping the handle cancels it, if it has not begun.
+    pub fn compute<T: Send + 'static>(
+        &self,
+        class: QueryClass,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> CpuTask<T> {
+        self.inner.cpu.spawn(class, move |_| async move { Ok(work()) }.boxed())
+    }
+
     /// Runs a physical plan. Dropping the stream cancels the query at its next suspension point.
     ///
     /// # Errors

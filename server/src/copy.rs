@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bytes --split--> columns of texts --types::parse--> typed columns --RowBuilder--> rows --append--> log
-//!        (text, csv)                  (a column at a time)
+//!        (text, csv)                  `---- on the cpu scheduler, some batches at a time ----'
 //! bytes --arrow-json--> typed columns ...
 //!        (NDJSON, JSON array)
 //! ```
@@ -17,17 +17,19 @@ pub mod json;
 pub mod layout;
 pub mod split;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::Field;
+use millrace_runtime::{CpuTask, QueryClass};
 use millrace_storage::ChangeBatch;
 
 pub use layout::Layout;
 
 use crate::catalog::{Object, Relation};
 use crate::copy::split::{Columns, Splitter};
-use crate::error::{SqlError, SqlResult, SqlState};
+use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::rows::{RowBuilder, RowError, positions};
 use crate::session::write::WriteScope;
 use crate::session::{Session, write};
@@ -41,6 +43,9 @@ pub const CHUNK_BYTES_MAX: usize = 256 << 20;
 
 /// The longest line, in bytes.
 pub const LINE_BYTES_MAX: usize = 64 << 20;
+
+/// Batches that are converted at once; the connection waits for the oldest when there are more.
+const CONVERSIONS_MAX: usize = 4;
 
 /// How the rows of an ingest request look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,20 +71,69 @@ enum Decoder {
     Json(json::Decoder),
 }
 
+/// What turns typed or textual columns into rows.
+struct Conversion {
+    builder: RowBuilder,
+    /// The columns that the data has, in its order.
+    given: Vec<Arc<Field>>,
+    what: String,
+}
+
+impl Conversion {
+    /// Rows from texts. Of several bad values the first in reading order is the one to name.
+    fn texts(&self, texts: &[StringArray], lines: &[u64], layout: &Layout) -> SqlResult<RecordBatch> {
+        let mut typed: Vec<(Arc<Field>, ArrayRef)> = Vec::with_capacity(self.given.len());
+        let mut bad: Option<(usize, usize, SqlError)> = None;
+        for (index, (field, texts)) in self.given.iter().zip(texts).enumerate() {
+            match parse::column(field, texts) {
+                Ok(array) => typed.push((Arc::clone(field), array)),
+                Err(cell) => {
+                    if bad.as_ref().is_none_or(|(row, ..)| cell.row < *row) {
+                        bad = Some((cell.row, index, *cell.error));
+                    }
+                }
+            }
+        }
+        if let Some((row, index, error)) = bad {
+            let text = texts[index].value(row);
+            let context = format!(
+                "{}, line {}, column {}: \"{}\"",
+                self.what,
+                lines[row],
+                self.given[index].name(),
+                parse::shortened(text)
+            );
+            return Err(error.with_context(context));
+        }
+        self.builder
+            .build(&typed, lines.len())
+            .map_err(|failure| split_failure(&self.what, lines, texts, layout, failure))
+    }
+
+    /// Rows from what the JSON decoder made; `before` rows came earlier.
+    fn typed(&self, batch: &RecordBatch, before: u64) -> SqlResult<RecordBatch> {
+        let typed: Vec<(Arc<Field>, ArrayRef)> =
+            self.given.iter().cloned().zip(batch.columns().iter().cloned()).collect();
+        self.builder
+            .build(&typed, batch.num_rows())
+            .map_err(|failure| json_failure(&self.what, before, failure))
+    }
+}
+
 /// Data on its way from the client into a relation.
 pub struct CopyIn {
     session: Arc<Session>,
     object: Arc<Object>,
     decoder: Decoder,
-    builder: RowBuilder,
-    /// The columns that the data has, in its order.
-    given: Vec<Arc<Field>>,
+    conversion: Arc<Conversion>,
+    /// Conversions under way, in the order of the data.
+    converting: VecDeque<CpuTask<SqlResult<RecordBatch>>>,
     /// What the errors call it: `COPY t`.
     what: String,
     rows: Vec<RecordBatch>,
     rows_bytes: usize,
-    /// Lines or documents that were converted.
-    converted: u64,
+    /// JSON documents that were decoded.
+    decoded: u64,
     /// Rows that were appended before the end.
     appended: u64,
     /// What a failure said: nothing is taken after it.
@@ -132,12 +186,12 @@ impl CopyIn {
             session: Arc::clone(session),
             object: Arc::clone(object),
             decoder,
-            builder,
-            given,
+            conversion: Arc::new(Conversion { builder, given, what: what.clone() }),
+            converting: VecDeque::new(),
             what,
             rows: vec![],
             rows_bytes: 0,
-            converted: 0,
+            decoded: 0,
             appended: 0,
             failure: None,
         })
@@ -145,7 +199,7 @@ impl CopyIn {
 
     /// How many columns the data has.
     pub fn columns(&self) -> usize {
-        self.given.len()
+        self.conversion.given.len()
     }
 
     /// Takes the next bytes. After an error everything that follows is ignored, and [`Self::finish`] answers with it.
@@ -179,6 +233,7 @@ impl CopyIn {
             };
             if full {
                 self.convert()?;
+                self.converted(CONVERSIONS_MAX).await?;
             }
             if self.rows_bytes > CHUNK_BYTES_MAX && !self.waits_for_commit() {
                 self.append().await?;
@@ -212,6 +267,7 @@ impl CopyIn {
             Decoder::Json(decoder) => decoder.finish()?,
         }
         self.convert()?;
+        self.converted(0).await?;
         self.append().await
     }
 
@@ -238,68 +294,47 @@ impl CopyIn {
             }
             self.session.fail_transaction();
             self.rows.clear();
+            self.converting.clear();
             self.failure = Some(error.clone());
             error
         })
     }
 
-    /// Converts the texts that were split so far into rows.
+    /// Starts converting what was decoded so far into rows.
     fn convert(&mut self) -> SqlResult<()> {
-        let batch = match &mut self.decoder {
+        let conversion = Arc::clone(&self.conversion);
+        let runtime = self.session.database().runtime();
+        let task = match &mut self.decoder {
             Decoder::Split { columns, layout, .. } => {
-                let count = columns.rows();
-                if count == 0 {
+                if columns.rows() == 0 {
                     return Ok(());
                 }
                 let lines = columns.lines().to_vec();
                 let texts = columns.take();
-                let mut typed: Vec<(Arc<Field>, ArrayRef)> = Vec::with_capacity(self.given.len());
-                // Of several bad values the first in reading order is the one to name.
-                let mut bad: Option<(usize, usize, SqlError)> = None;
-                for (index, (field, texts)) in self.given.iter().zip(&texts).enumerate() {
-                    match parse::column(field, texts) {
-                        Ok(array) => typed.push((Arc::clone(field), array)),
-                        Err(cell) => {
-                            if bad.as_ref().is_none_or(|(row, ..)| cell.row < *row) {
-                                bad = Some((cell.row, index, *cell.error));
-                            }
-                        }
-                    }
-                }
-                if let Some((row, index, error)) = bad {
-                    let text = texts[index].value(row);
-                    let context = format!(
-                        "{}, line {}, column {}: \"{}\"",
-                        self.what,
-                        lines[row],
-                        self.given[index].name(),
-                        parse::shortened(text)
-                    );
-                    return Err(error.with_context(context));
-                }
-                self.builder
-                    .build(&typed, count)
-                    .map_err(|failure| split_failure(&self.what, &lines, &texts, layout, failure))?
+                let layout = layout.clone();
+                runtime.compute(QueryClass::Interactive, move || conversion.texts(&texts, &lines, &layout))
             }
             Decoder::Json(decoder) => {
                 let Some(batch) = decoder.take()? else {
                     return Ok(());
                 };
-                let typed: Vec<(Arc<Field>, ArrayRef)> = self
-                    .given
-                    .iter()
-                    .cloned()
-                    .zip(batch.columns().iter().cloned())
-                    .collect();
-                let before = self.converted;
-                self.builder
-                    .build(&typed, batch.num_rows())
-                    .map_err(|failure| json_failure(&self.what, before, failure))?
+                let before = self.decoded;
+                self.decoded += batch.num_rows() as u64;
+                runtime.compute(QueryClass::Interactive, move || conversion.typed(&batch, before))
             }
         };
-        self.converted += batch.num_rows() as u64;
-        self.rows_bytes += batch.get_array_memory_size();
-        self.rows.push(batch);
+        self.converting.push_back(task);
+        Ok(())
+    }
+
+    /// Takes the converted rows, in order, until at most so many conversions are under way.
+    async fn converted(&mut self, waiting_max: usize) -> SqlResult<()> {
+        while self.converting.len() > waiting_max {
+            let Some(task) = self.converting.pop_front() else { break };
+            let batch = task.await.map_err(from_internal::runtime)??;
+            self.rows_bytes += batch.get_array_memory_size();
+            self.rows.push(batch);
+        }
         Ok(())
     }
 
@@ -340,7 +375,7 @@ fn relation_of(object: &Object) -> SqlResult<&Relation> {
 fn split_failure(
     what: &str,
     lines: &[u64],
-    texts: &[arrow::array::StringArray],
+    texts: &[StringArray],
     layout: &Layout,
     failure: RowError,
 ) -> SqlError {

@@ -6,10 +6,12 @@
 //! | [`cast`] | `pg_cast`: casts with PostgreSQL's inputs, rounding and errors |
 //! | [`operators`] | operators chosen by the types of their sides: jsonb, intervals, dates, arrays |
 //! | [`jsonb`] | the functions over json and jsonb |
+//! | [`zoned_cast`] | casts in the time zone of the session |
 //! | [`datetime`] | scaling and comparing intervals, `age`, `AT TIME ZONE`, `OVERLAPS` |
 //! | [`length`] | `length`, `array_length` |
 //! | [`system`] | `version()`, `pg_typeof`, `pg_sleep`, the visibility and size functions that clients ask |
 //! | [`arithmetic`] | integer operators that fail on overflow, literals beside typed expressions |
+//! | [`comparisons`] | literals in IN and BETWEEN |
 //! | [`division`] | division of floats and numerics |
 //! | [`literals`] | the types of literals, found in the AST |
 //! | [`numeric`] | rounding, logarithms, powers, `width_bucket` |
@@ -22,6 +24,7 @@
 
 pub mod arithmetic;
 pub mod cast;
+pub mod comparisons;
 pub mod division;
 pub mod datetime;
 pub mod format;
@@ -34,6 +37,7 @@ pub mod rewrite;
 pub mod sum;
 pub mod system;
 pub mod text;
+pub mod zoned_cast;
 
 use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
@@ -47,7 +51,9 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
     registry.register_expr_planner(std::sync::Arc::new(operators::PgOperators))?;
     datafusion_functions_json::register_all(registry)?;
     registry.register_expr_planner(std::sync::Arc::new(arithmetic::CheckedIntegers::default()))?;
-    registry.register_udf(cast::udf())?;
+    for function in cast::udfs() {
+        registry.register_udf(function)?;
+    }
     for function in jsonb::udfs()
         .into_iter()
         .chain(datetime::udfs())

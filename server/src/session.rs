@@ -17,6 +17,7 @@
 pub mod cancel;
 pub mod constants;
 pub mod cursor;
+mod object_names;
 pub mod outcome;
 pub mod overlay;
 pub mod parameters;

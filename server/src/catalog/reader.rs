@@ -17,7 +17,7 @@ use millrace_storage::ObjectId;
 use crate::catalog::{CatalogSnapshot, Definition, Object, QueryDef, SYSTEM_SCHEMAS};
 use crate::error::names::did_you_mean;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
-use crate::functions::rewrite;
+use crate::functions::{comparisons, rewrite};
 
 /// The relations that nobody made: `pg_catalog`, `information_schema`, `mr_catalog`.
 pub trait SystemRelations: Sync {
@@ -271,6 +271,7 @@ impl<'a> Reader<'a> {
     pub fn bind_query(&self, query: &ast::Query) -> SqlResult<LogicalPlan> {
         Binder::new(self.state, self)
             .query(query)
+            .and_then(comparisons::read_literals)
             .map_err(from_internal::datafusion)
     }
 }
@@ -287,11 +288,7 @@ pub fn rename(plan: LogicalPlan, names: &[String]) -> SqlResult<LogicalPlan> {
     if names.len() > columns.len() {
         return Err(SqlError::new(
             SqlState::SyntaxError,
-            format!(
-                "{} column names are given for {} columns",
-                names.len(),
-                columns.len()
-            ),
+            "CREATE VIEW specifies more column names than columns",
         ));
     }
     let expressions: Vec<Expr> = columns

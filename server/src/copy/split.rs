@@ -167,7 +167,7 @@ impl Splitter {
             return self.record_end_with_escapes(bytes);
         }
         let mut from = 0;
-        while let Some(length) = bytes[from..].iter().position(|byte| *byte == b'\n') {
+        while let Some(length) = memchr::memchr(b'\n', &bytes[from..]) {
             let end = from + length;
             self.carry(&bytes[from..end]);
             if !self.open {
@@ -187,7 +187,7 @@ impl Splitter {
     /// Follows the state over bytes without a newline.
     fn carry(&mut self, bytes: &[u8]) {
         if self.layout.csv {
-            let quotes = bytes.iter().filter(|byte| **byte == self.layout.quote).count();
+            let quotes = memchr::memchr_iter(self.layout.quote, bytes).count();
             self.open ^= quotes % 2 == 1;
         } else if !bytes.is_empty() {
             let backslashes = bytes.iter().rev().take_while(|byte| **byte == b'\\').count();
@@ -236,7 +236,7 @@ impl Splitter {
                 code: SqlState::CharacterNotInRepertoire,
             }
         })?;
-        if text.contains('\0') {
+        if memchr::memchr(0, record).is_some() {
             return Err(SplitError {
                 line: self.line,
                 message: "invalid byte sequence for encoding \"UTF8\": 0x00".into(),

@@ -17,13 +17,28 @@ use crate::error::{SqlError, SqlState};
 /// A statement that does not parse.
 pub fn parse(error: ParseError) -> SqlError {
     let code = match error.kind {
-        ParseErrorKind::Syntax => SqlState::SyntaxError,
+        ParseErrorKind::Syntax => invalid_definition(&error.message).unwrap_or(SqlState::SyntaxError),
         ParseErrorKind::Unsupported => SqlState::FeatureNotSupported,
         ParseErrorKind::TooComplex => SqlState::StatementTooComplex,
     };
     SqlError::new(code, error.message)
         .with_hint_opt(error.hint)
         .at(error.position)
+}
+
+/// What is well-formed SQL, but defines something that cannot be.
+fn invalid_definition(message: &str) -> Option<SqlState> {
+    if !message.starts_with("column \"") && !message.starts_with("more than one primary key") {
+        return None;
+    }
+    [
+        ("specified more than once", SqlState::DuplicateColumn),
+        ("named in key does not exist", SqlState::UndefinedColumn),
+        ("more than one primary key is defined", SqlState::InvalidTableDefinition),
+    ]
+    .into_iter()
+    .find(|(end, _)| message.ends_with(end))
+    .map(|(_, code)| code)
 }
 
 /// A query that cannot be planned.
@@ -208,6 +223,17 @@ fn schema(error: SchemaError) -> SqlError {
         SchemaError::FieldNotFound { field, valid_fields } => {
             let names = valid_fields.iter().map(|column| column.name());
             let hint = did_you_mean(field.name(), names);
+            if let Some(relation) = &field.relation
+                && !valid_fields.is_empty()
+                && valid_fields
+                    .iter()
+                    .all(|column| column.relation.as_ref().is_some_and(|known| known.table() != relation.table()))
+            {
+                return SqlError::new(
+                    SqlState::UndefinedTable,
+                    format!("missing FROM-clause entry for table \"{}\"", relation.table()),
+                );
+            }
             let name = match &field.relation {
                 Some(relation) => format!("{}.{}", relation.table(), field.name()),
                 None => format!("\"{}\"", field.name()),
@@ -235,6 +261,9 @@ fn planning(message: &str) -> SqlError {
         )
         .with_hint_opt(hint);
     }
+    if let Some(error) = known_plan_error(&text, &lower) {
+        return error;
+    }
     let code = if lower.contains("must appear in the group by")
         || lower.contains("could not be resolved from available")
     {
@@ -257,6 +286,55 @@ fn planning(message: &str) -> SqlError {
         SqlState::SyntaxError
     };
     SqlError::new(code, text)
+}
+
+/// Errors of the binder that PostgreSQL has other words for.
+fn known_plan_error(text: &str, lower: &str) -> Option<SqlError> {
+    // The number after a word of DataFusion's message.
+    let number = |after: &str| -> Option<&str> {
+        let rest = text.split(after).nth(1)?;
+        let rest = rest.trim_start();
+        Some(&rest[..rest.bytes().take_while(u8::is_ascii_digit).count()])
+    };
+    let error = |code, message: &str| Some(SqlError::new(code, message));
+    if let Some(rest) = text.split("While expanding wildcard, column \"").nth(1) {
+        let column = rest.split('"').next().unwrap_or_default();
+        let message = format!(
+            "column \"{column}\" must appear in the GROUP BY clause or be used in an aggregate function"
+        );
+        error(SqlState::GroupingError, &message)
+    } else if lower.contains("aggregate functions are not allowed in the where") {
+        error(SqlState::GroupingError, "aggregate functions are not allowed in WHERE")
+    } else if lower.contains("aggregate function calls cannot be nested") {
+        error(SqlState::GroupingError, "aggregate function calls cannot be nested")
+    } else if lower.contains("cannot find column with position") {
+        let message = format!("GROUP BY position {} is not in select list", number("position")?);
+        error(SqlState::InvalidColumnReference, &message)
+    } else if lower.contains("order by column out of bounds") {
+        let message = format!("ORDER BY position {} is not in select list", number("specified:")?);
+        error(SqlState::InvalidColumnReference, &message)
+    } else if lower.starts_with("limit must be >=") {
+        error(SqlState::InvalidRowCountInLimitClause, "LIMIT must not be negative")
+    } else if lower.starts_with("offset must be >=") {
+        error(
+            SqlState::InvalidRowCountInResultOffsetClause,
+            "OFFSET must not be negative",
+        )
+    } else if lower.contains("cannot create filter with non-boolean predicate") {
+        error(
+            SqlState::DatatypeMismatch,
+            "argument of WHERE must be type boolean",
+        )
+    } else if lower.contains("failed to match any signature") {
+        let name = text.split('\'').nth(1).unwrap_or_default();
+        let message = format!("function {name} does not exist for arguments of this type");
+        Some(
+            SqlError::new(SqlState::UndefinedFunction, message)
+                .with_hint("You might need to add explicit type casts."),
+        )
+    } else {
+        None
+    }
 }
 
 /// What a kernel says in words only.

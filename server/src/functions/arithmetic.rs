@@ -200,6 +200,11 @@ impl ExprPlanner for CheckedIntegers {
         if !arithmetic {
             return Ok(PlannerResult::Original(expr));
         }
+        let foreign = |data_type: &DataType| is_number(data_type) || data_type == &DataType::Boolean;
+        if foreign(left.data_type()) && foreign(right.data_type()) {
+            expr.left = narrowed(expr.left);
+            expr.right = narrowed(expr.right);
+        }
         let (left, right) = (expr.left.to_field(schema)?.1, expr.right.to_field(schema)?.1);
         if !defined(&left, &right) {
             let error = SqlError::new(
@@ -214,10 +219,6 @@ impl ExprPlanner for CheckedIntegers {
             return Err(error
                 .with_hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
                 .into());
-        }
-        if is_number(left.data_type()) && is_number(right.data_type()) {
-            expr.left = narrowed(expr.left);
-            expr.right = narrowed(expr.right);
         }
         let (left, right) = (expr.left.get_type(schema)?, expr.right.get_type(schema)?);
         if expr.op == BinaryOperator::Divide && division::quotient(&left, &right).is_some() {
@@ -297,7 +298,7 @@ fn narrowed(expr: Expr) -> Expr {
 
 /// A quoted literal as a value of the type on the other side, where DataFusion would take the other side for a text or
 /// compare texts that mean the same and are not equal.
-fn read_as(expr: &Expr, other: &Field) -> Result<Option<Expr>> {
+pub(super) fn read_as(expr: &Expr, other: &Field) -> Result<Option<Expr>> {
     let Expr::Literal(ScalarValue::Utf8(Some(text)), None) = expr else {
         return Ok(None);
     };

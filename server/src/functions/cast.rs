@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, StringArray, StringBuilder};
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
 use datafusion::common::{Result, exec_datafusion_err, plan_datafusion_err};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
@@ -19,25 +19,91 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::types::output::TextColumn;
-use crate::types::{self, ANNOTATION, SqlType, parse};
+use crate::error::{SqlError, SqlState};
+use crate::types::{self, ANNOTATION, SqlType, length_limit, parse};
 
 /// The function's name.
 pub const NAME: &str = "pg_cast";
+/// The name of the cast that INSERT and UPDATE make, `pg_assign(value, 'type', 'column')`: not every type may be assigned
+/// to every other, and a text that is too long is an error, while an explicit cast cuts it.
+pub const ASSIGN: &str = "pg_assign";
 
-/// The function.
+/// The explicit cast.
 pub fn udf() -> Arc<ScalarUDF> {
+    function(NAME, 2)
+}
+
+/// The functions.
+pub fn udfs() -> [Arc<ScalarUDF>; 2] {
+    [udf(), function(ASSIGN, 3)]
+}
+
+fn function(name: &'static str, arguments: usize) -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(PgCast {
-        signature: Signature::any(2, Volatility::Immutable),
+        name,
+        signature: Signature::any(arguments, Volatility::Immutable),
     }))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct PgCast {
+    name: &'static str,
     signature: Signature,
 }
 
+/// Whether INSERT and UPDATE may put a value of the one type into a column of the other. Plain texts may become uuid and
+/// json, as functions over those types answer with texts.
+pub fn assignable(from: &Field, to: &Field) -> bool {
+    let special = |field: &Field| {
+        field
+            .metadata()
+            .get(ANNOTATION)
+            .is_some_and(|name| matches!(name.as_str(), "uuid" | "json" | "jsonb"))
+    };
+    let number = |data_type: &DataType| data_type.is_numeric();
+    let date = |data_type: &DataType| matches!(data_type, DataType::Date32 | DataType::Timestamp(..));
+    let time = |data_type: &DataType| matches!(data_type, DataType::Time64(_) | DataType::Interval(_));
+    match (from.data_type(), to.data_type()) {
+        (DataType::Null, _) => true,
+        (from_type, to_type) if is_text(to_type) => !special(to) || is_text(from_type),
+        (DataType::List(from), DataType::List(to)) => assignable(from, to),
+        (from, to) => {
+            number(from) && number(to)
+                || date(from) && date(to)
+                || time(from) && time(to)
+                || matches!((from, to), (DataType::Timestamp(..), DataType::Time64(_)))
+                || is_binary(from) && is_binary(to)
+                || matches!((from, to), (DataType::Duration(_), DataType::Interval(_)))
+                || from == to
+        }
+    }
+}
+
+fn is_binary(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_)
+    )
+}
+
+/// The error of a value that may not be put into a column.
+pub fn not_assignable(column: &str, from: &Field, to: &Field) -> SqlError {
+    SqlError::new(
+        SqlState::DatatypeMismatch,
+        format!(
+            "column \"{column}\" is of type {} but expression is of type {}",
+            types::plain_name(to),
+            types::plain_name(from)
+        ),
+    )
+    .with_hint("You will need to rewrite or cast the expression.")
+}
+
 /// The type that a type's name means.
-fn named(name: &str) -> Result<SqlType> {
+///
+/// # Errors
+/// There is no such type.
+pub fn named(name: &str) -> Result<SqlType> {
     let sql_type = Parser::new(&PostgreSqlDialect {})
         .try_with_sql(name)
         .and_then(|mut parser| parser.parse_data_type())
@@ -61,7 +127,7 @@ fn is_fraction(data_type: &DataType) -> bool {
 
 impl ScalarUDFImpl for PgCast {
     fn name(&self) -> &str {
-        NAME
+        self.name
     }
 
     fn signature(&self) -> &Signature {
@@ -76,9 +142,34 @@ impl ScalarUDFImpl for PgCast {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         match args.scalar_arguments.get(1).copied().flatten() {
-            Some(ScalarValue::Utf8(Some(name))) => Ok(Arc::new(
-                named(name)?.field(NAME, args.arg_fields[0].is_nullable()),
-            )),
+            Some(ScalarValue::Utf8(Some(name))) => {
+                let target = named(name)?.field(self.name, args.arg_fields[0].is_nullable());
+                // A quoted literal is read by the column's type, whatever that is.
+                let quoted = matches!(
+                    args.scalar_arguments[0],
+                    Some(ScalarValue::Utf8(_) | ScalarValue::Null)
+                );
+                if self.name == ASSIGN && !quoted && !assignable(&args.arg_fields[0], &target) {
+                    let column = match args.scalar_arguments.get(2).copied().flatten() {
+                        Some(ScalarValue::Utf8(Some(column))) => column,
+                        _ => "?column?",
+                    };
+                    return Err(not_assignable(column, &args.arg_fields[0], &target).into());
+                }
+                let from = args.arg_fields[0].data_type();
+                if !is_text(from) && !is_text(target.data_type()) && !can_cast_types(from, target.data_type()) {
+                    return Err(SqlError::new(
+                        SqlState::CannotCoerce,
+                        format!(
+                            "cannot cast type {} to {}",
+                            types::plain_name(&args.arg_fields[0]),
+                            types::plain_name(&target)
+                        ),
+                    )
+                    .into());
+                }
+                Ok(Arc::new(target))
+            }
             _ => Err(plan_datafusion_err!(
                 "the second argument of {NAME} is the name of a type"
             )),
@@ -86,7 +177,7 @@ impl ScalarUDFImpl for PgCast {
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        let [value, Expr::Literal(ScalarValue::Utf8(Some(name)), _)] = args.as_slice() else {
+        let [value, Expr::Literal(ScalarValue::Utf8(Some(name)), _), ..] = args.as_slice() else {
             return Ok(ExprSimplifyResult::Original(args));
         };
         let target = named(name)?;
@@ -114,13 +205,39 @@ impl ScalarUDFImpl for PgCast {
             .ok_or_else(|| exec_datafusion_err!("{NAME} without arguments"))?;
         let scalar = matches!(args.args[0], ColumnarValue::Scalar(_));
         let values = args.args[0].to_array(if scalar { 1 } else { args.number_rows })?;
-        let converted = convert(from, &args.return_field, &values)?;
+        let converted = if self.name == NAME && length_limit(&args.return_field).is_some() {
+            cut(from, &args.return_field, &values)?
+        } else {
+            convert(from, &args.return_field, &values)?
+        };
         if scalar {
             Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&converted, 0)?))
         } else {
             Ok(ColumnarValue::Array(converted))
         }
     }
+}
+
+/// Casts to a text of limited length: what is too long is cut.
+fn cut(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef> {
+    let limit = length_limit(to).map_or(usize::MAX, |(_, limit)| limit);
+    let texts = if is_text(values.data_type()) {
+        arrow::compute::cast(values, &DataType::Utf8)?.as_string::<i32>().clone()
+    } else if values.data_type() == &DataType::Null {
+        StringArray::new_null(values.len())
+    } else {
+        to_text(from, values)?
+    };
+    let cut: StringArray = texts
+        .iter()
+        .map(|text| {
+            text.map(|text| match text.char_indices().nth(limit) {
+                Some((end, _)) => &text[..end],
+                None => text,
+            })
+        })
+        .collect();
+    Ok(parse::column(to, &cut).map_err(|cell| *cell.error)?)
 }
 
 /// Casts a column to the type of another field, as PostgreSQL's explicit and assignment casts do.
@@ -206,7 +323,7 @@ pub fn to_text(field: &Field, values: &ArrayRef) -> Result<StringArray> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::{SqlState, from_internal};
+    use crate::error::from_internal;
     use arrow::array::{BooleanArray, Int32Array};
     use arrow::datatypes::Int32Type;
 
@@ -225,6 +342,35 @@ mod tests {
             from_internal::datafusion(error).code,
             SqlState::NumericValueOutOfRange
         );
+    }
+
+    #[test]
+    fn not_every_type_is_assigned_to_every_other() {
+        let text = plain(DataType::Utf8);
+        let uuid = SqlType::annotated(DataType::Utf8, "uuid").field("v", true);
+        let integer = plain(DataType::Int32);
+        for (from, to, may) in [
+            (&integer, &plain(DataType::Float64), true),
+            (&integer, &text, true),
+            (&text, &integer, false),
+            (&plain(DataType::Boolean), &integer, false),
+            (&integer, &plain(DataType::Date32), false),
+            (&plain(DataType::Date32), &plain(types::timestamptz()), true),
+            (&plain(DataType::Null), &integer, true),
+            (&integer, &uuid, false),
+            (&text, &uuid, true),
+        ] {
+            assert_eq!(assignable(from, to), may, "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn explicit_casts_cut_what_is_too_long() {
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["äbcdef", "ab"]));
+        let target = SqlType::annotated(DataType::Utf8, "varchar(3)").field("v", true);
+        let out = cut(&plain(DataType::Utf8), &target, &texts).unwrap();
+        assert_eq!(out.as_string::<i32>(), &StringArray::from(vec!["äbc", "ab"]));
+        assert!(convert(&plain(DataType::Utf8), &target, &texts).is_err());
     }
 
     #[test]

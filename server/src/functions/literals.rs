@@ -61,7 +61,7 @@ pub fn number_text(expr: &Expr) -> Option<String> {
 
 /// Whether the expression is an integer literal of the type `integer`.
 fn is_small(expr: &Expr) -> bool {
-    number(expr).is_some_and(|(_, text)| text.parse::<i32>().is_ok())
+    number_text(expr).is_some_and(|text| text.parse::<i32>().is_ok())
 }
 
 fn quoted(expr: &Expr) -> bool {
@@ -100,7 +100,7 @@ pub fn exact_digits(text: &str) -> Option<(u8, i8)> {
 }
 
 fn known(expr: &Expr) -> Known {
-    if let Some((_, text)) = number(expr) {
+    if let Some(text) = number_text(expr) {
         return Known::Type(
             if text.parse::<i32>().is_ok() {
                 "integer"

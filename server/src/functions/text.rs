@@ -1,8 +1,8 @@
-//! Functions of texts that DataFusion has not, or has for texts only: `format`, `quote_literal`, `length` of bytes.
+//! Functions of texts that DataFusion has not: `format`, `quote_literal`, `quote_nullable`.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int32Array, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::logical_expr::{
@@ -19,7 +19,6 @@ enum Function {
     Format,
     QuoteLiteral,
     QuoteNullable,
-    Length,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -35,7 +34,6 @@ pub fn udfs() -> Vec<Arc<ScalarUDF>> {
         (Function::Format, "format", TypeSignature::VariadicAny),
         (Function::QuoteLiteral, "quote_literal", TypeSignature::Any(1)),
         (Function::QuoteNullable, "quote_nullable", TypeSignature::Any(1)),
-        (Function::Length, "length", TypeSignature::Any(1)),
     ]
     .into_iter()
     .map(|(function, name, arguments)| {
@@ -57,29 +55,8 @@ impl ScalarUDFImpl for Text {
         &self.signature
     }
 
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        match (self.function, arg_types) {
-            (
-                Function::Length,
-                [
-                    DataType::Utf8
-                    | DataType::LargeUtf8
-                    | DataType::Utf8View
-                    | DataType::Null
-                    | DataType::Binary,
-                ],
-            ) => Ok(DataType::Int32),
-            (Function::Length, [other]) => {
-                let field = arrow::datatypes::Field::new("", other.clone(), true);
-                Err(SqlError::new(
-                    SqlState::UndefinedFunction,
-                    format!("function length({}) does not exist", crate::types::plain_name(&field)),
-                )
-                .with_hint("You might need to add explicit type casts.")
-                .into())
-            }
-            _ => Ok(DataType::Utf8),
-        }
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Utf8)
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -89,7 +66,6 @@ impl ScalarUDFImpl for Text {
             .all(|value| matches!(value, ColumnarValue::Scalar(_)));
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
         let out: ArrayRef = match (self.function, arrays.first()) {
-            (Function::Length, Some(values)) => Arc::new(lengths(values)?),
             (_, None) => {
                 return Err(SqlError::new(
                     SqlState::UndefinedFunction,
@@ -141,19 +117,6 @@ fn letters(array: &ArrayRef) -> Result<StringArray> {
         .as_boolean()
         .iter()
         .map(|value| value.map(letter))
-        .collect())
-}
-
-fn lengths(values: &ArrayRef) -> Result<Int32Array> {
-    let count = |length: usize| i32::try_from(length).unwrap_or(i32::MAX);
-    if let Some(bytes) = values.as_binary_opt::<i32>() {
-        return Ok(bytes.iter().map(|value| value.map(|bytes| count(bytes.len()))).collect());
-    }
-    let texts = arrow::compute::cast(values, &DataType::Utf8)?;
-    Ok(texts
-        .as_string::<i32>()
-        .iter()
-        .map(|value| value.map(|text| count(text.chars().count())))
         .collect())
 }
 

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::rewrite;
-use crate::session::{Session, settings};
+use crate::session::{Session, object_names, settings};
 
 /// What a statement asked of the session beside its values.
 #[derive(Debug, Default)]
@@ -68,6 +68,15 @@ impl VisitorMut for Replacer<'_> {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        match object_names::replaced(self.session, expr) {
+            Ok(Some(value)) => *expr = value,
+            Ok(None) => {}
+            Err(error) => return ControlFlow::Break(Box::new(error)),
+        }
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         let Expr::Function(function) = expr else {
             return ControlFlow::Continue(());
@@ -89,6 +98,7 @@ impl Replacer<'_> {
             return Ok(None);
         };
         let session = self.session;
+        let called = name.clone();
         Ok(Some(match name.as_str() {
             "current_user" | "session_user" | "user" | "current_role" => rewrite::text(&session.info().user),
             "current_database" | "current_catalog" => rewrite::text(&session.info().database),
@@ -113,6 +123,23 @@ impl Replacer<'_> {
                     .map(|schema| rewrite::text(&schema))
                     .collect();
                 rewrite::call("make_array", names)
+            }
+            "to_regclass" => match arguments(function).first().and_then(|argument| text_of(argument)) {
+                Some(name) => object_names::to_regclass(session, &name)?,
+                None => return Ok(None),
+            },
+            "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" => {
+                // The name of a relation stands for its oid.
+                match arguments(function).as_slice() {
+                    [Expr::Value(value)] => match &value.value {
+                        Value::SingleQuotedString(name) => {
+                            let cast = object_names::regclass(session, name)?;
+                            rewrite::call(&called, vec![cast])
+                        }
+                        _ => return Ok(None),
+                    },
+                    _ => return Ok(None),
+                }
             }
             "pg_backend_pid" => number(session.id().to_string()),
             "current_setting" => {

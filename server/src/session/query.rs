@@ -17,8 +17,10 @@ use millrace_runtime::QueryClass;
 
 use crate::database::df;
 use crate::error::{SqlError, SqlResult, from_internal};
+use crate::functions::zoned_cast;
 use crate::session::transaction::Transaction;
 use crate::session::{Running, Session, overlay};
+use crate::types::zone::Zone;
 
 /// Providers that stand for some relations instead of the committed snapshot: the locked state, for DML.
 pub type Providers = BTreeMap<RelationId, Arc<dyn TableProvider>>;
@@ -33,7 +35,10 @@ impl Session {
         plan: LogicalPlan,
         instead: &Providers,
     ) -> SqlResult<Arc<dyn ExecutionPlan>> {
-        let plan = self.attach_snapshot(plan, instead).await?;
+        let mut plan = self.attach_snapshot(plan, instead).await?;
+        if let Some(zone) = self.other_zone() {
+            plan = df(zoned_cast::in_zone(plan, zone))?;
+        }
         let mut state = self.db.state().clone();
         state.mark_start_execution();
         df(state.create_physical_plan(&plan).await)
@@ -80,6 +85,12 @@ impl Session {
                 .into()
             })
         }))
+    }
+
+    /// The zone of the session, if it is not UTC.
+    pub(crate) fn other_zone(&self) -> Option<Zone> {
+        let zone = Zone::parse_setting(&self.setting("TimeZone")?)?;
+        (zone != Zone::UTC).then_some(zone)
     }
 
     /// The class in which the session's queries run.
@@ -137,9 +148,18 @@ impl Session {
         names: &[String],
         running: Running,
     ) -> (SchemaRef, SendableRecordBatchStream) {
-        let schema = renamed(&stream.schema(), names);
+        let zone = self.other_zone();
+        let mut schema = renamed(&stream.schema(), names);
+        if let Some(zone) = zone {
+            let fields: Vec<_> = schema
+                .fields()
+                .iter()
+                .map(|field| zoned_cast::shown_field(field, zone))
+                .collect();
+            schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
+        }
         let state = (Some(stream), Arc::clone(self), running, Arc::clone(&schema));
-        let rows = futures::stream::unfold(state, |(stream, session, running, schema)| async move {
+        let rows = futures::stream::unfold(state, move |(stream, session, running, schema)| async move {
             let mut stream = stream?;
             let next = running
                 .run(async {
@@ -152,7 +172,15 @@ impl Session {
             match next {
                 Ok(None) => None,
                 Ok(Some(batch)) => {
-                    let batch = RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec())
+                    let columns = match zone {
+                        Some(zone) => batch
+                            .columns()
+                            .iter()
+                            .map(|column| zoned_cast::shown(column, zone))
+                            .collect(),
+                        None => batch.columns().to_vec(),
+                    };
+                    let batch = RecordBatch::try_new(Arc::clone(&schema), columns)
                         .or_else(|_| Ok::<_, datafusion::error::DataFusionError>(batch));
                     Some((batch, (Some(stream), session, running, schema)))
                 }

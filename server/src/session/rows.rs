@@ -5,6 +5,10 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray};
 use arrow::datatypes::{Field, Schema};
 use datafusion::common::DFSchema;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
 use millrace_planner::Binder;
 
@@ -73,8 +77,11 @@ impl RowBuilder {
             let source = match given.iter().position(|given| *given == position) {
                 Some(_) if column.generated.is_some() || column.proctime => {
                     return Err(SqlError::new(
-                        SqlState::InvalidColumnReference,
-                        format!("cannot insert a value into column \"{}\"", column.field.name()),
+                        SqlState::GeneratedAlways,
+                        format!(
+                            "cannot insert a non-DEFAULT value into column \"{}\"",
+                            column.field.name()
+                        ),
                     )
                     .with_detail(format!(
                         "Column \"{}\" is a generated column.",
@@ -88,13 +95,13 @@ impl RowBuilder {
                         let mut expression = expression.clone();
                         rewrite::expression(&mut expression)?;
                         let bound = df(binder.expression(&expression, &whole))?;
-                        Source::Generated(df(state.create_physical_expr(bound, &whole))?)
+                        Source::Generated(df(physical(&state, bound, &whole))?)
                     }
                     (None, Some(expression)) => {
                         let mut expression = expression.clone();
                         rewrite::expression(&mut expression)?;
                         let bound = df(binder.expression(&expression, &empty))?;
-                        Source::Default(df(state.create_physical_expr(bound, &empty))?)
+                        Source::Default(df(physical(&state, bound, &empty))?)
                     }
                     (None, None) => Source::Null,
                 },
@@ -196,6 +203,22 @@ impl RowBuilder {
         }
         Ok(())
     }
+}
+
+/// An expression ready to run. `now()` and its like are values from then on: one for the whole statement.
+fn physical(
+    state: &SessionState,
+    expression: Expr,
+    schema: &DFSchema,
+) -> datafusion::error::Result<Arc<dyn PhysicalExpr>> {
+    let context = SimplifyContext::builder()
+        .with_schema(Arc::new(schema.clone()))
+        .with_config_options(Arc::clone(state.config_options()))
+        .with_query_execution_start_time(state.execution_props().query_execution_start_time)
+        .build();
+    let simplifier = ExprSimplifier::new(context);
+    let coerced = simplifier.coerce(expression, schema)?;
+    state.create_physical_expr(simplifier.simplify(coerced)?, schema)
 }
 
 /// A given column as the relation's: texts are read by the type's input, so that the row of a bad one is known.

@@ -1,7 +1,7 @@
 //! The settings of a session: what SET, SHOW, RESET and set_config work on.
 //!
 //! A setting that exists has a row in [`KNOWN`]. Those that only drivers care about are accepted and kept, so that SHOW
-//! tells what SET said; `timestamptz` is shown in UTC whatever `TimeZone` says.
+//! tells what SET said.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::error::names::did_you_mean;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::system::SERVER_VERSION;
+use crate::types::zone::Zone;
 
 /// What a setting may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -239,7 +240,7 @@ pub const KNOWN: &[Known] = &[
         "TimeZone",
         "UTC",
         Form::Text,
-        "Kept for drivers; times are shown in UTC.",
+        "The zone in which timestamptz is read and shown.",
     ),
     known(
         "transaction_isolation",
@@ -517,6 +518,12 @@ fn checked(known: &Known, value: &str) -> SqlResult<String> {
                 }
             }
             "DateStyle" => Ok("ISO, MDY".to_string()),
+            "TimeZone" => match Zone::parse_setting(value) {
+                Some(Zone::Named(zone)) => Ok(zone.name().to_string()),
+                Some(Zone::UTC) => Ok("UTC".to_string()),
+                Some(Zone::Fixed(_)) => Ok(value.trim().to_string()),
+                None => Err(invalid(None)),
+            },
             _ => Ok(value.to_string()),
         },
     }

@@ -86,6 +86,11 @@ async fn execute_sql(
     parsed: &Parsed,
     running: Running,
 ) -> SqlResult<Outcome> {
+    if let ast::Statement::Query(query) = &mut sql
+        && let Some(changing) = insert::with_before(query)
+    {
+        sql = changing;
+    }
     match sql {
         ast::Statement::Query(_) => Box::pin(select::execute(session, &mut sql, &parsed.text, running)).await,
         ast::Statement::Insert(insert) => Box::pin(insert::execute(session, insert, running)).await,

@@ -309,7 +309,7 @@ pub fn bytea(text: &str) -> SqlResult<Vec<u8>> {
         let digits: Vec<u8> = hex.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
         if !digits.len().is_multiple_of(2) {
             return Err(SqlError::new(
-                SqlState::InvalidTextRepresentation,
+                SqlState::InvalidParameterValue,
                 "invalid hexadecimal data: odd number of digits",
             ));
         }
@@ -346,7 +346,7 @@ pub fn bytea(text: &str) -> SqlResult<Vec<u8>> {
 
 fn bad_hex(digit: u8) -> SqlError {
     SqlError::new(
-        SqlState::InvalidTextRepresentation,
+        SqlState::InvalidParameterValue,
         format!("invalid hexadecimal digit: \"{}\"", char::from(digit)),
     )
 }
@@ -398,12 +398,13 @@ mod tests {
     fn bytes_are_read_in_both_forms() {
         assert_eq!(bytea("\\xDEadbe ef").unwrap(), [0xde, 0xad, 0xbe, 0xef]);
         assert_eq!(bytea("a\\\\b\\001").unwrap(), [b'a', b'\\', b'b', 1]);
-        for text in ["\\x123", "\\xzz", "\\9", "\\12"] {
-            assert_eq!(
-                bytea(text).unwrap_err().code,
-                SqlState::InvalidTextRepresentation,
-                "{text}"
-            );
+        for (text, code) in [
+            ("\\x123", SqlState::InvalidParameterValue),
+            ("\\xzz", SqlState::InvalidParameterValue),
+            ("\\9", SqlState::InvalidTextRepresentation),
+            ("\\12", SqlState::InvalidTextRepresentation),
+        ] {
+            assert_eq!(bytea(text).unwrap_err().code, code, "{text}");
         }
     }
 

@@ -3,16 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::CreateView;
+use datafusion::sql::sqlparser::ast::{self, CreateView};
 use millrace_parser::ast::{CreateMaterializedView, Emit};
 use millrace_storage::ObjectKind;
 
 use crate::catalog::{CatalogSnapshot, Definition, Object, QueryDef, Relation};
 use crate::database::now_ms;
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::rewrite;
 use crate::session::constants::lasting_search_path;
 use crate::session::statement::create_relation::check_columns;
-use crate::session::statement::{done, drop, names};
+use crate::session::statement::{done, drop, names, select};
 use crate::session::{Outcome, Session, Severity};
 
 /// CREATE VIEW.
@@ -23,11 +24,12 @@ pub(crate) async fn plain(session: &Arc<Session>, view: CreateView, text: &str) 
     if view.temporary {
         return Err(SqlError::unsupported("temporary views are not supported"));
     }
-    let columns = view
+    let columns: Vec<String> = view
         .columns
         .iter()
         .map(|column| millrace_parser::fold(&column.name))
         .collect();
+    check_names(&view.query, &columns)?;
     let query = QueryDef::new(view.query.to_string(), lasting_search_path(session), columns);
     let guard = session.database().ddl().await;
     let scope = session.scope();
@@ -83,6 +85,17 @@ pub(crate) async fn plain(session: &Arc<Session>, view: CreateView, text: &str) 
     done("CREATE VIEW")
 }
 
+/// Refuses a view two of whose columns would have one name. The plan cannot tell: names are made distinct before it.
+fn check_names(query: &ast::Query, columns: &[String]) -> SqlResult<()> {
+    let names = rewrite::output_names(query);
+    check_columns(
+        columns
+            .iter()
+            .chain(names.iter().skip(columns.len()))
+            .map(String::as_str),
+    )
+}
+
 /// A view may be replaced when nobody depends on it: what does was planned with the old query.
 fn replaceable(
     catalog: &CatalogSnapshot,
@@ -125,6 +138,9 @@ pub(crate) async fn materialized(
         )));
     }
     let columns: Vec<String> = create.columns.iter().map(millrace_parser::fold).collect();
+    if let Ok(ast::Statement::Query(query)) = select::parse_query(&create.query_text) {
+        check_names(&query, &columns)?;
+    }
     let guard = session.database().ddl().await;
     let scope = session.scope();
     let (schema, name) = names::new_name(session, &scope, &create.name)?;

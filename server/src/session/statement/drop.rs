@@ -185,6 +185,9 @@ fn target(
             let object = names::resolve(session, scope, name).map_err(|mut error| {
                 if error.code == SqlState::UndefinedTable && !matches!(kind, Kind::Stream) {
                     error.message = error.message.replacen("relation", kind_name(wanted[0]), 1);
+                    if matches!(wanted[0], ObjectKind::Index) {
+                        error.code = SqlState::UndefinedObject;
+                    }
                 }
                 error
             })?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Field;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{self, Expr, Insert, OnInsert, SetExpr, Value};
 use millrace_planner::RelationKind;
 use millrace_planner::relation::relations;
@@ -42,6 +43,11 @@ pub(crate) async fn execute(
     }
     let listed: Vec<String> = insert.columns.iter().map(names::last).collect();
     let mut given = positions(relation, &listed)?;
+    if let Some(query) = &mut insert.source
+        && let SetExpr::Values(values) = query.body.as_mut()
+    {
+        without_computed(relation, values, &mut given, !listed.is_empty());
+    }
     let write = session.begin_write(relation).await?;
     let rows = match insert.source.take() {
         Some(query) => {
@@ -113,6 +119,19 @@ pub(crate) async fn execute(
     .await
 }
 
+/// `WITH .. INSERT .. SELECT` as an INSERT whose query has the WITH; `None`: it is something else.
+pub(crate) fn with_before(query: &mut ast::Query) -> Option<ast::Statement> {
+    let SetExpr::Insert(ast::Statement::Insert(insert)) = query.body.as_mut() else {
+        return None;
+    };
+    let source = insert.source.as_mut()?;
+    if source.with.is_some() {
+        return None;
+    }
+    source.with = query.with.take();
+    Some(ast::Statement::Insert(insert.clone()))
+}
+
 /// The rows of the query, one column for each that is given. `given` is cut to what VALUES without a column list has.
 async fn source(
     session: &Arc<Session>,
@@ -139,7 +158,16 @@ async fn source(
             && query.limit_clause.is_none()
             && query.fetch.is_none()
         {
+            // The text input of timestamptz is in UTC; in another zone the texts are cast by the plan.
+            let in_zone = session.other_zone().is_some()
+                && given.iter().any(|position| {
+                    matches!(
+                        relation.schema().field(*position).data_type(),
+                        arrow::datatypes::DataType::Timestamp(_, Some(_))
+                    )
+                });
             if let SetExpr::Values(values) = query.body.as_ref()
+                && !in_zone
                 && let Some(batch) = values::literals(values, relation, given)?
             {
                 fit(given, batch.num_columns(), listed)?;
@@ -152,11 +180,71 @@ async fn source(
     let mut statement = ast::Statement::Query(Box::new(query));
     let (plan, _) = select::bind(session, scope, &mut statement, &text, select::Purpose::Run)?;
     fit(given, plan.schema().fields().len(), listed)?;
+    check_assignable(&plan, relation, given)?;
     let mut instead = Providers::new();
     if relation.info.kind == RelationKind::Table && df(relations(&plan))?.contains(&relation.info.id) {
         instead.insert(relation.info.id, write.current().await?);
     }
     session.collect(plan, &instead).await
+}
+
+/// Takes DEFAULT for computed columns out of VALUES: they are computed anyway. Where columns are not listed, rows may go
+/// on beyond those that can be given.
+fn without_computed(relation: &Relation, values: &mut ast::Values, given: &mut Vec<usize>, listed: bool) {
+    let width = values
+        .rows
+        .iter()
+        .map(|row| row.content.len())
+        .min()
+        .unwrap_or(0);
+    let computed = |position: usize| {
+        let column = &relation.columns[position];
+        column.generated.is_some() || column.proctime
+    };
+    let all: Vec<usize> = if listed || width <= given.len() {
+        given.clone()
+    } else {
+        (0..relation.columns.len()).collect()
+    };
+    let mut kept = vec![true; all.len()];
+    for (index, position) in all.iter().enumerate().take(width) {
+        kept[index] = !(computed(*position) && values.rows.iter().all(|row| is_default(&row.content[index])));
+    }
+    for row in &mut values.rows {
+        let mut index = 0;
+        row.content.retain(|_| {
+            index += 1;
+            kept.get(index - 1).copied().unwrap_or(true)
+        });
+    }
+    *given = all
+        .into_iter()
+        .zip(kept)
+        .filter(|(_, kept)| *kept)
+        .map(|(position, _)| position)
+        .collect();
+}
+
+/// Refuses expressions of types that their columns do not take. A quoted literal is read by the column's type.
+fn check_assignable(plan: &LogicalPlan, relation: &Relation, given: &[usize]) -> SqlResult<()> {
+    let expressions: &[datafusion::logical_expr::Expr] = match plan {
+        LogicalPlan::Projection(projection) => &projection.expr,
+        _ => &[],
+    };
+    for (index, position) in given.iter().enumerate() {
+        let mut expression = expressions.get(index);
+        while let Some(datafusion::logical_expr::Expr::Alias(alias)) = expression {
+            expression = Some(&alias.expr);
+        }
+        if matches!(expression, Some(datafusion::logical_expr::Expr::Literal(..))) {
+            continue;
+        }
+        let (from, to) = (plan.schema().field(index), relation.schema().field(*position));
+        if !cast::assignable(from, to) {
+            return Err(cast::not_assignable(to.name(), from, to));
+        }
+    }
+    Ok(())
 }
 
 /// Cuts the given columns to those for which there are values.
@@ -187,7 +275,11 @@ fn assign(query: &mut ast::Query, relation: &Relation, given: &[usize]) {
     for row in &mut values.rows {
         for (expr, position) in row.content.iter_mut().zip(given) {
             let name = types::type_name(relation.schema().field(*position));
-            *expr = rewrite::call(cast::NAME, vec![expr.clone(), rewrite::text(&name)]);
+            let column = relation.schema().field(*position).name();
+            *expr = rewrite::call(
+                cast::ASSIGN,
+                vec![expr.clone(), rewrite::text(&name), rewrite::text(column)],
+            );
         }
     }
 }

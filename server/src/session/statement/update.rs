@@ -7,24 +7,30 @@ use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
 use arrow::datatypes::Field;
 use arrow::row::{RowConverter, SortField};
-use datafusion::sql::sqlparser::ast::{Assignment, Expr, Update, UpdateTableFromKind};
+use datafusion::sql::sqlparser::ast::{
+    Assignment, AssignmentTarget, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, SelectItem, SetExpr,
+    Update, UpdateTableFromKind,
+};
 use millrace_parser::quote_identifier;
 use millrace_storage::ChangeBatch;
 
 use crate::catalog::Relation;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
+use crate::functions::{cast, rewrite};
 use crate::session::query::Providers;
 use crate::session::rows::{RowBuilder, positions};
 use crate::session::statement::insert::check_unique;
-use crate::session::statement::insert::conflict::assigned_column;
 use crate::session::statement::{names, returning, select};
 use crate::session::{CommandTag, Outcome, Running, Scope, Session, write};
+use crate::types;
 
 /// The columns that a statement assigns, and to what.
 pub(crate) struct Assigned {
     /// Positions in the table.
     columns: Vec<usize>,
     values: Vec<Expr>,
+    /// The type and the name of each column.
+    types: Vec<(String, String)>,
 }
 
 impl Assigned {
@@ -33,30 +39,34 @@ impl Assigned {
     /// # Errors
     /// A column is unknown, generated, or assigned twice.
     pub(crate) fn new(relation: &Relation, assignments: &[Assignment]) -> SqlResult<Self> {
-        let names = assignments
-            .iter()
-            .map(|assignment| assigned_column(&assignment.target))
-            .collect::<SqlResult<Vec<_>>>()?;
+        let assignments = one_by_one(assignments)?;
+        let names: Vec<String> = assignments.iter().map(|(name, _)| name.clone()).collect();
         let columns = positions(relation, &names).map_err(|error| {
             if error.code == SqlState::DuplicateColumn {
                 SqlError::new(
                     SqlState::SyntaxError,
                     error
                         .message
-                        .replace("specified more than once", "assigned more than once"),
+                        .replace("column ", "multiple assignments to same column ")
+                        .replace(" specified more than once", ""),
                 )
             } else {
                 error
             }
         })?;
         let mut values = vec![];
-        for (assignment, position) in assignments.iter().zip(&columns) {
+        let mut types = vec![];
+        for ((_, value), position) in assignments.into_iter().zip(&columns) {
             let column = &relation.columns[*position];
-            let default = matches!(&assignment.value, Expr::Identifier(name)
+            types.push((
+                types::type_name(&column.field),
+                column.field.name().clone(),
+            ));
+            let default = matches!(&value, Expr::Identifier(name)
                 if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"));
             if column.generated.is_some() && !default {
                 return Err(SqlError::new(
-                    SqlState::InvalidColumnReference,
+                    SqlState::GeneratedAlways,
                     format!(
                         "column \"{}\" can only be updated to DEFAULT",
                         column.field.name()
@@ -73,10 +83,14 @@ impl Assigned {
                     .clone()
                     .unwrap_or(Expr::value(datafusion::sql::sqlparser::ast::Value::Null))
             } else {
-                assignment.value.clone()
+                value
             });
         }
-        Ok(Assigned { columns, values })
+        Ok(Assigned {
+            columns,
+            values,
+            types,
+        })
     }
 
     /// What follows the table's own columns in the select list.
@@ -84,7 +98,12 @@ impl Assigned {
         self.values
             .iter()
             .enumerate()
-            .map(|(index, value)| format!(", ({value}) AS \"assigned {index}\""))
+            .zip(&self.types)
+            .map(|((index, value), (name, column))| {
+                let arguments = vec![value.clone(), rewrite::text(name), rewrite::text(column)];
+                let cast = rewrite::call(cast::ASSIGN, arguments);
+                format!(", {cast} AS \"assigned {index}\"")
+            })
             .collect()
     }
 
@@ -92,6 +111,66 @@ impl Assigned {
     pub(crate) fn touches(&self, columns: &[usize]) -> bool {
         columns.iter().any(|column| self.columns.contains(column))
     }
+}
+
+/// Assignments of single columns: `(a, b) = (1, 2)` is two of them.
+fn one_by_one(assignments: &[Assignment]) -> SqlResult<Vec<(String, Expr)>> {
+    let mut all = vec![];
+    for assignment in assignments {
+        match &assignment.target {
+            AssignmentTarget::ColumnName(name) => all.push((names::last(name), assignment.value.clone())),
+            AssignmentTarget::Tuple(columns) => {
+                let values = row_values(&assignment.value)?;
+                if values.len() != columns.len() {
+                    return Err(SqlError::new(
+                        SqlState::SyntaxError,
+                        "number of columns does not match number of values",
+                    ));
+                }
+                all.extend(columns.iter().map(names::last).zip(values));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The values of a row that is assigned: `(1, 2)`, `ROW(1, 2)`, or a subquery for each of its columns.
+fn row_values(value: &Expr) -> SqlResult<Vec<Expr>> {
+    match value {
+        Expr::Tuple(values) => return Ok(values.clone()),
+        Expr::Nested(inner) => return Ok(vec![inner.as_ref().clone()]),
+        Expr::Function(function) if names::last(&function.name) == "row" => {
+            if let FunctionArguments::List(list) = &function.args {
+                return Ok(list
+                    .args
+                    .iter()
+                    .filter_map(|argument| match argument {
+                        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+                        _ => None,
+                    })
+                    .collect());
+            }
+        }
+        Expr::Subquery(query) => {
+            if let SetExpr::Select(select) = query.body.as_ref()
+                && select.distinct.is_none()
+            {
+                let one = |item: &SelectItem| {
+                    let mut query = query.clone();
+                    if let SetExpr::Select(select) = query.body.as_mut() {
+                        select.projection = vec![item.clone()];
+                    }
+                    Expr::Subquery(query)
+                };
+                return Ok(select.projection.iter().map(one).collect());
+            }
+        }
+        _ => {}
+    }
+    Err(
+        SqlError::unsupported("source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression")
+            .with_hint("Assign the columns one by one."),
+    )
 }
 
 /// Executes UPDATE.

@@ -11,9 +11,7 @@ use datafusion::common::{Column, JoinType};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::{
-    AssignmentTarget, ConflictTarget, DoUpdate, OnConflict, OnConflictAction,
-};
+use datafusion::sql::sqlparser::ast::{ConflictTarget, DoUpdate, OnConflict, OnConflictAction};
 use millrace_parser::quote_identifier;
 use millrace_storage::ChangeBatch;
 
@@ -257,10 +255,10 @@ pub async fn resolve(
             let key = key.owned();
             if updates && seen.insert(key.clone(), ()).is_some() {
                 return Err(SqlError::new(
-                    SqlState::DataException,
+                    SqlState::CardinalityViolation,
                     "ON CONFLICT DO UPDATE command cannot affect row a second time",
                 )
-                .with_hint("Ensure that no rows proposed for insertion within the same command have duplicate key values."));
+                .with_hint("Ensure that no rows proposed for insertion within the same command have duplicate constrained values."));
             }
             is_new.push(taken.insert(key));
         }
@@ -363,14 +361,5 @@ fn check_target(relation: &Relation, object: &str, clause: &OnConflict) -> SqlRe
                 ))
             }
         }
-    }
-}
-
-/// The column that an assignment assigns.
-pub(crate) fn assigned_column(target: &AssignmentTarget) -> SqlResult<String> {
-    match target {
-        AssignmentTarget::ColumnName(name) => Ok(names::last(name)),
-        AssignmentTarget::Tuple(_) => Err(SqlError::unsupported("SET (a, b) = (..) is not supported")
-            .with_hint("Assign the columns one by one.")),
     }
 }

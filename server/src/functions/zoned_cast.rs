@@ -1,0 +1,211 @@
+//! Casts that depend on the time zone of the session.
+//!
+//! A bound plan casts in UTC. Before it is run for a session in another zone, [`in_zone`] replaces the casts between
+//! timestamptz and what has no zone by `pg_cast_in_zone(value, 'type', 'zone')`. The plans of views are not touched:
+//! what a view says may not depend on who looks.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, TimestampMicrosecondArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit, TimestampMicrosecondType};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result, exec_datafusion_err, plan_datafusion_err};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::scalar::ScalarValue;
+
+use crate::functions::cast as pg_cast;
+use crate::types::parse::{self, datetime};
+use crate::types::timestamptz;
+use crate::types::zone::Zone;
+
+const NAME: &str = "pg_cast_in_zone";
+const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
+
+/// The plan with its casts to and from timestamptz done in a zone.
+///
+/// # Errors
+/// The plan cannot be put together again.
+pub fn in_zone(plan: LogicalPlan, zone: Zone) -> Result<LogicalPlan> {
+    let replaced = plan.transform_up_with_subqueries(|plan| {
+        let mut schema = DFSchema::empty();
+        for input in plan.inputs() {
+            schema.merge(input.schema());
+        }
+        if let LogicalPlan::TableScan(_) = &plan {
+            schema.merge(plan.schema());
+        }
+        plan.map_expressions(|expr| expr.transform_up(|expr| Ok(replaced(expr, &schema, zone))))
+    })?;
+    Ok(replaced.data)
+}
+
+fn replaced(expr: Expr, schema: &DFSchema, zone: Zone) -> Transformed<Expr> {
+    let Expr::ScalarFunction(ScalarFunction { func, args }) = &expr else {
+        return Transformed::no(expr);
+    };
+    let (pg_cast::NAME, [value, Expr::Literal(ScalarValue::Utf8(Some(name)), _)]) =
+        (func.name(), args.as_slice())
+    else {
+        return Transformed::no(expr);
+    };
+    let (Ok(source), Ok(target)) = (value.get_type(schema), pg_cast::named(name)) else {
+        return Transformed::no(expr);
+    };
+    if !depends(&source, &target.data_type) {
+        return Transformed::no(expr);
+    }
+    let mut arguments = args.clone();
+    arguments.push(datafusion::logical_expr::lit(zone.to_string()));
+    Transformed::yes(udf().call(arguments))
+}
+
+/// Whether a cast depends on the zone.
+fn depends(source: &DataType, target: &DataType) -> bool {
+    let has_zone = |data_type: &DataType| matches!(data_type, DataType::Timestamp(_, Some(_)));
+    match (has_zone(source), has_zone(target)) {
+        (false, true) => source.is_string() || matches!(source, DataType::Timestamp(..) | DataType::Date32),
+        (true, false) => target.is_string() || matches!(target, DataType::Timestamp(..) | DataType::Date32 | DataType::Time64(_)),
+        _ => false,
+    }
+}
+
+/// The function.
+pub fn udf() -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(ZonedCast {
+        signature: Signature::any(3, Volatility::Immutable),
+    }))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ZonedCast {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for ZonedCast {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    /// The name of the cast that it stands for, by which other parts of the plan know the column.
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        let [value, name, _] = args else {
+            return Err(plan_datafusion_err!("{NAME} takes three arguments"));
+        };
+        Ok(format!("{}({},{})", pg_cast::NAME, value.schema_name(), name.schema_name()))
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Err(exec_datafusion_err!("{NAME} tells its type by return_field_from_args"))
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        match args.scalar_arguments.get(1).copied().flatten() {
+            Some(ScalarValue::Utf8(Some(name))) => Ok(Arc::new(
+                pg_cast::named(name)?.field(NAME, args.arg_fields[0].is_nullable()),
+            )),
+            _ => Err(plan_datafusion_err!("the second argument of {NAME} is the name of a type")),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [value, _, ColumnarValue::Scalar(ScalarValue::Utf8(Some(zone)))] = args.args.as_slice() else {
+            return Err(exec_datafusion_err!("{NAME} takes a value, a type and a zone"));
+        };
+        let zone = Zone::named_in_sql(zone)?;
+        let is_scalar = matches!(value, ColumnarValue::Scalar(_));
+        let values = value.to_array(if is_scalar { 1 } else { args.number_rows })?;
+        let out = convert(&args.arg_fields[0], &args.return_field, &values, zone)?;
+        if is_scalar {
+            Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&out, 0)?))
+        } else {
+            Ok(ColumnarValue::Array(out))
+        }
+    }
+}
+
+fn convert(from: &Field, to: &Field, values: &ArrayRef, zone: Zone) -> Result<ArrayRef> {
+    if values.data_type().is_string() {
+        let texts = cast(values, &DataType::Utf8)?;
+        let instants = texts
+            .as_string::<i32>()
+            .iter()
+            .map(|text| text.map(|text| datetime::timestamptz_in(text, zone)).transpose())
+            .collect::<Result<TimestampMicrosecondArray, _>>()?;
+        return Ok(Arc::new(instants.with_timezone("UTC")));
+    }
+    if let DataType::Timestamp(_, Some(_)) = values.data_type() {
+        let instants = cast(values, &timestamptz())?;
+        let instants = instants.as_primitive::<TimestampMicrosecondType>();
+        if to.data_type().is_string() {
+            let shown: ArrayRef = Arc::new(instants.clone().with_timezone(zone.to_string()));
+            let texts = pg_cast::to_text(from, &shown)?;
+            return Ok(parse::column(to, &texts).map_err(|cell| *cell.error)?);
+        }
+        let local: TimestampMicrosecondArray = instants.unary::<_, TimestampMicrosecondType>(|micros| zone.to_local(micros));
+        let local: ArrayRef = Arc::new(local.with_timezone_opt::<Arc<str>>(None));
+        return Ok(cast(&local, to.data_type())?);
+    }
+    let local = cast(values, &TIMESTAMP)?;
+    let local = local.as_primitive::<TimestampMicrosecondType>();
+    let instants: TimestampMicrosecondArray = local.unary::<_, TimestampMicrosecondType>(|micros| zone.to_utc(micros));
+    Ok(Arc::new(instants.with_timezone("UTC")))
+}
+
+/// A column of instants that is shown in a zone; other columns stay.
+pub fn shown(array: &ArrayRef, zone: Zone) -> ArrayRef {
+    match array.data_type() {
+        DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => {
+            let instants = array.as_primitive::<TimestampMicrosecondType>().clone();
+            Arc::new(instants.with_timezone(zone.to_string()))
+        }
+        DataType::Timestamp(_, Some(_)) => {
+            let target = DataType::Timestamp(TimeUnit::Microsecond, Some(zone.to_string().into()));
+            cast(array, &target).unwrap_or_else(|_| Arc::clone(array))
+        }
+        _ => Arc::clone(array),
+    }
+}
+
+/// The field of such a column.
+pub fn shown_field(field: &FieldRef, zone: Zone) -> FieldRef {
+    match field.data_type() {
+        DataType::Timestamp(_, Some(_)) => {
+            let data_type = DataType::Timestamp(TimeUnit::Microsecond, Some(zone.to_string().into()));
+            Arc::new(field.as_ref().clone().with_data_type(data_type))
+        }
+        _ => Arc::clone(field),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::StringArray;
+
+    #[test]
+    fn casts_are_done_in_the_zone() {
+        let zone = Zone::Named(chrono_tz::America::New_York);
+        let text = Field::new("t", DataType::Utf8, true);
+        let instant = Field::new("z", timestamptz(), true);
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("2013-07-31 10:00"), Some("2013-07-31 10:00Z"), None]));
+        let instants = convert(&text, &instant, &texts, zone).unwrap();
+        let back = convert(&instant, &text, &instants, zone).unwrap();
+        assert_eq!(
+            back.as_string::<i32>(),
+            &StringArray::from(vec![Some("2013-07-31 10:00:00-04"), Some("2013-07-31 06:00:00-04"), None])
+        );
+        let local = Field::new("l", TIMESTAMP, true);
+        let locals = convert(&instant, &local, &instants, zone).unwrap();
+        let again = convert(&local, &instant, &locals, zone).unwrap();
+        assert_eq!(again.as_ref(), instants.as_ref());
+    }
+}
