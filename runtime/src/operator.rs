@@ -161,7 +161,7 @@ impl OperatorInstance {
                 }
                 OperatorInstance::Aggregate { input, aggregate } => {
                     let batches = input.run(inputs, gate, errors).await?;
-                    aggregate.run(batches, gate).await
+                    aggregate.run(batches, gate, errors).await
                 }
                 OperatorInstance::Join { left, right, join } => {
                     let left = left.run(inputs, gate, errors).await?;

@@ -12,6 +12,7 @@ use tokio::sync::OwnedMutexGuard;
 use crate::driver::Event;
 use crate::error::{Result, RuntimeError};
 use crate::feed::Part;
+use crate::operator::{concat, consolidate};
 use crate::relation::{Relation, Table};
 use crate::runtime::{Inner, Runtime};
 use crate::snapshot::{Frozen, Snapshot};
@@ -100,8 +101,7 @@ impl Runtime {
         changes: Vec<(RelationId, ChangeBatch)>,
         locks: Option<&TableLocks>,
     ) -> Result<WriteToken> {
-        let mut changes = changes;
-        changes.retain(|(_, batch)| batch.num_rows() > 0);
+        let changes = one_batch_each(changes)?;
         if changes.is_empty() {
             return Ok(WriteToken::default());
         }
@@ -191,6 +191,23 @@ impl Inner {
         }
         Ok(WriteToken { ends: writes.iter().map(|(relation, _)| relation.id()).zip(ends).collect() })
     }
+}
+
+/// What the write does to each relation in all: of a row that a transaction inserts and deletes again nothing is left.
+fn one_batch_each(changes: Vec<(RelationId, ChangeBatch)>) -> Result<Vec<(RelationId, ChangeBatch)>> {
+    let mut by_relation: BTreeMap<RelationId, Vec<ChangeBatch>> = BTreeMap::new();
+    for (relation, batch) in changes {
+        if batch.num_rows() > 0 {
+            by_relation.entry(relation).or_default().push(batch);
+        }
+    }
+    let mut whole = vec![];
+    for (relation, batches) in by_relation {
+        let grows_only = batches.iter().all(|batch| batch.weights.is_none());
+        let batch = if grows_only { concat(batches)? } else { consolidate(batches)? };
+        whole.extend(batch.map(|batch| (relation, batch)));
+    }
+    Ok(whole)
 }
 
 /// Refuses a change after which two rows would have one key.

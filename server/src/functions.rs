@@ -6,6 +6,7 @@
 //! | [`cast`] | `pg_cast`: casts with PostgreSQL's inputs, rounding and errors |
 //! | [`operators`] | operators chosen by the types of their sides: jsonb, intervals, dates, arrays |
 //! | [`jsonb`] | the functions over json and jsonb |
+//! | [`sort_key`] | ORDER BY of jsonb and interval |
 //! | [`zoned_cast`] | casts in the time zone of the session |
 //! | [`datetime`] | scaling and comparing intervals, `age`, `AT TIME ZONE`, `OVERLAPS` |
 //! | [`length`] | `length`, `array_length` |
@@ -18,11 +19,13 @@
 //! | [`sum`] | sums of integers that fail on overflow |
 //! | [`text`] | `format`, quoting, lengths |
 //! | [`format`] | `to_char` |
+//! | [`by_pattern`] | `to_date`, `to_timestamp` by a pattern |
 //!
 //! Not there yet: `to_number`, `to_char` of numbers, the `*_populate_record` and `jsonb_path_*` families, text
 //! search, ranges, and functions over large objects.
 
 pub mod arithmetic;
+pub mod by_pattern;
 pub mod cast;
 pub mod comparisons;
 pub mod division;
@@ -34,6 +37,7 @@ pub mod operators;
 pub mod literals;
 pub mod numeric;
 pub mod rewrite;
+pub mod sort_key;
 pub mod sum;
 pub mod system;
 pub mod text;
@@ -58,6 +62,7 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
         .into_iter()
         .chain(datetime::udfs())
         .chain(length::udfs())
+        .chain(by_pattern::udfs())
         .chain(arithmetic::udfs())
         .chain(system::udfs())
         .chain(format::udfs())

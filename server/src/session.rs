@@ -109,6 +109,8 @@ pub struct Scope {
     pub database: String,
     /// The schemas in which unqualified names are looked for.
     pub search_path: Vec<String>,
+    /// The time zone of the session, if it is not UTC: texts without a zone are assigned to timestamptz in it.
+    pub zone: Option<crate::types::zone::Zone>,
 }
 
 impl Session {
@@ -339,6 +341,7 @@ impl Session {
             catalog: self.db.catalog(),
             database: self.info.database.clone(),
             search_path: self.settings.lock().search_path(&self.info.user),
+            zone: self.other_zone(),
         }
     }
 

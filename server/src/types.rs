@@ -348,6 +348,13 @@ pub fn from_pg(pg: &Type) -> Option<SqlType> {
     })
 }
 
+/// Whether a column is a `numeric` without a precision, which shows no zeros at the end. Expressions over one have lost
+/// the annotation, but not the type.
+pub fn is_any_numeric(field: &Field) -> bool {
+    field.metadata().get(ANNOTATION).is_some_and(|name| name == "numeric")
+        || field.data_type() == &DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE)
+}
+
 /// The type of an expression without lengths and precisions, as `pg_typeof` names it.
 pub fn plain_name(field: &Field) -> String {
     let name = type_name(field);

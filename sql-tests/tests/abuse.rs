@@ -1,6 +1,8 @@
 //! Clients that do not behave, and directories that cannot be opened: the server lives on, other sessions do not notice,
 //! and whoever can be told is told what is wrong.
 
+#![allow(clippy::unwrap_used)]
+
 use std::net::SocketAddr;
 use std::path::Path;
 

@@ -4,6 +4,8 @@
 //!
 //! `MILLRACE_ORACLE_SEED` repeats a run; the seed of each is printed. Data: nycflights13, CC0.
 
+#![allow(clippy::unwrap_used)]
+
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,6 +1,8 @@
 //! What drivers do beyond plain statements: typed parameters and results in binary, COPY, portals, cancelling, and what
 //! an error says besides its message.
 
+#![allow(clippy::unwrap_used)]
+
 use std::time::SystemTime;
 
 use bytes::{Bytes, BytesMut};

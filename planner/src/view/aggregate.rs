@@ -284,6 +284,8 @@ impl AggregateForm {
                 let mut state = vec![("count", DataType::Int64)];
                 match argument {
                     DataType::Float64 => state.extend(float_sum()),
+                    // Wide enough that a sum which leaves the type's range can come back into it.
+                    DataType::Int64 | DataType::UInt64 => state.push(("sum", DataType::Decimal128(38, 0))),
                     other => state.push(("sum", other)),
                 }
                 state

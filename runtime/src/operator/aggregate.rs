@@ -22,7 +22,7 @@ use arrow::datatypes::{Int64Type, SchemaRef};
 use millrace_planner::stage::{AggregateCall, Aggregation, ExchangeForm};
 use millrace_storage::ChangeBatch;
 
-use super::{Gate, batch_of, chunks, concat, weights_of};
+use super::{ErrorCounter, Gate, batch_of, chunks, concat, weights_of};
 use crate::error::Result;
 use crate::state::row_table::arrow_error;
 use crate::state::rows_equal;
@@ -113,7 +113,12 @@ impl AggregateInstance {
     }
 
     /// Merges an epoch's input and returns retractions and new rows of the groups that it changes.
-    pub async fn run(&mut self, batches: Vec<ChangeBatch>, gate: &dyn Gate) -> Result<Vec<ChangeBatch>> {
+    pub async fn run(
+        &mut self,
+        batches: Vec<ChangeBatch>,
+        gate: &dyn Gate,
+        errors: &ErrorCounter,
+    ) -> Result<Vec<ChangeBatch>> {
         let input = concat(batches)?;
         let Some(input) = input else {
             return if self.emitted_first { Ok(vec![]) } else { self.emit_first() };
@@ -126,7 +131,7 @@ impl AggregateInstance {
         let ids = groups.intern(&input.rows.columns()[..self.group_columns], input.num_rows())?;
         let touched = Touched::new(&ids, groups.keys.len());
         let was_alive: Vec<bool> = touched.groups.iter().map(|group| self.is_alive(&groups, *group)).collect();
-        let old = groups.evaluate(&touched.groups)?;
+        let old = groups.evaluate(&touched.groups, None)?;
         gate.checkpoint().await;
         match self.exchange {
             ExchangeForm::Partial => groups.merge(&input.rows, &ids, self.group_columns)?,
@@ -147,7 +152,7 @@ impl AggregateInstance {
                 groups.reset(*group);
             }
         }
-        let new = groups.evaluate(&touched.groups)?;
+        let new = groups.evaluate(&touched.groups, Some(errors))?;
         let keys = touched.keys(&input.rows, self.group_columns)?;
         output.extend(self.changes(&keys, &old, &new, &was_alive, &is_alive)?);
         if groups.keys.len() > SWEEP_GROUPS_MIN && groups.keys.len() > 2 * self.live_groups {
@@ -166,7 +171,7 @@ impl AggregateInstance {
         self.emitted_first = true;
         let mut groups = Groups::new(&self.input_schema, 0, &self.calls)?;
         groups.intern(&[], 1)?;
-        let columns = groups.evaluate(&[0])?;
+        let columns = groups.evaluate(&[0], None)?;
         self.groups = Some(groups);
         self.live_groups = 1;
         Ok(vec![ChangeBatch::insertions(batch_of(&self.schema, columns, 1)?)])
@@ -310,8 +315,8 @@ impl Groups {
         Ok(())
     }
 
-    fn evaluate(&self, groups: &[usize]) -> Result<Vec<ArrayRef>> {
-        self.states.iter().map(|state| state.evaluate(groups)).collect()
+    fn evaluate(&self, groups: &[usize], errors: Option<&ErrorCounter>) -> Result<Vec<ArrayRef>> {
+        self.states.iter().map(|state| state.evaluate(groups, errors)).collect()
     }
 
     fn reset(&mut self, group: usize) {

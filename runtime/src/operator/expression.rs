@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, new_null_array};
 use arrow::datatypes::DataType;
-use datafusion::error::DataFusionError;
 use datafusion::physical_expr::PhysicalExpr;
 use parking_lot::Mutex;
 
@@ -24,11 +23,12 @@ pub struct ErrorCounter {
 }
 
 impl ErrorCounter {
-    fn count(&self, error: &DataFusionError) {
+    /// Counts a failure.
+    pub(super) fn note(&self, message: String) {
         if self.rows.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!(%error, "an expression of a view fails on a row; it is NULL there");
+            tracing::warn!(%message, "an expression of a view fails on a row; it is NULL there");
         }
-        *self.last.lock() = Some(error.strip_backtrace());
+        *self.last.lock() = Some(message);
     }
 
     /// Rows on which an expression failed, changes counted one by one.
@@ -87,7 +87,7 @@ fn row_by_row(
         .map(|row| match expression.evaluate(&rows.slice(row, 1)).and_then(|value| value.into_array(1)) {
             Ok(value) => conform(value, data_type),
             Err(error) => {
-                errors.count(&error);
+                errors.note(error.strip_backtrace());
                 Ok(new_null_array(data_type, 1))
             }
         })

@@ -113,7 +113,10 @@ impl ScalarUDFImpl for DateTimeFunction {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let all_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let all_scalar = args
+            .args
+            .iter()
+            .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if all_scalar { 1 } else { args.number_rows };
         let arrays = args
             .args
@@ -164,7 +167,8 @@ impl DateTimeFunction {
                 let (other_start, other_end) = period(other_start, other_end)?;
                 let overlap: BooleanArray = (0..start.len())
                     .map(|row| {
-                        let value = |side: &TimestampMicrosecondArray| side.is_valid(row).then(|| side.value(row));
+                        let value =
+                            |side: &TimestampMicrosecondArray| side.is_valid(row).then(|| side.value(row));
                         let (a, b) = in_order(value(&start)?, value(&end)?);
                         let (c, d) = in_order(value(&other_start)?, value(&other_end)?);
                         // Half-open periods; one without length is the instant at which it begins.
@@ -183,7 +187,10 @@ fn in_order(a: i64, b: i64) -> (i64, i64) {
 }
 
 /// Beginning and end of a period, which is given by both or by its beginning and its length.
-fn period(start: &ArrayRef, end: &ArrayRef) -> Result<(TimestampMicrosecondArray, TimestampMicrosecondArray)> {
+fn period(
+    start: &ArrayRef,
+    end: &ArrayRef,
+) -> Result<(TimestampMicrosecondArray, TimestampMicrosecondArray)> {
     let start = instants(start)?;
     if matches!(end.data_type(), DataType::Interval(_)) {
         let sum = arrow::compute::kernels::numeric::add(&start, end)?;
@@ -300,7 +307,11 @@ fn scale_one(value: IntervalMonthDayNano, scale: impl Fn(f64) -> f64) -> SqlResu
 fn age(to: i64, from: i64) -> SqlResult<IntervalMonthDayNano> {
     if to < from {
         let value = age(from, to)?;
-        return Ok(IntervalMonthDayNano::new(-value.months, -value.days, -value.nanoseconds));
+        return Ok(IntervalMonthDayNano::new(
+            -value.months,
+            -value.days,
+            -value.nanoseconds,
+        ));
     }
     let parts = |micros: i64| {
         let (year, month, day) = civil_from_days(micros.div_euclid(MICROS_PER_DAY));
@@ -323,7 +334,11 @@ fn age(to: i64, from: i64) -> SqlResult<IntervalMonthDayNano> {
         i32::try_from(part)
             .map_err(|_| SqlError::new(SqlState::DatetimeFieldOverflow, "timestamp out of range"))
     };
-    Ok(IntervalMonthDayNano::new(narrow(months)?, narrow(days)?, time * 1000))
+    Ok(IntervalMonthDayNano::new(
+        narrow(months)?,
+        narrow(days)?,
+        time * 1000,
+    ))
 }
 
 /// A timestamp becomes the instant of that local time, an instant the local time there.
@@ -354,7 +369,11 @@ fn in_zone(zones: &ArrayRef, values: &ArrayRef) -> Result<ArrayRef> {
         };
         known = Some((name, zone));
         let value = values.value(row);
-        out.push(Some(if zoned { zone.to_local(value) } else { zone.to_utc(value) }));
+        out.push(Some(if zoned {
+            zone.to_local(value)
+        } else {
+            zone.to_utc(value)
+        }));
     }
     let out = TimestampMicrosecondArray::from(out);
     Ok(if zoned {
@@ -386,7 +405,9 @@ mod tests {
 
     #[test]
     fn intervals_are_scaled_part_by_part() {
-        let times = |text: &str, factor: f64| shown(scale_one(interval(text).unwrap(), |part| part * factor).unwrap());
+        let times = |text: &str, factor: f64| {
+            shown(scale_one(interval(text).unwrap(), |part| part * factor).unwrap())
+        };
         assert_eq!(times("1 hour", 3.0), "03:00:00");
         assert_eq!(times("1 day", 0.5), "12:00:00");
         assert_eq!(times("1 month", 0.5), "15 days");

@@ -34,7 +34,6 @@ enum Output {
     /// Bytes that compare as the values do.
     Key,
     Texts,
-    Jsonbs,
 }
 
 /// How the arguments come in.
@@ -78,12 +77,7 @@ struct Definition {
 
 const MANY: usize = 100;
 
-const fn strict(
-    name: &'static str,
-    arguments: (usize, usize),
-    output: Output,
-    apply: Apply,
-) -> Definition {
+const fn strict(name: &'static str, arguments: (usize, usize), output: Output, apply: Apply) -> Definition {
     Definition {
         name,
         arguments,
@@ -156,7 +150,9 @@ static FUNCTIONS: &[Definition] = &[
         let node = document(cells)?;
         let node = match &cells[1] {
             Cell::Integer(index) => value::without_index(node, *index)?,
-            Cell::Texts(keys) => keys.iter().try_fold(node, |node, key| value::without_key(node, key))?,
+            Cell::Texts(keys) => keys
+                .iter()
+                .try_fold(node, |node, key| value::without_key(node, key))?,
             key => value::without_key(node, text(key)?)?,
         };
         Ok(Out::Text(node.written()))
@@ -195,26 +191,37 @@ static FUNCTIONS: &[Definition] = &[
     strict(SORT_KEY, (1, 1), Output::Key, |cells| {
         Ok(Out::Key(value::sort_key(&document(cells)?)))
     }),
-    strict("jsonb_keys", (1, 1), Output::Texts, |cells| match document(cells)? {
-        Node::Object(members) => Ok(Out::Texts(members.into_iter().map(|(key, _)| Some(key)).collect())),
-        Node::Array(_) => Err(refused("cannot call jsonb_object_keys on an array")),
-        _ => Err(refused("cannot call jsonb_object_keys on a scalar")),
+    strict("jsonb_keys", (1, 1), Output::Texts, |cells| {
+        match document(cells)? {
+            Node::Object(members) => Ok(Out::Texts(
+                members.into_iter().map(|(key, _)| Some(key)).collect(),
+            )),
+            Node::Array(_) => Err(refused("cannot call jsonb_object_keys on an array")),
+            _ => Err(refused("cannot call jsonb_object_keys on a scalar")),
+        }
     }),
-    strict("jsonb_items", (1, 1), Output::Jsonbs, |cells| {
-        Ok(Out::Texts(items(cells)?.iter().map(|item| Some(item.written())).collect()))
+    strict("jsonb_items", (1, 1), Output::Texts, |cells| {
+        Ok(Out::Texts(
+            items(cells)?.iter().map(|item| Some(item.written())).collect(),
+        ))
     }),
     strict("jsonb_items_text", (1, 1), Output::Texts, |cells| {
         Ok(Out::Texts(items(cells)?.iter().map(value::as_text).collect()))
     }),
-    any("to_jsonb", (1, 1), |cells| Ok(Out::Text(document(cells)?.written()))),
+    any("to_jsonb", (1, 1), |cells| {
+        Ok(Out::Text(document(cells)?.written()))
+    }),
     any("jsonb_build_array", (0, MANY), |cells| {
         let items = (0..cells.len()).map(|at| document(&cells[at..]));
         Ok(Out::Text(Node::Array(items.collect::<SqlResult<_>>()?).written()))
     }),
     any("jsonb_build_object", (0, MANY), |cells| {
         if cells.len() % 2 != 0 {
-            return Err(refused("argument list must have even number of elements")
-                .with_hint("The arguments of jsonb_build_object() must consist of alternating keys and values."));
+            return Err(
+                refused("argument list must have even number of elements").with_hint(
+                    "The arguments of jsonb_build_object() must consist of alternating keys and values.",
+                ),
+            );
         }
         let mut members = Vec::with_capacity(cells.len() / 2);
         for at in (0..cells.len()).step_by(2) {
@@ -260,8 +267,7 @@ fn refused(message: &str) -> SqlError {
 
 fn read(text: &str) -> SqlResult<Node<'_>> {
     json::parse(text).map_err(|error| {
-        parse::invalid("json", text)
-            .with_detail(format!("{}, at byte {}.", error.message, error.offset + 1))
+        parse::invalid("json", text).with_detail(format!("{}, at byte {}.", error.message, error.offset + 1))
     })
 }
 
@@ -355,7 +361,6 @@ impl ScalarUDFImpl for Jsonb {
             .into());
         }
         let annotated = |name: &str| SqlType::annotated(DataType::Utf8, name).field(self.name(), true);
-        let list = |item: Field| Field::new(self.name(), DataType::List(Arc::new(item.with_name("item"))), true);
         Ok(Arc::new(match definition.output {
             Output::Same => match args.arg_fields[0].metadata().get(ANNOTATION) {
                 Some(name) if name == "json" => annotated("json"),
@@ -366,14 +371,16 @@ impl ScalarUDFImpl for Jsonb {
             Output::Boolean => Field::new(self.name(), DataType::Boolean, true),
             Output::Integer => Field::new(self.name(), DataType::Int32, true),
             Output::Key => Field::new(self.name(), DataType::Binary, true),
-            Output::Texts => list(Field::new("item", DataType::Utf8, true)),
-            Output::Jsonbs => list(annotated("jsonb")),
+            Output::Texts => Field::new_list(self.name(), Field::new("item", DataType::Utf8, true), true),
         }))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let definition = self.definition();
-        let all_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let all_scalar = args
+            .args
+            .iter()
+            .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if all_scalar { 1 } else { args.number_rows };
         let columns = args
             .args
@@ -435,12 +442,8 @@ fn collect(output: Output, values: Vec<Out>) -> ArrayRef {
             }
             Arc::new(out.finish())
         }
-        Output::Texts | Output::Jsonbs => {
-            let mut item = Field::new("item", DataType::Utf8, true);
-            if output == Output::Jsonbs {
-                item = SqlType::annotated(DataType::Utf8, "jsonb").field("item", true);
-            }
-            let mut out = arrow::array::ListBuilder::new(arrow::array::StringBuilder::new()).with_field(item);
+        Output::Texts => {
+            let mut out = arrow::array::ListBuilder::new(arrow::array::StringBuilder::new());
             for value in values {
                 match value {
                     Out::Texts(texts) => out.append_value(texts),
@@ -465,7 +468,9 @@ impl Argument {
     fn new(array: &ArrayRef, field: &Field, input: Input) -> Result<Self> {
         if input == Input::Any {
             let column = JsonColumn::new(field, array)?;
-            let texts = (0..array.len()).map(|row| column.json(row)).collect::<SqlResult<Vec<_>>>()?;
+            let texts = (0..array.len())
+                .map(|row| column.json(row))
+                .collect::<SqlResult<Vec<_>>>()?;
             return Ok(Argument::Texts(StringArray::from(texts)));
         }
         Ok(match array.data_type() {
@@ -496,8 +501,7 @@ impl Argument {
             Argument::Booleans(values) => values.is_valid(row).then(|| Cell::Boolean(values.value(row))),
             Argument::Lists(lists) => lists.is_valid(row).then(|| {
                 let offsets = lists.offsets();
-                let (Ok(start), Ok(end)) =
-                    (usize::try_from(offsets[row]), usize::try_from(offsets[row + 1]))
+                let (Ok(start), Ok(end)) = (usize::try_from(offsets[row]), usize::try_from(offsets[row + 1]))
                 else {
                     return Cell::Texts(vec![]);
                 };
@@ -547,7 +551,9 @@ impl JsonColumn {
                 JsonForm::List(list.clone(), Box::new(JsonColumn::new(item, list.values())?))
             }
             number if number.is_numeric() => JsonForm::Plain,
-            DataType::Timestamp(_, zone) => JsonForm::Instant { zoned: zone.is_some() },
+            DataType::Timestamp(_, zone) => JsonForm::Instant {
+                zoned: zone.is_some(),
+            },
             _ => JsonForm::Quoted,
         };
         Ok(JsonColumn {
@@ -583,7 +589,14 @@ impl JsonColumn {
             JsonForm::Plain => text,
             JsonForm::Instant { zoned } => {
                 let mut text = text.replacen(' ', "T", 1);
-                if zoned && text.as_bytes().iter().rev().nth(2).is_some_and(|byte| matches!(byte, b'+' | b'-')) {
+                if zoned
+                    && text
+                        .as_bytes()
+                        .iter()
+                        .rev()
+                        .nth(2)
+                        .is_some_and(|byte| matches!(byte, b'+' | b'-'))
+                {
                     text.push_str(":00");
                 }
                 quoted(&text)

@@ -86,7 +86,8 @@ fn read_as(expr: Expr, type_name: &str) -> Expr {
 impl ExprPlanner for PgOperators {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
         // What has no type yet is a parameter: DataFusion infers it.
-        let (Ok((_, left)), Ok((_, right))) = (expr.left.to_field(schema), expr.right.to_field(schema)) else {
+        let (Ok((_, left)), Ok((_, right))) = (expr.left.to_field(schema), expr.right.to_field(schema))
+        else {
             return Ok(PlannerResult::Original(expr));
         };
         let kinds = (kind(&expr.left, &left), kind(&expr.right, &right));
@@ -101,19 +102,21 @@ fn planned(expr: &RawBinaryExpr, kinds: (Kind, Kind), fields: (&FieldRef, &Field
     if let Some(operator) = comparison(&expr.op) {
         return compared(expr, operator, kinds, fields);
     }
-    json(expr, kinds).or_else(|| times(expr, kinds)).or_else(|| match expr.op {
-        BinaryOperator::PGOverlap if kinds.0 == Kind::List || kinds.1 == Kind::List => {
-            let side = |side: &Expr, kind: Kind, other: &Field| match kind {
-                Kind::Unknown => read_as(side.clone(), &type_name(other)),
-                _ => side.clone(),
-            };
-            Some(array_has_any(
-                side(&expr.left, kinds.0, fields.1),
-                side(&expr.right, kinds.1, fields.0),
-            ))
-        }
-        _ => None,
-    })
+    json(expr, kinds)
+        .or_else(|| times(expr, kinds))
+        .or_else(|| match expr.op {
+            BinaryOperator::PGOverlap if kinds.0 == Kind::List || kinds.1 == Kind::List => {
+                let side = |side: &Expr, kind: Kind, other: &Field| match kind {
+                    Kind::Unknown => read_as(side.clone(), &type_name(other)),
+                    _ => side.clone(),
+                };
+                Some(array_has_any(
+                    side(&expr.left, kinds.0, fields.1),
+                    side(&expr.right, kinds.1, fields.0),
+                ))
+            }
+            _ => None,
+        })
 }
 
 /// Both sides of a comparison as what compares as PostgreSQL does; `None`: they do as they are.
@@ -127,7 +130,13 @@ fn compared(
     let reads = |kind| {
         matches!(
             kind,
-            Kind::Jsonb | Kind::Uuid | Kind::Bytes | Kind::Date | Kind::Time | Kind::Timestamp | Kind::Interval
+            Kind::Jsonb
+                | Kind::Uuid
+                | Kind::Bytes
+                | Kind::Date
+                | Kind::Time
+                | Kind::Timestamp
+                | Kind::Interval
         )
     };
     let (left, right, kind) = match kinds {
@@ -219,15 +228,18 @@ fn times(expr: &RawBinaryExpr, kinds: (Kind, Kind)) -> Option<Expr> {
         (BinaryOperator::Minus, (Kind::Date, Kind::Date)) => {
             Some(binary_expr(days(left), Operator::Minus, days(right)))
         }
-        (BinaryOperator::Plus, (Kind::Date, Kind::Integer)) => {
-            Some(cast(binary_expr(days(left), Operator::Plus, days(right)), DataType::Date32))
-        }
-        (BinaryOperator::Plus, (Kind::Integer, Kind::Date)) => {
-            Some(cast(binary_expr(days(right), Operator::Plus, days(left)), DataType::Date32))
-        }
-        (BinaryOperator::Minus, (Kind::Date, Kind::Integer)) => {
-            Some(cast(binary_expr(days(left), Operator::Minus, days(right)), DataType::Date32))
-        }
+        (BinaryOperator::Plus, (Kind::Date, Kind::Integer)) => Some(cast(
+            binary_expr(days(left), Operator::Plus, days(right)),
+            DataType::Date32,
+        )),
+        (BinaryOperator::Plus, (Kind::Integer, Kind::Date)) => Some(cast(
+            binary_expr(days(right), Operator::Plus, days(left)),
+            DataType::Date32,
+        )),
+        (BinaryOperator::Minus, (Kind::Date, Kind::Integer)) => Some(cast(
+            binary_expr(days(left), Operator::Minus, days(right)),
+            DataType::Date32,
+        )),
         _ => None,
     }
 }

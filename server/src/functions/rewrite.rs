@@ -418,13 +418,16 @@ fn special_call(function: &Function) -> Option<Expr> {
     let rows_of = |name: &str, arguments: Vec<Expr>| Some(call("unnest", vec![call(name, arguments)]));
     match (millrace_parser::fold(name).as_str(), arguments.len()) {
         ("jsonb_object_keys" | "json_object_keys", 1) => rows_of("jsonb_keys", arguments),
-        ("jsonb_array_elements" | "json_array_elements", 1) => rows_of("jsonb_items", arguments),
+        ("jsonb_array_elements" | "json_array_elements", 1) => {
+            rows_of("jsonb_items", arguments).map(|rows| call(cast::NAME, vec![rows, text("jsonb")]))
+        }
         ("jsonb_array_elements_text" | "json_array_elements_text", 1) => rows_of("jsonb_items_text", arguments),
         // The age of one timestamp is its distance from midnight of today.
         ("age", 1) => {
             let today = call(cast::NAME, vec![call("current_date", vec![]), text("timestamp without time zone")]);
             Some(call("age", [vec![today], arguments].concat()))
         }
+        ("to_timestamp", 2) => Some(call(super::by_pattern::TO_TIMESTAMP, arguments)),
         ("localtimestamp", 0) => Some(call(
             cast::NAME,
             vec![call("now", vec![]), text("timestamp without time zone")],
@@ -549,7 +552,7 @@ mod tests {
         );
         assert_eq!(
             rewritten_query("SELECT 1, 2"),
-            "SELECT 1 AS \"?column?\", 2 AS \"?column?_1\""
+            "SELECT pg_cast(1, 'integer') AS \"?column?\", pg_cast(2, 'integer') AS \"?column?_1\""
         );
     }
 }

@@ -88,6 +88,7 @@ pub fn udfs() -> Vec<Arc<ScalarUDF>> {
         fixed("pg_relation_is_publishable", no()),
         fixed("pg_my_temp_schema", ScalarValue::Int32(Some(0))),
         fixed("txid_current", ScalarValue::Int64(Some(1))),
+        fixed("pg_encoding_to_char", text(Some("UTF8"))),
         fixed("inet_server_addr", text(None)),
         fixed("inet_client_addr", text(None)),
         fixed("shobj_description", text(None)),

@@ -1,7 +1,8 @@
 //! Casts that depend on the time zone of the session.
 //!
 //! A bound plan casts in UTC. Before it is run for a session in another zone, [`in_zone`] replaces the casts between
-//! timestamptz and what has no zone by `pg_cast_in_zone(value, 'type', 'zone')`. The plans of views are not touched:
+//! timestamptz and what has no zone by `pg_cast_in_zone(value, 'type', 'zone')`, and has `date_trunc`, `extract` and
+//! `to_char` look at the local time. The plans of views are not touched:
 //! what a view says may not depend on who looks.
 
 use std::sync::Arc;
@@ -12,21 +13,23 @@ use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit, TimestampMicrosecond
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, exec_datafusion_err, plan_datafusion_err};
 use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility,
+    ScalarUDFImpl, Signature, Volatility, lit,
 };
 use datafusion::scalar::ScalarValue;
 
 use crate::functions::cast as pg_cast;
-use crate::types::parse::{self, datetime};
+use crate::functions::datetime::{self, Function};
+use crate::types::parse::{self, datetime::timestamptz_in};
 use crate::types::timestamptz;
 use crate::types::zone::Zone;
 
 const NAME: &str = "pg_cast_in_zone";
 const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
-/// The plan with its casts to and from timestamptz done in a zone.
+/// The plan with what depends on the time zone done in this one.
 ///
 /// # Errors
 /// The plan cannot be put together again.
@@ -39,7 +42,13 @@ pub fn in_zone(plan: LogicalPlan, zone: Zone) -> Result<LogicalPlan> {
         if let LogicalPlan::TableScan(_) = &plan {
             schema.merge(plan.schema());
         }
-        plan.map_expressions(|expr| expr.transform_up(|expr| Ok(replaced(expr, &schema, zone))))
+        // What refers to an expression does so by its name.
+        let names = NamePreserver::new(&plan);
+        plan.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let expr = expr.transform_up(|expr| Ok(replaced(expr, &schema, zone)))?;
+            Ok(expr.update_data(|expr| name.restore(expr)))
+        })
     })?;
     Ok(replaced.data)
 }
@@ -48,20 +57,36 @@ fn replaced(expr: Expr, schema: &DFSchema, zone: Zone) -> Transformed<Expr> {
     let Expr::ScalarFunction(ScalarFunction { func, args }) = &expr else {
         return Transformed::no(expr);
     };
-    let (pg_cast::NAME, [value, Expr::Literal(ScalarValue::Utf8(Some(name)), _)]) =
-        (func.name(), args.as_slice())
-    else {
-        return Transformed::no(expr);
-    };
-    let (Ok(source), Ok(target)) = (value.get_type(schema), pg_cast::named(name)) else {
-        return Transformed::no(expr);
-    };
-    if !depends(&source, &target.data_type) {
-        return Transformed::no(expr);
+    let is_instant = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Timestamp(_, Some(_))));
+    let to_or_from_local =
+        |expr: &Expr| datetime::udf(Function::TimeZone).call(vec![lit(zone.to_string()), expr.clone()]);
+    match (func.name(), args.as_slice()) {
+        (pg_cast::NAME, [value, Expr::Literal(ScalarValue::Utf8(Some(name)), _)]) => {
+            let (Ok(source), Ok(target)) = (value.get_type(schema), pg_cast::named(name)) else {
+                return Transformed::no(expr);
+            };
+            if !depends(&source, &target.data_type) {
+                return Transformed::no(expr);
+            }
+            let mut arguments = args.clone();
+            arguments.push(lit(zone.to_string()));
+            Transformed::yes(udf().call(arguments))
+        }
+        // Fields of an instant are those of its local time.
+        ("date_part", [Expr::Literal(ScalarValue::Utf8(Some(part)), _), value])
+            if is_instant(value) && !part.eq_ignore_ascii_case("epoch") =>
+        {
+            Transformed::yes(func.call(vec![args[0].clone(), to_or_from_local(value)]))
+        }
+        ("to_char", [value, pattern]) if is_instant(value) => {
+            Transformed::yes(func.call(vec![to_or_from_local(value), pattern.clone()]))
+        }
+        ("date_trunc", [part, value]) if is_instant(value) => {
+            let local = func.call(vec![part.clone(), to_or_from_local(value)]);
+            Transformed::yes(to_or_from_local(&local))
+        }
+        _ => Transformed::no(expr),
     }
-    let mut arguments = args.clone();
-    arguments.push(datafusion::logical_expr::lit(zone.to_string()));
-    Transformed::yes(udf().call(arguments))
 }
 
 /// Whether a cast depends on the zone.
@@ -69,7 +94,13 @@ fn depends(source: &DataType, target: &DataType) -> bool {
     let has_zone = |data_type: &DataType| matches!(data_type, DataType::Timestamp(_, Some(_)));
     match (has_zone(source), has_zone(target)) {
         (false, true) => source.is_string() || matches!(source, DataType::Timestamp(..) | DataType::Date32),
-        (true, false) => target.is_string() || matches!(target, DataType::Timestamp(..) | DataType::Date32 | DataType::Time64(_)),
+        (true, false) => {
+            target.is_string()
+                || matches!(
+                    target,
+                    DataType::Timestamp(..) | DataType::Date32 | DataType::Time64(_)
+                )
+        }
         _ => false,
     }
 }
@@ -91,20 +122,14 @@ impl ScalarUDFImpl for ZonedCast {
         NAME
     }
 
-    /// The name of the cast that it stands for, by which other parts of the plan know the column.
-    fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        let [value, name, _] = args else {
-            return Err(plan_datafusion_err!("{NAME} takes three arguments"));
-        };
-        Ok(format!("{}({},{})", pg_cast::NAME, value.schema_name(), name.schema_name()))
-    }
-
     fn signature(&self) -> &Signature {
         &self.signature
     }
 
     fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
-        Err(exec_datafusion_err!("{NAME} tells its type by return_field_from_args"))
+        Err(exec_datafusion_err!(
+            "{NAME} tells its type by return_field_from_args"
+        ))
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
@@ -112,7 +137,9 @@ impl ScalarUDFImpl for ZonedCast {
             Some(ScalarValue::Utf8(Some(name))) => Ok(Arc::new(
                 pg_cast::named(name)?.field(NAME, args.arg_fields[0].is_nullable()),
             )),
-            _ => Err(plan_datafusion_err!("the second argument of {NAME} is the name of a type")),
+            _ => Err(plan_datafusion_err!(
+                "the second argument of {NAME} is the name of a type"
+            )),
         }
     }
 
@@ -138,7 +165,7 @@ fn convert(from: &Field, to: &Field, values: &ArrayRef, zone: Zone) -> Result<Ar
         let instants = texts
             .as_string::<i32>()
             .iter()
-            .map(|text| text.map(|text| datetime::timestamptz_in(text, zone)).transpose())
+            .map(|text| text.map(|text| timestamptz_in(text, zone)).transpose())
             .collect::<Result<TimestampMicrosecondArray, _>>()?;
         return Ok(Arc::new(instants.with_timezone("UTC")));
     }
@@ -150,39 +177,58 @@ fn convert(from: &Field, to: &Field, values: &ArrayRef, zone: Zone) -> Result<Ar
             let texts = pg_cast::to_text(from, &shown)?;
             return Ok(parse::column(to, &texts).map_err(|cell| *cell.error)?);
         }
-        let local: TimestampMicrosecondArray = instants.unary::<_, TimestampMicrosecondType>(|micros| zone.to_local(micros));
+        let local: TimestampMicrosecondArray =
+            instants.unary::<_, TimestampMicrosecondType>(|micros| zone.to_local(micros));
         let local: ArrayRef = Arc::new(local.with_timezone_opt::<Arc<str>>(None));
         return Ok(cast(&local, to.data_type())?);
     }
     let local = cast(values, &TIMESTAMP)?;
     let local = local.as_primitive::<TimestampMicrosecondType>();
-    let instants: TimestampMicrosecondArray = local.unary::<_, TimestampMicrosecondType>(|micros| zone.to_utc(micros));
+    let instants: TimestampMicrosecondArray =
+        local.unary::<_, TimestampMicrosecondType>(|micros| zone.to_utc(micros));
     Ok(Arc::new(instants.with_timezone("UTC")))
 }
 
-/// A column of instants that is shown in a zone; other columns stay.
-pub fn shown(array: &ArrayRef, zone: Zone) -> ArrayRef {
-    match array.data_type() {
-        DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => {
-            let instants = array.as_primitive::<TimestampMicrosecondType>().clone();
-            Arc::new(instants.with_timezone(zone.to_string()))
-        }
-        DataType::Timestamp(_, Some(_)) => {
-            let target = DataType::Timestamp(TimeUnit::Microsecond, Some(zone.to_string().into()));
-            cast(array, &target).unwrap_or_else(|_| Arc::clone(array))
-        }
-        _ => Arc::clone(array),
+/// The assignment of a column to a column of a table.
+///
+/// # Errors
+/// The first value that has no counterpart.
+pub fn assigned(from: &Field, to: &Field, values: &ArrayRef, zone: Option<Zone>) -> Result<ArrayRef> {
+    match zone {
+        Some(zone) if depends(values.data_type(), to.data_type()) => convert(from, to, values, zone),
+        _ => pg_cast::convert(from, to, values),
     }
+}
+
+/// The type in which a column's instants are shown in a zone; `None`: it has none.
+fn shown_type(data_type: &DataType, zone: Zone) -> Option<DataType> {
+    match data_type {
+        DataType::Timestamp(_, Some(_)) => Some(DataType::Timestamp(
+            TimeUnit::Microsecond,
+            Some(zone.to_string().into()),
+        )),
+        DataType::List(item) => {
+            let shown = shown_type(item.data_type(), zone)?;
+            Some(DataType::List(Arc::new(
+                item.as_ref().clone().with_data_type(shown),
+            )))
+        }
+        _ => None,
+    }
+}
+
+/// A column whose instants are shown in a zone; other columns stay.
+pub fn shown(array: &ArrayRef, zone: Zone) -> ArrayRef {
+    shown_type(array.data_type(), zone)
+        .and_then(|data_type| cast(array, &data_type).ok())
+        .unwrap_or_else(|| Arc::clone(array))
 }
 
 /// The field of such a column.
 pub fn shown_field(field: &FieldRef, zone: Zone) -> FieldRef {
-    match field.data_type() {
-        DataType::Timestamp(_, Some(_)) => {
-            let data_type = DataType::Timestamp(TimeUnit::Microsecond, Some(zone.to_string().into()));
-            Arc::new(field.as_ref().clone().with_data_type(data_type))
-        }
-        _ => Arc::clone(field),
+    match shown_type(field.data_type(), zone) {
+        Some(data_type) => Arc::new(field.as_ref().clone().with_data_type(data_type)),
+        None => Arc::clone(field),
     }
 }
 
@@ -196,12 +242,20 @@ mod tests {
         let zone = Zone::Named(chrono_tz::America::New_York);
         let text = Field::new("t", DataType::Utf8, true);
         let instant = Field::new("z", timestamptz(), true);
-        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("2013-07-31 10:00"), Some("2013-07-31 10:00Z"), None]));
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![
+            Some("2013-07-31 10:00"),
+            Some("2013-07-31 10:00Z"),
+            None,
+        ]));
         let instants = convert(&text, &instant, &texts, zone).unwrap();
         let back = convert(&instant, &text, &instants, zone).unwrap();
         assert_eq!(
             back.as_string::<i32>(),
-            &StringArray::from(vec![Some("2013-07-31 10:00:00-04"), Some("2013-07-31 06:00:00-04"), None])
+            &StringArray::from(vec![
+                Some("2013-07-31 10:00:00-04"),
+                Some("2013-07-31 06:00:00-04"),
+                None
+            ])
         );
         let local = Field::new("l", TIMESTAMP, true);
         let locals = convert(&instant, &local, &instants, zone).unwrap();

@@ -32,7 +32,7 @@ use postgres_types::{Kind, Type};
 use self::datetime::{Interval, Timestamp};
 use crate::error::{SqlError, SqlResult};
 use crate::types::zone::Zone;
-use crate::types::{ANNOTATION, pg_type};
+use crate::types::{is_any_numeric, pg_type};
 
 /// One array of a batch with its PostgreSQL type.
 pub struct Column<'a> {
@@ -203,10 +203,7 @@ impl<'a> Column<'a> {
                 Data::Other(array)
             }
         };
-        let any_scale = field
-            .metadata()
-            .get(ANNOTATION)
-            .is_some_and(|annotation| annotation == "numeric");
+        let any_scale = is_any_numeric(field);
         Ok(Column {
             data,
             nulls: array.logical_nulls(),

@@ -17,7 +17,7 @@ use millrace_runtime::QueryClass;
 
 use crate::database::df;
 use crate::error::{SqlError, SqlResult, from_internal};
-use crate::functions::zoned_cast;
+use crate::functions::{sort_key, zoned_cast};
 use crate::session::transaction::Transaction;
 use crate::session::{Running, Session, overlay};
 use crate::types::zone::Zone;
@@ -35,7 +35,7 @@ impl Session {
         plan: LogicalPlan,
         instead: &Providers,
     ) -> SqlResult<Arc<dyn ExecutionPlan>> {
-        let mut plan = self.attach_snapshot(plan, instead).await?;
+        let mut plan = df(sort_key::by_value(self.attach_snapshot(plan, instead).await?))?;
         if let Some(zone) = self.other_zone() {
             plan = df(zoned_cast::in_zone(plan, zone))?;
         }

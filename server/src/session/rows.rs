@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray};
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::DFSchema;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::Expr;
@@ -16,7 +16,7 @@ use crate::catalog::Relation;
 use crate::database::{Database, df};
 use crate::error::names::did_you_mean;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
-use crate::functions::{cast, rewrite};
+use crate::functions::{cast, rewrite, zoned_cast};
 use crate::session::Scope;
 use crate::types::{SqlType, output, parse};
 
@@ -57,6 +57,8 @@ pub struct RowBuilder {
     name: String,
     schema: Arc<Schema>,
     sources: Vec<Source>,
+    /// The zone in which texts are assigned to timestamptz, if it is not UTC.
+    zone: Option<crate::types::zone::Zone>,
 }
 
 impl RowBuilder {
@@ -112,6 +114,7 @@ impl RowBuilder {
             name: relation.info.name.clone(),
             schema,
             sources,
+            zone: scope.zone,
         })
     }
 
@@ -139,7 +142,7 @@ impl RowBuilder {
             let column = match source {
                 Source::Given(at) => {
                     let (from, values) = &given[*at];
-                    convert(from, field, values)?
+                    convert(from, field, values, self.zone)?
                 }
                 Source::Default(expression) => evaluate(expression, &nothing, field).map_err(fail)?,
                 Source::Now => now(field, rows).map_err(fail)?,
@@ -222,16 +225,23 @@ fn physical(
 }
 
 /// A given column as the relation's: texts are read by the type's input, so that the row of a bad one is known.
-fn convert(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef, RowError> {
+fn convert(
+    from: &Field,
+    to: &Field,
+    values: &ArrayRef,
+    zone: Option<crate::types::zone::Zone>,
+) -> Result<ArrayRef, RowError> {
+    let in_zone = zone.is_some() && matches!(to.data_type(), DataType::Timestamp(_, Some(_)));
     if let Some(texts) = values.as_string_opt::<i32>()
         && SqlType::of(from) != SqlType::of(to)
+        && !in_zone
     {
         return parse::column(to, texts).map_err(|cell| RowError {
             row: Some(cell.row),
             error: cell.error,
         });
     }
-    cast::convert(from, to, values).map_err(|error| RowError::unknown(from_internal::datafusion(error)))
+    zoned_cast::assigned(from, to, values, zone).map_err(|error| RowError::unknown(from_internal::datafusion(error)))
 }
 
 /// A row as PostgreSQL shows it in details: `(1, abc, null)`.

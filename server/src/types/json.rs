@@ -365,7 +365,11 @@ fn plain_digits(written: &str) -> Option<Cow<'_, str>> {
         Some(body) => ("-", body),
         None => ("", written),
     };
-    let sign = if body.bytes().take_while(|byte| !matches!(byte, b'e' | b'E')).all(|byte| matches!(byte, b'0' | b'.')) {
+    let sign = if body
+        .bytes()
+        .take_while(|byte| !matches!(byte, b'e' | b'E'))
+        .all(|byte| matches!(byte, b'0' | b'.'))
+    {
         ""
     } else {
         sign
@@ -377,7 +381,10 @@ fn plain_digits(written: &str) -> Option<Cow<'_, str>> {
             Cow::Borrowed(written)
         });
     };
-    let exponent: i64 = exponent.parse().ok().filter(|value: &i64| value.abs() <= DIGITS_MAX)?;
+    let exponent: i64 = exponent
+        .parse()
+        .ok()
+        .filter(|value: &i64| value.abs() <= DIGITS_MAX)?;
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = format!("{whole}{fraction}");
     let point = i64::try_from(whole.len()).ok()? + exponent;

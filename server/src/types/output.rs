@@ -13,7 +13,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use crate::error::{SqlResult, from_internal};
 use crate::pg::encode::{datetime, number};
 use crate::types::zone::Zone;
-use crate::types::{ANNOTATION, stored};
+use crate::types::{is_any_numeric, stored};
 
 /// One column of a batch, ready to be written as text.
 pub struct TextColumn {
@@ -45,7 +45,7 @@ impl TextColumn {
             DataType::List(item) => Some(FieldRef::clone(item)),
             _ => None,
         };
-        let any_scale = field.metadata().get(ANNOTATION).is_some_and(|name| name == "numeric");
+        let any_scale = is_any_numeric(field);
         Ok(TextColumn {
             array,
             item,
@@ -69,8 +69,12 @@ impl TextColumn {
             DataType::Int16 => print(out, array.as_primitive::<arrow_types::Int16Type>().value(row)),
             DataType::Int32 => print(out, array.as_primitive::<arrow_types::Int32Type>().value(row)),
             DataType::Int64 => print(out, array.as_primitive::<arrow_types::Int64Type>().value(row)),
-            DataType::Float32 => number::put_float32(array.as_primitive::<arrow_types::Float32Type>().value(row), out),
-            DataType::Float64 => number::put_float64(array.as_primitive::<arrow_types::Float64Type>().value(row), out),
+            DataType::Float32 => {
+                number::put_float32(array.as_primitive::<arrow_types::Float32Type>().value(row), out)
+            }
+            DataType::Float64 => {
+                number::put_float64(array.as_primitive::<arrow_types::Float64Type>().value(row), out)
+            }
             DataType::Decimal128(_, scale) => {
                 let value = array.as_primitive::<arrow_types::Decimal128Type>().value(row);
                 let (digits, scale) = if self.any_scale {

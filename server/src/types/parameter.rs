@@ -4,8 +4,8 @@ use arrow::array::ArrayRef;
 use datafusion::scalar::ScalarValue;
 use postgres_types::{Kind, Type};
 
-use crate::pg::encode::datetime;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
+use crate::pg::encode::datetime;
 use crate::types::parse::datetime::MICROS_PER_DAY;
 use crate::types::{from_pg, parse};
 

@@ -91,14 +91,17 @@ impl Zone {
         match self {
             Zone::Fixed(seconds) => seconds.into(),
             Zone::Named(zone) => {
-                let Some(local) = DateTime::from_timestamp_micros(micros).map(|local| local.naive_utc()) else {
+                let Some(local) = DateTime::from_timestamp_micros(micros).map(|local| local.naive_utc())
+                else {
                     return 0;
                 };
                 let offset = match zone.offset_from_local_datetime(&local) {
-                    chrono::LocalResult::Single(offset) | chrono::LocalResult::Ambiguous(_, offset) => Some(offset),
-                    chrono::LocalResult::None => {
-                        zone.offset_from_local_datetime(&(local - TimeDelta::hours(1))).latest()
+                    chrono::LocalResult::Single(offset) | chrono::LocalResult::Ambiguous(_, offset) => {
+                        Some(offset)
                     }
+                    chrono::LocalResult::None => zone
+                        .offset_from_local_datetime(&(local - TimeDelta::hours(1)))
+                        .latest(),
                 };
                 offset.map_or(0, |offset| offset.fix().local_minus_utc().into())
             }

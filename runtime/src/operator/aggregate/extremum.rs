@@ -9,6 +9,7 @@ use arrow::row::{RowConverter, SortField};
 use millrace_planner::stage::{AggregateCall, AggregateForm};
 
 use super::state::{GroupState, retain_positions};
+use crate::operator::ErrorCounter;
 use crate::error::{Result, RuntimeError};
 use crate::state::row_table::arrow_error;
 
@@ -94,7 +95,7 @@ impl GroupState for Extremum {
         self.offer(ids, &partial[0])
     }
 
-    fn evaluate(&self, groups: &[usize]) -> Result<ArrayRef> {
+    fn evaluate(&self, groups: &[usize], _: Option<&ErrorCounter>) -> Result<ArrayRef> {
         self.values(&groups.iter().map(|group| self.best[*group].as_deref()).collect::<Vec<_>>())
     }
 

@@ -6,12 +6,13 @@ use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Array, Float64Array, Int64Array, PrimitiveArray,
     RecordBatch,
 };
-use arrow::datatypes::{ArrowNativeTypeOp, DataType, Decimal128Type, Float64Type, Int64Type, UInt64Type};
+use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, UInt64Type};
 use datafusion_functions_aggregate_common::utils::DecimalAverager;
 use millrace_planner::stage::{AggregateCall, AggregateForm};
 
 use super::float_sum::FloatSum;
 use super::state::{GroupState, retain_positions};
+use crate::operator::ErrorCounter;
 use crate::error::{Result, RuntimeError};
 
 /// `count(*)` and `count(x)`.
@@ -54,7 +55,7 @@ impl GroupState for Count {
         Ok(())
     }
 
-    fn evaluate(&self, groups: &[usize]) -> Result<ArrayRef> {
+    fn evaluate(&self, groups: &[usize], _: Option<&ErrorCounter>) -> Result<ArrayRef> {
         Ok(Arc::new(Int64Array::from_iter_values(groups.iter().map(|group| self.counts[*group]))))
     }
 
@@ -89,9 +90,8 @@ pub(super) struct Sum {
 }
 
 enum Sums {
-    Signed(Vec<i64>),
-    Unsigned(Vec<u64>),
-    Decimal(Vec<i128>),
+    /// Of integers and decimals, in units of the scale.
+    Exact(Vec<i128>),
     Float(Vec<FloatSum>),
 }
 
@@ -99,9 +99,7 @@ impl Sum {
     pub fn new(call: &AggregateCall) -> Result<Self> {
         let argument_type = call.input_schema.field(call.arguments[0]).data_type().clone();
         let sums = match argument_type {
-            DataType::Int64 => Sums::Signed(vec![]),
-            DataType::UInt64 => Sums::Unsigned(vec![]),
-            DataType::Decimal128(_, _) => Sums::Decimal(vec![]),
+            DataType::Int64 | DataType::UInt64 | DataType::Decimal128(_, _) => Sums::Exact(vec![]),
             DataType::Float64 => Sums::Float(vec![]),
             other => return Err(RuntimeError::Internal(format!("a sum over {other} has no linear form"))),
         };
@@ -121,7 +119,7 @@ impl Sum {
                 let count = self.counts[*group];
                 (count > 0).then(|| sums[*group].value() / count as f64)
             })))),
-            (Sums::Decimal(sums), DataType::Decimal128(_, scale), DataType::Decimal128(precision, target)) => {
+            (Sums::Exact(sums), DataType::Decimal128(_, scale), DataType::Decimal128(precision, target)) => {
                 let averager = DecimalAverager::<Decimal128Type>::try_new(*scale, *precision, *target)?;
                 let values = groups
                     .iter()
@@ -136,34 +134,45 @@ impl Sum {
         }
     }
 
-    fn sum<T: ArrowPrimitiveType>(&self, groups: &[usize], sums: &[T::Native]) -> ArrayRef {
-        let values = groups.iter().map(|group| (self.counts[*group] > 0).then(|| sums[*group]));
+    /// The sums in the output's type; NULL, and counted, where one is out of its range.
+    fn exact<T: ArrowPrimitiveType>(
+        &self,
+        groups: &[usize],
+        sums: &[i128],
+        narrow: impl Fn(i128) -> Option<T::Native>,
+        errors: Option<&ErrorCounter>,
+    ) -> ArrayRef {
+        let values = groups.iter().map(|group| {
+            if self.counts[*group] == 0 {
+                return None;
+            }
+            let value = narrow(sums[*group]);
+            if value.is_none()
+                && let Some(errors) = errors
+            {
+                errors.note(format!("sum {} is out of range for {}", sums[*group], self.output_type));
+            }
+            value
+        });
         Arc::new(PrimitiveArray::<T>::from_iter(values).with_data_type(self.output_type.clone()))
     }
 }
 
-/// `sums[id] += value * weight` for the values that are not NULL, wrapping as DataFusion's sum does.
+/// `sums[id] += value * weight` for the values that are not NULL.
 fn add_weighted<T: ArrowPrimitiveType>(
-    sums: &mut [T::Native],
+    sums: &mut [i128],
     counts: &mut [i64],
     ids: &[usize],
     values: &PrimitiveArray<T>,
     weights: &[i64],
-    scale: impl Fn(i64) -> T::Native,
-) {
+) where
+    T::Native: Into<i128>,
+{
     for (row, (id, weight)) in ids.iter().zip(weights).enumerate() {
         if values.is_valid(row) {
             counts[*id] += weight;
-            let value = values.value(row);
-            let change = if *weight == 1 { value } else { value.mul_wrapping(scale(*weight)) };
-            sums[*id] = sums[*id].add_wrapping(change);
+            sums[*id] = sums[*id].wrapping_add(values.value(row).into().wrapping_mul(i128::from(*weight)));
         }
-    }
-}
-
-fn add_partial<T: ArrowPrimitiveType>(sums: &mut [T::Native], ids: &[usize], partial: &ArrayRef) {
-    for (id, value) in ids.iter().zip(partial.as_primitive::<T>().values()) {
-        sums[*id] = sums[*id].add_wrapping(*value);
     }
 }
 
@@ -171,9 +180,7 @@ impl GroupState for Sum {
     fn resize(&mut self, groups: usize) {
         self.counts.resize(groups, 0);
         match &mut self.sums {
-            Sums::Signed(sums) => sums.resize(groups, 0),
-            Sums::Unsigned(sums) => sums.resize(groups, 0),
-            Sums::Decimal(sums) => sums.resize(groups, 0),
+            Sums::Exact(sums) => sums.resize(groups, 0),
             Sums::Float(sums) => sums.resize(groups, FloatSum::default()),
         }
     }
@@ -182,13 +189,11 @@ impl GroupState for Sum {
         let column = rows.column(self.argument);
         let counts = &mut self.counts;
         match &mut self.sums {
-            Sums::Signed(sums) => add_weighted(sums, counts, ids, column.as_primitive::<Int64Type>(), weights, |w| w),
-            Sums::Unsigned(sums) => {
-                add_weighted(sums, counts, ids, column.as_primitive::<UInt64Type>(), weights, |w| w as u64);
-            }
-            Sums::Decimal(sums) => {
-                add_weighted(sums, counts, ids, column.as_primitive::<Decimal128Type>(), weights, i128::from);
-            }
+            Sums::Exact(sums) => match self.argument_type {
+                DataType::Int64 => add_weighted(sums, counts, ids, column.as_primitive::<Int64Type>(), weights),
+                DataType::UInt64 => add_weighted(sums, counts, ids, column.as_primitive::<UInt64Type>(), weights),
+                _ => add_weighted(sums, counts, ids, column.as_primitive::<Decimal128Type>(), weights),
+            },
             Sums::Float(sums) => {
                 let values = column.as_primitive::<Float64Type>();
                 for (row, (id, weight)) in ids.iter().zip(weights).enumerate() {
@@ -209,13 +214,13 @@ impl GroupState for Sum {
     fn partial(&mut self) -> Result<Vec<ArrayRef>> {
         let mut columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(std::mem::take(&mut self.counts)))];
         match &mut self.sums {
-            Sums::Signed(sums) => columns.push(Arc::new(Int64Array::from(std::mem::take(sums)))),
-            Sums::Unsigned(sums) => {
-                columns.push(Arc::new(PrimitiveArray::<UInt64Type>::from_iter_values(std::mem::take(sums))));
-            }
-            Sums::Decimal(sums) => {
+            Sums::Exact(sums) => {
                 let sums = PrimitiveArray::<Decimal128Type>::from_iter_values(std::mem::take(sums));
-                columns.push(Arc::new(sums.with_data_type(self.argument_type.clone())));
+                let data_type = match &self.argument_type {
+                    DataType::Int64 | DataType::UInt64 => DataType::Decimal128(38, 0),
+                    other => other.clone(),
+                };
+                columns.push(Arc::new(sums.with_data_type(data_type)));
             }
             Sums::Float(sums) => columns.extend(float_columns(&std::mem::take(sums))),
         }
@@ -225,22 +230,26 @@ impl GroupState for Sum {
     fn merge(&mut self, ids: &[usize], partial: &[ArrayRef]) -> Result<()> {
         add_counts(&mut self.counts, ids, &partial[0]);
         match &mut self.sums {
-            Sums::Signed(sums) => add_partial::<Int64Type>(sums, ids, &partial[1]),
-            Sums::Unsigned(sums) => add_partial::<UInt64Type>(sums, ids, &partial[1]),
-            Sums::Decimal(sums) => add_partial::<Decimal128Type>(sums, ids, &partial[1]),
+            Sums::Exact(sums) => {
+                for (id, value) in ids.iter().zip(partial[1].as_primitive::<Decimal128Type>().values()) {
+                    sums[*id] = sums[*id].wrapping_add(*value);
+                }
+            }
             Sums::Float(sums) => merge_floats(sums, ids, &partial[1..]),
         }
         Ok(())
     }
 
-    fn evaluate(&self, groups: &[usize]) -> Result<ArrayRef> {
+    fn evaluate(&self, groups: &[usize], errors: Option<&ErrorCounter>) -> Result<ArrayRef> {
         if self.average {
             return self.average(groups);
         }
         Ok(match &self.sums {
-            Sums::Signed(sums) => self.sum::<Int64Type>(groups, sums),
-            Sums::Unsigned(sums) => self.sum::<UInt64Type>(groups, sums),
-            Sums::Decimal(sums) => self.sum::<Decimal128Type>(groups, sums),
+            Sums::Exact(sums) => match self.output_type {
+                DataType::Int64 => self.exact::<Int64Type>(groups, sums, |sum| sum.try_into().ok(), errors),
+                DataType::UInt64 => self.exact::<UInt64Type>(groups, sums, |sum| sum.try_into().ok(), errors),
+                _ => self.exact::<Decimal128Type>(groups, sums, Some, errors),
+            },
             Sums::Float(sums) => Arc::new(Float64Array::from_iter(
                 groups.iter().map(|group| (self.counts[*group] > 0).then(|| sums[*group].value())),
             )),
@@ -250,9 +259,7 @@ impl GroupState for Sum {
     fn reset(&mut self, group: usize) {
         self.counts[group] = 0;
         match &mut self.sums {
-            Sums::Signed(sums) => sums[group] = 0,
-            Sums::Unsigned(sums) => sums[group] = 0,
-            Sums::Decimal(sums) => sums[group] = 0,
+            Sums::Exact(sums) => sums[group] = 0,
             Sums::Float(sums) => sums[group] = FloatSum::default(),
         }
     }
@@ -260,17 +267,14 @@ impl GroupState for Sum {
     fn retain(&mut self, groups: &[usize]) {
         retain_positions(&mut self.counts, groups);
         match &mut self.sums {
-            Sums::Signed(sums) => retain_positions(sums, groups),
-            Sums::Unsigned(sums) => retain_positions(sums, groups),
-            Sums::Decimal(sums) => retain_positions(sums, groups),
+            Sums::Exact(sums) => retain_positions(sums, groups),
             Sums::Float(sums) => retain_positions(sums, groups),
         }
     }
 
     fn memory_bytes(&self) -> usize {
         let width = match &self.sums {
-            Sums::Signed(_) | Sums::Unsigned(_) => 8,
-            Sums::Decimal(_) => 16,
+            Sums::Exact(_) => 16,
             Sums::Float(_) => size_of::<FloatSum>(),
         };
         self.counts.capacity() * (8 + width)
@@ -377,7 +381,7 @@ impl GroupState for Moments {
         Ok(())
     }
 
-    fn evaluate(&self, groups: &[usize]) -> Result<ArrayRef> {
+    fn evaluate(&self, groups: &[usize], _: Option<&ErrorCounter>) -> Result<ArrayRef> {
         Ok(Arc::new(Float64Array::from_iter(groups.iter().map(|group| self.value(*group)))))
     }
 
@@ -446,7 +450,7 @@ impl GroupState for Booleans {
         Ok(())
     }
 
-    fn evaluate(&self, groups: &[usize]) -> Result<ArrayRef> {
+    fn evaluate(&self, groups: &[usize], _: Option<&ErrorCounter>) -> Result<ArrayRef> {
         let value = |group: &usize| {
             let (yes, no) = (self.yes[*group], self.no[*group]);
             (yes + no > 0).then_some(if self.all { no == 0 } else { yes > 0 })

@@ -7,6 +7,7 @@ use super::extremum::Extremum;
 use super::linear::{Booleans, Count, Moments, Sum};
 use super::values::Values;
 use crate::error::Result;
+use crate::operator::ErrorCounter;
 
 /// Groups are numbered densely. Methods are handed rows already filtered by the call's FILTER.
 pub(super) trait GroupState: Send {
@@ -25,8 +26,8 @@ pub(super) trait GroupState: Send {
     /// Merges partial states into groups.
     fn merge(&mut self, ids: &[usize], partial: &[ArrayRef]) -> Result<()>;
 
-    /// The aggregate's value for each of these groups.
-    fn evaluate(&self, groups: &[usize]) -> Result<ArrayRef>;
+    /// The aggregate's value for each of these groups. One that cannot be told is NULL, and counted if a counter is given.
+    fn evaluate(&self, groups: &[usize], errors: Option<&ErrorCounter>) -> Result<ArrayRef>;
 
     /// Empties a group.
     fn reset(&mut self, group: usize);

@@ -17,6 +17,7 @@ use datafusion::physical_expr::expressions::Literal;
 use millrace_planner::stage::{AggregateCall, AggregateForm};
 
 use super::state::{GroupState, retain_positions};
+use crate::operator::ErrorCounter;
 use crate::error::{Result, RuntimeError};
 use crate::state::row_table::arrow_error;
 
@@ -177,7 +178,7 @@ impl GroupState for Values {
         Err(RuntimeError::Internal("this aggregate has no partial state".into()))
     }
 
-    fn evaluate(&self, groups: &[usize]) -> Result<ArrayRef> {
+    fn evaluate(&self, groups: &[usize], _: Option<&ErrorCounter>) -> Result<ArrayRef> {
         match self.answer {
             Answer::First => self.first(groups),
             Answer::Size => {

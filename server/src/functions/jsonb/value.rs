@@ -500,11 +500,12 @@ mod tests {
     #[test]
     fn values_are_changed_along_a_path() {
         let set = |text: &'static str, path: &[&str], create| {
-            with_path(node(text), path, &node("9"), create)
-                .unwrap()
-                .written()
+            with_path(node(text), path, &node("9"), create).unwrap().written()
         };
-        assert_eq!(set(r#"{"a": {"b": 1}}"#, &["a", "b"], false), r#"{"a": {"b": 9}}"#);
+        assert_eq!(
+            set(r#"{"a": {"b": 1}}"#, &["a", "b"], false),
+            r#"{"a": {"b": 9}}"#
+        );
         assert_eq!(set(r#"{"bb": 1}"#, &["a"], true), r#"{"a": 9, "bb": 1}"#);
         assert_eq!(set(r#"{"b": 1}"#, &["a"], false), r#"{"b": 1}"#);
         assert_eq!(set("[1, 2]", &["-1"], true), "[1, 9]");

@@ -127,7 +127,9 @@ impl Timestamp {
 
 /// Writes into a buffer that grows.
 pub fn put_format(out: &mut impl BufMut, text: fmt::Arguments<'_>) {
-    out.writer().write_fmt(text).expect("writing into memory cannot fail");
+    out.writer()
+        .write_fmt(text)
+        .expect("writing into memory cannot fail");
 }
 
 /// Writes an offset from UTC with the parts that it needs: `+02`, `-03:30`, `+00:53:28`.
@@ -263,7 +265,10 @@ mod tests {
         assert_eq!(stamp(1_357_017_300_500_000, Some(0)), "2013-01-01 05:15:00.5+00");
         assert_eq!(stamp(-1, None), "1969-12-31 23:59:59.999999");
         assert_eq!(stamp(i64::MAX, Some(0)), "infinity");
-        assert_eq!(stamp(1_357_017_300_000_000, Some(-5 * 3600)), "2013-01-01 00:15:00-05");
+        assert_eq!(
+            stamp(1_357_017_300_000_000, Some(-5 * 3600)),
+            "2013-01-01 00:15:00-05"
+        );
         assert_eq!(stamp(0, Some(19_800)), "1970-01-01 05:30:00+05:30");
     }
 

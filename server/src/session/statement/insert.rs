@@ -3,6 +3,7 @@
 pub(crate) mod conflict;
 mod values;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -158,22 +159,14 @@ async fn source(
             && query.limit_clause.is_none()
             && query.fetch.is_none()
         {
-            // The text input of timestamptz is in UTC; in another zone the texts are cast by the plan.
-            let in_zone = session.other_zone().is_some()
-                && given.iter().any(|position| {
-                    matches!(
-                        relation.schema().field(*position).data_type(),
-                        arrow::datatypes::DataType::Timestamp(_, Some(_))
-                    )
-                });
             if let SetExpr::Values(values) = query.body.as_ref()
-                && !in_zone
                 && let Some(batch) = values::literals(values, relation, given)?
             {
                 fit(given, batch.num_columns(), listed)?;
                 return Ok(vec![batch]);
             }
             assign(&mut query, relation, given);
+            rows_with_queries(&mut query)?;
         }
     }
     let text = query.to_string();
@@ -282,6 +275,37 @@ fn assign(query: &mut ast::Query, relation: &Relation, given: &[usize]) {
             );
         }
     }
+}
+
+/// Makes VALUES with subqueries a UNION ALL of SELECTs, which is where subqueries can be run.
+fn rows_with_queries(query: &mut ast::Query) -> SqlResult<()> {
+    let SetExpr::Values(values) = query.body.as_ref() else {
+        return Ok(());
+    };
+    let found = ast::visit_expressions(values, |expr| match expr {
+        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    if found.is_continue() {
+        return Ok(());
+    }
+    let selects: Vec<String> = values
+        .rows
+        .iter()
+        .map(|row| {
+            let cells: Vec<String> = row
+                .content
+                .iter()
+                .enumerate()
+                .map(|(index, cell)| format!("{cell} AS \"column{}\"", index + 1))
+                .collect();
+            format!("SELECT {}", cells.join(", "))
+        })
+        .collect();
+    if let ast::Statement::Query(rows) = select::parse_query(&selects.join(" UNION ALL "))? {
+        query.body = rows.body;
+    }
+    Ok(())
 }
 
 fn is_default(expr: &Expr) -> bool {

@@ -156,6 +156,13 @@ fn compatible(statement: &ast::Statement, text: &str) -> Option<ast::Statement> 
                 {
                     *expr = rewrite::text("{}");
                 }
+                // Relations have no storage options.
+                if let ast::Expr::Function(function) = expr
+                    && names::last(&function.name) == "array_to_string"
+                    && function.args.to_string().contains("reloptions")
+                {
+                    *expr = rewrite::text("");
+                }
                 ControlFlow::Continue(())
             });
             Some(statement)

@@ -242,11 +242,22 @@ pub fn days_in_month(year: i64, month: i64) -> i64 {
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    /// Whether the years are before Christ: the text ended in BC.
+    before_christ: bool,
 }
 
 impl<'a> Reader<'a> {
     fn new(text: &'a str) -> Self {
-        Reader { text, at: 0 }
+        let (body, era) = match text.len().checked_sub(3).and_then(|at| text.split_at_checked(at)) {
+            Some((body, era)) => (body, era),
+            None => (text, ""),
+        };
+        let before_christ = era.eq_ignore_ascii_case(" bc");
+        Reader {
+            text: if before_christ { body.trim_end() } else { text },
+            at: 0,
+            before_christ,
+        }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -312,11 +323,10 @@ impl<'a> Reader<'a> {
         if self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
             return None;
         }
-        // 294276 is the last year of PostgreSQL's timestamps.
-        let exists = (1..=12).contains(&month)
-            && day >= 1
-            && day <= days_in_month(year, month)
-            && (1..=294_276).contains(&year);
+        // 294276 is the last year of PostgreSQL's timestamps, 4714 BC the first.
+        let in_range = (1..=if self.before_christ { 4714 } else { 294_276 }).contains(&year);
+        let year = if self.before_christ { 1 - year } else { year };
+        let exists = (1..=12).contains(&month) && day >= 1 && day <= days_in_month(year, month) && in_range;
         Some(if exists {
             Ok(days_from_civil(year, month, day))
         } else {
@@ -386,9 +396,9 @@ impl<'a> Reader<'a> {
         let clock = text.rsplit([' ', 'T', 't']).next().unwrap_or(text);
         let fields = clock.split(':').count();
         let exists_not = fields > 1
-            && clock
-                .split(':')
-                .all(|part| part.len() >= 2 && part.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'));
+            && clock.split(':').all(|part| {
+                part.len() >= 2 && part.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+            });
         if exists_not {
             no_such_date(text)
         } else {
@@ -492,5 +502,17 @@ mod tests {
             timestamp("2013-06-01 10:00:00.1234567").unwrap() % 1_000_000,
             123_457
         );
+    }
+
+    #[test]
+    fn years_before_christ_and_infinities_are_read() {
+        assert_eq!(date("0001-01-01 BC").unwrap(), -719_528);
+        assert_eq!(
+            timestamp("0044-03-15 12:00:00 BC").unwrap(),
+            days_from_civil(-43, 3, 15) * MICROS_PER_DAY + MICROS_PER_DAY / 2
+        );
+        assert!(date("9999-01-01 BC").is_err());
+        assert_eq!(date("-infinity").unwrap(), i32::MIN);
+        assert_eq!(timestamptz("infinity").unwrap(), i64::MAX);
     }
 }
