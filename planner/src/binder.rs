@@ -15,9 +15,11 @@ use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
 use datafusion::logical_expr::ExprSchemable;
-use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
+use datafusion::logical_expr::{
+    AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
+};
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 
@@ -65,7 +67,8 @@ impl<'a> Binder<'a> {
     /// # Errors
     /// As [`Binder::statement`].
     pub fn expression(&self, expression: &ast::Expr, schema: &DFSchema) -> Result<Expr> {
-        self.planner().sql_to_expr(expression.clone(), schema, &mut PlannerContext::new())
+        self.planner()
+            .sql_to_expr(expression.clone(), schema, &mut PlannerContext::new())
     }
 
     /// The Arrow type of an SQL type, as casts in queries use it.

@@ -19,7 +19,10 @@ pub enum PlanError {
 impl PlanError {
     /// A construct that views do not support, with advice.
     pub fn not_incremental(construct: impl Into<String>, hint: impl Into<String>) -> Self {
-        PlanError::NotIncremental { construct: construct.into(), hint: Some(hint.into()) }
+        PlanError::NotIncremental {
+            construct: construct.into(),
+            hint: Some(hint.into()),
+        }
     }
 }
 

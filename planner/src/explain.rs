@@ -13,15 +13,26 @@ use std::fmt::Write;
 
 use arrow::datatypes::SchemaRef;
 
-use crate::stage::{AggregateCall, AggregateForm, Aggregation, ExchangeForm, Join, Operator, Output, Stage, StageGraph, TopN};
+use crate::stage::{
+    AggregateCall, AggregateForm, Aggregation, ExchangeForm, Join, Operator, Output, Stage, StageGraph, TopN,
+};
 
 /// The DAG, last stage first, as one reads a query plan.
 pub fn stages(graph: &StageGraph) -> String {
     let mut text = String::new();
     for stage in graph.stages.iter().rev() {
         let partitions = graph.partitions;
-        let plural = if partitions == 1 { "partition" } else { "partitions" };
-        let _ = writeln!(text, "Stage {} ({partitions} {plural}): {}", stage.id, output(graph, stage));
+        let plural = if partitions == 1 {
+            "partition"
+        } else {
+            "partitions"
+        };
+        let _ = writeln!(
+            text,
+            "Stage {} ({partitions} {plural}): {}",
+            stage.id,
+            output(graph, stage)
+        );
         operator(&mut text, &stage.root, 1);
     }
     text
@@ -59,7 +70,9 @@ fn operator(text: &mut String, node: &Operator, depth: usize) {
             format!("Exchange: from {}", from.join(", "))
         }
         Operator::Filter { predicate, .. } => format!("Filter: {predicate}"),
-        Operator::Project { expressions, schema, .. } => {
+        Operator::Project {
+            expressions, schema, ..
+        } => {
             let shown: Vec<String> = expressions
                 .iter()
                 .zip(schema.fields())
@@ -89,10 +102,21 @@ fn operator(text: &mut String, node: &Operator, depth: usize) {
 
 fn aggregates(aggregation: &Aggregation) -> String {
     let group: Vec<usize> = (0..aggregation.group_columns).collect();
-    let schema = &aggregation.calls.first().map_or(&aggregation.schema, |call| &call.input_schema);
+    let schema = &aggregation
+        .calls
+        .first()
+        .map_or(&aggregation.schema, |call| &call.input_schema);
     let calls: Vec<String> = aggregation.calls.iter().map(call).collect();
-    let form = if aggregation.input_append_only { ", append-only input" } else { "" };
-    format!("group {}, calls [{}]{form}", names(schema, &group), calls.join(", "))
+    let form = if aggregation.input_append_only {
+        ", append-only input"
+    } else {
+        ""
+    };
+    format!(
+        "group {}, calls [{}]{form}",
+        names(schema, &group),
+        calls.join(", ")
+    )
 }
 
 fn call(call: &AggregateCall) -> String {
@@ -117,7 +141,10 @@ fn joins(join: &Join) -> String {
         .iter()
         .map(|(l, r)| format!("{} = {}", left.field(*l).name(), right.field(*r).name()))
         .collect();
-    let filter = join.filter.as_ref().map_or(String::new(), |filter| format!(", filter {filter}"));
+    let filter = join
+        .filter
+        .as_ref()
+        .map_or(String::new(), |filter| format!(", filter {filter}"));
     let form = |append_only: bool| if append_only { "append-only" } else { "changing" };
     format!(
         "Join: {:?} on ({}){filter}, left {}, right {}",
@@ -138,15 +165,26 @@ fn top_n(top: &TopN) -> String {
         })
         .collect();
     let fetch = top.fetch.map_or("all".to_owned(), |fetch| fetch.to_string());
-    format!("TopN: fetch {fetch}, skip {}, order ({})", top.skip, order.join(", "))
+    format!(
+        "TopN: fetch {fetch}, skip {}, order ({})",
+        top.skip,
+        order.join(", ")
+    )
 }
 
 fn names(schema: &SchemaRef, positions: &[usize]) -> String {
-    let names: Vec<&str> = positions.iter().map(|position| schema.field(*position).name().as_str()).collect();
+    let names: Vec<&str> = positions
+        .iter()
+        .map(|position| schema.field(*position).name().as_str())
+        .collect();
     format!("({})", names.join(", "))
 }
 
 fn columns(schema: &SchemaRef) -> String {
-    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let names: Vec<&str> = schema
+        .fields()
+        .iter()
+        .map(|field| field.name().as_str())
+        .collect();
     format!("[{}]", names.join(", "))
 }

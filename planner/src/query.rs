@@ -11,5 +11,9 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 /// swapped: `FROM u RIGHT JOIN s ON u.k = s.k WHERE u.k IS NULL` then keeps only the rows of `s` whose key is NULL (found by
 /// the random queries of the oracle). Filters reach the scans by the logical rules already.
 pub fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    PhysicalOptimizer::new().rules.into_iter().filter(|rule| !rule.name().starts_with("FilterPushdown")).collect()
+    PhysicalOptimizer::new()
+        .rules
+        .into_iter()
+        .filter(|rule| !rule.name().starts_with("FilterPushdown"))
+        .collect()
 }

@@ -40,11 +40,20 @@ impl Visitor for Refuser {
 
 /// The planner makes a semi or anti join of both, which keeps or drops all copies of a row instead of counting them.
 fn set_operations(body: &SetExpr) -> ControlFlow<String> {
-    let SetExpr::SetOperation { op, set_quantifier, left, right } = body else {
+    let SetExpr::SetOperation {
+        op,
+        set_quantifier,
+        left,
+        right,
+    } = body
+    else {
         return ControlFlow::Continue(());
     };
     if matches!(set_quantifier, SetQuantifier::All | SetQuantifier::AllByName)
-        && matches!(op, SetOperator::Except | SetOperator::Intersect | SetOperator::Minus)
+        && matches!(
+            op,
+            SetOperator::Except | SetOperator::Intersect | SetOperator::Minus
+        )
     {
         return ControlFlow::Break(format!("{op} ALL is not supported; {op} without ALL is"));
     }
@@ -65,9 +74,20 @@ mod tests {
             let statement = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap().remove(0);
             check(&statement).err().map(|error| error.strip_backtrace())
         };
-        assert!(refused("SELECT 1 EXCEPT ALL SELECT 1").unwrap().contains("EXCEPT ALL"));
+        assert!(
+            refused("SELECT 1 EXCEPT ALL SELECT 1")
+                .unwrap()
+                .contains("EXCEPT ALL")
+        );
         assert!(refused("SELECT * FROM (SELECT 1 UNION (SELECT 2 INTERSECT ALL SELECT 2)) x").is_some());
-        assert!(refused("SELECT * FROM t TABLESAMPLE BERNOULLI (10)").unwrap().contains("TABLESAMPLE"));
-        assert_eq!(refused("SELECT 1 EXCEPT SELECT 1 UNION ALL SELECT 2 INTERSECT SELECT 2"), None);
+        assert!(
+            refused("SELECT * FROM t TABLESAMPLE BERNOULLI (10)")
+                .unwrap()
+                .contains("TABLESAMPLE")
+        );
+        assert_eq!(
+            refused("SELECT 1 EXCEPT SELECT 1 UNION ALL SELECT 2 INTERSECT SELECT 2"),
+            None
+        );
     }
 }

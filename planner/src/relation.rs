@@ -99,14 +99,19 @@ impl TableProvider for RelationTable {
         _filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Err(DataFusionError::Internal(format!("relation {} was scanned before a snapshot was attached", self.info.name)))
+        Err(DataFusionError::Internal(format!(
+            "relation {} was scanned before a snapshot was attached",
+            self.info.name
+        )))
     }
 }
 
 /// The relation behind a scan, if it is a placeholder.
 pub fn relation_of(scan: &TableScan) -> Option<RelationInfo> {
     let provider = source_as_provider(&scan.source).ok()?;
-    provider.downcast_ref::<RelationTable>().map(|table| table.info.clone())
+    provider
+        .downcast_ref::<RelationTable>()
+        .map(|table| table.info.clone())
 }
 
 /// Every stored relation that a plan reads, subqueries included, in order of identity.

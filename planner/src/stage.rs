@@ -60,20 +60,43 @@ pub enum Output {
 #[derive(Debug, Clone)]
 pub enum Operator {
     /// The changes of a stored relation in this epoch.
-    Source { relation: RelationId, name: String, projection: Vec<usize>, schema: SchemaRef },
+    Source {
+        relation: RelationId,
+        name: String,
+        projection: Vec<usize>,
+        schema: SchemaRef,
+    },
     /// Fixed rows, inserted once, in the first epoch that the view sees.
-    Values { rows: Vec<Vec<Arc<dyn PhysicalExpr>>>, schema: SchemaRef },
+    Values {
+        rows: Vec<Vec<Arc<dyn PhysicalExpr>>>,
+        schema: SchemaRef,
+    },
     /// What upstream stages sent to this partition.
-    Exchange { stages: Vec<usize>, schema: SchemaRef },
-    Filter { input: Box<Operator>, predicate: Arc<dyn PhysicalExpr>, schema: SchemaRef },
-    Project { input: Box<Operator>, expressions: Vec<Arc<dyn PhysicalExpr>>, schema: SchemaRef },
+    Exchange {
+        stages: Vec<usize>,
+        schema: SchemaRef,
+    },
+    Filter {
+        input: Box<Operator>,
+        predicate: Arc<dyn PhysicalExpr>,
+        schema: SchemaRef,
+    },
+    Project {
+        input: Box<Operator>,
+        expressions: Vec<Arc<dyn PhysicalExpr>>,
+        schema: SchemaRef,
+    },
     /// The combiner: this epoch's partial aggregates in the map stage. Output: group columns, then each aggregate's state.
     PartialAggregate(Box<Aggregation>),
     /// Merges what arrives into keyed state and emits the retraction and the new row of every group that changed.
     Aggregate(Box<Aggregation>),
     Join(Box<Join>),
     /// Every row once for each projection: GROUPING SETS.
-    Expand { input: Box<Operator>, projections: Vec<Vec<Arc<dyn PhysicalExpr>>>, schema: SchemaRef },
+    Expand {
+        input: Box<Operator>,
+        projections: Vec<Vec<Arc<dyn PhysicalExpr>>>,
+        schema: SchemaRef,
+    },
     TopN(Box<TopN>),
     Recompute(Box<Recompute>),
 }
@@ -152,8 +175,12 @@ pub enum AggregateForm {
     Sum,
     Average,
     /// Population (`false`) or sample (`true`).
-    Variance { sample: bool },
-    StandardDeviation { sample: bool },
+    Variance {
+        sample: bool,
+    },
+    StandardDeviation {
+        sample: bool,
+    },
     BoolAnd,
     BoolOr,
     /// Minimum over rows that only arrive: the smallest so far.
@@ -169,7 +196,10 @@ pub enum AggregateForm {
 impl AggregateForm {
     /// Whether partial states of this form merge without the values themselves.
     pub fn merges(self) -> bool {
-        !matches!(self, AggregateForm::Min | AggregateForm::Max | AggregateForm::Values)
+        !matches!(
+            self,
+            AggregateForm::Min | AggregateForm::Max | AggregateForm::Values
+        )
     }
 }
 
@@ -229,12 +259,16 @@ impl Operator {
     pub fn inputs(&self) -> Vec<&Operator> {
         match self {
             Operator::Source { .. } | Operator::Values { .. } | Operator::Exchange { .. } => vec![],
-            Operator::Filter { input, .. } | Operator::Project { input, .. } | Operator::Expand { input, .. } => {
+            Operator::Filter { input, .. }
+            | Operator::Project { input, .. }
+            | Operator::Expand { input, .. } => {
                 vec![input]
             }
             Operator::TopN(top) => vec![&top.input],
             Operator::Recompute(recompute) => vec![&recompute.input],
-            Operator::PartialAggregate(aggregation) | Operator::Aggregate(aggregation) => vec![&aggregation.input],
+            Operator::PartialAggregate(aggregation) | Operator::Aggregate(aggregation) => {
+                vec![&aggregation.input]
+            }
             Operator::Join(join) => vec![&join.left, &join.right],
         }
     }

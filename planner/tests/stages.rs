@@ -12,8 +12,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use millrace_planner::{
-    Binder, CatalogReader, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, StageGraph, ViewOptions,
-    explain, plan_view,
+    Binder, CatalogReader, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, StageGraph,
+    ViewOptions, explain, plan_view,
 };
 
 struct Flights;
@@ -25,7 +25,11 @@ impl CatalogReader for Flights {
                 1,
                 RelationKind::Stream,
                 vec![
-                    Field::new("sched_dep", DataType::Timestamp(TimeUnit::Microsecond, None), true),
+                    Field::new(
+                        "sched_dep",
+                        DataType::Timestamp(TimeUnit::Microsecond, None),
+                        true,
+                    ),
                     Field::new("carrier", DataType::Utf8, false),
                     Field::new("tailnum", DataType::Utf8, true),
                     Field::new("origin", DataType::Utf8, true),
@@ -37,10 +41,17 @@ impl CatalogReader for Flights {
             "airlines" => (
                 2,
                 RelationKind::Table,
-                vec![Field::new("carrier", DataType::Utf8, false), Field::new("name", DataType::Utf8, true)],
+                vec![
+                    Field::new("carrier", DataType::Utf8, false),
+                    Field::new("name", DataType::Utf8, true),
+                ],
                 Some(vec![0]),
             ),
-            _ => return Err(DataFusionError::Plan(format!("relation \"{name}\" does not exist"))),
+            _ => {
+                return Err(DataFusionError::Plan(format!(
+                    "relation \"{name}\" does not exist"
+                )));
+            }
         };
         Ok(Arc::new(RelationTable::new(RelationInfo {
             id: RelationId(id),
@@ -84,17 +95,23 @@ fn a_join_of_a_stream_with_a_table_is_exchanged_by_its_key() {
 
 #[test]
 fn distinct_counts_need_their_values() {
-    insta::assert_snapshot!(stages("SELECT origin, count(DISTINCT tailnum) AS planes FROM flights GROUP BY origin"));
+    insta::assert_snapshot!(stages(
+        "SELECT origin, count(DISTINCT tailnum) AS planes FROM flights GROUP BY origin"
+    ));
 }
 
 #[test]
 fn an_aggregate_without_groups_has_one_partition() {
-    insta::assert_snapshot!(stages("SELECT count(*) AS n, min(dep_delay) AS least FROM flights"));
+    insta::assert_snapshot!(stages(
+        "SELECT count(*) AS n, min(dep_delay) AS least FROM flights"
+    ));
 }
 
 #[test]
 fn a_filtered_stream_needs_no_exchange() {
-    insta::assert_snapshot!(stages("SELECT carrier, distance * 2 AS both FROM flights WHERE distance > 1000"));
+    insta::assert_snapshot!(stages(
+        "SELECT carrier, distance * 2 AS both FROM flights WHERE distance > 1000"
+    ));
 }
 
 #[test]
@@ -118,7 +135,9 @@ fn a_groups_by_of_groups_has_two_exchanges() {
 
 #[test]
 fn the_first_rows_are_kept_on_one_partition() {
-    insta::assert_snapshot!(stages("SELECT carrier, distance FROM flights ORDER BY distance DESC, carrier LIMIT 3"));
+    insta::assert_snapshot!(stages(
+        "SELECT carrier, distance FROM flights ORDER BY distance DESC, carrier LIMIT 3"
+    ));
 }
 
 #[test]
@@ -131,15 +150,25 @@ fn windows_are_exchanged_by_their_partitions() {
 #[test]
 fn what_cannot_be_maintained_is_named() {
     for (sql, construct) in [
-        ("SELECT random() AS r FROM flights", "the volatile function random()"),
+        (
+            "SELECT random() AS r FROM flights",
+            "the volatile function random()",
+        ),
         ("SELECT * FROM flights WHERE sched_dep > now()", "now()"),
         (
             "WITH RECURSIVE r AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM r WHERE x < 3) SELECT * FROM r",
             "WITH RECURSIVE",
         ),
-        ("SELECT first_value(carrier) FROM flights", "first_value without ORDER BY"),
+        (
+            "SELECT first_value(carrier) FROM flights",
+            "first_value without ORDER BY",
+        ),
     ] {
         let message = plan(sql).unwrap_err().to_string();
-        assert_eq!(message, format!("{construct} is not supported in a materialized view"), "{sql}");
+        assert_eq!(
+            message,
+            format!("{construct} is not supported in a materialized view"),
+            "{sql}"
+        );
     }
 }

@@ -74,13 +74,27 @@ impl Runtime {
         let snapshot = self.snapshot(&inputs, None).await?;
         self.inner.worker()?.install(Arc::clone(&view));
         let pipeline = self.inner.new_pipeline();
-        self.inner.post(Event::JobAdded { view: id, pipeline, tasks: view.tasks() });
-        let mut job = Job { inner: Arc::clone(&self.inner), view: id, pipeline, is_live: false };
+        self.inner.post(Event::JobAdded {
+            view: id,
+            pipeline,
+            tasks: view.tasks(),
+        });
+        let mut job = Job {
+            inner: Arc::clone(&self.inner),
+            view: id,
+            pipeline,
+            is_live: false,
+        };
         let mut rows_total = 0;
         for input in &inputs {
             rows_total += snapshot.frozen(*input)?.rows_max();
         }
-        let status = JobStatus { relation: id, name, rows_done: 0, rows_total };
+        let status = JobStatus {
+            relation: id,
+            name,
+            rows_done: 0,
+            rows_total,
+        };
         self.inner.jobs.lock().insert(id, status);
 
         // An empty piece first: rows that are there without any input appear with it.
@@ -92,9 +106,15 @@ impl Runtime {
         self.settled(&job, 0).await?;
         let job_held = self.inner.quiesce(vec![id]).await?;
         if let Some(why) = view.failure() {
-            return Err(RuntimeError::ViewFailed { view: view.name.clone(), why });
+            return Err(RuntimeError::ViewFailed {
+                view: view.name.clone(),
+                why,
+            });
         }
-        self.inner.relations.write().insert(id, Arc::new(Relation::View(Arc::clone(&view))));
+        self.inner
+            .relations
+            .write()
+            .insert(id, Arc::new(Relation::View(Arc::clone(&view))));
         job.is_live = true;
         job_held.keep();
         held.resume(vec![(id, view.tasks())], vec![]);
@@ -152,7 +172,15 @@ impl Runtime {
             let piece = rows.slice(start, PIECE_ROWS.min(rows.num_rows() - start));
             let count = piece.num_rows() as u64;
             let changes = ChangeBatch::insertions(piece);
-            self.feed(job, vec![Part { relation, changes, end: 0 }]).await?;
+            self.feed(
+                job,
+                vec![Part {
+                    relation,
+                    changes,
+                    end: 0,
+                }],
+            )
+            .await?;
             if let Some(status) = self.inner.jobs.lock().get_mut(&job.view) {
                 status.rows_done += count;
             }
@@ -162,7 +190,9 @@ impl Runtime {
 
     async fn feed(&self, job: &Job, parts: Vec<Part>) -> Result<()> {
         self.inner.feeds.lock().submit_durable(job.pipeline, parts);
-        self.inner.post(Event::InputArrived { pipeline: job.pipeline });
+        self.inner.post(Event::InputArrived {
+            pipeline: job.pipeline,
+        });
         self.settled(job, PIECES_WAITING_MAX).await
     }
 

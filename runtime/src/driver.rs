@@ -30,20 +30,39 @@ pub const EPOCHS_IN_FLIGHT_MAX: usize = 4;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A stream or table exists from now on; it is a pipeline of its own.
-    SourceAdded { relation: RelationId, pipeline: PipelineId },
+    SourceAdded {
+        relation: RelationId,
+        pipeline: PipelineId,
+    },
     /// A view's back-fill starts: a pipeline of its own until it has caught up.
-    JobAdded { view: RelationId, pipeline: PipelineId, tasks: usize },
+    JobAdded {
+        view: RelationId,
+        pipeline: PipelineId,
+        tasks: usize,
+    },
     /// Input waits to be cut.
     InputArrived { pipeline: PipelineId },
     /// The epoch has its cut: its maps have started.
     CutTaken { pipeline: PipelineId, epoch: u64 },
     /// Tasks of an epoch ended.
-    TasksFinished { pipeline: PipelineId, epoch: u64, tasks: usize },
+    TasksFinished {
+        pipeline: PipelineId,
+        epoch: u64,
+        tasks: usize,
+    },
     /// Definitions over these relations are to change (a view that is back-filled stands for its back-fill). If there are
     /// none, a new pipeline is made, under the id given.
-    Quiesce { ticket: Ticket, relations: Vec<RelationId>, or_new: PipelineId },
+    Quiesce {
+        ticket: Ticket,
+        relations: Vec<RelationId>,
+        or_new: PipelineId,
+    },
     /// The change is done: `views` (each with its tasks an epoch) joined the pipeline, in this order; `dropped` are gone.
-    Resume { ticket: Ticket, views: Vec<(RelationId, usize)>, dropped: Vec<RelationId> },
+    Resume {
+        ticket: Ticket,
+        views: Vec<(RelationId, usize)>,
+        dropped: Vec<RelationId>,
+    },
     /// A back-fill ended or was given up.
     JobRemoved { view: RelationId },
 }
@@ -52,7 +71,12 @@ pub enum Event {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Run these epochs of the pipeline: tasks of every stage of every view, launched together.
-    RunGroup { pipeline: PipelineId, first_epoch: u64, epochs: u64, views: Vec<RelationId> },
+    RunGroup {
+        pipeline: PipelineId,
+        first_epoch: u64,
+        epochs: u64,
+        views: Vec<RelationId>,
+    },
     /// Everything up to this epoch is done: readers may see it.
     Commit { pipeline: PipelineId, epoch: u64 },
     /// The view is part of the pipeline, and what its back-fill made is visible.
@@ -60,7 +84,11 @@ pub enum Command {
     /// These pipelines are one from now on.
     Joined { into: PipelineId, from: PipelineId },
     /// Nothing of the pipeline is in flight, and nothing will be until the ticket is resumed.
-    Quiesced { ticket: Ticket, pipeline: PipelineId, epoch: u64 },
+    Quiesced {
+        ticket: Ticket,
+        pipeline: PipelineId,
+        epoch: u64,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -102,12 +130,25 @@ impl Driver {
         let mut commands = vec![];
         match event {
             Event::SourceAdded { relation, pipeline } => {
-                let state = Pipeline { sources: BTreeSet::from([relation]), ..Pipeline::default() };
+                let state = Pipeline {
+                    sources: BTreeSet::from([relation]),
+                    ..Pipeline::default()
+                };
                 self.pipelines.insert(pipeline, state);
                 self.pipeline_of.insert(relation, pipeline);
             }
-            Event::JobAdded { view, pipeline, tasks } => {
-                self.pipelines.insert(pipeline, Pipeline { views: vec![(view, tasks)], ..Pipeline::default() });
+            Event::JobAdded {
+                view,
+                pipeline,
+                tasks,
+            } => {
+                self.pipelines.insert(
+                    pipeline,
+                    Pipeline {
+                        views: vec![(view, tasks)],
+                        ..Pipeline::default()
+                    },
+                );
                 self.jobs.insert(view, pipeline);
             }
             Event::JobRemoved { view } => {
@@ -125,15 +166,30 @@ impl Driver {
                 }
                 self.advance(pipeline, &mut commands);
             }
-            Event::TasksFinished { pipeline, epoch, tasks } => {
+            Event::TasksFinished {
+                pipeline,
+                epoch,
+                tasks,
+            } => {
                 if let Some(state) = self.in_flight(pipeline, epoch) {
-                    assert!(tasks <= state.tasks, "more tasks of epoch {epoch} ended than were started");
+                    assert!(
+                        tasks <= state.tasks,
+                        "more tasks of epoch {epoch} ended than were started"
+                    );
                     state.tasks -= tasks;
                 }
                 self.advance(pipeline, &mut commands);
             }
-            Event::Quiesce { ticket, relations, or_new } => self.quiesce(ticket, &relations, or_new, &mut commands),
-            Event::Resume { ticket, views, dropped } => self.resume(ticket, views, &dropped, &mut commands),
+            Event::Quiesce {
+                ticket,
+                relations,
+                or_new,
+            } => self.quiesce(ticket, &relations, or_new, &mut commands),
+            Event::Resume {
+                ticket,
+                views,
+                dropped,
+            } => self.resume(ticket, views, &dropped, &mut commands),
         }
         commands
     }
@@ -148,7 +204,12 @@ impl Driver {
         self.pipelines
             .iter()
             .map(|(id, p)| {
-                (*id, p.sources.iter().copied().collect(), p.views.iter().map(|v| v.0).collect(), p.committed)
+                (
+                    *id,
+                    p.sources.iter().copied().collect(),
+                    p.views.iter().map(|v| v.0).collect(),
+                    p.committed,
+                )
             })
             .collect()
     }
@@ -166,25 +227,40 @@ impl Driver {
 
     /// Commits what is done, tells a ticket that the pipeline is idle, launches the next epoch.
     fn advance(&mut self, id: PipelineId, commands: &mut Vec<Command>) {
-        let Some(pipeline) = self.pipelines.get_mut(&id) else { return };
+        let Some(pipeline) = self.pipelines.get_mut(&id) else {
+            return;
+        };
         while let Some(first) = pipeline.in_flight.first_entry() {
             if first.get().tasks > 0 || !first.get().has_cut {
                 break;
             }
             pipeline.committed = *first.key();
             first.remove();
-            commands.push(Command::Commit { pipeline: id, epoch: pipeline.committed });
+            commands.push(Command::Commit {
+                pipeline: id,
+                epoch: pipeline.committed,
+            });
         }
         if let Some(ticket) = pipeline.tickets.front().copied() {
             self.try_hold(ticket, commands);
             return;
         }
-        let previous_cut = pipeline.in_flight.values().next_back().is_none_or(|last| last.has_cut);
+        let previous_cut = pipeline
+            .in_flight
+            .values()
+            .next_back()
+            .is_none_or(|last| last.has_cut);
         if pipeline.has_input && previous_cut && pipeline.in_flight.len() < EPOCHS_IN_FLIGHT_MAX {
             pipeline.has_input = false;
             pipeline.epoch += 1;
             let tasks = pipeline.views.iter().map(|view| view.1).sum();
-            pipeline.in_flight.insert(pipeline.epoch, InFlight { tasks, has_cut: false });
+            pipeline.in_flight.insert(
+                pipeline.epoch,
+                InFlight {
+                    tasks,
+                    has_cut: false,
+                },
+            );
             commands.push(Command::RunGroup {
                 pipeline: id,
                 first_epoch: pipeline.epoch,
@@ -202,7 +278,12 @@ impl Driver {
         or_new: PipelineId,
         commands: &mut Vec<Command>,
     ) {
-        let pipeline_of = |relation| self.pipeline_of.get(relation).or_else(|| self.jobs.get(relation)).copied();
+        let pipeline_of = |relation| {
+            self.pipeline_of
+                .get(relation)
+                .or_else(|| self.jobs.get(relation))
+                .copied()
+        };
         let mut ids: BTreeSet<PipelineId> = relations.iter().filter_map(pipeline_of).collect();
         if ids.is_empty() {
             // A view over nothing (VALUES) is a pipeline of its own.
@@ -220,7 +301,9 @@ impl Driver {
 
     /// If it is the ticket's turn at all of its pipelines and they are idle: joins them and says so.
     fn try_hold(&mut self, ticket: Ticket, commands: &mut Vec<Command>) {
-        let Some(ids) = self.tickets.get(&ticket) else { return };
+        let Some(ids) = self.tickets.get(&ticket) else {
+            return;
+        };
         let is_ready = |id: &PipelineId| {
             let pipeline = &self.pipelines[id];
             pipeline.tickets.front() == Some(&ticket) && pipeline.in_flight.is_empty() && !pipeline.is_held
@@ -235,14 +318,22 @@ impl Driver {
         }
         if let Some(pipeline) = self.pipelines.get_mut(&into) {
             pipeline.is_held = true;
-            commands.push(Command::Quiesced { ticket, pipeline: into, epoch: pipeline.epoch });
+            commands.push(Command::Quiesced {
+                ticket,
+                pipeline: into,
+                epoch: pipeline.epoch,
+            });
         }
     }
 
     /// Makes two idle pipelines one.
     fn join(&mut self, into: PipelineId, from: PipelineId, commands: &mut Vec<Command>) {
-        let Some(other) = self.pipelines.remove(&from) else { return };
-        let Some(pipeline) = self.pipelines.get_mut(&into) else { return };
+        let Some(other) = self.pipelines.remove(&from) else {
+            return;
+        };
+        let Some(pipeline) = self.pipelines.get_mut(&into) else {
+            return;
+        };
         for relation in other.sources.iter().chain(other.views.iter().map(|view| &view.0)) {
             self.pipeline_of.insert(*relation, into);
         }
@@ -260,7 +351,10 @@ impl Driver {
             }
         }
         commands.push(Command::Joined { into, from });
-        commands.push(Command::Commit { pipeline: into, epoch: self.pipelines[&into].committed });
+        commands.push(Command::Commit {
+            pipeline: into,
+            epoch: self.pipelines[&into].committed,
+        });
     }
 
     fn resume(
@@ -270,7 +364,9 @@ impl Driver {
         dropped: &[RelationId],
         commands: &mut Vec<Command>,
     ) {
-        let Some(id) = self.tickets.remove(&ticket).and_then(|ids| ids.first().copied()) else { return };
+        let Some(id) = self.tickets.remove(&ticket).and_then(|ids| ids.first().copied()) else {
+            return;
+        };
         let mut epoch_min = 0;
         let attached: Vec<RelationId> = views.iter().map(|view| view.0).collect();
         for (view, _) in &views {
@@ -292,8 +388,15 @@ impl Driver {
             // A back-fill counted its own epochs; the view's versions go on from there.
             pipeline.epoch = pipeline.epoch.max(epoch_min);
             pipeline.committed = pipeline.committed.max(epoch_min);
-            commands.push(Command::Commit { pipeline: id, epoch: pipeline.committed });
-            commands.extend(attached.into_iter().map(|view| Command::Attached { view, pipeline: id }));
+            commands.push(Command::Commit {
+                pipeline: id,
+                epoch: pipeline.committed,
+            });
+            commands.extend(
+                attached
+                    .into_iter()
+                    .map(|view| Command::Attached { view, pipeline: id }),
+            );
             if pipeline.sources.is_empty() && pipeline.views.is_empty() && pipeline.tickets.is_empty() {
                 self.pipelines.remove(&id);
                 return;
@@ -323,10 +426,21 @@ mod tests {
     fn an_epoch_runs_when_input_arrives_and_commits_when_its_tasks_end() {
         let mut driver = Driver::default();
         let pipeline = PipelineId(1);
-        assert_eq!(driver.on(Event::SourceAdded { relation: A, pipeline }), []);
+        assert_eq!(
+            driver.on(Event::SourceAdded {
+                relation: A,
+                pipeline
+            }),
+            []
+        );
         assert_eq!(
             driver.on(Event::InputArrived { pipeline }),
-            [Command::RunGroup { pipeline, first_epoch: 1, epochs: 1, views: vec![] }]
+            [Command::RunGroup {
+                pipeline,
+                first_epoch: 1,
+                epochs: 1,
+                views: vec![]
+            }]
         );
         // More input before the cut belongs to the same epoch or the next: nothing is launched yet.
         assert_eq!(driver.on(Event::InputArrived { pipeline }), []);
@@ -334,7 +448,12 @@ mod tests {
             driver.on(Event::CutTaken { pipeline, epoch: 1 }),
             [
                 Command::Commit { pipeline, epoch: 1 },
-                Command::RunGroup { pipeline, first_epoch: 2, epochs: 1, views: vec![] }
+                Command::RunGroup {
+                    pipeline,
+                    first_epoch: 2,
+                    epochs: 1,
+                    views: vec![]
+                }
             ]
         );
     }
@@ -343,24 +462,62 @@ mod tests {
     fn a_view_over_two_sources_joins_their_pipelines_once_both_are_idle() {
         let mut driver = Driver::default();
         let (a, b) = (PipelineId(1), PipelineId(2));
-        driver.on(Event::SourceAdded { relation: A, pipeline: a });
-        driver.on(Event::SourceAdded { relation: B, pipeline: b });
+        driver.on(Event::SourceAdded {
+            relation: A,
+            pipeline: a,
+        });
+        driver.on(Event::SourceAdded {
+            relation: B,
+            pipeline: b,
+        });
         driver.on(Event::InputArrived { pipeline: b });
         let ticket = Ticket(1);
-        assert_eq!(driver.on(Event::Quiesce { ticket, relations: vec![A, B], or_new: PipelineId(9) }), []);
+        assert_eq!(
+            driver.on(Event::Quiesce {
+                ticket,
+                relations: vec![A, B],
+                or_new: PipelineId(9)
+            }),
+            []
+        );
         assert_eq!(driver.on(Event::InputArrived { pipeline: a }), []);
-        let commands = driver.on(Event::CutTaken { pipeline: b, epoch: 1 });
+        let commands = driver.on(Event::CutTaken {
+            pipeline: b,
+            epoch: 1,
+        });
         assert_eq!(
             commands,
             [
-                Command::Commit { pipeline: b, epoch: 1 },
+                Command::Commit {
+                    pipeline: b,
+                    epoch: 1
+                },
                 Command::Joined { into: a, from: b },
-                Command::Commit { pipeline: a, epoch: 1 },
-                Command::Quiesced { ticket, pipeline: a, epoch: 1 },
+                Command::Commit {
+                    pipeline: a,
+                    epoch: 1
+                },
+                Command::Quiesced {
+                    ticket,
+                    pipeline: a,
+                    epoch: 1
+                },
             ]
         );
-        let commands = driver.on(Event::Resume { ticket, views: vec![(V, 3)], dropped: vec![] });
-        assert_eq!(commands.last(), Some(&Command::RunGroup { pipeline: a, first_epoch: 2, epochs: 1, views: vec![V] }));
+        let commands = driver.on(Event::Resume {
+            ticket,
+            views: vec![(V, 3)],
+            dropped: vec![],
+        });
+        assert_eq!(
+            commands.last(),
+            Some(&Command::RunGroup {
+                pipeline: a,
+                first_epoch: 2,
+                epochs: 1,
+                views: vec![V]
+            })
+        );
     }
 
     /// Random events against what must always hold: epochs of a pipeline commit in order, each once, all tasks done; a
@@ -372,7 +529,10 @@ mod tests {
             let mut driver = Driver::default();
             let sources: Vec<RelationId> = (0..4).map(RelationId).collect();
             for relation in &sources {
-                driver.on(Event::SourceAdded { relation: *relation, pipeline: PipelineId(relation.0) });
+                driver.on(Event::SourceAdded {
+                    relation: *relation,
+                    pipeline: PipelineId(relation.0),
+                });
             }
             let mut views: Vec<(RelationId, usize)> = vec![];
             // (pipeline, epoch) -> tasks left, cut taken
@@ -391,18 +551,28 @@ mod tests {
                     3 if !draining && asked < 20 => {
                         asked += 1;
                         let relations = sources.choose_multiple(&mut random, 2).copied().collect();
-                        Event::Quiesce { ticket: Ticket(asked), relations, or_new: PipelineId(99) }
+                        Event::Quiesce {
+                            ticket: Ticket(asked),
+                            relations,
+                            or_new: PipelineId(99),
+                        }
                     }
                     4 | 5 if !held.is_empty() => {
                         let (ticket, _) = held.remove(0);
                         next += 1;
                         let view = (RelationId(100 + next), random.random_range(0..4));
                         views.push(view);
-                        Event::Resume { ticket, views: vec![view], dropped: vec![] }
+                        Event::Resume {
+                            ticket,
+                            views: vec![view],
+                            dropped: vec![],
+                        }
                     }
                     _ => {
                         let keys: Vec<_> = running.keys().copied().collect();
-                        let Some((pipeline, epoch)) = keys.choose(&mut random).copied() else { continue };
+                        let Some((pipeline, epoch)) = keys.choose(&mut random).copied() else {
+                            continue;
+                        };
                         let state = running.get_mut(&(pipeline, epoch)).unwrap();
                         if !state.1 {
                             state.1 = true;
@@ -410,7 +580,11 @@ mod tests {
                         } else if state.0 > 0 {
                             let tasks = random.random_range(1..=state.0);
                             state.0 -= tasks;
-                            Event::TasksFinished { pipeline, epoch, tasks }
+                            Event::TasksFinished {
+                                pipeline,
+                                epoch,
+                                tasks,
+                            }
                         } else {
                             continue;
                         }
@@ -418,8 +592,16 @@ mod tests {
                 };
                 for command in driver.on(event) {
                     match command {
-                        Command::RunGroup { pipeline, first_epoch, views: run, .. } => {
-                            assert!(held.iter().all(|(_, p)| *p != pipeline), "seed {seed}: launched while held");
+                        Command::RunGroup {
+                            pipeline,
+                            first_epoch,
+                            views: run,
+                            ..
+                        } => {
+                            assert!(
+                                held.iter().all(|(_, p)| *p != pipeline),
+                                "seed {seed}: launched while held"
+                            );
                             let tasks = views.iter().filter(|v| run.contains(&v.0)).map(|v| v.1).sum();
                             assert!(running.insert((pipeline, first_epoch), (tasks, false)).is_none());
                         }
@@ -429,14 +611,23 @@ mod tests {
                             if let Some(state) = running.remove(&(pipeline, epoch)) {
                                 assert_eq!(state, (0, true), "seed {seed}: committed before it was done");
                             }
-                            assert!(running.keys().all(|(p, e)| *p != pipeline || *e > epoch), "seed {seed}: out of order");
+                            assert!(
+                                running.keys().all(|(p, e)| *p != pipeline || *e > epoch),
+                                "seed {seed}: out of order"
+                            );
                         }
                         Command::Attached { .. } => {}
                         Command::Joined { into, from } => {
-                            assert!(running.keys().all(|(p, _)| *p != into && *p != from), "seed {seed}: joined while busy");
+                            assert!(
+                                running.keys().all(|(p, _)| *p != into && *p != from),
+                                "seed {seed}: joined while busy"
+                            );
                         }
                         Command::Quiesced { ticket, pipeline, .. } => {
-                            assert!(running.keys().all(|(p, _)| *p != pipeline), "seed {seed}: not idle");
+                            assert!(
+                                running.keys().all(|(p, _)| *p != pipeline),
+                                "seed {seed}: not idle"
+                            );
                             held.push((ticket, pipeline));
                             told += 1;
                         }
@@ -449,7 +640,11 @@ mod tests {
                     break;
                 }
                 let event = if let Some((ticket, _)) = held.pop() {
-                    Event::Resume { ticket, views: vec![], dropped: vec![] }
+                    Event::Resume {
+                        ticket,
+                        views: vec![],
+                        dropped: vec![],
+                    }
                 } else {
                     let ((pipeline, epoch), state) = running.iter_mut().next().map(|(k, v)| (*k, v)).unwrap();
                     if !state.1 {
@@ -457,12 +652,21 @@ mod tests {
                         Event::CutTaken { pipeline, epoch }
                     } else {
                         let tasks = std::mem::take(&mut state.0);
-                        Event::TasksFinished { pipeline, epoch, tasks }
+                        Event::TasksFinished {
+                            pipeline,
+                            epoch,
+                            tasks,
+                        }
                     }
                 };
                 for command in driver.on(event) {
                     match command {
-                        Command::RunGroup { pipeline, first_epoch, views: run, .. } => {
+                        Command::RunGroup {
+                            pipeline,
+                            first_epoch,
+                            views: run,
+                            ..
+                        } => {
                             let tasks = views.iter().filter(|v| run.contains(&v.0)).map(|v| v.1).sum();
                             running.insert((pipeline, first_epoch), (tasks, false));
                         }
@@ -478,7 +682,10 @@ mod tests {
                 }
             }
             assert!(running.is_empty() && held.is_empty(), "seed {seed}: stuck");
-            assert_eq!(told, asked, "seed {seed}: a change of definitions was never let in");
+            assert_eq!(
+                told, asked,
+                "seed {seed}: a change of definitions was never let in"
+            );
         }
     }
 }

@@ -76,7 +76,11 @@ impl Feeds {
 
     /// Two queues become one, in the order of submission.
     pub fn join(&mut self, into: PipelineId, from: PipelineId) {
-        for pipeline in self.pipeline_of.values_mut().filter(|pipeline| **pipeline == from) {
+        for pipeline in self
+            .pipeline_of
+            .values_mut()
+            .filter(|pipeline| **pipeline == from)
+        {
             *pipeline = into;
         }
         let other = self.queues.remove(&from).unwrap_or_default();
@@ -89,7 +93,11 @@ impl Feeds {
     pub fn submit(&mut self, pipeline: PipelineId, parts: Vec<Part>) -> u64 {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
-        self.queues.entry(pipeline).or_default().push_back(Write { sequence, parts, is_durable: false });
+        self.queues.entry(pipeline).or_default().push_back(Write {
+            sequence,
+            parts,
+            is_durable: false,
+        });
         sequence
     }
 
@@ -123,7 +131,9 @@ impl Feeds {
 
     fn find(&mut self, pipeline: PipelineId, sequence: u64) -> Option<&mut Write> {
         let queue = self.queues.get_mut(&pipeline)?;
-        let position = queue.binary_search_by_key(&sequence, |write| write.sequence).ok()?;
+        let position = queue
+            .binary_search_by_key(&sequence, |write| write.sequence)
+            .ok()?;
         queue.get_mut(position)
     }
 
@@ -135,7 +145,9 @@ impl Feeds {
     /// Takes the durable writes at the front, up to [`CUT_ROWS_MAX`] rows.
     pub fn cut(&mut self, pipeline: PipelineId) -> Taken {
         let mut taken = Taken::default();
-        let Some(queue) = self.queues.get_mut(&pipeline) else { return taken };
+        let Some(queue) = self.queues.get_mut(&pipeline) else {
+            return taken;
+        };
         let mut rows = 0;
         while let Some(write) = queue.front() {
             if !write.is_durable || rows >= CUT_ROWS_MAX {
@@ -145,7 +157,12 @@ impl Feeds {
                 rows += part.changes.num_rows();
                 taken.ends.insert(part.relation, part.end);
                 if part.changes.num_rows() > 0 {
-                    taken.changes.entry(part.relation).or_default().changes.push(part.changes);
+                    taken
+                        .changes
+                        .entry(part.relation)
+                        .or_default()
+                        .changes
+                        .push(part.changes);
                 }
             }
         }

@@ -53,17 +53,51 @@ pub struct Inputs {
 
 /// An operator tree with its state.
 pub enum OperatorInstance {
-    Source { projection: Vec<usize> },
-    Values { rows: Vec<Vec<Arc<dyn PhysicalExpr>>>, schema: SchemaRef },
-    Exchange { stages: Vec<usize> },
-    Filter { input: Box<OperatorInstance>, predicate: Arc<dyn PhysicalExpr> },
-    Project { input: Box<OperatorInstance>, expressions: Vec<Arc<dyn PhysicalExpr>>, schema: SchemaRef },
-    PartialAggregate { input: Box<OperatorInstance>, aggregate: PartialAggregate },
-    Aggregate { input: Box<OperatorInstance>, aggregate: Box<AggregateInstance> },
-    Join { left: Box<OperatorInstance>, right: Box<OperatorInstance>, join: Box<JoinInstance> },
-    Expand { input: Box<OperatorInstance>, projections: Vec<Vec<Arc<dyn PhysicalExpr>>>, schema: SchemaRef },
-    TopN { input: Box<OperatorInstance>, top: Box<TopNInstance> },
-    Recompute { input: Box<OperatorInstance>, recompute: Box<RecomputeInstance> },
+    Source {
+        projection: Vec<usize>,
+    },
+    Values {
+        rows: Vec<Vec<Arc<dyn PhysicalExpr>>>,
+        schema: SchemaRef,
+    },
+    Exchange {
+        stages: Vec<usize>,
+    },
+    Filter {
+        input: Box<OperatorInstance>,
+        predicate: Arc<dyn PhysicalExpr>,
+    },
+    Project {
+        input: Box<OperatorInstance>,
+        expressions: Vec<Arc<dyn PhysicalExpr>>,
+        schema: SchemaRef,
+    },
+    PartialAggregate {
+        input: Box<OperatorInstance>,
+        aggregate: PartialAggregate,
+    },
+    Aggregate {
+        input: Box<OperatorInstance>,
+        aggregate: Box<AggregateInstance>,
+    },
+    Join {
+        left: Box<OperatorInstance>,
+        right: Box<OperatorInstance>,
+        join: Box<JoinInstance>,
+    },
+    Expand {
+        input: Box<OperatorInstance>,
+        projections: Vec<Vec<Arc<dyn PhysicalExpr>>>,
+        schema: SchemaRef,
+    },
+    TopN {
+        input: Box<OperatorInstance>,
+        top: Box<TopNInstance>,
+    },
+    Recompute {
+        input: Box<OperatorInstance>,
+        recompute: Box<RecomputeInstance>,
+    },
 }
 
 impl OperatorInstance {
@@ -74,15 +108,25 @@ impl OperatorInstance {
     pub fn new(plan: &Operator, partition: usize) -> Result<OperatorInstance> {
         let boxed = |plan: &Operator| OperatorInstance::new(plan, partition).map(Box::new);
         Ok(match plan {
-            Operator::Source { projection, .. } => OperatorInstance::Source { projection: projection.clone() },
-            Operator::Values { rows, schema } => {
-                OperatorInstance::Values { rows: rows.clone(), schema: Arc::clone(schema) }
-            }
-            Operator::Exchange { stages, .. } => OperatorInstance::Exchange { stages: stages.clone() },
-            Operator::Filter { input, predicate, .. } => {
-                OperatorInstance::Filter { input: boxed(input)?, predicate: Arc::clone(predicate) }
-            }
-            Operator::Project { input, expressions, schema } => OperatorInstance::Project {
+            Operator::Source { projection, .. } => OperatorInstance::Source {
+                projection: projection.clone(),
+            },
+            Operator::Values { rows, schema } => OperatorInstance::Values {
+                rows: rows.clone(),
+                schema: Arc::clone(schema),
+            },
+            Operator::Exchange { stages, .. } => OperatorInstance::Exchange {
+                stages: stages.clone(),
+            },
+            Operator::Filter { input, predicate, .. } => OperatorInstance::Filter {
+                input: boxed(input)?,
+                predicate: Arc::clone(predicate),
+            },
+            Operator::Project {
+                input,
+                expressions,
+                schema,
+            } => OperatorInstance::Project {
                 input: boxed(input)?,
                 expressions: expressions.clone(),
                 schema: Arc::clone(schema),
@@ -100,14 +144,19 @@ impl OperatorInstance {
                 right: boxed(&join.right)?,
                 join: Box::new(JoinInstance::new(join)?),
             },
-            Operator::Expand { input, projections, schema } => OperatorInstance::Expand {
+            Operator::Expand {
+                input,
+                projections,
+                schema,
+            } => OperatorInstance::Expand {
                 input: boxed(input)?,
                 projections: projections.clone(),
                 schema: Arc::clone(schema),
             },
-            Operator::TopN(top) => {
-                OperatorInstance::TopN { input: boxed(&top.input)?, top: Box::new(TopNInstance::new(top)?) }
-            }
+            Operator::TopN(top) => OperatorInstance::TopN {
+                input: boxed(&top.input)?,
+                top: Box::new(TopNInstance::new(top)?),
+            },
             Operator::Recompute(recompute) => OperatorInstance::Recompute {
                 input: boxed(&recompute.input)?,
                 recompute: Box::new(RecomputeInstance::new(recompute)?),
@@ -124,14 +173,20 @@ impl OperatorInstance {
     ) -> BoxFuture<'a, Result<Vec<ChangeBatch>>> {
         async move {
             match self {
-                OperatorInstance::Source { projection } => {
-                    inputs.source.drain(..).map(|batch| batch.project(projection).map_err(Into::into)).collect()
+                OperatorInstance::Source { projection } => inputs
+                    .source
+                    .drain(..)
+                    .map(|batch| batch.project(projection).map_err(Into::into))
+                    .collect(),
+                OperatorInstance::Values { rows, schema } if inputs.first => {
+                    Ok(vec![fixed_rows(rows, schema)?])
                 }
-                OperatorInstance::Values { rows, schema } if inputs.first => Ok(vec![fixed_rows(rows, schema)?]),
                 OperatorInstance::Values { .. } => Ok(vec![]),
-                OperatorInstance::Exchange { stages } => {
-                    Ok(stages.iter().filter_map(|stage| inputs.exchanges.remove(stage)).flatten().collect())
-                }
+                OperatorInstance::Exchange { stages } => Ok(stages
+                    .iter()
+                    .filter_map(|stage| inputs.exchanges.remove(stage))
+                    .flatten()
+                    .collect()),
                 OperatorInstance::Filter { input, predicate } => {
                     let mut output = vec![];
                     for batch in input.run(inputs, gate, errors).await? {
@@ -145,7 +200,11 @@ impl OperatorInstance {
                     }
                     Ok(output)
                 }
-                OperatorInstance::Project { input, expressions, schema } => {
+                OperatorInstance::Project {
+                    input,
+                    expressions,
+                    schema,
+                } => {
                     let mut output = vec![];
                     for batch in input.run(inputs, gate, errors).await? {
                         for chunk in chunks(&batch) {
@@ -168,7 +227,11 @@ impl OperatorInstance {
                     let right = right.run(inputs, gate, errors).await?;
                     join.run(left, right, gate, errors).await
                 }
-                OperatorInstance::Expand { input, projections, schema } => {
+                OperatorInstance::Expand {
+                    input,
+                    projections,
+                    schema,
+                } => {
                     let mut output = vec![];
                     for batch in input.run(inputs, gate, errors).await? {
                         for chunk in chunks(&batch) {
@@ -197,14 +260,18 @@ impl OperatorInstance {
     /// groups, which has a row even over nothing.
     pub fn idle_without_input(&self) -> bool {
         match self {
-            OperatorInstance::Aggregate { input, aggregate } => aggregate.idle_without_input() && input.idle_without_input(),
+            OperatorInstance::Aggregate { input, aggregate } => {
+                aggregate.idle_without_input() && input.idle_without_input()
+            }
             OperatorInstance::Filter { input, .. }
             | OperatorInstance::Project { input, .. }
             | OperatorInstance::Expand { input, .. }
             | OperatorInstance::TopN { input, .. }
             | OperatorInstance::Recompute { input, .. }
             | OperatorInstance::PartialAggregate { input, .. } => input.idle_without_input(),
-            OperatorInstance::Join { left, right, .. } => left.idle_without_input() && right.idle_without_input(),
+            OperatorInstance::Join { left, right, .. } => {
+                left.idle_without_input() && right.idle_without_input()
+            }
             _ => true,
         }
     }
@@ -238,7 +305,11 @@ pub(crate) fn chunks(batch: &ChangeBatch) -> impl Iterator<Item = ChangeBatch> +
     })
 }
 
-fn filter(batch: &ChangeBatch, predicate: &Arc<dyn PhysicalExpr>, errors: &ErrorCounter) -> Result<ChangeBatch> {
+fn filter(
+    batch: &ChangeBatch,
+    predicate: &Arc<dyn PhysicalExpr>,
+    errors: &ErrorCounter,
+) -> Result<ChangeBatch> {
     let mask = evaluate_predicate(predicate, &batch.rows, errors)?;
     filter_changes(batch, &mask)
 }
@@ -270,21 +341,35 @@ fn project(
         .zip(schema.fields())
         .map(|(expression, field)| evaluate(expression, &batch.rows, field.data_type(), errors))
         .collect::<Result<Vec<ArrayRef>>>()?;
-    Ok(ChangeBatch { rows: batch_of(schema, columns, batch.num_rows())?, weights: batch.weights.clone() })
+    Ok(ChangeBatch {
+        rows: batch_of(schema, columns, batch.num_rows())?,
+        weights: batch.weights.clone(),
+    })
 }
 
 /// A record batch whose nullability is as the data says: an expression that failed on a row left NULL there.
 pub(crate) fn batch_of(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    let violated =
-        schema.fields().iter().zip(&columns).any(|(field, column)| !field.is_nullable() && column.null_count() > 0);
-    let schema = if violated { nullable(schema) } else { Arc::clone(schema) };
+    let violated = schema
+        .fields()
+        .iter()
+        .zip(&columns)
+        .any(|(field, column)| !field.is_nullable() && column.null_count() > 0);
+    let schema = if violated {
+        nullable(schema)
+    } else {
+        Arc::clone(schema)
+    };
     RecordBatch::try_new_with_options(schema, columns, &options).map_err(arrow_error)
 }
 
 /// The schema with every column nullable.
 pub fn nullable(schema: &SchemaRef) -> SchemaRef {
-    let fields: Vec<_> = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+    let fields: Vec<_> = schema
+        .fields()
+        .iter()
+        .map(|field| field.as_ref().clone().with_nullable(true))
+        .collect();
     Arc::new(arrow::datatypes::Schema::new(fields))
 }
 
@@ -326,7 +411,10 @@ pub(crate) fn concat(batches: Vec<ChangeBatch>) -> Result<Option<ChangeBatch>> {
         .into_iter()
         .map(|batch| {
             let rows = batch_of(&schema, batch.rows.columns().to_vec(), batch.num_rows())?;
-            Ok(ChangeBatch { rows, weights: batch.weights })
+            Ok(ChangeBatch {
+                rows,
+                weights: batch.weights,
+            })
         })
         .collect::<Result<Vec<_>>>()?;
     Ok(Some(ChangeBatch::concat(&batches)?))
@@ -334,5 +422,8 @@ pub(crate) fn concat(batches: Vec<ChangeBatch>) -> Result<Option<ChangeBatch>> {
 
 /// The weights as an array, ones where there are none.
 pub(crate) fn weights_of(batch: &ChangeBatch) -> Int64Array {
-    batch.weights.clone().unwrap_or_else(|| Int64Array::from(vec![1; batch.num_rows()]))
+    batch
+        .weights
+        .clone()
+        .unwrap_or_else(|| Int64Array::from(vec![1; batch.num_rows()]))
 }

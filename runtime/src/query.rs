@@ -8,7 +8,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::TaskContext;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, RecordBatchStream, SendableRecordBatchStream};
+use datafusion::physical_plan::{
+    ExecutionPlan, ExecutionPlanProperties, RecordBatchStream, SendableRecordBatchStream,
+};
 use futures::{FutureExt, Stream, StreamExt};
 use tokio::sync::mpsc;
 
@@ -34,14 +36,20 @@ impl Runtime {
         class: QueryClass,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> CpuTask<T> {
-        self.inner.cpu.spawn(class, move |_| async move { Ok(work()) }.boxed())
+        self.inner
+            .cpu
+            .spawn(class, move |_| async move { Ok(work()) }.boxed())
     }
 
     /// Runs a physical plan. Dropping the stream cancels the query at its next suspension point.
     ///
     /// # Errors
     /// None at this point; a failing plan ends the stream with its error.
-    pub fn execute(&self, plan: Arc<dyn ExecutionPlan>, options: QueryOptions) -> Result<SendableRecordBatchStream> {
+    pub fn execute(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        options: QueryOptions,
+    ) -> Result<SendableRecordBatchStream> {
         let schema = plan.schema();
         let (sender, receiver) = mpsc::channel(RESULT_BATCHES_MAX);
         let QueryOptions { class, context } = options;
@@ -67,7 +75,11 @@ impl Runtime {
             }
             .boxed()
         });
-        Ok(Box::pin(QueryStream { schema, receiver, task: Some(task) }))
+        Ok(Box::pin(QueryStream {
+            schema,
+            receiver,
+            task: Some(task),
+        }))
     }
 }
 
@@ -88,12 +100,18 @@ impl Stream for QueryStream {
             other => return other,
         }
         // The channel is closed: the task has ended, well or with a panic.
-        let Some(task) = &mut self.task else { return Poll::Ready(None) };
+        let Some(task) = &mut self.task else {
+            return Poll::Ready(None);
+        };
         match task.poll_unpin(context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(outcome) => {
                 self.task = None;
-                Poll::Ready(outcome.err().map(|error| Err(DataFusionError::External(Box::new(error)))))
+                Poll::Ready(
+                    outcome
+                        .err()
+                        .map(|error| Err(DataFusionError::External(Box::new(error)))),
+                )
             }
         }
     }

@@ -142,7 +142,12 @@ impl Runtime {
     /// # Errors
     /// The log is damaged.
     pub async fn create_source(&self, spec: SourceSpec) -> Result<()> {
-        let SourceSpec { id, name, schema, kind } = spec;
+        let SourceSpec {
+            id,
+            name,
+            schema,
+            kind,
+        } = spec;
         let head = self.inner.logs.head(id.0);
         let relation = match kind {
             SourceKind::Stream => Relation::Stream(Stream { id, name, schema }),
@@ -157,12 +162,22 @@ impl Runtime {
                     .await
                     .map_err(|error| RuntimeError::Internal(error.to_string()))??;
                 let writer = Arc::default();
-                Relation::Table(Table { id, name, schema, key, rows: RwLock::new(rows), writer })
+                Relation::Table(Table {
+                    id,
+                    name,
+                    schema,
+                    key,
+                    rows: RwLock::new(rows),
+                    writer,
+                })
             }
         };
         self.inner.relations.write().insert(id, Arc::new(relation));
         let pipeline = self.inner.new_pipeline();
-        self.inner.post(Event::SourceAdded { relation: id, pipeline });
+        self.inner.post(Event::SourceAdded {
+            relation: id,
+            pipeline,
+        });
         self.inner.feeds.lock().attach(id, pipeline);
         self.inner.versions.attach(id, pipeline, Some(head));
         Ok(())
@@ -212,9 +227,14 @@ impl Runtime {
     pub async fn snapshot(&self, relations: &[RelationId], after: Option<&WriteToken>) -> Result<Snapshot> {
         let nothing = BTreeMap::new();
         let after = after.map_or(&nothing, |token| &token.ends);
-        let handles = relations.iter().map(|id| self.inner.relation(*id)).collect::<Result<Vec<_>>>()?;
-        let wanted: Vec<(RelationId, bool)> =
-            handles.iter().map(|r| (r.id(), !matches!(r.as_ref(), Relation::View(_)))).collect();
+        let handles = relations
+            .iter()
+            .map(|id| self.inner.relation(*id))
+            .collect::<Result<Vec<_>>>()?;
+        let wanted: Vec<(RelationId, bool)> = handles
+            .iter()
+            .map(|r| (r.id(), !matches!(r.as_ref(), Relation::View(_))))
+            .collect();
         let mut progress = self.inner.versions.progress();
         loop {
             progress.borrow_and_update();
@@ -237,7 +257,12 @@ impl Runtime {
     pub async fn wait_for(&self, written: &WriteToken) -> Result<()> {
         let known: Vec<RelationId> = {
             let relations = self.inner.relations.read();
-            written.ends.keys().filter(|id| relations.contains_key(id)).copied().collect()
+            written
+                .ends
+                .keys()
+                .filter(|id| relations.contains_key(id))
+                .copied()
+                .collect()
         };
         self.snapshot(&known, Some(written)).await.map(|_| ())
     }
@@ -260,8 +285,13 @@ impl Runtime {
 
     /// How the views are doing, in order of identity.
     pub fn views(&self) -> Vec<ViewStatus> {
-        let relations: BTreeMap<RelationId, Arc<Relation>> =
-            self.inner.relations.read().iter().map(|(id, relation)| (*id, Arc::clone(relation))).collect();
+        let relations: BTreeMap<RelationId, Arc<Relation>> = self
+            .inner
+            .relations
+            .read()
+            .iter()
+            .map(|(id, relation)| (*id, Arc::clone(relation)))
+            .collect();
         relations
             .values()
             .filter_map(|relation| match relation.as_ref() {
@@ -314,7 +344,11 @@ impl Runtime {
 
 /// The rows of a table from its log.
 fn replay(logs: &LogStore, id: RelationId, schema: SchemaRef, key: &[usize], head: u64) -> Result<RowTable> {
-    let identity = if key.is_empty() { (0..schema.fields().len()).collect() } else { key.to_vec() };
+    let identity = if key.is_empty() {
+        (0..schema.fields().len()).collect()
+    } else {
+        key.to_vec()
+    };
     let mut rows = RowTable::new(schema, Some(identity));
     for block in logs.read(id.0, 0, head)? {
         let block = block?;
@@ -335,7 +369,11 @@ impl Held {
     /// Lets the pipeline go on, with these views and without those relations.
     pub fn resume(mut self, views: Vec<(RelationId, usize)>, dropped: Vec<RelationId>) {
         self.is_done = true;
-        self.inner.post(Event::Resume { ticket: self.ticket, views, dropped });
+        self.inner.post(Event::Resume {
+            ticket: self.ticket,
+            views,
+            dropped,
+        });
     }
 
     /// Never lets it go on.
@@ -347,7 +385,11 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if !self.is_done {
-            self.inner.post(Event::Resume { ticket: self.ticket, views: vec![], dropped: vec![] });
+            self.inner.post(Event::Resume {
+                ticket: self.ticket,
+                views: vec![],
+                dropped: vec![],
+            });
         }
     }
 }
@@ -363,14 +405,22 @@ impl Drop for Asked {
     fn drop(&mut self) {
         if !self.is_granted && self.inner.tickets.lock().remove(&self.ticket).is_none() {
             // It was granted, but nobody took it.
-            self.inner.post(Event::Resume { ticket: self.ticket, views: vec![], dropped: vec![] });
+            self.inner.post(Event::Resume {
+                ticket: self.ticket,
+                views: vec![],
+                dropped: vec![],
+            });
         }
     }
 }
 
 impl Inner {
     pub fn relation(&self, id: RelationId) -> Result<Arc<Relation>> {
-        self.relations.read().get(&id).cloned().ok_or(RuntimeError::UnknownRelation(id))
+        self.relations
+            .read()
+            .get(&id)
+            .cloned()
+            .ok_or(RuntimeError::UnknownRelation(id))
     }
 
     pub fn new_pipeline(&self) -> PipelineId {
@@ -386,11 +436,23 @@ impl Inner {
         let ticket = Ticket(self.next_ticket.fetch_add(1, Ordering::Relaxed));
         let (sender, receiver) = oneshot::channel();
         self.tickets.lock().insert(ticket, sender);
-        let mut asked = Asked { inner: Arc::clone(self), ticket, is_granted: false };
-        self.post(Event::Quiesce { ticket, relations, or_new: self.new_pipeline() });
+        let mut asked = Asked {
+            inner: Arc::clone(self),
+            ticket,
+            is_granted: false,
+        };
+        self.post(Event::Quiesce {
+            ticket,
+            relations,
+            or_new: self.new_pipeline(),
+        });
         receiver.await.map_err(|_| RuntimeError::ShuttingDown)?;
         asked.is_granted = true;
-        Ok(Held { inner: Arc::clone(self), ticket, is_done: false })
+        Ok(Held {
+            inner: Arc::clone(self),
+            ticket,
+            is_done: false,
+        })
     }
 
     /// Hands an event to the driver and carries out what it decides. Whoever finds the queue idle works it off; others
@@ -423,9 +485,18 @@ impl Inner {
 
     fn carry_out(self: &Arc<Self>, command: Command) {
         match command {
-            Command::RunGroup { pipeline, first_epoch, epochs, views } => {
+            Command::RunGroup {
+                pipeline,
+                first_epoch,
+                epochs,
+                views,
+            } => {
                 let is_job = self.driver.lock().is_job(pipeline);
-                let class = if is_job { QueryClass::Batch } else { QueryClass::Stream };
+                let class = if is_job {
+                    QueryClass::Batch
+                } else {
+                    QueryClass::Stream
+                };
                 if let Ok(worker) = self.worker() {
                     for epoch in first_epoch..first_epoch + epochs {
                         worker.launch(pipeline, epoch, &views, class);
@@ -442,7 +513,11 @@ impl Inner {
                 // Whoever asked may have gone meanwhile: then the pipeline goes on.
                 let sender = self.tickets.lock().remove(&ticket);
                 if sender.is_none_or(|sender| sender.send(()).is_err()) {
-                    self.post(Event::Resume { ticket, views: vec![], dropped: vec![] });
+                    self.post(Event::Resume {
+                        ticket,
+                        views: vec![],
+                        dropped: vec![],
+                    });
                 }
             }
         }
@@ -454,7 +529,9 @@ struct WorkerSurroundings(std::sync::Weak<Inner>);
 
 impl Surroundings for WorkerSurroundings {
     fn cut(&self, pipeline: PipelineId, epoch: u64) -> HashMap<RelationId, Cut> {
-        let Some(inner) = self.0.upgrade() else { return HashMap::new() };
+        let Some(inner) = self.0.upgrade() else {
+            return HashMap::new();
+        };
         let taken = inner.feeds.lock().cut(pipeline);
         inner.versions.cut(pipeline, epoch, taken.ends);
         if taken.more {
@@ -470,6 +547,8 @@ impl Surroundings for WorkerSurroundings {
     }
 
     fn low_water(&self, view: RelationId) -> u64 {
-        self.0.upgrade().map_or(0, |inner| inner.versions.low_water(view, false))
+        self.0
+            .upgrade()
+            .map_or(0, |inner| inner.versions.low_water(view, false))
     }
 }

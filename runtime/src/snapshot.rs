@@ -43,15 +43,29 @@ pub(crate) enum FrozenRows {
 }
 
 impl Frozen {
-    pub(crate) fn new(relation: &Arc<Relation>, version: Version, pin: &Arc<Pin>, logs: &Arc<LogStore>) -> Frozen {
+    pub(crate) fn new(
+        relation: &Arc<Relation>,
+        version: Version,
+        pin: &Arc<Pin>,
+        logs: &Arc<LogStore>,
+    ) -> Frozen {
         let rows = match relation.as_ref() {
             Relation::Stream(_) => FrozenRows::Log(Arc::clone(logs)),
             Relation::Table(table) => FrozenRows::Table(vec![table.rows.read().view(version)]),
-            Relation::View(view) => {
-                FrozenRows::Table(view.contents.partitions.iter().map(|table| table.read().view(version)).collect())
-            }
+            Relation::View(view) => FrozenRows::Table(
+                view.contents
+                    .partitions
+                    .iter()
+                    .map(|table| table.read().view(version))
+                    .collect(),
+            ),
         };
-        Frozen { relation: Arc::clone(relation), version, rows, _pin: Arc::clone(pin) }
+        Frozen {
+            relation: Arc::clone(relation),
+            version,
+            rows,
+            _pin: Arc::clone(pin),
+        }
     }
 
     pub fn schema(&self) -> SchemaRef {
@@ -86,7 +100,10 @@ impl Snapshot {
         if let Relation::View(view) = frozen.relation.as_ref()
             && let Some(why) = view.failure()
         {
-            return Err(RuntimeError::ViewFailed { view: view.name.clone(), why });
+            return Err(RuntimeError::ViewFailed {
+                view: view.name.clone(),
+                why,
+            });
         }
         Ok(Arc::new(SnapshotTable::new(frozen.clone())))
     }
@@ -97,6 +114,8 @@ impl Snapshot {
     }
 
     pub(crate) fn frozen(&self, relation: RelationId) -> Result<&Frozen> {
-        self.relations.get(&relation).ok_or(RuntimeError::UnknownRelation(relation))
+        self.relations
+            .get(&relation)
+            .ok_or(RuntimeError::UnknownRelation(relation))
     }
 }

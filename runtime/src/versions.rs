@@ -53,7 +53,10 @@ impl Drop for Pin {
 
 impl Versions {
     pub fn new() -> Arc<Versions> {
-        Arc::new(Versions { state: Mutex::default(), progress: watch::channel(0).0 })
+        Arc::new(Versions {
+            state: Mutex::default(),
+            progress: watch::channel(0).0,
+        })
     }
 
     /// A receiver that changes whenever more can be seen.
@@ -91,7 +94,11 @@ impl Versions {
 
     pub fn join(&self, into: PipelineId, from: PipelineId) {
         let mut state = self.state.lock();
-        for pipeline in state.pipeline_of.values_mut().filter(|pipeline| **pipeline == from) {
+        for pipeline in state
+            .pipeline_of
+            .values_mut()
+            .filter(|pipeline| **pipeline == from)
+        {
             *pipeline = into;
         }
         let other = state.pipelines.remove(&from).unwrap_or_default();
@@ -111,7 +118,12 @@ impl Versions {
             let mut state = self.state.lock();
             state.epochs_total += 1;
             let mut ends = vec![];
-            while let Some(entry) = state.cuts.range((pipeline, 0)..=(pipeline, epoch)).next().map(|(key, _)| *key) {
+            while let Some(entry) = state
+                .cuts
+                .range((pipeline, 0)..=(pipeline, epoch))
+                .next()
+                .map(|(key, _)| *key)
+            {
                 ends.extend(state.cuts.remove(&entry));
             }
             let committed = state.pipelines.entry(pipeline).or_default();
@@ -137,30 +149,59 @@ impl Versions {
         after: &BTreeMap<RelationId, u64>,
     ) -> Option<(u64, Vec<Version>, Arc<Pin>)> {
         let mut state = self.state.lock();
-        let pipelines: Vec<PipelineId> =
-            relations.iter().filter_map(|(relation, _)| state.pipeline_of.get(relation).copied()).collect();
+        let pipelines: Vec<PipelineId> = relations
+            .iter()
+            .filter_map(|(relation, _)| state.pipeline_of.get(relation).copied())
+            .collect();
         for (written, end) in after {
-            let Some(pipeline) = state.pipeline_of.get(written) else { continue };
-            let reached = state.pipelines.get(pipeline).and_then(|committed| committed.ends.get(written));
+            let Some(pipeline) = state.pipeline_of.get(written) else {
+                continue;
+            };
+            let reached = state
+                .pipelines
+                .get(pipeline)
+                .and_then(|committed| committed.ends.get(written));
             if pipelines.contains(pipeline) && reached.is_none_or(|reached| reached < end) {
                 return None;
             }
         }
-        let versions: Vec<Version> =
-            relations.iter().map(|(relation, by_offset)| state.version(*relation, *by_offset)).collect();
-        let epoch = pipelines.first().and_then(|pipeline| state.pipelines.get(pipeline)).map_or(0, |c| c.epoch);
+        let versions: Vec<Version> = relations
+            .iter()
+            .map(|(relation, by_offset)| state.version(*relation, *by_offset))
+            .collect();
+        let epoch = pipelines
+            .first()
+            .and_then(|pipeline| state.pipelines.get(pipeline))
+            .map_or(0, |c| c.epoch);
         let id = state.next_pin;
         state.next_pin += 1;
-        let pinned = relations.iter().map(|(relation, _)| *relation).zip(versions.iter().copied()).collect();
+        let pinned = relations
+            .iter()
+            .map(|(relation, _)| *relation)
+            .zip(versions.iter().copied())
+            .collect();
         state.pins.insert(id, pinned);
         drop(state);
-        Some((epoch, versions, Arc::new(Pin { id, versions: Arc::clone(self) })))
+        Some((
+            epoch,
+            versions,
+            Arc::new(Pin {
+                id,
+                versions: Arc::clone(self),
+            }),
+        ))
     }
 
     /// The oldest version of the relation that anyone reads now or may read later.
     pub fn low_water(&self, relation: RelationId, by_offset: bool) -> Version {
         let state = self.state.lock();
-        let pinned = state.pins.values().flatten().filter(|(r, _)| *r == relation).map(|(_, version)| *version).min();
+        let pinned = state
+            .pins
+            .values()
+            .flatten()
+            .filter(|(r, _)| *r == relation)
+            .map(|(_, version)| *version)
+            .min();
         let committed = state.version(relation, by_offset);
         pinned.map_or(committed, |pinned| pinned.min(committed))
     }
@@ -168,9 +209,17 @@ impl Versions {
 
 impl State {
     fn version(&self, relation: RelationId, by_offset: bool) -> Version {
-        let Some(committed) = self.pipeline_of.get(&relation).and_then(|pipeline| self.pipelines.get(pipeline)) else {
+        let Some(committed) = self
+            .pipeline_of
+            .get(&relation)
+            .and_then(|pipeline| self.pipelines.get(pipeline))
+        else {
             return 0;
         };
-        if by_offset { committed.ends.get(&relation).copied().unwrap_or(0) } else { committed.epoch }
+        if by_offset {
+            committed.ends.get(&relation).copied().unwrap_or(0)
+        } else {
+            committed.epoch
+        }
     }
 }

@@ -67,7 +67,12 @@ pub struct Worker {
 
 impl Worker {
     pub fn new(cpu: CpuScheduler, surroundings: Arc<dyn Surroundings>) -> Arc<Worker> {
-        Arc::new(Worker { cpu, scheduler: Mutex::default(), views: RwLock::default(), surroundings })
+        Arc::new(Worker {
+            cpu,
+            scheduler: Mutex::default(),
+            views: RwLock::default(),
+            surroundings,
+        })
     }
 
     /// Makes a view's tasks known; later launches only name it.
@@ -85,7 +90,13 @@ impl Worker {
     }
 
     /// Launches every task of an epoch. Reduce tasks wait for their inputs; the cut starts the maps.
-    pub fn launch(self: &Arc<Self>, pipeline: PipelineId, epoch: u64, views: &[RelationId], class: QueryClass) {
+    pub fn launch(
+        self: &Arc<Self>,
+        pipeline: PipelineId,
+        epoch: u64,
+        views: &[RelationId],
+        class: QueryClass,
+    ) {
         let instances: Vec<Arc<ViewInstance>> = {
             let known = self.views.read();
             views.iter().filter_map(|view| known.get(view).cloned()).collect()
@@ -107,7 +118,10 @@ impl Worker {
     fn start_epoch(self: &Arc<Self>, plan: &Arc<PipelinePlan>, epoch: u64) {
         let cut = self.surroundings.cut(plan.pipeline, epoch);
         let (ready, ended) = self.scheduler.lock().start(plan, epoch, cut);
-        self.surroundings.post(Event::CutTaken { pipeline: plan.pipeline, epoch });
+        self.surroundings.post(Event::CutTaken {
+            pipeline: plan.pipeline,
+            epoch,
+        });
         self.follow(plan.pipeline, ready, ended);
     }
 
@@ -117,7 +131,11 @@ impl Worker {
             self.spawn(ready);
         }
         for (epoch, tasks) in ended {
-            self.surroundings.post(Event::TasksFinished { pipeline, epoch, tasks });
+            self.surroundings.post(Event::TasksFinished {
+                pipeline,
+                epoch,
+                tasks,
+            });
         }
     }
 
@@ -137,11 +155,15 @@ impl Worker {
     }
 
     async fn run(&self, plan: &PipelinePlan, ready: Ready, gate: &cpu::CpuGate) -> task::TaskOutput {
-        let Some(view) = plan.view(ready.task.view) else { return task::TaskOutput::default() };
+        let Some(view) = plan.view(ready.task.view) else {
+            return task::TaskOutput::default();
+        };
         let id = ready.task;
         // A panic in an operator is a failure of its view, not of the worker.
         let outcome =
-            std::panic::AssertUnwindSafe(task::run(view, ready, gate, self.surroundings.low_water(id.view))).catch_unwind().await;
+            std::panic::AssertUnwindSafe(task::run(view, ready, gate, self.surroundings.low_water(id.view)))
+                .catch_unwind()
+                .await;
         let error = match outcome {
             Ok(Ok(output)) => return output,
             Ok(Err(error)) => error.to_string(),

@@ -68,7 +68,10 @@ impl Runtime {
                 guards.push(Arc::clone(&table.writer).lock_owned().await);
             }
         }
-        Ok(TableLocks { relations: ids, _guards: Arc::new(guards) })
+        Ok(TableLocks {
+            relations: ids,
+            _guards: Arc::new(guards),
+        })
     }
 
     /// The newest rows of locked tables.
@@ -79,7 +82,9 @@ impl Runtime {
         let mut relations = BTreeMap::new();
         let wanted: Vec<(RelationId, bool)> = locks.relations.iter().map(|id| (*id, true)).collect();
         let Some((epoch, _, pin)) = self.inner.versions.pin(&wanted, &BTreeMap::new()) else {
-            return Err(RuntimeError::Internal("a pin without conditions was refused".into()));
+            return Err(RuntimeError::Internal(
+                "a pin without conditions was refused".into(),
+            ));
         };
         for id in &locks.relations {
             let relation = self.inner.relation(*id)?;
@@ -110,24 +115,47 @@ impl Runtime {
             let relation = self.inner.relation(id)?;
             if let Relation::Table(table) = relation.as_ref() {
                 if !locks.is_some_and(|locks| locks.contains(id)) {
-                    return Err(RuntimeError::Internal(format!("table {} was changed without its lock", table.name)));
+                    return Err(RuntimeError::Internal(format!(
+                        "table {} was changed without its lock",
+                        table.name
+                    )));
                 }
                 check_keys(table, &batch)?;
             }
-            let rows = RecordBatch::try_new(relation.schema(), batch.rows.columns().to_vec()).map_err(arrow_error)?;
-            writes.push((relation, ChangeBatch { rows, weights: batch.weights }));
+            let rows = RecordBatch::try_new(relation.schema(), batch.rows.columns().to_vec())
+                .map_err(arrow_error)?;
+            writes.push((
+                relation,
+                ChangeBatch {
+                    rows,
+                    weights: batch.weights,
+                },
+            ));
         }
         self.share_a_pipeline(&writes).await?;
-        let log_writes =
-            writes.iter().map(|(r, changes)| LogWrite { relation: r.id().0, changes: changes.clone() }).collect();
+        let log_writes = writes
+            .iter()
+            .map(|(r, changes)| LogWrite {
+                relation: r.id().0,
+                changes: changes.clone(),
+            })
+            .collect();
         let prepared = self.inner.logs.prepare(log_writes)?;
-        let parts: Vec<Part> =
-            writes.iter().map(|(r, changes)| Part { relation: r.id(), changes: changes.clone(), end: 0 }).collect();
+        let parts: Vec<Part> = writes
+            .iter()
+            .map(|(r, changes)| Part {
+                relation: r.id(),
+                changes: changes.clone(),
+                end: 0,
+            })
+            .collect();
         let (sequence, receipt) = {
             // Under one lock, so that the order in the feed is the order in the log.
             let mut feeds = self.inner.feeds.lock();
             let first = writes[0].0.id();
-            let pipeline = feeds.pipeline_of(first).ok_or(RuntimeError::UnknownRelation(first))?;
+            let pipeline = feeds
+                .pipeline_of(first)
+                .ok_or(RuntimeError::UnknownRelation(first))?;
             (feeds.submit(pipeline, parts), self.inner.logs.submit(prepared))
         };
         // From here the write may become durable whether or not the caller stays: it is seen through by a task of its own,
@@ -146,7 +174,10 @@ impl Runtime {
     /// A write over relations of different pipelines joins them: what is written together is read together.
     async fn share_a_pipeline(&self, writes: &[(Arc<Relation>, ChangeBatch)]) -> Result<()> {
         let ids: Vec<RelationId> = writes.iter().map(|(relation, _)| relation.id()).collect();
-        let pipelines: HashSet<_> = ids.iter().filter_map(|id| self.inner.versions.pipeline_of(*id)).collect();
+        let pipelines: HashSet<_> = ids
+            .iter()
+            .filter_map(|id| self.inner.versions.pipeline_of(*id))
+            .collect();
         if pipelines.len() > 1 {
             self.inner.quiesce(ids).await?.resume(vec![], vec![]);
         }
@@ -178,7 +209,10 @@ impl Inner {
                 return Err(error.into());
             }
         };
-        let ends: Vec<u64> = appended.iter().map(|part| part.first_offset + part.rows).collect();
+        let ends: Vec<u64> = appended
+            .iter()
+            .map(|part| part.first_offset + part.rows)
+            .collect();
         for ((relation, changes), end) in writes.iter().zip(&ends) {
             if let Relation::Table(table) = relation.as_ref() {
                 let low_water = self.versions.low_water(table.id, true);
@@ -189,7 +223,13 @@ impl Inner {
         if let Some(pipeline) = pipeline {
             self.post(Event::InputArrived { pipeline });
         }
-        Ok(WriteToken { ends: writes.iter().map(|(relation, _)| relation.id()).zip(ends).collect() })
+        Ok(WriteToken {
+            ends: writes
+                .iter()
+                .map(|(relation, _)| relation.id())
+                .zip(ends)
+                .collect(),
+        })
     }
 }
 
@@ -204,7 +244,11 @@ fn one_batch_each(changes: Vec<(RelationId, ChangeBatch)>) -> Result<Vec<(Relati
     let mut whole = vec![];
     for (relation, batches) in by_relation {
         let grows_only = batches.iter().all(|batch| batch.weights.is_none());
-        let batch = if grows_only { concat(batches)? } else { consolidate(batches)? };
+        let batch = if grows_only {
+            concat(batches)?
+        } else {
+            consolidate(batches)?
+        };
         whole.extend(batch.map(|batch| (relation, batch)));
     }
     Ok(whole)
@@ -223,9 +267,16 @@ fn check_keys(table: &Table, changes: &ChangeBatch) -> Result<()> {
         return Ok(());
     }
     let keys_of = |rows: &RecordBatch| -> Vec<ArrayRef> {
-        table.key.iter().map(|column| Arc::clone(rows.column(*column))).collect()
+        table
+            .key
+            .iter()
+            .map(|column| Arc::clone(rows.column(*column)))
+            .collect()
     };
-    let fields = table.key.iter().map(|column| SortField::new(table.schema.field(*column).data_type().clone()));
+    let fields = table
+        .key
+        .iter()
+        .map(|column| SortField::new(table.schema.field(*column).data_type().clone()));
     let converter = RowConverter::new(fields.collect()).map_err(arrow_error)?;
     let deleted_keys: HashSet<OwnedRow> = converter
         .convert_columns(&keys_of(&deleted))
@@ -247,7 +298,10 @@ fn check_keys(table: &Table, changes: &ChangeBatch) -> Result<()> {
     }
     let stored = table.rows.read();
     let Some(index) = stored.index_over(&table.key) else {
-        return Err(RuntimeError::Internal(format!("table {} has no index over its key", table.name)));
+        return Err(RuntimeError::Internal(format!(
+            "table {} has no index over its key",
+            table.name
+        )));
     };
     for probe in stored.probe(index, &inserted_keys, false)?.probe {
         if !deleted_keys.contains(&rows.row(probe as usize).owned()) {
@@ -259,12 +313,14 @@ fn check_keys(table: &Table, changes: &ChangeBatch) -> Result<()> {
 
 /// `(id, day)=(1, 2013-01-01)`, as PostgreSQL prints a key.
 fn key_text(table: &Table, keys: &[ArrayRef], row: usize) -> String {
-    let names: Vec<&str> = table.key.iter().map(|column| table.schema.field(*column).name().as_str()).collect();
+    let names: Vec<&str> = table
+        .key
+        .iter()
+        .map(|column| table.schema.field(*column).name().as_str())
+        .collect();
     let values: Vec<String> = keys
         .iter()
-        .map(|key| {
-            arrow::util::display::array_value_to_string(key, row).unwrap_or_else(|_| "?".to_owned())
-        })
+        .map(|key| arrow::util::display::array_value_to_string(key, row).unwrap_or_else(|_| "?".to_owned()))
         .collect();
     format!("({})=({})", names.join(", "), values.join(", "))
 }

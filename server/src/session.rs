@@ -337,11 +337,13 @@ impl Session {
 
     /// What names mean now.
     pub(crate) fn scope(&self) -> Scope {
+        // Before the settings are locked for the search path.
+        let zone = self.other_zone();
         Scope {
             catalog: self.db.catalog(),
             database: self.info.database.clone(),
             search_path: self.settings.lock().search_path(&self.info.user),
-            zone: self.other_zone(),
+            zone,
         }
     }
 

@@ -38,7 +38,10 @@ impl Lowering {
             fragments.push(self.total(aggregate, groups.len(), total.id)?);
         }
         Ok(Fragment {
-            parts: fragments.into_iter().flat_map(|fragment| fragment.parts).collect(),
+            parts: fragments
+                .into_iter()
+                .flat_map(|fragment| fragment.parts)
+                .collect(),
             append_only: false,
             key: Some((0..=groups.len()).collect()),
             schema: arrow_schema(&aggregate.schema),
@@ -51,8 +54,11 @@ impl Lowering {
         let input = self.node(&aggregate.input)?;
         let input_append_only = input.append_only;
         let mut arguments = Arguments::new(self, aggregate.input.schema());
-        let rewritten =
-            aggregate.aggr_expr.iter().map(|call| arguments.rewrite(call)).collect::<Result<Vec<_>>>()?;
+        let rewritten = aggregate
+            .aggr_expr
+            .iter()
+            .map(|call| arguments.rewrite(call))
+            .collect::<Result<Vec<_>>>()?;
         let (expressions, schema) = arguments.finish()?;
         let input = input.project(expressions, Arc::clone(&schema));
         let logical_schema = DFSchema::from_unqualified_fields(schema.fields().clone(), Default::default())?;
@@ -93,8 +99,11 @@ impl Lowering {
             arguments.seal();
         }
         let group_columns = groups.len() + usize::from(sets.is_some());
-        let rewritten =
-            aggregate.aggr_expr.iter().map(|call| arguments.rewrite(call)).collect::<Result<Vec<_>>>()?;
+        let rewritten = aggregate
+            .aggr_expr
+            .iter()
+            .map(|call| arguments.rewrite(call))
+            .collect::<Result<Vec<_>>>()?;
         let (expressions, schema) = arguments.finish()?;
         let mut input = input.project(expressions, Arc::clone(&schema));
         let mut schema = schema;
@@ -128,7 +137,11 @@ impl Lowering {
     ) -> Fragment {
         let input_append_only = input.append_only;
         let merges = calls.iter().all(|call| call.form.merges() && !call.distinct);
-        let exchange = if merges { ExchangeForm::Partial } else { ExchangeForm::Rows };
+        let exchange = if merges {
+            ExchangeForm::Partial
+        } else {
+            ExchangeForm::Rows
+        };
         let partial_schema = match exchange {
             ExchangeForm::Partial => partial_schema(&input.schema, group_columns, &calls),
             ExchangeForm::Rows => Arc::clone(&input.schema),
@@ -151,14 +164,25 @@ impl Lowering {
                 placement: Placement::Arrival,
             })
             .collect();
-        let partial = Fragment { parts, append_only: input_append_only, key: None, schema: partial_schema };
-        let output =
-            if group_columns == 0 { Output::Single } else { Output::Hash((0..group_columns).collect()) };
+        let partial = Fragment {
+            parts,
+            append_only: input_append_only,
+            key: None,
+            schema: partial_schema,
+        };
+        let output = if group_columns == 0 {
+            Output::Single
+        } else {
+            Output::Hash((0..group_columns).collect())
+        };
         let exchanged = self.stages.exchange(partial, output);
         let operator = Operator::Aggregate(half(exchanged, &schema));
         let group: Vec<usize> = (0..group_columns).collect();
         Fragment {
-            parts: vec![Part { operator, placement: Placement::Hash(group.clone()) }],
+            parts: vec![Part {
+                operator,
+                placement: Placement::Hash(group.clone()),
+            }],
             // A set of keys without aggregates only grows when its input does.
             append_only: input_append_only && calls.is_empty(),
             key: Some(group),
@@ -174,32 +198,47 @@ impl Lowering {
         logical_schema: &DFSchema,
         append_only: bool,
     ) -> Result<AggregateCall> {
-        let lowered = LoweredAggregateBuilder::new(call, logical_schema, schema, &self.properties, &self.context)
-            .with_name(name)
-            .build()?;
+        let lowered =
+            LoweredAggregateBuilder::new(call, logical_schema, schema, &self.properties, &self.context)
+                .with_name(name)
+                .build()?;
         let function = lowered.aggregate;
-        let arguments: Option<Vec<usize>> =
-            function.expressions().iter().map(|e| e.downcast_ref::<Column>().map(Column::index)).collect();
-        let filter = lowered.filter.as_ref().and_then(|e| e.downcast_ref::<Column>().map(Column::index));
+        let arguments: Option<Vec<usize>> = function
+            .expressions()
+            .iter()
+            .map(|e| e.downcast_ref::<Column>().map(Column::index))
+            .collect();
+        let filter = lowered
+            .filter
+            .as_ref()
+            .and_then(|e| e.downcast_ref::<Column>().map(Column::index));
         let order_by = lowered
             .order_bys
             .iter()
-            .filter_map(|sort| sort.expr.downcast_ref::<Column>().map(|column| (column.index(), sort.options)))
+            .filter_map(|sort| {
+                sort.expr
+                    .downcast_ref::<Column>()
+                    .map(|column| (column.index(), sort.options))
+            })
             .collect::<Vec<_>>();
-        if matches!(function.fun().name(), "first_value" | "last_value" | "nth_value") && order_by.is_empty() {
+        if matches!(function.fun().name(), "first_value" | "last_value" | "nth_value") && order_by.is_empty()
+        {
             return Err(PlanError::not_incremental(
                 format!("{} without ORDER BY", function.fun().name()),
                 "which row is first is not defined without an order: write first_value(x ORDER BY y)",
             ));
         }
         // Literal arguments (a percentile, a separator) stay in the function; the forms of our own have none but count(1).
-        let argument_types: Vec<DataType> =
-            function.expressions().iter().map(|e| e.data_type(schema)).collect::<std::result::Result<_, _>>()?;
-        let name = function.fun().name();
-        let counts_nulls = function
+        let argument_types: Vec<DataType> = function
             .expressions()
             .iter()
-            .any(|e| e.downcast_ref::<Literal>().is_some_and(|literal| literal.value().is_null()));
+            .map(|e| e.data_type(schema))
+            .collect::<std::result::Result<_, _>>()?;
+        let name = function.fun().name();
+        let counts_nulls = function.expressions().iter().any(|e| {
+            e.downcast_ref::<Literal>()
+                .is_some_and(|literal| literal.value().is_null())
+        });
         let form = if counts_nulls {
             AggregateForm::Values
         } else {
@@ -255,7 +294,10 @@ fn partial_schema(input: &SchemaRef, group_columns: usize, calls: &[AggregateCal
     // Whether the group has rows at all: the sum of weights.
     fields.push(Arc::new(Field::new("rows", DataType::Int64, false)));
     for (index, call) in calls.iter().enumerate() {
-        let argument = call.arguments.first().map(|column| input.field(*column).data_type().clone());
+        let argument = call
+            .arguments
+            .first()
+            .map(|column| input.field(*column).data_type().clone());
         for (name, data_type) in call.form.state(argument) {
             fields.push(Arc::new(Field::new(format!("{name}{index}"), data_type, true)));
         }
@@ -293,7 +335,10 @@ impl AggregateForm {
             AggregateForm::Variance { .. } | AggregateForm::StandardDeviation { .. } => {
                 let mut state = vec![("count", DataType::Int64)];
                 state.extend(float_sum());
-                state.extend([("squares_high", DataType::Float64), ("squares_low", DataType::Float64)]);
+                state.extend([
+                    ("squares_high", DataType::Float64),
+                    ("squares_low", DataType::Float64),
+                ]);
                 state
             }
             AggregateForm::BoolAnd | AggregateForm::BoolOr => {
@@ -315,9 +360,10 @@ struct GroupingSetColumns {
 /// The grouping sets, in the order written.
 fn grouping_sets(set: &GroupingSet, groups: &[&Expr]) -> Result<Vec<GroupingSetColumns>> {
     let sets: Vec<Vec<&Expr>> = match set {
-        GroupingSet::Rollup(expressions) => {
-            (0..=expressions.len()).rev().map(|kept| expressions[..kept].iter().collect()).collect()
-        }
+        GroupingSet::Rollup(expressions) => (0..=expressions.len())
+            .rev()
+            .map(|kept| expressions[..kept].iter().collect())
+            .collect(),
         GroupingSet::Cube(expressions) => {
             if expressions.len() > CUBE_COLUMNS_MAX {
                 return Err(PlanError::not_incremental(
@@ -326,19 +372,36 @@ fn grouping_sets(set: &GroupingSet, groups: &[&Expr]) -> Result<Vec<GroupingSetC
                 ));
             }
             (0..1_usize << expressions.len())
-                .map(|mask| (0..expressions.len()).filter(|i| mask & (1 << i) == 0).map(|i| &expressions[i]).collect())
+                .map(|mask| {
+                    (0..expressions.len())
+                        .filter(|i| mask & (1 << i) == 0)
+                        .map(|i| &expressions[i])
+                        .collect()
+                })
                 .collect()
         }
         GroupingSet::GroupingSets(sets) => sets.iter().map(|set| set.iter().collect()).collect(),
     };
-    let left_out: Vec<Vec<bool>> =
-        sets.iter().map(|set| groups.iter().map(|group| !set.contains(group)).collect()).collect();
+    let left_out: Vec<Vec<bool>> = sets
+        .iter()
+        .map(|set| groups.iter().map(|group| !set.contains(group)).collect())
+        .collect();
     let id = |position: usize| {
-        let earlier = left_out[..position].iter().filter(|other| **other == left_out[position]).count() as u64;
-        left_out[position].iter().fold(0, |bits, left_out| (bits << 1) | u64::from(*left_out)) | (earlier << groups.len())
+        let earlier = left_out[..position]
+            .iter()
+            .filter(|other| **other == left_out[position])
+            .count() as u64;
+        left_out[position]
+            .iter()
+            .fold(0, |bits, left_out| (bits << 1) | u64::from(*left_out))
+            | (earlier << groups.len())
     };
     let ids: Vec<u64> = (0..left_out.len()).map(id).collect();
-    Ok(left_out.into_iter().zip(ids).map(|(left_out, id)| GroupingSetColumns { left_out, id }).collect())
+    Ok(left_out
+        .into_iter()
+        .zip(ids)
+        .map(|(left_out, id)| GroupingSetColumns { left_out, id })
+        .collect())
 }
 
 /// A cube of this many columns has 4,096 grouping sets.
@@ -363,9 +426,9 @@ fn expand(
             .map(|index| -> Result<Arc<dyn PhysicalExpr>> {
                 Ok(match index {
                     _ if index == groups => Arc::new(Literal::new(id.clone())),
-                    _ if index < groups && set.left_out[index] => {
-                        Arc::new(Literal::new(ScalarValue::try_from(schema.field(index).data_type())?))
-                    }
+                    _ if index < groups && set.left_out[index] => Arc::new(Literal::new(
+                        ScalarValue::try_from(schema.field(index).data_type())?,
+                    )),
                     _ => column(schema, index),
                 })
             })
@@ -382,10 +445,19 @@ fn expand(
                 schema: Arc::clone(&expanded),
             },
             // The same row's copies stay together, and so do their retractions.
-            placement: if part.placement == Placement::Arrival { Placement::Arrival } else { Placement::Keyed },
+            placement: if part.placement == Placement::Arrival {
+                Placement::Arrival
+            } else {
+                Placement::Keyed
+            },
         })
         .collect();
-    let fragment = Fragment { parts, append_only: input.append_only, key: None, schema: Arc::clone(&expanded) };
+    let fragment = Fragment {
+        parts,
+        append_only: input.append_only,
+        key: None,
+        schema: Arc::clone(&expanded),
+    };
     Ok((fragment, expanded))
 }
 
@@ -402,7 +474,14 @@ struct Arguments<'a> {
 
 impl<'a> Arguments<'a> {
     fn new(lowering: &'a Lowering, input: &'a DFSchema) -> Self {
-        Arguments { lowering, input, logical: vec![], physical: vec![], fields: vec![], shared_from: 0 }
+        Arguments {
+            lowering,
+            input,
+            logical: vec![],
+            physical: vec![],
+            fields: vec![],
+            shared_from: 0,
+        }
     }
 
     /// No later reference shares a column added so far.
@@ -415,7 +494,8 @@ impl<'a> Arguments<'a> {
         let physical = self.lowering.expression(expression, self.input)?;
         let position = self.fields.len();
         let field = physical.return_field(self.input.as_arrow())?;
-        self.fields.push(Arc::new(field.as_ref().clone().with_name(format!("c{position}"))));
+        self.fields
+            .push(Arc::new(field.as_ref().clone().with_name(format!("c{position}"))));
         self.physical.push(physical);
         self.logical.push(expression.clone());
         Ok(position)
@@ -450,15 +530,29 @@ impl<'a> Arguments<'a> {
         match call {
             Expr::Alias(alias) => self.rewrite(&alias.expr),
             Expr::AggregateFunction(AggregateFunction { func, params }) => {
-                let args = params.args.iter().map(|e| self.reference(e)).collect::<Result<Vec<_>>>()?;
-                let filter = params.filter.as_ref().map(|e| self.condition(e)).transpose()?.map(Box::new);
+                let args = params
+                    .args
+                    .iter()
+                    .map(|e| self.reference(e))
+                    .collect::<Result<Vec<_>>>()?;
+                let filter = params
+                    .filter
+                    .as_ref()
+                    .map(|e| self.condition(e))
+                    .transpose()?
+                    .map(Box::new);
                 let mut order_by = params.order_by.clone();
                 for sort in &mut order_by {
                     sort.expr = self.condition(&sort.expr)?;
                 }
                 Ok(Expr::AggregateFunction(AggregateFunction {
                     func: Arc::clone(func),
-                    params: AggregateFunctionParams { args, filter, order_by, ..params.clone() },
+                    params: AggregateFunctionParams {
+                        args,
+                        filter,
+                        order_by,
+                        ..params.clone()
+                    },
                 }))
             }
             other => Err(PlanError::Internal(format!("not an aggregate call: {other}"))),

@@ -40,5 +40,8 @@ pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
 }
 
 fn is_clock(function: &str) -> bool {
-    matches!(function, "now" | "current_timestamp" | "current_date" | "current_time" | "today")
+    matches!(
+        function,
+        "now" | "current_timestamp" | "current_date" | "current_time" | "today"
+    )
 }

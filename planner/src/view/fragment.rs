@@ -58,19 +58,24 @@ impl Fragment {
     /// Projects every part; placement and key follow the columns that are kept as they are.
     pub fn project(self, expressions: Vec<Arc<dyn PhysicalExpr>>, schema: SchemaRef) -> Fragment {
         let position_of = |input_column: usize| {
-            expressions
-                .iter()
-                .position(|e| e.downcast_ref::<Column>().is_some_and(|column| column.index() == input_column))
+            expressions.iter().position(|e| {
+                e.downcast_ref::<Column>()
+                    .is_some_and(|column| column.index() == input_column)
+            })
         };
-        let key = self.key.and_then(|key| key.into_iter().map(position_of).collect());
+        let key = self
+            .key
+            .and_then(|key| key.into_iter().map(position_of).collect());
         let parts = self
             .parts
             .into_iter()
             .map(|part| {
                 let placement = match part.placement {
-                    Placement::Hash(columns) => {
-                        columns.into_iter().map(position_of).collect::<Option<_>>().map_or(Placement::Keyed, Placement::Hash)
-                    }
+                    Placement::Hash(columns) => columns
+                        .into_iter()
+                        .map(position_of)
+                        .collect::<Option<_>>()
+                        .map_or(Placement::Keyed, Placement::Hash),
                     other => other,
                 };
                 let operator = Operator::Project {
@@ -81,7 +86,12 @@ impl Fragment {
                 Part { operator, placement }
             })
             .collect();
-        Fragment { parts, append_only: self.append_only, key, schema }
+        Fragment {
+            parts,
+            append_only: self.append_only,
+            key,
+            schema,
+        }
     }
 }
 
@@ -95,7 +105,11 @@ impl Stages {
     /// Closes every part of a fragment with `output` and reads them all behind the exchange.
     pub fn exchange(&mut self, fragment: Fragment, output: Output) -> Operator {
         let schema = Arc::clone(&fragment.schema);
-        let stages = fragment.parts.into_iter().map(|part| self.close(part.operator, output.clone())).collect();
+        let stages = fragment
+            .parts
+            .into_iter()
+            .map(|part| self.close(part.operator, output.clone()))
+            .collect();
         Operator::Exchange { stages, schema }
     }
 

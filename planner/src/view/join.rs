@@ -35,8 +35,10 @@ impl Lowering {
         let left = self.node(&join.left)?;
         let right = self.node(&join.right)?;
         let (left_width, right_width) = (left.schema.fields().len(), right.schema.fields().len());
-        let (left, left_keys) = self.with_columns(left, join.left.schema(), join.on.iter().map(|(l, _)| l))?;
-        let (right, right_keys) = self.with_columns(right, join.right.schema(), join.on.iter().map(|(_, r)| r))?;
+        let (left, left_keys) =
+            self.with_columns(left, join.left.schema(), join.on.iter().map(|(l, _)| l))?;
+        let (right, right_keys) =
+            self.with_columns(right, join.right.schema(), join.on.iter().map(|(_, r)| r))?;
         let filter = match &join.filter {
             Some(filter) => {
                 let both = join.left.schema().join(join.right.schema())?;
@@ -47,7 +49,11 @@ impl Lowering {
         let key = joined_key(kind, &left, &right, &left_keys, &right_keys, left_width);
         let (left_append_only, right_append_only) = (left.append_only, right.append_only);
         let exchange = |keys: &[usize]| {
-            if keys.is_empty() { Output::Single } else { Output::Hash(keys.to_vec()) }
+            if keys.is_empty() {
+                Output::Single
+            } else {
+                Output::Hash(keys.to_vec())
+            }
         };
         let left = self.stages.exchange(left, exchange(&left_keys));
         let right = self.stages.exchange(right, exchange(&right_keys));
@@ -115,14 +121,18 @@ fn joined_key(
 ) -> Option<Vec<usize>> {
     let shift = |key: &[usize]| key.iter().map(|column| column + left_width).collect::<Vec<_>>();
     let covers = |key: &Option<Vec<usize>>, columns: &[usize]| {
-        key.as_ref().is_some_and(|key| key.iter().all(|column| columns.contains(column)))
+        key.as_ref()
+            .is_some_and(|key| key.iter().all(|column| columns.contains(column)))
     };
     match kind {
         JoinKind::LeftSemi | JoinKind::LeftAnti | JoinKind::LeftMark => return left.key.clone(),
         JoinKind::RightSemi | JoinKind::RightAnti => return right.key.clone(),
         JoinKind::Inner | JoinKind::Left | JoinKind::Right | JoinKind::Full => {}
     }
-    if matches!(kind, JoinKind::Inner | JoinKind::Left) && covers(&right.key, right_keys) && left.key.is_some() {
+    if matches!(kind, JoinKind::Inner | JoinKind::Left)
+        && covers(&right.key, right_keys)
+        && left.key.is_some()
+    {
         return left.key.clone();
     }
     if matches!(kind, JoinKind::Inner | JoinKind::Right)

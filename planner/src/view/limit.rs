@@ -11,8 +11,13 @@ use crate::stage::{Operator, Output, TopN};
 
 impl Lowering {
     pub(super) fn limit(&mut self, limit: &Limit) -> Result<Fragment> {
-        let (SkipType::Literal(skip), FetchType::Literal(fetch)) = (limit.get_skip_type()?, limit.get_fetch_type()?) else {
-            return Err(PlanError::not_incremental("LIMIT or OFFSET that is not a constant", "write a number"));
+        let (SkipType::Literal(skip), FetchType::Literal(fetch)) =
+            (limit.get_skip_type()?, limit.get_fetch_type()?)
+        else {
+            return Err(PlanError::not_incremental(
+                "LIMIT or OFFSET that is not a constant",
+                "write a number",
+            ));
         };
         self.first_rows(skip, fetch, &limit.input)
     }
@@ -31,12 +36,19 @@ impl Lowering {
         let width = fragment.schema.fields().len();
         let key = fragment.key.clone();
         let input_append_only = fragment.append_only;
-        let (fragment, columns) = self.with_columns(fragment, sorted.schema(), order.iter().map(|sort| &sort.expr))?;
+        let (fragment, columns) =
+            self.with_columns(fragment, sorted.schema(), order.iter().map(|sort| &sort.expr))?;
         let order_by = columns
             .into_iter()
             .zip(order)
             .map(|(column, sort)| {
-                (column, arrow::compute::SortOptions { descending: !sort.asc, nulls_first: sort.nulls_first })
+                (
+                    column,
+                    arrow::compute::SortOptions {
+                        descending: !sort.asc,
+                        nulls_first: sort.nulls_first,
+                    },
+                )
             })
             .collect();
         let schema = arrow_schema(input.schema());
@@ -50,6 +62,14 @@ impl Lowering {
             input_append_only,
             schema: Arc::clone(&schema),
         }));
-        Ok(Fragment { parts: vec![Part { operator, placement: Placement::Keyed }], append_only: false, key, schema })
+        Ok(Fragment {
+            parts: vec![Part {
+                operator,
+                placement: Placement::Keyed,
+            }],
+            append_only: false,
+            key,
+            schema,
+        })
     }
 }

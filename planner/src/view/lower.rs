@@ -27,7 +27,11 @@ pub(super) fn lower(state: &SessionState, plan: &LogicalPlan, options: ViewOptio
         inputs: BTreeMap::new(),
     };
     let fragment = lowering.node(plan)?;
-    let (schema, key, append_only) = (Arc::clone(&fragment.schema), fragment.key.clone(), fragment.append_only);
+    let (schema, key, append_only) = (
+        Arc::clone(&fragment.schema),
+        fragment.key.clone(),
+        fragment.append_only,
+    );
     lowering.materialize(fragment);
     Ok(StageGraph {
         stages: lowering.stages.stages,
@@ -53,7 +57,10 @@ impl Lowering {
             LogicalPlan::TableScan(scan) => self.scan(scan),
             LogicalPlan::SubqueryAlias(alias) => {
                 let fragment = self.node(&alias.input)?;
-                Ok(Fragment { schema: arrow_schema(&alias.schema), ..fragment })
+                Ok(Fragment {
+                    schema: arrow_schema(&alias.schema),
+                    ..fragment
+                })
             }
             LogicalPlan::Filter(filter) => {
                 let fragment = self.node(&filter.input)?;
@@ -80,18 +87,31 @@ impl Lowering {
                     append_only &= fragment.append_only;
                     parts.extend(fragment.parts);
                 }
-                Ok(Fragment { parts, append_only, key: None, schema })
+                Ok(Fragment {
+                    parts,
+                    append_only,
+                    key: None,
+                    schema,
+                })
             }
             LogicalPlan::Values(values) => {
                 let rows = values
                     .values
                     .iter()
-                    .map(|row| row.iter().map(|e| self.expression(e, &DFSchema::empty())).collect())
+                    .map(|row| {
+                        row.iter()
+                            .map(|e| self.expression(e, &DFSchema::empty()))
+                            .collect()
+                    })
                     .collect::<Result<Vec<_>>>()?;
                 Ok(fixed_rows(rows, arrow_schema(&values.schema)))
             }
             LogicalPlan::EmptyRelation(empty) => {
-                let rows = if empty.produce_one_row { vec![vec![]] } else { vec![] };
+                let rows = if empty.produce_one_row {
+                    vec![vec![]]
+                } else {
+                    vec![]
+                };
                 Ok(fixed_rows(rows, arrow_schema(&empty.schema)))
             }
             // A view is a set of rows; an order without a limit says nothing of which.
@@ -111,7 +131,9 @@ impl Lowering {
         wanted: impl Iterator<Item = &'a Expr>,
     ) -> Result<(Fragment, Vec<usize>)> {
         let input: SchemaRef = Arc::clone(&fragment.schema);
-        let mut expressions: Vec<_> = (0..input.fields().len()).map(|index| column(&input, index)).collect();
+        let mut expressions: Vec<_> = (0..input.fields().len())
+            .map(|index| column(&input, index))
+            .collect();
         let mut fields: Vec<_> = input.fields().iter().cloned().collect();
         let mut columns = vec![];
         for wanted in wanted {
@@ -121,7 +143,9 @@ impl Lowering {
                 None => {
                     let field = expression.return_field(schema.as_arrow())?;
                     columns.push(fields.len());
-                    fields.push(Arc::new(field.as_ref().clone().with_name(wanted.schema_name().to_string())));
+                    fields.push(Arc::new(
+                        field.as_ref().clone().with_name(wanted.schema_name().to_string()),
+                    ));
                     expressions.push(expression);
                 }
             }
@@ -129,7 +153,10 @@ impl Lowering {
         if fields.len() == input.fields().len() {
             return Ok((fragment, columns));
         }
-        Ok((fragment.project(expressions, Arc::new(Schema::new(fields))), columns))
+        Ok((
+            fragment.project(expressions, Arc::new(Schema::new(fields))),
+            columns,
+        ))
     }
 
     /// The rows of the projection's input, projected.
@@ -144,15 +171,29 @@ impl Lowering {
 
     /// A physical expression over the columns of `schema`.
     pub fn expression(&self, expression: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
-        Ok(create_physical_expr(expression, schema, &self.properties, &self.context)?)
+        Ok(create_physical_expr(
+            expression,
+            schema,
+            &self.properties,
+            &self.context,
+        )?)
     }
 
     /// Exchanges a fragment; the result is one part.
     pub fn exchange(&mut self, fragment: Fragment, output: Output) -> Fragment {
-        let (append_only, key, schema) = (fragment.append_only, fragment.key.clone(), Arc::clone(&fragment.schema));
+        let (append_only, key, schema) = (
+            fragment.append_only,
+            fragment.key.clone(),
+            Arc::clone(&fragment.schema),
+        );
         let placement = placement_after(&output);
         let operator = self.stages.exchange(fragment, output);
-        Fragment { parts: vec![Part { operator, placement }], append_only, key, schema }
+        Fragment {
+            parts: vec![Part { operator, placement }],
+            append_only,
+            key,
+            schema,
+        }
     }
 
     fn scan(&mut self, scan: &TableScan) -> Result<Fragment> {
@@ -166,11 +207,16 @@ impl Lowering {
             Some(columns) => columns.clone(),
             None => (0..info.schema.fields().len()).collect(),
         };
-        let schema = Arc::new(info.schema.project(&projection).map_err(datafusion::error::DataFusionError::from)?);
-        let key = info
-            .key
-            .as_ref()
-            .and_then(|key| key.iter().map(|column| projection.iter().position(|kept| kept == column)).collect());
+        let schema = Arc::new(
+            info.schema
+                .project(&projection)
+                .map_err(datafusion::error::DataFusionError::from)?,
+        );
+        let key = info.key.as_ref().and_then(|key| {
+            key.iter()
+                .map(|column| projection.iter().position(|kept| kept == column))
+                .collect()
+        });
         let append_only = info.append_only;
         let operator = Operator::Source {
             relation: info.id,
@@ -179,7 +225,15 @@ impl Lowering {
             schema: Arc::clone(&schema),
         };
         self.inputs.insert(info.id, info);
-        Ok(Fragment { parts: vec![Part { operator, placement: Placement::Arrival }], append_only, key, schema })
+        Ok(Fragment {
+            parts: vec![Part {
+                operator,
+                placement: Placement::Arrival,
+            }],
+            append_only,
+            key,
+            schema,
+        })
     }
 
     /// Puts the rows into the view. Where a row and its retraction may come by different tasks, an exchange brings them
@@ -212,14 +266,30 @@ pub(super) fn column(schema: &SchemaRef, index: usize) -> Arc<dyn PhysicalExpr> 
 }
 
 fn fixed_rows(rows: Vec<Vec<Arc<dyn PhysicalExpr>>>, schema: SchemaRef) -> Fragment {
-    let operator = Operator::Values { rows, schema: Arc::clone(&schema) };
-    Fragment { parts: vec![Part { operator, placement: Placement::Arrival }], append_only: true, key: None, schema }
+    let operator = Operator::Values {
+        rows,
+        schema: Arc::clone(&schema),
+    };
+    Fragment {
+        parts: vec![Part {
+            operator,
+            placement: Placement::Arrival,
+        }],
+        append_only: true,
+        key: None,
+        schema,
+    }
 }
 
 fn refused(plan: &LogicalPlan) -> PlanError {
     match plan {
-        LogicalPlan::RecursiveQuery(_) => PlanError::not_incremental("WITH RECURSIVE", "use it when reading the view"),
+        LogicalPlan::RecursiveQuery(_) => {
+            PlanError::not_incremental("WITH RECURSIVE", "use it when reading the view")
+        }
         LogicalPlan::Unnest(_) => PlanError::not_incremental("UNNEST", "use it when reading the view"),
-        other => PlanError::NotIncremental { construct: other.display().to_string(), hint: None },
+        other => PlanError::NotIncremental {
+            construct: other.display().to_string(),
+            hint: None,
+        },
     }
 }

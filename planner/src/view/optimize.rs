@@ -13,12 +13,21 @@ use datafusion::optimizer::OptimizerRule;
 const LEFT_OUT: [&str; 2] = ["single_distinct_aggregation_to_group_by", "push_down_limit"];
 
 pub(super) fn optimize(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
-    let rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
-        state.optimizers().iter().filter(|rule| !LEFT_OUT.contains(&rule.name())).cloned().collect();
+    let rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = state
+        .optimizers()
+        .iter()
+        .filter(|rule| !LEFT_OUT.contains(&rule.name()))
+        .cloned()
+        .collect();
     let mut config = state.config().clone();
     // A scalar subquery becomes a join, which is maintained; as a physical subquery it would be evaluated once.
-    config.options_mut().optimizer.enable_physical_uncorrelated_scalar_subquery = false;
-    let state =
-        SessionStateBuilder::new_from_existing(state.clone()).with_config(config).with_optimizer_rules(rules).build();
+    config
+        .options_mut()
+        .optimizer
+        .enable_physical_uncorrelated_scalar_subquery = false;
+    let state = SessionStateBuilder::new_from_existing(state.clone())
+        .with_config(config)
+        .with_optimizer_rules(rules)
+        .build();
     state.optimize(&plan)
 }

@@ -26,7 +26,11 @@ use crate::stage::{Operator, Output, Recompute};
 
 impl Lowering {
     pub(super) fn window(&mut self, window: &Window) -> Result<Fragment> {
-        let functions = window.window_expr.iter().map(window_function).collect::<Result<Vec<_>>>()?;
+        let functions = window
+            .window_expr
+            .iter()
+            .map(window_function)
+            .collect::<Result<Vec<_>>>()?;
         let Some(first) = functions.first() else {
             return Err(PlanError::Internal("a window node without functions".into()));
         };
@@ -41,7 +45,11 @@ impl Lowering {
             .params
             .partition_by
             .iter()
-            .filter(|e| functions.iter().all(|function| function.params.partition_by.contains(e)))
+            .filter(|e| {
+                functions
+                    .iter()
+                    .all(|function| function.params.partition_by.contains(e))
+            })
             .collect();
         let (fragment, partition_by) = self.with_columns(fragment, logical, shared.into_iter())?;
         if fragment.schema.fields().len() != input_schema.fields().len() {
@@ -57,15 +65,32 @@ impl Lowering {
             .collect::<std::result::Result<Vec<_>, _>>()?;
         let mut order: Vec<PhysicalSortExpr> = vec![];
         for e in &first.params.partition_by {
-            order.push(PhysicalSortExpr { expr: self.expression(e, logical)?, options: Default::default() });
+            order.push(PhysicalSortExpr {
+                expr: self.expression(e, logical)?,
+                options: Default::default(),
+            });
         }
-        for SortExpr { expr, asc, nulls_first } in &first.params.order_by {
-            let options = arrow::compute::SortOptions { descending: !asc, nulls_first: *nulls_first };
-            order.push(PhysicalSortExpr { expr: self.expression(expr, logical)?, options });
+        for SortExpr {
+            expr,
+            asc,
+            nulls_first,
+        } in &first.params.order_by
+        {
+            let options = arrow::compute::SortOptions {
+                descending: !asc,
+                nulls_first: *nulls_first,
+            };
+            order.push(PhysicalSortExpr {
+                expr: self.expression(expr, logical)?,
+                options,
+            });
         }
         // Equal rows in a definite order: what is computed again must be what was put out before.
         for index in 0..input_schema.fields().len() {
-            order.push(PhysicalSortExpr { expr: column(&input_schema, index), options: Default::default() });
+            order.push(PhysicalSortExpr {
+                expr: column(&input_schema, index),
+                options: Default::default(),
+            });
         }
         let rows: Arc<dyn ExecutionPlan> = Arc::new(PartitionRows::new(Arc::clone(&input_schema)));
         let sorted: Arc<dyn ExecutionPlan> = match LexOrdering::new(order) {
@@ -74,10 +99,16 @@ impl Lowering {
         };
         let plan: Arc<dyn ExecutionPlan> = Arc::new(WindowAggExec::try_new(windows, sorted, false)?);
         let schema = arrow_schema(&window.schema);
-        let output =
-            if partition_by.is_empty() { Output::Single } else { Output::Hash(partition_by.clone()) };
-        let placement =
-            if partition_by.is_empty() { Placement::Keyed } else { Placement::Hash(partition_by.clone()) };
+        let output = if partition_by.is_empty() {
+            Output::Single
+        } else {
+            Output::Hash(partition_by.clone())
+        };
+        let placement = if partition_by.is_empty() {
+            Placement::Keyed
+        } else {
+            Placement::Hash(partition_by.clone())
+        };
         let exchanged = self.stages.exchange(fragment, output);
         let operator = Operator::Recompute(Box::new(Recompute {
             input: exchanged,
@@ -86,7 +117,12 @@ impl Lowering {
             input_append_only,
             schema: Arc::clone(&schema),
         }));
-        Ok(Fragment { parts: vec![Part { operator, placement }], append_only: false, key, schema })
+        Ok(Fragment {
+            parts: vec![Part { operator, placement }],
+            append_only: false,
+            key,
+            schema,
+        })
     }
 }
 
@@ -159,6 +195,8 @@ impl ExecutionPlan for PartitionRows {
     }
 
     fn execute(&self, _: usize, _: Arc<TaskContext>) -> datafusion::error::Result<SendableRecordBatchStream> {
-        Err(DataFusionError::Internal("the rows of a partition were not put in".into()))
+        Err(DataFusionError::Internal(
+            "the rows of a partition were not put in".into(),
+        ))
     }
 }

@@ -72,7 +72,11 @@ impl PartialAggregate {
             columns.extend(state.partial()?);
         }
         let rows = columns[self.group_columns].len();
-        Ok(vec![ChangeBatch::insertions(batch_of(&self.schema, columns, rows)?)])
+        Ok(vec![ChangeBatch::insertions(batch_of(
+            &self.schema,
+            columns,
+            rows,
+        )?)])
     }
 }
 
@@ -121,16 +125,28 @@ impl AggregateInstance {
     ) -> Result<Vec<ChangeBatch>> {
         let input = concat(batches)?;
         let Some(input) = input else {
-            return if self.emitted_first { Ok(vec![]) } else { self.emit_first() };
+            return if self.emitted_first {
+                Ok(vec![])
+            } else {
+                self.emit_first()
+            };
         };
-        let mut output = if self.emitted_first { vec![] } else { self.emit_first()? };
+        let mut output = if self.emitted_first {
+            vec![]
+        } else {
+            self.emit_first()?
+        };
         let mut groups = match self.groups.take() {
             Some(groups) => groups,
             None => Groups::new(&self.input_schema, self.group_columns, &self.calls)?,
         };
         let ids = groups.intern(&input.rows.columns()[..self.group_columns], input.num_rows())?;
         let touched = Touched::new(&ids, groups.keys.len());
-        let was_alive: Vec<bool> = touched.groups.iter().map(|group| self.is_alive(&groups, *group)).collect();
+        let was_alive: Vec<bool> = touched
+            .groups
+            .iter()
+            .map(|group| self.is_alive(&groups, *group))
+            .collect();
         let old = groups.evaluate(&touched.groups, None)?;
         gate.checkpoint().await;
         match self.exchange {
@@ -141,7 +157,11 @@ impl AggregateInstance {
             }
         }
         gate.checkpoint().await;
-        let is_alive: Vec<bool> = touched.groups.iter().map(|group| self.is_alive(&groups, *group)).collect();
+        let is_alive: Vec<bool> = touched
+            .groups
+            .iter()
+            .map(|group| self.is_alive(&groups, *group))
+            .collect();
         for (position, group) in touched.groups.iter().enumerate() {
             match (was_alive[position], is_alive[position]) {
                 (false, true) => self.live_groups += 1,
@@ -204,7 +224,10 @@ impl AggregateInstance {
         let retracted = pick(was_alive, is_alive);
         if !retracted.is_empty() {
             let rows = rows_at(old, &retracted)?;
-            changes.push(ChangeBatch { weights: Some(Int64Array::from(vec![-1; rows.num_rows()])), rows });
+            changes.push(ChangeBatch {
+                weights: Some(Int64Array::from(vec![-1; rows.num_rows()])),
+                rows,
+            });
         }
         let inserted = pick(is_alive, was_alive);
         if !inserted.is_empty() {
@@ -223,7 +246,10 @@ struct Touched {
 impl Touched {
     fn new(ids: &[usize], groups_total: usize) -> Self {
         let mut seen = vec![false; groups_total];
-        let mut touched = Touched { groups: vec![], rows: vec![] };
+        let mut touched = Touched {
+            groups: vec![],
+            rows: vec![],
+        };
         for (row, group) in ids.iter().enumerate() {
             if !std::mem::replace(&mut seen[*group], true) {
                 touched.groups.push(*group);
@@ -276,7 +302,13 @@ impl Groups {
         self.apply(&batch.rows, &ids, weights.values(), calls)
     }
 
-    fn apply(&mut self, rows: &RecordBatch, ids: &[usize], weights: &[i64], calls: &[AggregateCall]) -> Result<()> {
+    fn apply(
+        &mut self,
+        rows: &RecordBatch,
+        ids: &[usize],
+        weights: &[i64],
+        calls: &[AggregateCall],
+    ) -> Result<()> {
         for (id, weight) in ids.iter().zip(weights) {
             self.rows[*id] += weight;
         }
@@ -316,7 +348,10 @@ impl Groups {
     }
 
     fn evaluate(&self, groups: &[usize], errors: Option<&ErrorCounter>) -> Result<Vec<ArrayRef>> {
-        self.states.iter().map(|state| state.evaluate(groups, errors)).collect()
+        self.states
+            .iter()
+            .map(|state| state.evaluate(groups, errors))
+            .collect()
     }
 
     fn reset(&mut self, group: usize) {
@@ -327,7 +362,9 @@ impl Groups {
 
     /// Forgets the groups without rows.
     fn sweep(&mut self) -> Result<()> {
-        let live: Vec<usize> = (0..self.rows.len()).filter(|group| self.rows[*group] > 0).collect();
+        let live: Vec<usize> = (0..self.rows.len())
+            .filter(|group| self.rows[*group] > 0)
+            .collect();
         self.keys.retain(&live)?;
         self.rows = live.iter().map(|group| self.rows[*group]).collect();
         for state in &mut self.states {
@@ -337,13 +374,17 @@ impl Groups {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.keys.memory_bytes() + self.rows.capacity() * 8 + self.states.iter().map(|s| s.memory_bytes()).sum::<usize>()
+        self.keys.memory_bytes()
+            + self.rows.capacity() * 8
+            + self.states.iter().map(|s| s.memory_bytes()).sum::<usize>()
     }
 }
 
 /// Equal rows as one, with the sum of their weights; rows that cancel out are left out.
 pub(crate) fn consolidate(batches: Vec<ChangeBatch>) -> Result<Option<ChangeBatch>> {
-    let Some(batch) = concat(batches)? else { return Ok(None) };
+    let Some(batch) = concat(batches)? else {
+        return Ok(None);
+    };
     let mut keys = GroupKeys::new(&batch.schema(), batch.rows.num_columns())?;
     let ids = keys.intern(batch.rows.columns(), batch.num_rows())?;
     if keys.len() == batch.num_rows() {
@@ -362,5 +403,8 @@ pub(crate) fn consolidate(batches: Vec<ChangeBatch>) -> Result<Option<ChangeBatc
     let positions = UInt32Array::from_iter_values(kept.iter().map(|id| first[*id]));
     let rows = arrow::compute::take_record_batch(&batch.rows, &positions).map_err(arrow_error)?;
     let weights = Int64Array::from_iter_values(kept.iter().map(|id| weights[*id]));
-    Ok(Some(ChangeBatch { rows, weights: Some(weights) }))
+    Ok(Some(ChangeBatch {
+        rows,
+        weights: Some(weights),
+    }))
 }

@@ -49,7 +49,10 @@ pub(super) fn evaluate(
     data_type: &DataType,
     errors: &ErrorCounter,
 ) -> Result<ArrayRef> {
-    match expression.evaluate(rows).and_then(|value| value.into_array(rows.num_rows())) {
+    match expression
+        .evaluate(rows)
+        .and_then(|value| value.into_array(rows.num_rows()))
+    {
         Ok(array) => conform(array, data_type),
         Err(_) => row_by_row(expression, rows, data_type, errors),
     }
@@ -84,11 +87,16 @@ fn row_by_row(
     errors: &ErrorCounter,
 ) -> Result<ArrayRef> {
     let values = (0..rows.num_rows())
-        .map(|row| match expression.evaluate(&rows.slice(row, 1)).and_then(|value| value.into_array(1)) {
-            Ok(value) => conform(value, data_type),
-            Err(error) => {
-                errors.note(error.strip_backtrace());
-                Ok(new_null_array(data_type, 1))
+        .map(|row| {
+            match expression
+                .evaluate(&rows.slice(row, 1))
+                .and_then(|value| value.into_array(1))
+            {
+                Ok(value) => conform(value, data_type),
+                Err(error) => {
+                    errors.note(error.strip_backtrace());
+                    Ok(new_null_array(data_type, 1))
+                }
             }
         })
         .collect::<Result<Vec<ArrayRef>>>()?;

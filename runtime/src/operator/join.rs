@@ -95,8 +95,19 @@ impl Side {
         if appearance != Appearance::Paired {
             table = table.with_tags();
         }
-        let index = if keys.is_empty() { None } else { Some(table.add_index(keys.clone())?) };
-        Ok(Side { table, index, keys, width, append_only, appearance })
+        let index = if keys.is_empty() {
+            None
+        } else {
+            Some(table.add_index(keys.clone())?)
+        };
+        Ok(Side {
+            table,
+            index,
+            keys,
+            width,
+            append_only,
+            appearance,
+        })
     }
 
     /// Rows that can matter: one whose key is NULL matches nothing.
@@ -104,12 +115,17 @@ impl Side {
         if null_equals_null || self.appearance != Appearance::Paired {
             return Ok(batch);
         }
-        let nulls: Vec<_> = self.keys.iter().filter_map(|key| batch.rows.column(*key).logical_nulls()).collect();
+        let nulls: Vec<_> = self
+            .keys
+            .iter()
+            .filter_map(|key| batch.rows.column(*key).logical_nulls())
+            .collect();
         if nulls.iter().all(|nulls| nulls.null_count() == 0) {
             return Ok(batch);
         }
-        let mask: BooleanArray =
-            (0..batch.num_rows()).map(|row| Some(nulls.iter().all(|nulls| nulls.is_valid(row)))).collect();
+        let mask: BooleanArray = (0..batch.num_rows())
+            .map(|row| Some(nulls.iter().all(|nulls| nulls.is_valid(row))))
+            .collect();
         filter_changes(&batch, &mask)
     }
 
@@ -117,12 +133,17 @@ impl Side {
     fn matches(&self, other: &RecordBatch, other_keys: &[usize], null_equals_null: bool) -> Result<Matches> {
         match self.index {
             Some(index) => {
-                let keys: Vec<ArrayRef> = other_keys.iter().map(|key| Arc::clone(other.column(*key))).collect();
+                let keys: Vec<ArrayRef> = other_keys
+                    .iter()
+                    .map(|key| Arc::clone(other.column(*key)))
+                    .collect();
                 self.table.probe(index, &keys, null_equals_null)
             }
             None => {
                 let rows = self.table.live_row_numbers();
-                let probe = (0..other.num_rows() as u32).flat_map(|row| std::iter::repeat_n(row, rows.len())).collect();
+                let probe = (0..other.num_rows() as u32)
+                    .flat_map(|row| std::iter::repeat_n(row, rows.len()))
+                    .collect();
                 let rows = std::iter::repeat_n(rows, other.num_rows()).flatten().collect();
                 Ok(Matches { probe, rows })
             }
@@ -134,13 +155,28 @@ impl JoinInstance {
     pub fn new(plan: &Join) -> Result<Self> {
         let (left_keys, right_keys) = plan.keys.iter().copied().unzip();
         let (left, right) = (plan.left.schema(), plan.right.schema());
-        let fields = left.fields()[..plan.left_width].iter().chain(&right.fields()[..plan.right_width]).cloned();
+        let fields = left.fields()[..plan.left_width]
+            .iter()
+            .chain(&right.fields()[..plan.right_width])
+            .cloned();
         let (emits_pairs, left_appears, right_appears) = shape(plan.kind);
         Ok(JoinInstance {
             joined: nullable(&Arc::new(Schema::new(fields.collect::<Vec<_>>()))),
             sides: [
-                Side::new(left, left_keys, plan.left_width, plan.left_append_only, left_appears)?,
-                Side::new(right, right_keys, plan.right_width, plan.right_append_only, right_appears)?,
+                Side::new(
+                    left,
+                    left_keys,
+                    plan.left_width,
+                    plan.left_append_only,
+                    left_appears,
+                )?,
+                Side::new(
+                    right,
+                    right_keys,
+                    plan.right_width,
+                    plan.right_append_only,
+                    right_appears,
+                )?,
             ],
             emits_pairs,
             null_equals_null: plan.null_equals_null,
@@ -164,7 +200,11 @@ impl JoinInstance {
         let mut output = vec![];
         for (side, batches) in [(LEFT, left), (RIGHT, right)] {
             // A row that came and went within the epoch must not be looked for before it is there.
-            let batch = if self.sides[side].append_only { concat(batches)? } else { consolidate(batches)? };
+            let batch = if self.sides[side].append_only {
+                concat(batches)?
+            } else {
+                consolidate(batches)?
+            };
             let Some(batch) = batch else { continue };
             let batch = self.sides[side].relevant(batch, self.null_equals_null)?;
             let (inserted, deleted) = match &batch.weights {
@@ -174,7 +214,8 @@ impl JoinInstance {
             for (rows, weight) in [(deleted, -1), (inserted, 1)] {
                 for start in (0..rows.num_rows()).step_by(CHUNK_ROWS) {
                     let rows = rows.slice(start, CHUNK_ROWS.min(rows.num_rows() - start));
-                    self.change(side, &rows, weight, &mut output, gate, errors).await?;
+                    self.change(side, &rows, weight, &mut output, gate, errors)
+                        .await?;
                 }
             }
             for side in &mut self.sides {
@@ -195,8 +236,11 @@ impl JoinInstance {
         errors: &ErrorCounter,
     ) -> Result<()> {
         let other = 1 - side;
-        let stored = RecordBatch::try_new(Arc::clone(self.sides[side].table.schema()), rows.columns().to_vec())
-            .map_err(arrow_error)?;
+        let stored = RecordBatch::try_new(
+            Arc::clone(self.sides[side].table.schema()),
+            rows.columns().to_vec(),
+        )
+        .map_err(arrow_error)?;
         let matches = self.sides[other].matches(&stored, &self.sides[side].keys, self.null_equals_null)?;
         gate.checkpoint().await;
         let mut own_matches = vec![0_i64; rows.num_rows()];
@@ -204,8 +248,10 @@ impl JoinInstance {
         let mut touched: BTreeMap<u32, i64> = BTreeMap::new();
         for start in (0..matches.rows.len()).step_by(OUTPUT_ROWS_STEP) {
             let end = (start + OUTPUT_ROWS_STEP).min(matches.rows.len());
-            let candidates =
-                Matches { probe: matches.probe[start..end].to_vec(), rows: matches.rows[start..end].to_vec() };
+            let candidates = Matches {
+                probe: matches.probe[start..end].to_vec(),
+                rows: matches.rows[start..end].to_vec(),
+            };
             let Matches { probe, rows: met } = self.pair(side, rows, weight, candidates, output, errors)?;
             for (probe, met) in probe.iter().zip(&met) {
                 own_matches[*probe as usize] += 1;
@@ -245,8 +291,14 @@ impl JoinInstance {
         }
         let own = take_columns(rows, self.sides[side].width, &matches.probe)?;
         let other = &self.sides[1 - side];
-        let others = other.table.gather(&matches.rows, &(0..other.width).collect::<Vec<_>>())?;
-        let columns = if side == LEFT { [own, others].concat() } else { [others, own].concat() };
+        let others = other
+            .table
+            .gather(&matches.rows, &(0..other.width).collect::<Vec<_>>())?;
+        let columns = if side == LEFT {
+            [own, others].concat()
+        } else {
+            [others, own].concat()
+        };
         let mut pairs = batch_of(&self.joined, columns, matches.probe.len())?;
         if let Some(filter) = &self.filter {
             let mask = evaluate_predicate(filter, &pairs, errors)?;
@@ -275,20 +327,37 @@ impl JoinInstance {
         output: &mut Vec<ChangeBatch>,
     ) -> Result<()> {
         let pick = |wanted: bool| -> Vec<u32> {
-            (0..matches.len()).filter(|row| (matches[*row] > 0) == wanted).map(|row| row as u32).collect()
+            (0..matches.len())
+                .filter(|row| (matches[*row] > 0) == wanted)
+                .map(|row| row as u32)
+                .collect()
         };
         let width = self.sides[side].width;
         match self.sides[side].appearance {
             Appearance::Paired => Ok(()),
-            Appearance::NullExtended | Appearance::Unmatched => {
-                self.emit_alone(side, take_columns(rows, width, &pick(false))?, false, weight, output)
-            }
-            Appearance::Matched => {
-                self.emit_alone(side, take_columns(rows, width, &pick(true))?, true, weight, output)
-            }
+            Appearance::NullExtended | Appearance::Unmatched => self.emit_alone(
+                side,
+                take_columns(rows, width, &pick(false))?,
+                false,
+                weight,
+                output,
+            ),
+            Appearance::Matched => self.emit_alone(
+                side,
+                take_columns(rows, width, &pick(true))?,
+                true,
+                weight,
+                output,
+            ),
             Appearance::Marked => {
                 for mark in [false, true] {
-                    self.emit_alone(side, take_columns(rows, width, &pick(mark))?, mark, weight, output)?;
+                    self.emit_alone(
+                        side,
+                        take_columns(rows, width, &pick(mark))?,
+                        mark,
+                        weight,
+                        output,
+                    )?;
                 }
                 Ok(())
             }
@@ -296,7 +365,12 @@ impl JoinInstance {
     }
 
     /// How rows whose count of matches changed appear now.
-    fn reappear(&self, side: usize, touched: &BTreeMap<u32, i64>, output: &mut Vec<ChangeBatch>) -> Result<()> {
+    fn reappear(
+        &self,
+        side: usize,
+        touched: &BTreeMap<u32, i64>,
+        output: &mut Vec<ChangeBatch>,
+    ) -> Result<()> {
         let table = &self.sides[side].table;
         let (mut gained, mut lost) = (vec![], vec![]);
         for (row, before) in touched {
@@ -345,10 +419,19 @@ impl JoinInstance {
         let columns = match self.sides[side].appearance {
             Appearance::NullExtended => {
                 let width = self.sides[LEFT].width;
-                let others = if side == LEFT { width..self.joined.fields().len() } else { 0..width };
-                let nulls: Vec<ArrayRef> =
-                    others.map(|column| new_null_array(self.joined.field(column).data_type(), rows)).collect();
-                if side == LEFT { [columns, nulls].concat() } else { [nulls, columns].concat() }
+                let others = if side == LEFT {
+                    width..self.joined.fields().len()
+                } else {
+                    0..width
+                };
+                let nulls: Vec<ArrayRef> = others
+                    .map(|column| new_null_array(self.joined.field(column).data_type(), rows))
+                    .collect();
+                if side == LEFT {
+                    [columns, nulls].concat()
+                } else {
+                    [nulls, columns].concat()
+                }
             }
             Appearance::Marked => {
                 let marks: ArrayRef = Arc::new(BooleanArray::from(vec![mark; rows]));
@@ -359,14 +442,25 @@ impl JoinInstance {
         self.emit(columns, rows, weight, output)
     }
 
-    fn emit(&self, columns: Vec<ArrayRef>, rows: usize, weight: i64, output: &mut Vec<ChangeBatch>) -> Result<()> {
+    fn emit(
+        &self,
+        columns: Vec<ArrayRef>,
+        rows: usize,
+        weight: i64,
+        output: &mut Vec<ChangeBatch>,
+    ) -> Result<()> {
         let weights = (weight != 1).then(|| Int64Array::from(vec![weight; rows]));
-        output.push(ChangeBatch { rows: batch_of(&self.schema, columns, rows)?, weights });
+        output.push(ChangeBatch {
+            rows: batch_of(&self.schema, columns, rows)?,
+            weights,
+        });
         Ok(())
     }
 }
 
 fn take_columns(rows: &RecordBatch, width: usize, positions: &[u32]) -> Result<Vec<ArrayRef>> {
     let positions = UInt32Array::from(positions.to_vec());
-    (0..width).map(|column| take(rows.column(column), &positions, None).map_err(arrow_error)).collect()
+    (0..width)
+        .map(|column| take(rows.column(column), &positions, None).map_err(arrow_error))
+        .collect()
 }

@@ -35,8 +35,11 @@ impl RecomputeInstance {
         let input_schema = Arc::clone(plan.input.schema());
         let identity = (!plan.input_append_only).then(|| (0..input_schema.fields().len()).collect());
         let mut rows = RowTable::new(nullable(&input_schema), identity);
-        let index =
-            if plan.partition_by.is_empty() { None } else { Some(rows.add_index(plan.partition_by.clone())?) };
+        let index = if plan.partition_by.is_empty() {
+            None
+        } else {
+            Some(rows.add_index(plan.partition_by.clone())?)
+        };
         Ok(RecomputeInstance {
             partition_by: plan.partition_by.clone(),
             plan: Arc::clone(&plan.plan),
@@ -53,20 +56,32 @@ impl RecomputeInstance {
 
     /// Applies what changed and puts out how the results of the changed partitions differ.
     pub async fn run(&mut self, batches: Vec<ChangeBatch>, gate: &dyn Gate) -> Result<Vec<ChangeBatch>> {
-        let Some(changes) = consolidate(batches)? else { return Ok(vec![]) };
+        let Some(changes) = consolidate(batches)? else {
+            return Ok(vec![]);
+        };
         let keys = self.changed_partitions(&changes)?;
         let before = self.compute(&keys).await?;
         gate.checkpoint().await;
         let rows = RecordBatch::try_new(Arc::clone(self.rows.schema()), changes.rows.columns().to_vec());
-        let changes = ChangeBatch { rows: rows.map_err(arrow_error)?, weights: changes.weights };
+        let changes = ChangeBatch {
+            rows: rows.map_err(arrow_error)?,
+            weights: changes.weights,
+        };
         self.rows.apply(&changes, 0, u64::MAX - 1)?;
         let after = self.compute(&keys).await?;
         gate.checkpoint().await;
         let mut output = vec![];
         for (batches, weight) in [(before, -1), (after, 1)] {
             for batch in batches {
-                let rows = batch_of(&nullable(&self.schema), batch.columns().to_vec(), batch.num_rows())?;
-                output.push(ChangeBatch { weights: Some(Int64Array::from(vec![weight; rows.num_rows()])), rows });
+                let rows = batch_of(
+                    &nullable(&self.schema),
+                    batch.columns().to_vec(),
+                    batch.num_rows(),
+                )?;
+                output.push(ChangeBatch {
+                    weights: Some(Int64Array::from(vec![weight; rows.num_rows()])),
+                    rows,
+                });
             }
         }
         Ok(consolidate(output)?.into_iter().collect())
@@ -85,7 +100,11 @@ impl RecomputeInstance {
             first[*id] = first[*id].min(row as u32);
         }
         let positions = UInt32Array::from(first);
-        columns.columns().iter().map(|column| take(column, &positions, None).map_err(arrow_error)).collect()
+        columns
+            .columns()
+            .iter()
+            .map(|column| take(column, &positions, None).map_err(arrow_error))
+            .collect()
     }
 
     /// The plan's answer over the rows of these partitions as they are now.

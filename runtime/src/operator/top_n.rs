@@ -31,7 +31,9 @@ impl TopNInstance {
         let mut fields: Vec<SortField> = plan
             .order_by
             .iter()
-            .map(|(column, options)| SortField::new_with_options(input.field(*column).data_type().clone(), *options))
+            .map(|(column, options)| {
+                SortField::new_with_options(input.field(*column).data_type().clone(), *options)
+            })
             .collect();
         fields.extend((0..plan.width).map(|column| SortField::new(input.field(column).data_type().clone())));
         Ok(TopNInstance {
@@ -71,8 +73,11 @@ impl TopNInstance {
     }
 
     fn apply(&mut self, batch: &ChangeBatch) -> Result<()> {
-        let mut columns: Vec<ArrayRef> =
-            self.order_by.iter().map(|column| Arc::clone(batch.rows.column(*column))).collect();
+        let mut columns: Vec<ArrayRef> = self
+            .order_by
+            .iter()
+            .map(|column| Arc::clone(batch.rows.column(*column)))
+            .collect();
         columns.extend(batch.rows.columns()[..self.width].iter().cloned());
         let keys = self.converter.convert_columns(&columns).map_err(arrow_error)?;
         for row in 0..batch.num_rows() {
@@ -96,7 +101,9 @@ impl TopNInstance {
     /// The rows between OFFSET and LIMIT, with how often each is among them.
     fn first_rows(&self) -> BTreeMap<Box<[u8]>, i64> {
         let start = self.skip as i64;
-        let end = self.fetch.map_or(i64::MAX, |fetch| start.saturating_add(fetch as i64));
+        let end = self
+            .fetch
+            .map_or(i64::MAX, |fetch| start.saturating_add(fetch as i64));
         let mut first = BTreeMap::new();
         let mut position = 0;
         for (row, count) in &self.rows {
@@ -132,12 +139,18 @@ impl TopNInstance {
             return Ok(vec![]);
         }
         let parser = self.converter.parser();
-        let columns = self.converter.convert_rows(changes.keys().map(|row| parser.parse(row))).map_err(arrow_error)?;
+        let columns = self
+            .converter
+            .convert_rows(changes.keys().map(|row| parser.parse(row)))
+            .map_err(arrow_error)?;
         let columns = columns
             .get(self.order_by.len()..)
             .ok_or_else(|| RuntimeError::Internal("a Top-N row has too few columns".into()))?
             .to_vec();
         let rows = batch_of(&self.schema, columns, changes.len())?;
-        Ok(vec![ChangeBatch { rows, weights: Some(Int64Array::from_iter_values(changes.values().copied())) }])
+        Ok(vec![ChangeBatch {
+            rows,
+            weights: Some(Int64Array::from_iter_values(changes.values().copied())),
+        }])
     }
 }

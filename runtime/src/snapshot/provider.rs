@@ -41,8 +41,15 @@ impl SnapshotTable {
             .filter_map(equality)
             .filter_map(|(name, value)| schema.index_of(&name).ok().map(|column| (column, value)))
             .collect();
-        let value_of = |column: &usize| equalities.iter().find(|(c, _)| c == column).map(|(_, value)| value.clone());
-        let Some(first) = partitions.first() else { return Ok(None) };
+        let value_of = |column: &usize| {
+            equalities
+                .iter()
+                .find(|(c, _)| c == column)
+                .map(|(_, value)| value.clone())
+        };
+        let Some(first) = partitions.first() else {
+            return Ok(None);
+        };
         let mut found = None;
         for (number, columns) in first.read().indexed_columns().into_iter().enumerate() {
             if !columns.is_empty()
@@ -52,16 +59,24 @@ impl SnapshotTable {
                 break;
             }
         }
-        let Some((index, columns, values)) = found else { return Ok(None) };
+        let Some((index, columns, values)) = found else {
+            return Ok(None);
+        };
         let keys = columns
             .iter()
             .zip(&values)
-            .map(|(column, value)| value.cast_to(schema.field(*column).data_type())?.to_array_of_size(1))
+            .map(|(column, value)| {
+                value
+                    .cast_to(schema.field(*column).data_type())?
+                    .to_array_of_size(1)
+            })
             .collect::<Result<Vec<ArrayRef>>>()?;
         let mut batches = vec![];
         for partition in partitions {
             let table = partition.read();
-            let matches = table.probe_at(index, &keys, self.frozen.version).map_err(external)?;
+            let matches = table
+                .probe_at(index, &keys, self.frozen.version)
+                .map_err(external)?;
             if !matches.rows.is_empty() {
                 batches.push(table.rows(&matches.rows).map_err(external)?);
             }
@@ -76,7 +91,9 @@ fn external(error: crate::RuntimeError) -> DataFusionError {
 
 impl std::fmt::Debug for SnapshotTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SnapshotTable").field("version", &self.frozen.version).finish_non_exhaustive()
+        f.debug_struct("SnapshotTable")
+            .field("version", &self.frozen.version)
+            .finish_non_exhaustive()
     }
 }
 
@@ -102,15 +119,26 @@ impl TableProvider for SnapshotTable {
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         if let Some(batches) = self.look_up(filters)? {
-            return Ok(MemorySourceConfig::try_new_exec(&[batches], self.schema(), projection.cloned())?);
+            return Ok(MemorySourceConfig::try_new_exec(
+                &[batches],
+                self.schema(),
+                projection.cloned(),
+            )?);
         }
-        Ok(Arc::new(SnapshotScan::new(self.frozen.clone(), projection.cloned())?))
+        Ok(Arc::new(SnapshotScan::new(
+            self.frozen.clone(),
+            projection.cloned(),
+        )?))
     }
 }
 
 fn conjuncts(filter: &Expr) -> Vec<&Expr> {
     match filter {
-        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: Operator::And,
+            right,
+        }) => {
             let mut all = conjuncts(left);
             all.extend(conjuncts(right));
             all
@@ -121,7 +149,14 @@ fn conjuncts(filter: &Expr) -> Vec<&Expr> {
 
 /// `column = literal`, either way round.
 fn equality(filter: &Expr) -> Option<(String, ScalarValue)> {
-    let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = filter else { return None };
+    let Expr::BinaryExpr(BinaryExpr {
+        left,
+        op: Operator::Eq,
+        right,
+    }) = filter
+    else {
+        return None;
+    };
     match (left.as_ref(), right.as_ref()) {
         (Expr::Column(column), Expr::Literal(value, _)) | (Expr::Literal(value, _), Expr::Column(column)) => {
             (!value.is_null()).then(|| (column.name.clone(), value.clone()))

@@ -13,8 +13,8 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, RecordBatchStream, ReplaceChildrenOptions,
-    SendableRecordBatchStream,
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, RecordBatchStream,
+    ReplaceChildrenOptions, SendableRecordBatchStream,
 };
 use futures::{FutureExt, Stream};
 use millrace_storage::LogReader;
@@ -42,20 +42,36 @@ impl SnapshotScan {
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        Ok(SnapshotScan { frozen, projection, properties: Arc::new(properties) })
+        Ok(SnapshotScan {
+            frozen,
+            projection,
+            properties: Arc::new(properties),
+        })
     }
 }
 
 impl fmt::Debug for SnapshotScan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SnapshotScan").field("version", &self.frozen.version).finish_non_exhaustive()
+        f.debug_struct("SnapshotScan")
+            .field("version", &self.frozen.version)
+            .finish_non_exhaustive()
     }
 }
 
 impl DisplayAs for SnapshotScan {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.schema().fields().iter().map(|field| field.name().clone()).collect();
-        write!(f, "SnapshotScan: relation={}, columns=[{}]", self.frozen.relation.name(), names.join(", "))
+        let names: Vec<_> = self
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| field.name().clone())
+            .collect();
+        write!(
+            f,
+            "SnapshotScan: relation={}, columns=[{}]",
+            self.frozen.relation.name(),
+            names.join(", ")
+        )
     }
 }
 
@@ -93,13 +109,23 @@ impl ExecutionPlan for SnapshotScan {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         if partition > 0 {
-            return Err(DataFusionError::Internal(format!("a snapshot scan has no partition {partition}")));
+            return Err(DataFusionError::Internal(format!(
+                "a snapshot scan has no partition {partition}"
+            )));
         }
         let rows = match &self.frozen.rows {
-            FrozenRows::Table(views) => Rows::Table { views: views.clone(), view: 0, chunk: 0 },
+            FrozenRows::Table(views) => Rows::Table {
+                views: views.clone(),
+                view: 0,
+                chunk: 0,
+            },
             FrozenRows::Log(logs) => {
-                let reader = logs.read(self.frozen.relation.id().0, 0, self.frozen.version).map_err(external)?;
-                Rows::Log { state: LogState::Idle(Some(Box::new(reader))) }
+                let reader = logs
+                    .read(self.frozen.relation.id().0, 0, self.frozen.version)
+                    .map_err(external)?;
+                Rows::Log {
+                    state: LogState::Idle(Some(Box::new(reader))),
+                }
             }
         };
         Ok(Box::pin(ScanStream {
@@ -124,8 +150,14 @@ struct ScanStream {
 }
 
 enum Rows {
-    Table { views: Vec<TableView>, view: usize, chunk: usize },
-    Log { state: LogState },
+    Table {
+        views: Vec<TableView>,
+        view: usize,
+        chunk: usize,
+    },
+    Log {
+        state: LogState,
+    },
 }
 
 /// What reading a block gave.
@@ -141,13 +173,17 @@ impl ScanStream {
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
         match &mut self.rows {
             Rows::Table { views, view, chunk } => loop {
-                let Some(current) = views.get(*view) else { return Poll::Ready(None) };
+                let Some(current) = views.get(*view) else {
+                    return Poll::Ready(None);
+                };
                 if *chunk == current.num_chunks() {
                     *view += 1;
                     *chunk = 0;
                     continue;
                 }
-                let batch = current.batch(*chunk, self.projection.as_deref()).map_err(external);
+                let batch = current
+                    .batch(*chunk, self.projection.as_deref())
+                    .map_err(external);
                 *chunk += 1;
                 if !matches!(&batch, Ok(batch) if batch.num_rows() == 0) {
                     return Poll::Ready(Some(batch));
@@ -156,17 +192,23 @@ impl ScanStream {
             Rows::Log { state } => loop {
                 match state {
                     LogState::Idle(reader) => {
-                        let Some(mut reader) = reader.take() else { return Poll::Ready(None) };
+                        let Some(mut reader) = reader.take() else {
+                            return Poll::Ready(None);
+                        };
                         *state = LogState::Reading(tokio::task::spawn_blocking(move || {
                             let block = reader.next().map(|block| block.map(|block| block.changes.rows));
                             (reader, block)
                         }));
                     }
                     LogState::Reading(handle) => {
-                        let Poll::Ready(outcome) = handle.poll_unpin(context) else { return Poll::Pending };
+                        let Poll::Ready(outcome) = handle.poll_unpin(context) else {
+                            return Poll::Pending;
+                        };
                         let (reader, block) = match outcome {
                             Ok(read) => read,
-                            Err(error) => return Poll::Ready(Some(Err(DataFusionError::External(Box::new(error))))),
+                            Err(error) => {
+                                return Poll::Ready(Some(Err(DataFusionError::External(Box::new(error)))));
+                            }
                         };
                         let Some(block) = block else {
                             *state = LogState::Idle(None);

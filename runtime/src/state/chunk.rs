@@ -31,7 +31,11 @@ pub struct Chunk {
 
 impl Chunk {
     pub fn new(rows: RecordBatch, version: Version) -> Self {
-        Chunk { rows, created: Created::Together(version), deleted: OnceLock::new() }
+        Chunk {
+            rows,
+            created: Created::Together(version),
+            deleted: OnceLock::new(),
+        }
     }
 
     /// Several chunks as one, in order, dead rows included: row numbers stay as they are.
@@ -39,14 +43,29 @@ impl Chunk {
         let schema = chunks[0].rows.schema();
         let rows = arrow::compute::concat_batches(&schema, chunks.iter().map(|chunk| &chunk.rows))?;
         let first = chunks[0].created_at(0);
-        let created = if chunks.iter().all(|c| matches!(c.created, Created::Together(v) if v == first)) {
+        let created = if chunks
+            .iter()
+            .all(|c| matches!(c.created, Created::Together(v) if v == first))
+        {
             Created::Together(first)
         } else {
-            Created::Each(chunks.iter().flat_map(|c| (0..c.len()).map(|row| c.created_at(row))).collect())
+            Created::Each(
+                chunks
+                    .iter()
+                    .flat_map(|c| (0..c.len()).map(|row| c.created_at(row)))
+                    .collect(),
+            )
         };
-        let merged = Chunk { rows, created, deleted: OnceLock::new() };
+        let merged = Chunk {
+            rows,
+            created,
+            deleted: OnceLock::new(),
+        };
         if chunks.iter().any(|chunk| chunk.deleted.get().is_some()) {
-            let deleted = chunks.iter().flat_map(|c| (0..c.len()).map(|row| AtomicU64::new(c.deleted_at(row)))).collect();
+            let deleted = chunks
+                .iter()
+                .flat_map(|c| (0..c.len()).map(|row| AtomicU64::new(c.deleted_at(row))))
+                .collect();
             merged.deleted.set(deleted).expect("the chunk was just made");
         }
         Ok(merged)
@@ -69,7 +88,11 @@ impl Chunk {
             Created::Together(version) => Created::Together(version),
             Created::Each(_) => Created::Each(kept.iter().map(|row| self.created_at(*row)).collect()),
         };
-        let survivors = Chunk { rows, created, deleted: OnceLock::new() };
+        let survivors = Chunk {
+            rows,
+            created,
+            deleted: OnceLock::new(),
+        };
         for (row, old) in kept.iter().enumerate() {
             if !self.is_alive(*old) {
                 survivors.delete(row, self.deleted_at(*old));
@@ -90,7 +113,9 @@ impl Chunk {
     }
 
     pub fn deleted_at(&self, row: usize) -> Version {
-        self.deleted.get().map_or(ALIVE, |deleted| deleted[row].load(Ordering::Relaxed))
+        self.deleted
+            .get()
+            .map_or(ALIVE, |deleted| deleted[row].load(Ordering::Relaxed))
     }
 
     /// Whether the row is there for the writer, who sees everything written so far.
@@ -104,12 +129,18 @@ impl Chunk {
 
     /// Marks a row as gone from `version` on.
     pub fn delete(&self, row: usize, version: Version) {
-        let deleted = self.deleted.get_or_init(|| (0..self.len()).map(|_| AtomicU64::new(ALIVE)).collect());
+        let deleted = self
+            .deleted
+            .get_or_init(|| (0..self.len()).map(|_| AtomicU64::new(ALIVE)).collect());
         deleted[row].store(version, Ordering::Relaxed);
     }
 
     /// The rows that a reader at `version` sees, without copying where that is all of them.
-    pub fn visible(&self, version: Version, rows: &RecordBatch) -> Result<RecordBatch, arrow::error::ArrowError> {
+    pub fn visible(
+        &self,
+        version: Version,
+        rows: &RecordBatch,
+    ) -> Result<RecordBatch, arrow::error::ArrowError> {
         let all_created = matches!(self.created, Created::Together(created) if created <= version);
         if all_created && self.deleted.get().is_none() {
             return Ok(rows.clone());

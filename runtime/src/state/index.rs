@@ -31,7 +31,12 @@ fn spread(short: u32) -> u64 {
 
 impl HashIndex {
     pub fn new(columns: Vec<usize>) -> Self {
-        HashIndex { columns, heads: HashTable::new(), hashes: vec![], next: vec![] }
+        HashIndex {
+            columns,
+            heads: HashTable::new(),
+            hashes: vec![],
+            next: vec![],
+        }
     }
 
     /// Adds rows `first..`, in order.
@@ -63,7 +68,9 @@ impl HashIndex {
     /// Calls `found` with every row of the hash's chain until it says stop (`false`).
     pub fn walk(&self, hash: u64, mut found: impl FnMut(u32) -> bool) {
         let short = shorten(hash);
-        let head = self.heads.find(spread(short), |head| self.hashes[*head as usize] == short);
+        let head = self
+            .heads
+            .find(spread(short), |head| self.hashes[*head as usize] == short);
         let mut row = head.copied().unwrap_or(NONE);
         while row != NONE {
             if !found(row) {
@@ -77,7 +84,10 @@ impl HashIndex {
     pub fn prune(&mut self, hash: u64, is_garbage: impl Fn(u32) -> bool) {
         let short = shorten(hash);
         let hashes = &self.hashes;
-        let Ok(mut head) = self.heads.find_entry(spread(short), |head| hashes[*head as usize] == short) else {
+        let Ok(mut head) = self
+            .heads
+            .find_entry(spread(short), |head| hashes[*head as usize] == short)
+        else {
             return;
         };
         let mut first = *head.get();

@@ -116,7 +116,11 @@ impl RowTable {
 
     /// Bytes of the columns and the indexes.
     pub fn memory_bytes(&self) -> usize {
-        let columns: usize = self.chunks.iter().map(|chunk| chunk.rows.get_array_memory_size() + 8 * chunk.len()).sum();
+        let columns: usize = self
+            .chunks
+            .iter()
+            .map(|chunk| chunk.rows.get_array_memory_size() + 8 * chunk.len())
+            .sum();
         columns + self.indexes.iter().map(HashIndex::memory_bytes).sum::<usize>()
     }
 
@@ -180,7 +184,9 @@ impl RowTable {
     pub fn insert(&mut self, rows: RecordBatch, version: Version) -> Result<u32> {
         let first = self.rows;
         if u32::try_from(self.rows as usize + rows.num_rows()).is_err() {
-            return Err(RuntimeError::Internal("a partition of a table has more than 4 billion rows".into()));
+            return Err(RuntimeError::Internal(
+                "a partition of a table has more than 4 billion rows".into(),
+            ));
         }
         for index in &mut self.indexes {
             let hashes = hashes(&rows, &index.columns)?;
@@ -212,7 +218,8 @@ impl RowTable {
             first -= 1;
         }
         if first + 1 < chunks.len() {
-            let merged = Chunk::concat(&chunks[first..].iter().map(Arc::as_ref).collect::<Vec<_>>()).map_err(arrow_error)?;
+            let merged = Chunk::concat(&chunks[first..].iter().map(Arc::as_ref).collect::<Vec<_>>())
+                .map_err(arrow_error)?;
             chunks.truncate(first);
             chunks.push(Arc::new(merged));
             Arc::make_mut(&mut self.bases).truncate(first + 1);
@@ -226,10 +233,15 @@ impl RowTable {
     /// One of them is not there.
     pub fn delete(&mut self, rows: &RecordBatch, version: Version) -> Result<Vec<u32>> {
         if !self.has_identity {
-            return Err(RuntimeError::Internal("a deletion reached a table that only grows".into()));
+            return Err(RuntimeError::Internal(
+                "a deletion reached a table that only grows".into(),
+            ));
         }
         let columns = self.indexes[0].columns.clone();
-        let keys: Vec<ArrayRef> = columns.iter().map(|column| Arc::clone(rows.column(*column))).collect();
+        let keys: Vec<ArrayRef> = columns
+            .iter()
+            .map(|column| Arc::clone(rows.column(*column)))
+            .collect();
         let mut matches = self.candidates(0, &keys, |_, _| true)?;
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         self.keep_equal(&mut matches, &all, rows.columns())?;
@@ -247,8 +259,12 @@ impl RowTable {
         }
         if let Some(missing) = deleted.iter().position(Option::is_none) {
             let row = rows.slice(missing, 1);
-            let shown = arrow::util::pretty::pretty_format_batches(&[row]).map(|t| t.to_string()).unwrap_or_default();
-            return Err(RuntimeError::Internal(format!("a deletion names a row that is not there:\n{shown}")));
+            let shown = arrow::util::pretty::pretty_format_batches(&[row])
+                .map(|t| t.to_string())
+                .unwrap_or_default();
+            return Err(RuntimeError::Internal(format!(
+                "a deletion names a row that is not there:\n{shown}"
+            )));
         }
         self.live_rows -= rows.num_rows();
         self.dead_rows += rows.num_rows();
@@ -289,7 +305,12 @@ impl RowTable {
     }
 
     /// Rows with the hash of the keys.
-    fn candidates(&self, index: usize, keys: &[ArrayRef], is_there: impl Fn(&Chunk, usize) -> bool) -> Result<Matches> {
+    fn candidates(
+        &self,
+        index: usize,
+        keys: &[ArrayRef],
+        is_there: impl Fn(&Chunk, usize) -> bool,
+    ) -> Result<Matches> {
         let index_number = index;
         let index = &self.indexes[index];
         let rows = if let Some(key) = keys.first() {
@@ -327,8 +348,11 @@ impl RowTable {
         }
         let stored = self.gather(&matches.rows, columns)?;
         let positions = UInt32Array::from(matches.probe.clone());
-        let probing =
-            probe.iter().map(|key| take(key, &positions, None)).collect::<Result<Vec<_>, _>>().map_err(arrow_error)?;
+        let probing = probe
+            .iter()
+            .map(|key| take(key, &positions, None))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(arrow_error)?;
         let equal = rows_equal(&stored, &probing, matches.rows.len()).map_err(arrow_error)?;
         if equal.true_count() < equal.len() {
             let mut position = 0;
@@ -344,7 +368,11 @@ impl RowTable {
     pub fn live_row_numbers(&self) -> Vec<u32> {
         let mut numbers = Vec::with_capacity(self.live_rows);
         for (chunk, base) in self.chunks.iter().zip(self.bases.iter()) {
-            numbers.extend((0..chunk.len()).filter(|row| chunk.is_alive(*row)).map(|row| base + row as u32));
+            numbers.extend(
+                (0..chunk.len())
+                    .filter(|row| chunk.is_alive(*row))
+                    .map(|row| base + row as u32),
+            );
         }
         numbers
     }
@@ -355,7 +383,9 @@ impl RowTable {
             let positions = UInt32Array::from(rows.to_vec());
             return columns
                 .iter()
-                .map(|column| take(self.chunks[0].rows.column(*column), &positions, None).map_err(arrow_error))
+                .map(|column| {
+                    take(self.chunks[0].rows.column(*column), &positions, None).map_err(arrow_error)
+                })
                 .collect();
         }
         let positions: Vec<(usize, usize)> = rows.iter().map(|row| self.locate(*row)).collect();
@@ -363,10 +393,15 @@ impl RowTable {
             .iter()
             .map(|column| {
                 if self.chunks.is_empty() {
-                    return Ok(arrow::array::new_empty_array(self.schema.field(*column).data_type()));
+                    return Ok(arrow::array::new_empty_array(
+                        self.schema.field(*column).data_type(),
+                    ));
                 }
-                let arrays: Vec<&dyn Array> =
-                    self.chunks.iter().map(|chunk| chunk.rows.column(*column).as_ref()).collect();
+                let arrays: Vec<&dyn Array> = self
+                    .chunks
+                    .iter()
+                    .map(|chunk| chunk.rows.column(*column).as_ref())
+                    .collect();
                 interleave(&arrays, &positions).map_err(arrow_error)
             })
             .collect()
@@ -382,7 +417,11 @@ impl RowTable {
 
     /// What a reader at `version` sees.
     pub fn view(&self, version: Version) -> TableView {
-        TableView { schema: Arc::clone(&self.schema), version, chunks: Arc::clone(&self.chunks) }
+        TableView {
+            schema: Arc::clone(&self.schema),
+            version,
+            chunks: Arc::clone(&self.chunks),
+        }
     }
 
     fn locate(&self, row: u32) -> (usize, usize) {
@@ -395,16 +434,29 @@ impl RowTable {
         let mut rebuilt = RowTable::new(Arc::clone(&self.schema), None);
         rebuilt.has_identity = self.has_identity;
         rebuilt.tags = self.tags.as_ref().map(|tags| {
-            let survivors = self.chunks.iter().zip(self.bases.iter()).flat_map(|(chunk, base)| {
-                chunk.surviving(low_water).map(|row| tags[*base as usize + row]).collect::<Vec<_>>()
-            });
+            let survivors = self
+                .chunks
+                .iter()
+                .zip(self.bases.iter())
+                .flat_map(|(chunk, base)| {
+                    chunk
+                        .surviving(low_water)
+                        .map(|row| tags[*base as usize + row])
+                        .collect::<Vec<_>>()
+                });
             survivors.collect()
         });
-        rebuilt.indexes = self.indexes.iter().map(|index| HashIndex::new(index.columns.clone())).collect();
+        rebuilt.indexes = self
+            .indexes
+            .iter()
+            .map(|index| HashIndex::new(index.columns.clone()))
+            .collect();
         let mut small: Vec<Chunk> = vec![];
         let mut small_rows = 0;
         for chunk in self.chunks.iter() {
-            let Some(survivors) = chunk.survivors(low_water).map_err(arrow_error)? else { continue };
+            let Some(survivors) = chunk.survivors(low_water).map_err(arrow_error)? else {
+                continue;
+            };
             if small_rows + survivors.len() > CHUNK_ROWS_MAX {
                 rebuilt.adopt(&small)?;
                 small.clear();
@@ -453,7 +505,10 @@ impl RowTable {
 impl TableView {
     /// Batches of the visible rows, `projection` applied.
     pub fn batches(&self, projection: Option<&[usize]>) -> Result<Vec<RecordBatch>> {
-        (0..self.chunks.len()).map(|chunk| self.batch(chunk, projection)).filter(|b| !matches!(b, Ok(b) if b.num_rows() == 0)).collect()
+        (0..self.chunks.len())
+            .map(|chunk| self.batch(chunk, projection))
+            .filter(|b| !matches!(b, Ok(b) if b.num_rows() == 0))
+            .collect()
     }
 
     pub fn num_chunks(&self) -> usize {
@@ -514,7 +569,10 @@ pub(crate) fn split(rows: &RecordBatch, weights: &Int64Array) -> Result<(RecordB
 }
 
 fn hashes(rows: &RecordBatch, columns: &[usize]) -> Result<Vec<u64>> {
-    let keys: Vec<ArrayRef> = columns.iter().map(|column| Arc::clone(rows.column(*column))).collect();
+    let keys: Vec<ArrayRef> = columns
+        .iter()
+        .map(|column| Arc::clone(rows.column(*column)))
+        .collect();
     let mut buffer = vec![0; rows.num_rows()];
     create_hashes(&keys, &seed(), &mut buffer)?;
     Ok(buffer)
@@ -541,7 +599,10 @@ mod tests {
     use super::*;
 
     fn schema() -> SchemaRef {
-        Arc::new(Schema::new(vec![Field::new("k", DataType::Int64, true), Field::new("v", DataType::Utf8, true)]))
+        Arc::new(Schema::new(vec![
+            Field::new("k", DataType::Int64, true),
+            Field::new("v", DataType::Utf8, true),
+        ]))
     }
 
     fn change(rows: &[(i64, &str, i64)]) -> ChangeBatch {
@@ -571,8 +632,14 @@ mod tests {
         let first = table.view(1);
         table.apply(&change(&[(1, "a", -1), (1, "c", 1)]), 2, 0).unwrap();
         let second = table.view(2);
-        assert_eq!(contents(&first), BTreeMap::from([((1, "a".into()), 1), ((2, "b".into()), 1)]));
-        assert_eq!(contents(&second), BTreeMap::from([((1, "c".into()), 1), ((2, "b".into()), 1)]));
+        assert_eq!(
+            contents(&first),
+            BTreeMap::from([((1, "a".into()), 1), ((2, "b".into()), 1)])
+        );
+        assert_eq!(
+            contents(&second),
+            BTreeMap::from([((1, "c".into()), 1), ((2, "b".into()), 1)])
+        );
         assert_eq!(table.live_rows(), 2);
     }
 
@@ -594,7 +661,10 @@ mod tests {
             for version in 1..400 {
                 let mut rows = vec![];
                 for _ in 0..random.random_range(0..40) {
-                    let row = (random.random_range(0..8), format!("v{}", random.random_range(0..3)));
+                    let row = (
+                        random.random_range(0..8),
+                        format!("v{}", random.random_range(0..3)),
+                    );
                     let count = model.entry(row.clone()).or_default();
                     if *count > 0 && random.random_bool(0.5) {
                         *count -= 1;
@@ -612,7 +682,14 @@ mod tests {
                 assert_eq!(table.live_rows(), model.values().sum::<usize>());
                 let key: ArrayRef = Arc::new(Int64Array::from(vec![3]));
                 let found = table.probe(by_key, &[key], false).unwrap().rows.len();
-                assert_eq!(found, model.iter().filter(|((k, _), _)| *k == 3).map(|(_, n)| n).sum::<usize>());
+                assert_eq!(
+                    found,
+                    model
+                        .iter()
+                        .filter(|((k, _), _)| *k == 3)
+                        .map(|(_, n)| n)
+                        .sum::<usize>()
+                );
                 if version % 37 == 0 {
                     kept.push((view, model.clone()));
                 }

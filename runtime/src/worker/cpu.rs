@@ -49,7 +49,10 @@ pub struct TaskRecord {
 
 impl TaskRecord {
     fn new(class: QueryClass) -> Self {
-        TaskRecord { class: AtomicU8::new(class as u8), cpu_ns: AtomicU64::new(0) }
+        TaskRecord {
+            class: AtomicU8::new(class as u8),
+            cpu_ns: AtomicU64::new(0),
+        }
     }
 
     fn class(&self) -> usize {
@@ -135,7 +138,10 @@ impl CpuScheduler {
                 .map_err(|error| RuntimeError::Internal(format!("cannot start a cpu slot: {error}")))?;
             threads.push(thread);
         }
-        Ok(CpuScheduler { shared, slots: Arc::new(Mutex::new(threads)) })
+        Ok(CpuScheduler {
+            shared,
+            slots: Arc::new(Mutex::new(threads)),
+        })
     }
 
     /// Runs a coroutine. A panic in it becomes an error of the task; dropping the handle cancels it.
@@ -145,17 +151,33 @@ impl CpuScheduler {
         future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<T>>,
     ) -> CpuTask<T> {
         let record = Arc::new(TaskRecord::new(class));
-        let gate = CpuGate { shared: Arc::clone(&self.shared), record: Arc::clone(&record) };
-        let future = AssertUnwindSafe(future(gate)).catch_unwind().map(|outcome| match outcome {
-            Ok(result) => result,
-            Err(panic) => Err(RuntimeError::Internal(format!("a task panicked: {}", panic_message(&*panic)))),
-        });
+        let gate = CpuGate {
+            shared: Arc::clone(&self.shared),
+            record: Arc::clone(&record),
+        };
+        let future = AssertUnwindSafe(future(gate))
+            .catch_unwind()
+            .map(|outcome| match outcome {
+                Ok(result) => result,
+                Err(panic) => Err(RuntimeError::Internal(format!(
+                    "a task panicked: {}",
+                    panic_message(&*panic)
+                ))),
+            });
         let shared = Arc::clone(&self.shared);
         let scheduled = Arc::clone(&record);
-        let schedule = move |runnable| shared.push(Ready { runnable, record: Arc::clone(&scheduled) });
+        let schedule = move |runnable| {
+            shared.push(Ready {
+                runnable,
+                record: Arc::clone(&scheduled),
+            })
+        };
         let (runnable, task) = async_task::spawn(future, schedule);
         runnable.schedule();
-        CpuTask { task: Some(task), record }
+        CpuTask {
+            task: Some(task),
+            record,
+        }
     }
 
     /// Tasks that are ready and wait for a slot.
@@ -175,7 +197,14 @@ impl CpuScheduler {
             // A slot thread ends by returning: tasks' panics are caught.
             let _ = thread.join();
         }
-        let left: Vec<Ready> = self.shared.queues.lock().by_class.iter_mut().flat_map(std::mem::take).collect();
+        let left: Vec<Ready> = self
+            .shared
+            .queues
+            .lock()
+            .by_class
+            .iter_mut()
+            .flat_map(std::mem::take)
+            .collect();
         drop(left);
     }
 }
@@ -198,7 +227,10 @@ impl Shared {
 
     fn run_slot(self: &Arc<Self>) {
         while let Some(Ready { runnable, record }) = self.next() {
-            RUNNING.set(Some(CpuGate { shared: Arc::clone(self), record: Arc::clone(&record) }));
+            RUNNING.set(Some(CpuGate {
+                shared: Arc::clone(self),
+                record: Arc::clone(&record),
+            }));
             let start = Instant::now();
             runnable.run();
             record.ran(start.elapsed());
@@ -267,13 +299,19 @@ impl CpuGate {
     /// Whether something more urgent than this task waits for a slot.
     pub fn is_closed(&self) -> bool {
         let class = self.record.class();
-        self.shared.waiting[..class].iter().any(|waiting| waiting.load(Ordering::Relaxed) > 0)
+        self.shared.waiting[..class]
+            .iter()
+            .any(|waiting| waiting.load(Ordering::Relaxed) > 0)
     }
 }
 
 impl Gate for CpuGate {
     fn checkpoint(&self) -> BoxFuture<'_, ()> {
-        if self.is_closed() { YieldOnce(false).boxed() } else { futures::future::ready(()).boxed() }
+        if self.is_closed() {
+            YieldOnce(false).boxed()
+        } else {
+            futures::future::ready(()).boxed()
+        }
     }
 }
 

@@ -35,8 +35,19 @@ impl PipelinePlan {
                 }
             }
         }
-        let position = views.iter().enumerate().map(|(position, view)| (view.id, position)).collect();
-        PipelinePlan { pipeline, class, views, position, consumer, readers }
+        let position = views
+            .iter()
+            .enumerate()
+            .map(|(position, view)| (view.id, position))
+            .collect();
+        PipelinePlan {
+            pipeline,
+            class,
+            views,
+            position,
+            consumer,
+            readers,
+        }
     }
 
     pub fn views(&self) -> &[Arc<ViewInstance>] {
@@ -59,6 +70,10 @@ impl PipelinePlan {
 
     /// Tasks that read a relation's changes in one epoch.
     pub fn reading_tasks(&self, relation: RelationId) -> usize {
-        self.readers(relation).iter().filter_map(|(view, _)| self.view(*view)).map(|view| view.graph.partitions).sum()
+        self.readers(relation)
+            .iter()
+            .filter_map(|(view, _)| self.view(*view))
+            .map(|view| view.graph.partitions)
+            .sum()
     }
 }

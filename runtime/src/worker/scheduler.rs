@@ -59,7 +59,13 @@ impl LocalScheduler {
     pub fn launch(&mut self, plan: &Arc<PipelinePlan>, epoch: u64) {
         let tasks_left = plan.views().iter().map(|view| view.tasks()).sum();
         if tasks_left > 0 {
-            self.epochs.insert((plan.pipeline, epoch), Epoch { plan: Arc::clone(plan), tasks_left });
+            self.epochs.insert(
+                (plan.pipeline, epoch),
+                Epoch {
+                    plan: Arc::clone(plan),
+                    tasks_left,
+                },
+            );
         }
         for view in plan.views() {
             for stage in &view.graph.stages {
@@ -74,10 +80,18 @@ impl LocalScheduler {
                     }
                 };
                 for partition in 0..view.graph.partitions {
-                    let task = TaskId { view: view.id, stage: stage.id, partition, epoch };
+                    let task = TaskId {
+                        view: view.id,
+                        stage: stage.id,
+                        partition,
+                        epoch,
+                    };
                     let mut outstanding = inputs;
                     if is_reduce {
-                        let previous = TaskId { epoch: epoch - 1, ..task };
+                        let previous = TaskId {
+                            epoch: epoch - 1,
+                            ..task
+                        };
                         outstanding += usize::from(self.unfinished.contains(&previous));
                         self.unfinished.insert(task);
                     }
@@ -95,11 +109,18 @@ impl LocalScheduler {
         let mut arrived = vec![];
         for view in plan.views() {
             for stage in &view.graph.stages {
-                if view.is_reduce(stage.id) || stage.source().is_some_and(|source| plan.view(source).is_some()) {
+                if view.is_reduce(stage.id)
+                    || stage.source().is_some_and(|source| plan.view(source).is_some())
+                {
                     continue;
                 }
                 for partition in 0..view.graph.partitions {
-                    arrived.push(TaskId { view: view.id, stage: stage.id, partition, epoch });
+                    arrived.push(TaskId {
+                        view: view.id,
+                        stage: stage.id,
+                        partition,
+                        epoch,
+                    });
                 }
             }
         }
@@ -123,7 +144,9 @@ impl LocalScheduler {
         loop {
             if let Some((task, output)) = ended.pop() {
                 let key = (pipeline, task.epoch);
-                let Some(epoch) = self.epochs.get_mut(&key) else { continue };
+                let Some(epoch) = self.epochs.get_mut(&key) else {
+                    continue;
+                };
                 let plan = Arc::clone(&epoch.plan);
                 epoch.tasks_left -= 1;
                 if epoch.tasks_left == 0 {
@@ -135,13 +158,17 @@ impl LocalScheduler {
                     None => counts.push((task.epoch, 1)),
                 }
             } else if let Some(task) = arrived.pop() {
-                let Some(outstanding) = self.waiting.get_mut(&task) else { continue };
+                let Some(outstanding) = self.waiting.get_mut(&task) else {
+                    continue;
+                };
                 *outstanding -= 1;
                 if *outstanding > 0 {
                     continue;
                 }
                 self.waiting.remove(&task);
-                let Some(epoch) = self.epochs.get(&(pipeline, task.epoch)) else { continue };
+                let Some(epoch) = self.epochs.get(&(pipeline, task.epoch)) else {
+                    continue;
+                };
                 let plan = Arc::clone(&epoch.plan);
                 match self.inputs(&plan, task) {
                     Some(inputs) => ready.push(Ready { task, inputs, plan }),
@@ -157,7 +184,10 @@ impl LocalScheduler {
         let Some(view) = plan.view(task.view) else { return };
         if view.is_reduce(task.stage) {
             self.unfinished.remove(&task);
-            let next = TaskId { epoch: task.epoch + 1, ..task };
+            let next = TaskId {
+                epoch: task.epoch + 1,
+                ..task
+            };
             if self.waiting.contains_key(&next) {
                 arrived.push(next);
             }
@@ -167,9 +197,16 @@ impl LocalScheduler {
                 self.store_changes(plan, task.view, task.epoch, output.materialized);
             }
             for (reader, stage) in plan.readers(task.view) {
-                let Some(reader) = plan.view(*reader) else { continue };
+                let Some(reader) = plan.view(*reader) else {
+                    continue;
+                };
                 for partition in 0..reader.graph.partitions {
-                    arrived.push(TaskId { view: reader.id, stage: *stage, partition, epoch: task.epoch });
+                    arrived.push(TaskId {
+                        view: reader.id,
+                        stage: *stage,
+                        partition,
+                        epoch: task.epoch,
+                    });
                 }
             }
         } else if let Some(consumer) = plan.consumer(task.view, task.stage) {
@@ -184,18 +221,31 @@ impl LocalScheduler {
                 }
             }
             for partition in 0..partitions {
-                arrived.push(TaskId { stage: consumer, partition, ..task });
+                arrived.push(TaskId {
+                    stage: consumer,
+                    partition,
+                    ..task
+                });
             }
         }
     }
 
-    fn store_changes(&mut self, plan: &PipelinePlan, relation: RelationId, epoch: u64, batches: Vec<ChangeBatch>) {
+    fn store_changes(
+        &mut self,
+        plan: &PipelinePlan,
+        relation: RelationId,
+        epoch: u64,
+        batches: Vec<ChangeBatch>,
+    ) {
         let readers_left = plan.reading_tasks(relation);
         if readers_left == 0 {
             return;
         }
-        let changes =
-            self.changes.entry((relation, epoch)).or_insert(Changes { batches: vec![], rows: 0, readers_left });
+        let changes = self.changes.entry((relation, epoch)).or_insert(Changes {
+            batches: vec![],
+            rows: 0,
+            readers_left,
+        });
         changes.rows += batches.iter().map(ChangeBatch::num_rows).sum::<usize>();
         changes.batches.extend(batches);
     }
@@ -209,7 +259,9 @@ impl LocalScheduler {
             let mut is_empty = true;
             for upstream in stage.upstream() {
                 let key = (task.view, upstream, task.epoch);
-                let Some(store) = self.exchanges.get_mut(&key) else { continue };
+                let Some(store) = self.exchanges.get_mut(&key) else {
+                    continue;
+                };
                 let batches = store[task.partition].take().unwrap_or_default();
                 is_empty &= batches.is_empty();
                 inputs.exchanges.insert(upstream, batches);
@@ -226,7 +278,12 @@ impl LocalScheduler {
             return inputs.first.then_some(inputs);
         };
         let changes = self.changes.get_mut(&(source, task.epoch))?;
-        inputs.source = share(&changes.batches, changes.rows, task.partition, view.graph.partitions);
+        inputs.source = share(
+            &changes.batches,
+            changes.rows,
+            task.partition,
+            view.graph.partitions,
+        );
         changes.readers_left -= 1;
         if changes.readers_left == 0 {
             self.changes.remove(&(source, task.epoch));

@@ -25,7 +25,12 @@ pub(super) struct TaskOutput {
 }
 
 /// Runs the operators and puts the rows where the stage's output says.
-pub(super) async fn run(view: &ViewInstance, mut ready: Ready, gate: &CpuGate, low_water: u64) -> Result<TaskOutput> {
+pub(super) async fn run(
+    view: &ViewInstance,
+    mut ready: Ready,
+    gate: &CpuGate,
+    low_water: u64,
+) -> Result<TaskOutput> {
     let task = ready.task;
     let Some(mut operators) = view.take(task.stage, task.partition)? else {
         return Ok(TaskOutput::default());
@@ -40,11 +45,18 @@ pub(super) async fn run(view: &ViewInstance, mut ready: Ready, gate: &CpuGate, l
         Output::Single => {
             let mut exchanged = vec![vec![]; view.graph.partitions];
             exchanged[0] = rows;
-            Ok(TaskOutput { exchanged, materialized: vec![] })
+            Ok(TaskOutput {
+                exchanged,
+                materialized: vec![],
+            })
         }
         Output::Materialize => {
             // A row that came and went within the epoch never was in the view.
-            let rows = if view.graph.append_only { rows } else { consolidate(rows)?.into_iter().collect() };
+            let rows = if view.graph.append_only {
+                rows
+            } else {
+                consolidate(rows)?.into_iter().collect()
+            };
             let mut contents = view.contents.partitions[task.partition].write();
             let mut materialized = vec![];
             for batch in rows {
@@ -56,11 +68,17 @@ pub(super) async fn run(view: &ViewInstance, mut ready: Ready, gate: &CpuGate, l
                     &options,
                 )
                 .map_err(arrow_error)?;
-                let batch = ChangeBatch { rows, weights: batch.weights };
+                let batch = ChangeBatch {
+                    rows,
+                    weights: batch.weights,
+                };
                 contents.apply(&batch, task.epoch, low_water)?;
                 materialized.push(batch);
             }
-            Ok(TaskOutput { exchanged: vec![], materialized })
+            Ok(TaskOutput {
+                exchanged: vec![],
+                materialized,
+            })
         }
     }
 }
@@ -72,7 +90,10 @@ fn scatter(batches: &[ChangeBatch], columns: &[usize], partitions: usize) -> Res
         if batch.num_rows() == 0 {
             continue;
         }
-        let keys: Vec<ArrayRef> = columns.iter().map(|column| batch.rows.column(*column).clone()).collect();
+        let keys: Vec<ArrayRef> = columns
+            .iter()
+            .map(|column| batch.rows.column(*column).clone())
+            .collect();
         let hashes = partition_hash(&keys, batch.num_rows())?;
         let mut positions: Vec<Vec<u32>> = vec![vec![]; partitions];
         for (row, hash) in hashes.iter().enumerate() {
@@ -87,10 +108,14 @@ fn scatter(batches: &[ChangeBatch], columns: &[usize], partitions: usize) -> Res
                 continue;
             }
             let weights = batch.weights.as_ref().map(|weights| {
-                positions.iter().map(|row| weights.value(*row as usize)).collect::<Vec<i64>>().into()
+                positions
+                    .iter()
+                    .map(|row| weights.value(*row as usize))
+                    .collect::<Vec<i64>>()
+                    .into()
             });
-            let rows =
-                arrow::compute::take_record_batch(&batch.rows, &UInt32Array::from(positions)).map_err(arrow_error)?;
+            let rows = arrow::compute::take_record_batch(&batch.rows, &UInt32Array::from(positions))
+                .map_err(arrow_error)?;
             scattered[partition].push(ChangeBatch { rows, weights });
         }
     }
@@ -104,7 +129,11 @@ fn scatter(batches: &[ChangeBatch], columns: &[usize], partitions: usize) -> Res
 /// A column's type cannot be hashed.
 pub fn partition_hash(keys: &[ArrayRef], rows: usize) -> Result<Vec<u64>> {
     let mut hashes = vec![0; rows];
-    create_hashes_with_hasher(keys, &BuildHasherDefault::<PartitionHasher>::default(), &mut hashes)?;
+    create_hashes_with_hasher(
+        keys,
+        &BuildHasherDefault::<PartitionHasher>::default(),
+        &mut hashes,
+    )?;
     Ok(hashes)
 }
 
@@ -158,6 +187,9 @@ mod tests {
             Arc::new(StringArray::from(vec![Some("EWR"), None, Some("")])),
         ];
         let hashes = partition_hash(&keys, 3).unwrap();
-        assert_eq!(hashes, [4154814722075091648, 14838759734602465204, 18261055604391895053]);
+        assert_eq!(
+            hashes,
+            [4154814722075091648, 14838759734602465204, 18261055604391895053]
+        );
     }
 }

@@ -69,7 +69,11 @@ impl ViewInstance {
             partitions.push(RwLock::new(table));
         }
         let first = graph.stages.iter().map(|_| AtomicBool::new(true)).collect();
-        let contents = Arc::new(ViewContents { schema, key: graph.key.clone(), partitions });
+        let contents = Arc::new(ViewContents {
+            schema,
+            key: graph.key.clone(),
+            partitions,
+        });
         Ok(ViewInstance {
             id,
             name,
@@ -116,9 +120,12 @@ impl ViewInstance {
 
     /// Whether a reduce has nothing to do in an epoch that brings no input.
     pub(super) fn idle_without_input(&self, stage: usize, partition: usize) -> bool {
-        self.reduces[stage]
-            .get(partition)
-            .is_none_or(|instance| instance.lock().as_ref().is_none_or(OperatorInstance::idle_without_input))
+        self.reduces[stage].get(partition).is_none_or(|instance| {
+            instance
+                .lock()
+                .as_ref()
+                .is_none_or(OperatorInstance::idle_without_input)
+        })
     }
 
     /// True once for each stage.
@@ -144,12 +151,22 @@ impl ViewInstance {
             .flatten()
             .map(|instance| instance.lock().as_ref().map_or(0, OperatorInstance::state_bytes))
             .sum();
-        operators + self.contents.partitions.iter().map(|table| table.read().memory_bytes()).sum::<usize>()
+        operators
+            + self
+                .contents
+                .partitions
+                .iter()
+                .map(|table| table.read().memory_bytes())
+                .sum::<usize>()
     }
 
     /// Rows of the view now.
     pub fn rows(&self) -> usize {
-        self.contents.partitions.iter().map(|table| table.read().live_rows()).sum()
+        self.contents
+            .partitions
+            .iter()
+            .map(|table| table.read().live_rows())
+            .sum()
     }
 }
 

@@ -61,15 +61,14 @@ fn replaced(expr: Expr, schema: &DFSchema, zone: Zone) -> Transformed<Expr> {
     let to_or_from_local =
         |expr: &Expr| datetime::udf(Function::TimeZone).call(vec![lit(zone.to_string()), expr.clone()]);
     match (func.name(), args.as_slice()) {
-        (pg_cast::NAME, [value, Expr::Literal(ScalarValue::Utf8(Some(name)), _)]) => {
+        (pg_cast::NAME | pg_cast::ASSIGN, [value, Expr::Literal(ScalarValue::Utf8(Some(name)), _), ..]) => {
             let (Ok(source), Ok(target)) = (value.get_type(schema), pg_cast::named(name)) else {
                 return Transformed::no(expr);
             };
             if !depends(&source, &target.data_type) {
                 return Transformed::no(expr);
             }
-            let mut arguments = args.clone();
-            arguments.push(lit(zone.to_string()));
+            let arguments = vec![value.clone(), lit(name.as_str()), lit(zone.to_string())];
             Transformed::yes(udf().call(arguments))
         }
         // Fields of an instant are those of its local time.

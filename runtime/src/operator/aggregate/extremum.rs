@@ -9,8 +9,8 @@ use arrow::row::{RowConverter, SortField};
 use millrace_planner::stage::{AggregateCall, AggregateForm};
 
 use super::state::{GroupState, retain_positions};
-use crate::operator::ErrorCounter;
 use crate::error::{Result, RuntimeError};
+use crate::operator::ErrorCounter;
 use crate::state::row_table::arrow_error;
 
 pub(super) struct Extremum {
@@ -24,14 +24,25 @@ pub(super) struct Extremum {
 impl Extremum {
     pub fn new(call: &AggregateCall) -> Result<Self> {
         let data_type = call.input_schema.field(call.arguments[0]).data_type().clone();
-        let options = SortOptions { descending: call.form == AggregateForm::MaxAppendOnly, nulls_first: false };
-        let converter =
-            RowConverter::new(vec![SortField::new_with_options(data_type.clone(), options)]).map_err(arrow_error)?;
-        Ok(Extremum { argument: call.arguments[0], data_type, converter, best: vec![] })
+        let options = SortOptions {
+            descending: call.form == AggregateForm::MaxAppendOnly,
+            nulls_first: false,
+        };
+        let converter = RowConverter::new(vec![SortField::new_with_options(data_type.clone(), options)])
+            .map_err(arrow_error)?;
+        Ok(Extremum {
+            argument: call.arguments[0],
+            data_type,
+            converter,
+            best: vec![],
+        })
     }
 
     fn offer(&mut self, ids: &[usize], values: &ArrayRef) -> Result<()> {
-        let rows = self.converter.convert_columns(&[Arc::clone(values)]).map_err(arrow_error)?;
+        let rows = self
+            .converter
+            .convert_columns(&[Arc::clone(values)])
+            .map_err(arrow_error)?;
         let nulls = values.logical_nulls();
         for (row, id) in ids.iter().enumerate() {
             if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
@@ -52,7 +63,11 @@ impl Extremum {
         if present.is_empty() {
             return Ok(new_null_array(&self.data_type, best.len()));
         }
-        let values = self.converter.convert_rows(present).map_err(arrow_error)?.remove(0);
+        let values = self
+            .converter
+            .convert_rows(present)
+            .map_err(arrow_error)?
+            .remove(0);
         if values.len() == best.len() {
             return Ok(values);
         }
@@ -77,7 +92,9 @@ impl GroupState for Extremum {
 
     fn apply(&mut self, ids: &[usize], rows: &RecordBatch, weights: &[i64]) -> Result<()> {
         if weights.iter().any(|weight| *weight < 0) {
-            return Err(RuntimeError::Internal("a deletion reached a minimum that only grows".into()));
+            return Err(RuntimeError::Internal(
+                "a deletion reached a minimum that only grows".into(),
+            ));
         }
         self.offer(ids, rows.column(self.argument))
     }
@@ -88,7 +105,9 @@ impl GroupState for Extremum {
 
     fn partial(&mut self) -> Result<Vec<ArrayRef>> {
         let best = std::mem::take(&mut self.best);
-        Ok(vec![self.values(&best.iter().map(Option::as_deref).collect::<Vec<_>>())?])
+        Ok(vec![self.values(
+            &best.iter().map(Option::as_deref).collect::<Vec<_>>(),
+        )?])
     }
 
     fn merge(&mut self, ids: &[usize], partial: &[ArrayRef]) -> Result<()> {
@@ -96,7 +115,12 @@ impl GroupState for Extremum {
     }
 
     fn evaluate(&self, groups: &[usize], _: Option<&ErrorCounter>) -> Result<ArrayRef> {
-        self.values(&groups.iter().map(|group| self.best[*group].as_deref()).collect::<Vec<_>>())
+        self.values(
+            &groups
+                .iter()
+                .map(|group| self.best[*group].as_deref())
+                .collect::<Vec<_>>(),
+        )
     }
 
     fn reset(&mut self, group: usize) {
@@ -108,6 +132,12 @@ impl GroupState for Extremum {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.best.capacity() * 16 + self.best.iter().flatten().map(|bytes| bytes.len() + 8).sum::<usize>()
+        self.best.capacity() * 16
+            + self
+                .best
+                .iter()
+                .flatten()
+                .map(|bytes| bytes.len() + 8)
+                .sum::<usize>()
     }
 }

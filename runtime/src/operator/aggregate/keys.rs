@@ -26,7 +26,11 @@ impl GroupKeys {
             0 => None,
             _ => Some(new_group_values(Arc::clone(&schema), &GroupOrdering::None)?),
         };
-        Ok(GroupKeys { schema, values, len: 0 })
+        Ok(GroupKeys {
+            schema,
+            values,
+            len: 0,
+        })
     }
 
     pub fn columns(&self) -> usize {

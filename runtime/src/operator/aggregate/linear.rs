@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Array, Float64Array, Int64Array, PrimitiveArray,
-    RecordBatch,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Array, Float64Array, Int64Array,
+    PrimitiveArray, RecordBatch,
 };
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, UInt64Type};
 use datafusion_functions_aggregate_common::utils::DecimalAverager;
@@ -12,8 +12,8 @@ use millrace_planner::stage::{AggregateCall, AggregateForm};
 
 use super::float_sum::FloatSum;
 use super::state::{GroupState, retain_positions};
-use crate::operator::ErrorCounter;
 use crate::error::{Result, RuntimeError};
+use crate::operator::ErrorCounter;
 
 /// `count(*)` and `count(x)`.
 pub(super) struct Count {
@@ -23,7 +23,10 @@ pub(super) struct Count {
 
 impl Count {
     pub fn new(call: &AggregateCall) -> Self {
-        Count { argument: call.arguments.first().copied(), counts: vec![] }
+        Count {
+            argument: call.arguments.first().copied(),
+            counts: vec![],
+        }
     }
 }
 
@@ -33,7 +36,9 @@ impl GroupState for Count {
     }
 
     fn apply(&mut self, ids: &[usize], rows: &RecordBatch, weights: &[i64]) -> Result<()> {
-        let nulls = self.argument.and_then(|column| rows.column(column).logical_nulls());
+        let nulls = self
+            .argument
+            .and_then(|column| rows.column(column).logical_nulls());
         for (row, (id, weight)) in ids.iter().zip(weights).enumerate() {
             if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) {
                 self.counts[*id] += weight;
@@ -56,7 +61,9 @@ impl GroupState for Count {
     }
 
     fn evaluate(&self, groups: &[usize], _: Option<&ErrorCounter>) -> Result<ArrayRef> {
-        Ok(Arc::new(Int64Array::from_iter_values(groups.iter().map(|group| self.counts[*group]))))
+        Ok(Arc::new(Int64Array::from_iter_values(
+            groups.iter().map(|group| self.counts[*group]),
+        )))
     }
 
     fn reset(&mut self, group: usize) {
@@ -101,7 +108,11 @@ impl Sum {
         let sums = match argument_type {
             DataType::Int64 | DataType::UInt64 | DataType::Decimal128(_, _) => Sums::Exact(vec![]),
             DataType::Float64 => Sums::Float(vec![]),
-            other => return Err(RuntimeError::Internal(format!("a sum over {other} has no linear form"))),
+            other => {
+                return Err(RuntimeError::Internal(format!(
+                    "a sum over {other} has no linear form"
+                )));
+            }
         };
         Ok(Sum {
             argument: call.arguments[0],
@@ -128,9 +139,16 @@ impl Sum {
                         _ => Ok(None),
                     })
                     .collect::<Result<Decimal128Array>>()?;
-                Ok(Arc::new(values.with_precision_and_scale(*precision, *target).map_err(crate::state::row_table::arrow_error)?))
+                Ok(Arc::new(
+                    values
+                        .with_precision_and_scale(*precision, *target)
+                        .map_err(crate::state::row_table::arrow_error)?,
+                ))
             }
-            _ => Err(RuntimeError::Internal(format!("no average over {}", self.argument_type))),
+            _ => Err(RuntimeError::Internal(format!(
+                "no average over {}",
+                self.argument_type
+            ))),
         }
     }
 
@@ -150,7 +168,10 @@ impl Sum {
             if value.is_none()
                 && let Some(errors) = errors
             {
-                errors.note(format!("sum {} is out of range for {}", sums[*group], self.output_type));
+                errors.note(format!(
+                    "sum {} is out of range for {}",
+                    sums[*group], self.output_type
+                ));
             }
             value
         });
@@ -190,9 +211,19 @@ impl GroupState for Sum {
         let counts = &mut self.counts;
         match &mut self.sums {
             Sums::Exact(sums) => match self.argument_type {
-                DataType::Int64 => add_weighted(sums, counts, ids, column.as_primitive::<Int64Type>(), weights),
-                DataType::UInt64 => add_weighted(sums, counts, ids, column.as_primitive::<UInt64Type>(), weights),
-                _ => add_weighted(sums, counts, ids, column.as_primitive::<Decimal128Type>(), weights),
+                DataType::Int64 => {
+                    add_weighted(sums, counts, ids, column.as_primitive::<Int64Type>(), weights)
+                }
+                DataType::UInt64 => {
+                    add_weighted(sums, counts, ids, column.as_primitive::<UInt64Type>(), weights)
+                }
+                _ => add_weighted(
+                    sums,
+                    counts,
+                    ids,
+                    column.as_primitive::<Decimal128Type>(),
+                    weights,
+                ),
             },
             Sums::Float(sums) => {
                 let values = column.as_primitive::<Float64Type>();
@@ -208,7 +239,11 @@ impl GroupState for Sum {
     }
 
     fn partial_columns(&self) -> usize {
-        1 + if matches!(self.sums, Sums::Float(_)) { FLOAT_COLUMNS } else { 1 }
+        1 + if matches!(self.sums, Sums::Float(_)) {
+            FLOAT_COLUMNS
+        } else {
+            1
+        }
     }
 
     fn partial(&mut self) -> Result<Vec<ArrayRef>> {
@@ -231,7 +266,10 @@ impl GroupState for Sum {
         add_counts(&mut self.counts, ids, &partial[0]);
         match &mut self.sums {
             Sums::Exact(sums) => {
-                for (id, value) in ids.iter().zip(partial[1].as_primitive::<Decimal128Type>().values()) {
+                for (id, value) in ids
+                    .iter()
+                    .zip(partial[1].as_primitive::<Decimal128Type>().values())
+                {
                     sums[*id] = sums[*id].wrapping_add(*value);
                 }
             }
@@ -251,7 +289,9 @@ impl GroupState for Sum {
                 _ => self.exact::<Decimal128Type>(groups, sums, Some, errors),
             },
             Sums::Float(sums) => Arc::new(Float64Array::from_iter(
-                groups.iter().map(|group| (self.counts[*group] > 0).then(|| sums[*group].value())),
+                groups
+                    .iter()
+                    .map(|group| (self.counts[*group] > 0).then(|| sums[*group].value())),
             )),
         })
     }
@@ -285,7 +325,8 @@ impl GroupState for Sum {
 const FLOAT_COLUMNS: usize = 5;
 
 fn float_columns(sums: &[FloatSum]) -> Vec<ArrayRef> {
-    let floats = |value: fn(&FloatSum) -> f64| Arc::new(Float64Array::from_iter_values(sums.iter().map(value)));
+    let floats =
+        |value: fn(&FloatSum) -> f64| Arc::new(Float64Array::from_iter_values(sums.iter().map(value)));
     let counts = |value: fn(&FloatSum) -> i64| Arc::new(Int64Array::from_iter_values(sums.iter().map(value)));
     vec![
         floats(|sum| sum.high),
@@ -321,7 +362,13 @@ pub(super) struct Moments {
 
 impl Moments {
     pub fn new(call: &AggregateCall) -> Self {
-        Moments { argument: call.arguments[0], form: call.form, counts: vec![], sums: vec![], squares: vec![] }
+        Moments {
+            argument: call.arguments[0],
+            form: call.form,
+            counts: vec![],
+            sums: vec![],
+            squares: vec![],
+        }
     }
 
     fn value(&self, group: usize) -> Option<f64> {
@@ -366,7 +413,11 @@ impl GroupState for Moments {
     fn partial(&mut self) -> Result<Vec<ArrayRef>> {
         let mut columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(std::mem::take(&mut self.counts)))];
         columns.extend(float_columns(&std::mem::take(&mut self.sums)));
-        columns.extend(float_columns(&std::mem::take(&mut self.squares)).into_iter().take(2));
+        columns.extend(
+            float_columns(&std::mem::take(&mut self.squares))
+                .into_iter()
+                .take(2),
+        );
         Ok(columns)
     }
 
@@ -374,15 +425,24 @@ impl GroupState for Moments {
         add_counts(&mut self.counts, ids, &partial[0]);
         merge_floats(&mut self.sums, ids, &partial[1..]);
         let (high, low) = (&partial[1 + FLOAT_COLUMNS], &partial[2 + FLOAT_COLUMNS]);
-        let (high, low) = (high.as_primitive::<Float64Type>(), low.as_primitive::<Float64Type>());
+        let (high, low) = (
+            high.as_primitive::<Float64Type>(),
+            low.as_primitive::<Float64Type>(),
+        );
         for (row, id) in ids.iter().enumerate() {
-            self.squares[*id].merge(&FloatSum { high: high.value(row), low: low.value(row), ..FloatSum::default() });
+            self.squares[*id].merge(&FloatSum {
+                high: high.value(row),
+                low: low.value(row),
+                ..FloatSum::default()
+            });
         }
         Ok(())
     }
 
     fn evaluate(&self, groups: &[usize], _: Option<&ErrorCounter>) -> Result<ArrayRef> {
-        Ok(Arc::new(Float64Array::from_iter(groups.iter().map(|group| self.value(*group)))))
+        Ok(Arc::new(Float64Array::from_iter(
+            groups.iter().map(|group| self.value(*group)),
+        )))
     }
 
     fn reset(&mut self, group: usize) {
@@ -412,7 +472,12 @@ pub(super) struct Booleans {
 
 impl Booleans {
     pub fn new(call: &AggregateCall) -> Self {
-        Booleans { argument: call.arguments[0], all: call.form == AggregateForm::BoolAnd, yes: vec![], no: vec![] }
+        Booleans {
+            argument: call.arguments[0],
+            all: call.form == AggregateForm::BoolAnd,
+            yes: vec![],
+            no: vec![],
+        }
     }
 }
 
@@ -426,7 +491,11 @@ impl GroupState for Booleans {
         let values = rows.column(self.argument).as_boolean();
         for (row, (id, weight)) in ids.iter().zip(weights).enumerate() {
             if values.is_valid(row) {
-                let counts = if values.value(row) { &mut self.yes } else { &mut self.no };
+                let counts = if values.value(row) {
+                    &mut self.yes
+                } else {
+                    &mut self.no
+                };
                 counts[*id] += weight;
             }
         }

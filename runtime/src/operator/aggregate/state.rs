@@ -46,7 +46,9 @@ pub(super) fn group_state(call: &AggregateCall) -> Result<Box<dyn GroupState>> {
     Ok(match call.form {
         AggregateForm::Count => Box::new(Count::new(call)),
         AggregateForm::Sum | AggregateForm::Average => Box::new(Sum::new(call)?),
-        AggregateForm::Variance { .. } | AggregateForm::StandardDeviation { .. } => Box::new(Moments::new(call)),
+        AggregateForm::Variance { .. } | AggregateForm::StandardDeviation { .. } => {
+            Box::new(Moments::new(call))
+        }
         AggregateForm::BoolAnd | AggregateForm::BoolOr => Box::new(Booleans::new(call)),
         AggregateForm::MinAppendOnly | AggregateForm::MaxAppendOnly => Box::new(Extremum::new(call)?),
         AggregateForm::Min | AggregateForm::Max | AggregateForm::Values => Box::new(Values::new(call)?),
@@ -55,5 +57,8 @@ pub(super) fn group_state(call: &AggregateCall) -> Result<Box<dyn GroupState>> {
 
 /// Moves the kept elements to the front.
 pub(super) fn retain_positions<T: Default>(values: &mut Vec<T>, groups: &[usize]) {
-    *values = groups.iter().map(|group| std::mem::take(&mut values[*group])).collect();
+    *values = groups
+        .iter()
+        .map(|group| std::mem::take(&mut values[*group]))
+        .collect();
 }

@@ -17,8 +17,8 @@ use datafusion::physical_expr::expressions::Literal;
 use millrace_planner::stage::{AggregateCall, AggregateForm};
 
 use super::state::{GroupState, retain_positions};
-use crate::operator::ErrorCounter;
 use crate::error::{Result, RuntimeError};
+use crate::operator::ErrorCounter;
 use crate::state::row_table::arrow_error;
 
 pub(super) struct Values {
@@ -53,12 +53,21 @@ impl Values {
         let schema = Arc::clone(&call.input_schema);
         let mut fields = vec![];
         for (column, options) in &call.order_by {
-            fields.push(SortField::new_with_options(schema.field(*column).data_type().clone(), *options));
+            fields.push(SortField::new_with_options(
+                schema.field(*column).data_type().clone(),
+                *options,
+            ));
         }
         let descending = call.form == AggregateForm::Max;
         for argument in &arguments {
             let data_type = argument.data_type(&schema)?;
-            fields.push(SortField::new_with_options(data_type, SortOptions { descending, nulls_first: false }));
+            fields.push(SortField::new_with_options(
+                data_type,
+                SortOptions {
+                    descending,
+                    nulls_first: false,
+                },
+            ));
         }
         let answer = match call.form {
             AggregateForm::Min | AggregateForm::Max => Answer::First,
@@ -79,10 +88,15 @@ impl Values {
 
     fn first(&self, groups: &[usize]) -> Result<ArrayRef> {
         let parser = self.converter.parser();
-        let firsts: Vec<_> = groups.iter().map(|group| self.groups[*group].keys().next()).collect();
+        let firsts: Vec<_> = groups
+            .iter()
+            .map(|group| self.groups[*group].keys().next())
+            .collect();
         let present = firsts.iter().flatten().map(|bytes| parser.parse(bytes));
         let columns = self.converter.convert_rows(present).map_err(arrow_error)?;
-        let values = columns.last().ok_or_else(|| RuntimeError::Internal("a minimum without an argument".into()))?;
+        let values = columns
+            .last()
+            .ok_or_else(|| RuntimeError::Internal("a minimum without an argument".into()))?;
         let mut next = 0;
         let positions: arrow::array::UInt32Array = firsts
             .iter()
@@ -111,16 +125,22 @@ impl Values {
             return Ok(accumulator.evaluate()?);
         }
         let count = rows.len();
-        let columns = if self.converter_is_empty() { vec![] } else { self.converter.convert_rows(rows).map_err(arrow_error)? };
+        let columns = if self.converter_is_empty() {
+            vec![]
+        } else {
+            self.converter.convert_rows(rows).map_err(arrow_error)?
+        };
         let (order_by, values) = columns.split_at(self.order_by.len());
         let mut values = values.iter();
         let mut inputs = vec![];
         for argument in self.function.expressions() {
             match argument.downcast_ref::<Literal>() {
                 Some(literal) => inputs.push(literal.value().to_array_of_size(count)?),
-                None => inputs.push(Arc::clone(
-                    values.next().ok_or_else(|| RuntimeError::Internal("an argument was not stored".into()))?,
-                )),
+                None => {
+                    inputs.push(Arc::clone(values.next().ok_or_else(|| {
+                        RuntimeError::Internal("an argument was not stored".into())
+                    })?))
+                }
             }
         }
         inputs.extend(order_by.iter().cloned());
@@ -139,12 +159,24 @@ impl GroupState for Values {
     }
 
     fn apply(&mut self, ids: &[usize], rows: &RecordBatch, weights: &[i64]) -> Result<()> {
-        let mut columns: Vec<ArrayRef> = self.order_by.iter().map(|column| Arc::clone(rows.column(*column))).collect();
+        let mut columns: Vec<ArrayRef> = self
+            .order_by
+            .iter()
+            .map(|column| Arc::clone(rows.column(*column)))
+            .collect();
         for argument in &self.arguments {
             columns.push(argument.evaluate(rows)?.into_array(rows.num_rows())?);
         }
-        let nulls = if self.skips_nulls { columns.last().and_then(|column| column.logical_nulls()) } else { None };
-        let keys = if columns.is_empty() { None } else { Some(self.converter.convert_columns(&columns).map_err(arrow_error)?) };
+        let nulls = if self.skips_nulls {
+            columns.last().and_then(|column| column.logical_nulls())
+        } else {
+            None
+        };
+        let keys = if columns.is_empty() {
+            None
+        } else {
+            Some(self.converter.convert_columns(&columns).map_err(arrow_error)?)
+        };
         for (row, (id, weight)) in ids.iter().zip(weights).enumerate() {
             if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                 continue;
@@ -171,25 +203,31 @@ impl GroupState for Values {
     }
 
     fn partial(&mut self) -> Result<Vec<ArrayRef>> {
-        Err(RuntimeError::Internal("this aggregate has no partial state".into()))
+        Err(RuntimeError::Internal(
+            "this aggregate has no partial state".into(),
+        ))
     }
 
     fn merge(&mut self, _ids: &[usize], _partial: &[ArrayRef]) -> Result<()> {
-        Err(RuntimeError::Internal("this aggregate has no partial state".into()))
+        Err(RuntimeError::Internal(
+            "this aggregate has no partial state".into(),
+        ))
     }
 
     fn evaluate(&self, groups: &[usize], _: Option<&ErrorCounter>) -> Result<ArrayRef> {
         match self.answer {
             Answer::First => self.first(groups),
-            Answer::Size => {
-                Ok(Arc::new(Int64Array::from_iter_values(groups.iter().map(|group| self.groups[*group].len() as i64))))
-            }
+            Answer::Size => Ok(Arc::new(Int64Array::from_iter_values(
+                groups.iter().map(|group| self.groups[*group].len() as i64),
+            ))),
             Answer::Accumulator if groups.is_empty() => {
                 Ok(new_empty_array(self.function.field().data_type()))
             }
             Answer::Accumulator => {
-                let values =
-                    groups.iter().map(|group| self.accumulate(&self.groups[*group])).collect::<Result<Vec<_>>>()?;
+                let values = groups
+                    .iter()
+                    .map(|group| self.accumulate(&self.groups[*group]))
+                    .collect::<Result<Vec<_>>>()?;
                 Ok(ScalarValue::iter_to_array(values)?)
             }
         }
@@ -204,6 +242,9 @@ impl GroupState for Values {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.groups.iter().map(|group| group.keys().map(|key| key.len() + 40).sum::<usize>() + 24).sum()
+        self.groups
+            .iter()
+            .map(|group| group.keys().map(|key| key.len() + 40).sum::<usize>() + 24)
+            .sum()
     }
 }
