@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
-    Query, SetExpr, SetOperator, SetQuantifier, Statement, TableFactor, Visit, Visitor,
+    Expr, Query, SetExpr, SetOperator, SetQuantifier, Statement, TableFactor, Visit, Visitor,
 };
 
 /// Refuses a statement that would be answered wrongly.
@@ -25,6 +25,16 @@ impl Visitor for Refuser {
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<String> {
         set_operations(&query.body)
+    }
+
+    fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<String> {
+        match expression {
+            // The planner's rewrite keeps too few rows.
+            Expr::AllOp { right, .. } if matches!(right.as_ref(), Expr::Subquery(_)) => ControlFlow::Break(
+                "a comparison with ALL (subquery) is not supported; compare with the subquery's min() or max()".into(),
+            ),
+            _ => ControlFlow::Continue(()),
+        }
     }
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<String> {

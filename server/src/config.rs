@@ -315,17 +315,27 @@ mod tests {
 
     #[test]
     fn flags_beat_the_environment_which_beats_the_file() {
-        let file = "data = 'f'\ncores = 1\nworkers = 1\nmemory_limit = '600MB'";
+        let file = "data = 'f'\ncores = 1\nconnections_max = 1\nmemory_limit = '600MB'";
         let config = load(
             file,
-            &[("cores", "2"), ("workers", "2"), ("password", "1234")],
-            &[("workers", "3")],
+            &[("cores", "2"), ("connections_max", "2"), ("password", "1234")],
+            &[("connections_max", "3")],
         )
         .unwrap();
         assert_eq!(config.data, PathBuf::from("f"));
-        assert_eq!((config.cores, config.workers), (Some(2), Some(3)));
+        assert_eq!((config.cores, config.connections_max), (Some(2), 3));
         assert_eq!(config.memory_limit, Some(600 << 20));
         assert_eq!(config.password.as_deref(), Some("1234"));
+    }
+
+    #[test]
+    fn more_than_one_worker_is_refused() {
+        assert_eq!(load("", &[], &[("workers", "1")]).unwrap().workers, Some(1));
+        let error = load("workers = 2", &[], &[]).unwrap_err().to_string();
+        assert!(
+            error.contains("more than one worker is not supported yet"),
+            "{error}"
+        );
     }
 
     #[test]

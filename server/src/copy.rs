@@ -112,8 +112,12 @@ impl Conversion {
 
     /// Rows from what the JSON decoder made; `before` rows came earlier.
     fn typed(&self, batch: &RecordBatch, before: u64) -> SqlResult<RecordBatch> {
-        let typed: Vec<(Arc<Field>, ArrayRef)> =
-            self.given.iter().cloned().zip(batch.columns().iter().cloned()).collect();
+        let typed: Vec<(Arc<Field>, ArrayRef)> = self
+            .given
+            .iter()
+            .cloned()
+            .zip(batch.columns().iter().cloned())
+            .collect();
         self.builder
             .build(&typed, batch.num_rows())
             .map_err(|failure| json_failure(&self.what, before, failure))
@@ -186,7 +190,11 @@ impl CopyIn {
             session: Arc::clone(session),
             object: Arc::clone(object),
             decoder,
-            conversion: Arc::new(Conversion { builder, given, what: what.clone() }),
+            conversion: Arc::new(Conversion {
+                builder,
+                given,
+                what: what.clone(),
+            }),
             converting: VecDeque::new(),
             what,
             rows: vec![],
@@ -312,7 +320,9 @@ impl CopyIn {
                 let lines = columns.lines().to_vec();
                 let texts = columns.take();
                 let layout = layout.clone();
-                runtime.compute(QueryClass::Interactive, move || conversion.texts(&texts, &lines, &layout))
+                runtime.compute(QueryClass::Interactive, move || {
+                    conversion.texts(&texts, &lines, &layout)
+                })
             }
             Decoder::Json(decoder) => {
                 let Some(batch) = decoder.take()? else {
@@ -330,7 +340,9 @@ impl CopyIn {
     /// Takes the converted rows, in order, until at most so many conversions are under way.
     async fn converted(&mut self, waiting_max: usize) -> SqlResult<()> {
         while self.converting.len() > waiting_max {
-            let Some(task) = self.converting.pop_front() else { break };
+            let Some(task) = self.converting.pop_front() else {
+                break;
+            };
             let batch = task.await.map_err(from_internal::runtime)??;
             self.rows_bytes += batch.get_array_memory_size();
             self.rows.push(batch);

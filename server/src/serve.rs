@@ -185,7 +185,9 @@ impl Server {
         match Database::open(database_options(&config)).await {
             Ok(database) => {
                 let collector = RuntimeCollector(database.runtime().clone());
-                server.metrics.register(|registry| registry.register_collector(Box::new(collector)));
+                server
+                    .metrics
+                    .register(|registry| registry.register_collector(Box::new(collector)));
                 server.database.open(database);
                 Ok(server)
             }

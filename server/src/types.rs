@@ -351,7 +351,10 @@ pub fn from_pg(pg: &Type) -> Option<SqlType> {
 /// Whether a column is a `numeric` without a precision, which shows no zeros at the end. Expressions over one have lost
 /// the annotation, but not the type.
 pub fn is_any_numeric(field: &Field) -> bool {
-    field.metadata().get(ANNOTATION).is_some_and(|name| name == "numeric")
+    field
+        .metadata()
+        .get(ANNOTATION)
+        .is_some_and(|name| name == "numeric")
         || field.data_type() == &DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE)
 }
 

@@ -57,7 +57,7 @@ impl Fixture {
     }
 
     /// The witness works, new sessions are let in, writes reach the view, and nothing but these writes is there.
-    async fn is_well(self) {
+    async fn check_health(self) {
         let other = connect(self.server.pg_addr()).await.unwrap();
         for (id, client) in [&self.witness, &other].into_iter().enumerate() {
             run(client, &format!("INSERT INTO t VALUES ({}, 'well')", 1000 + id))
@@ -148,7 +148,7 @@ async fn garbage_on_the_ports() {
         exchange(fixture.server.http_addr(), &garbage).await;
         exchange(fixture.server.pg_addr(), &[startup(), garbage].concat()).await;
     }
-    fixture.is_well().await;
+    fixture.check_health().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -165,7 +165,7 @@ async fn http_on_the_wrong_port_is_told_so() {
         answer.is_empty() || answer.starts_with("HTTP/1.1 400"),
         "{answer:?}"
     );
-    fixture.is_well().await;
+    fixture.check_health().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -185,7 +185,7 @@ async fn messages_that_lie_about_themselves() {
             "{told}: {answer:?}"
         );
     }
-    fixture.is_well().await;
+    fixture.check_health().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -204,7 +204,7 @@ async fn a_client_that_goes_in_the_middle_of_a_message() {
     for cut in (1..=request.len()).step_by(9) {
         exchange(fixture.server.http_addr(), &request[..cut]).await;
     }
-    fixture.is_well().await;
+    fixture.check_health().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -239,7 +239,7 @@ async fn statements_that_are_too_long() {
         error.is_closed() || words.starts_with("54000: a message of"),
         "{words}"
     );
-    fixture.is_well().await;
+    fixture.check_health().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -280,7 +280,7 @@ async fn ingest_that_is_wrong() {
         assert!(answer.contains(told), "{told}: {answer}");
     }
     assert_eq!(number(&fixture.witness, "SELECT count(*) FROM s").await, 0);
-    fixture.is_well().await;
+    fixture.check_health().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -301,7 +301,7 @@ async fn nesting_without_end() {
         }
         assert_eq!(number(&client, "SELECT 1").await, 1);
     }
-    fixture.is_well().await;
+    fixture.check_health().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -322,7 +322,7 @@ async fn a_client_that_goes_in_the_middle_of_copy() {
         let bytes = [startup(), query("COPY t FROM STDIN"), piece].concat();
         exchange(fixture.server.pg_addr(), &bytes).await;
     }
-    fixture.is_well().await;
+    fixture.check_health().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -338,7 +338,7 @@ async fn a_client_that_does_not_read() {
         1000
     );
     drop(deaf);
-    fixture.is_well().await;
+    fixture.check_health().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -355,8 +355,7 @@ async fn more_clients_than_are_let_in() {
     ];
     let error = connect(fixture.server.pg_addr())
         .await
-        .err()
-        .expect("one too many");
+        .expect_err("one too many");
     let error = error
         .downcast::<tokio_postgres::Error>()
         .expect("the server says it");
@@ -380,7 +379,7 @@ async fn a_directory_that_another_server_uses() {
     let error = refusal(fixture._directory.path()).await;
     assert!(error.contains("in use") || error.contains("uses"), "{error}");
     assert!(error.contains(&std::process::id().to_string()), "{error}");
-    fixture.is_well().await;
+    fixture.check_health().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -85,13 +85,27 @@ fn views(database: &Database) -> Columns {
         ("relation", numbers(views.iter().map(|view| view.relation.0))),
         ("name", texts(views.iter().map(|view| view.name.clone()))),
         ("rows", numbers(views.iter().map(|view| view.rows as u64))),
-        ("state_bytes", numbers(views.iter().map(|view| view.state_bytes as u64))),
-        ("expression_errors", numbers(views.iter().map(|view| view.expression_errors))),
+        (
+            "state_bytes",
+            numbers(views.iter().map(|view| view.state_bytes as u64)),
+        ),
+        (
+            "expression_errors",
+            numbers(views.iter().map(|view| view.expression_errors)),
+        ),
         (
             "last_expression_error",
-            optional(views.iter().map(|view| view.last_expression_error.clone()).collect()),
+            optional(
+                views
+                    .iter()
+                    .map(|view| view.last_expression_error.clone())
+                    .collect(),
+            ),
         ),
-        ("failure", optional(views.iter().map(|view| view.failure.clone()).collect())),
+        (
+            "failure",
+            optional(views.iter().map(|view| view.failure.clone()).collect()),
+        ),
     ]
 }
 

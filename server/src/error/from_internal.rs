@@ -34,7 +34,10 @@ fn invalid_definition(message: &str) -> Option<SqlState> {
     [
         ("specified more than once", SqlState::DuplicateColumn),
         ("named in key does not exist", SqlState::UndefinedColumn),
-        ("more than one primary key is defined", SqlState::InvalidTableDefinition),
+        (
+            "more than one primary key is defined",
+            SqlState::InvalidTableDefinition,
+        ),
     ]
     .into_iter()
     .find(|(end, _)| message.ends_with(end))
@@ -225,9 +228,12 @@ fn schema(error: SchemaError) -> SqlError {
             let hint = did_you_mean(field.name(), names);
             if let Some(relation) = &field.relation
                 && !valid_fields.is_empty()
-                && valid_fields
-                    .iter()
-                    .all(|column| column.relation.as_ref().is_some_and(|known| known.table() != relation.table()))
+                && valid_fields.iter().all(|column| {
+                    column
+                        .relation
+                        .as_ref()
+                        .is_some_and(|known| known.table() != relation.table())
+                })
             {
                 return SqlError::new(
                     SqlState::UndefinedTable,
@@ -304,17 +310,29 @@ fn known_plan_error(text: &str, lower: &str) -> Option<SqlError> {
         );
         error(SqlState::GroupingError, &message)
     } else if lower.contains("aggregate functions are not allowed in the where") {
-        error(SqlState::GroupingError, "aggregate functions are not allowed in WHERE")
+        error(
+            SqlState::GroupingError,
+            "aggregate functions are not allowed in WHERE",
+        )
     } else if lower.contains("aggregate function calls cannot be nested") {
-        error(SqlState::GroupingError, "aggregate function calls cannot be nested")
+        error(
+            SqlState::GroupingError,
+            "aggregate function calls cannot be nested",
+        )
     } else if lower.contains("cannot find column with position") {
         let message = format!("GROUP BY position {} is not in select list", number("position")?);
         error(SqlState::InvalidColumnReference, &message)
     } else if lower.contains("order by column out of bounds") {
-        let message = format!("ORDER BY position {} is not in select list", number("specified:")?);
+        let message = format!(
+            "ORDER BY position {} is not in select list",
+            number("specified:")?
+        );
         error(SqlState::InvalidColumnReference, &message)
     } else if lower.starts_with("limit must be >=") {
-        error(SqlState::InvalidRowCountInLimitClause, "LIMIT must not be negative")
+        error(
+            SqlState::InvalidRowCountInLimitClause,
+            "LIMIT must not be negative",
+        )
     } else if lower.starts_with("offset must be >=") {
         error(
             SqlState::InvalidRowCountInResultOffsetClause,

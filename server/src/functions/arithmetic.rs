@@ -186,7 +186,8 @@ impl ExprPlanner for CheckedIntegers {
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
         // What has no type yet is a parameter: the operator infers it.
-        let (Ok((_, left)), Ok((_, right))) = (expr.left.to_field(schema), expr.right.to_field(schema)) else {
+        let (Ok((_, left)), Ok((_, right))) = (expr.left.to_field(schema), expr.right.to_field(schema))
+        else {
             return Ok(PlannerResult::Original(expr));
         };
         let arithmetic = is_arithmetic(&expr.op);
@@ -303,8 +304,8 @@ pub(super) fn read_as(expr: &Expr, other: &Field) -> Result<Option<Expr>> {
         return Ok(None);
     };
     let annotation = other.metadata().get(ANNOTATION).map(String::as_str);
-    let by_type = is_number(other.data_type())
-        || matches!(other.data_type(), DataType::Boolean | DataType::Binary);
+    let by_type =
+        is_number(other.data_type()) || matches!(other.data_type(), DataType::Boolean | DataType::Binary);
     if annotation != Some("uuid") && !by_type {
         return Ok(None);
     }

@@ -18,8 +18,8 @@ use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use crate::types::output::TextColumn;
 use crate::error::{SqlError, SqlState};
+use crate::types::output::TextColumn;
 use crate::types::{self, ANNOTATION, SqlType, length_limit, parse};
 
 /// The function's name.
@@ -157,7 +157,8 @@ impl ScalarUDFImpl for PgCast {
                     return Err(not_assignable(column, &args.arg_fields[0], &target).into());
                 }
                 let from = args.arg_fields[0].data_type();
-                if !is_text(from) && !is_text(target.data_type()) && !can_cast_types(from, target.data_type()) {
+                if !is_text(from) && !is_text(target.data_type()) && !can_cast_types(from, target.data_type())
+                {
                     return Err(SqlError::new(
                         SqlState::CannotCoerce,
                         format!(
@@ -222,7 +223,9 @@ impl ScalarUDFImpl for PgCast {
 fn cut(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef> {
     let limit = length_limit(to).map_or(usize::MAX, |(_, limit)| limit);
     let texts = if is_text(values.data_type()) {
-        arrow::compute::cast(values, &DataType::Utf8)?.as_string::<i32>().clone()
+        arrow::compute::cast(values, &DataType::Utf8)?
+            .as_string::<i32>()
+            .clone()
     } else if values.data_type() == &DataType::Null {
         StringArray::new_null(values.len())
     } else {

@@ -44,5 +44,9 @@ fn one(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             changed = true;
         }
     }
-    Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
+    Ok(if changed {
+        Transformed::yes(expr)
+    } else {
+        Transformed::no(expr)
+    })
 }

@@ -190,10 +190,20 @@ fn numeric(left: i128, right: i128, shift: i32) -> SqlResult<i128> {
     let quotient = left.checked_div(right).ok_or_else(overflow)?;
     let rest = left.checked_rem(right).ok_or_else(overflow)?;
     // Half of the divisor or more: away from zero. The rest is smaller than the divisor, so that this cannot overflow.
-    let magnitude = |value: i256| if value < i256::ZERO { value.wrapping_neg() } else { value };
+    let magnitude = |value: i256| {
+        if value < i256::ZERO {
+            value.wrapping_neg()
+        } else {
+            value
+        }
+    };
     let away = magnitude(rest) >= magnitude(right).wrapping_sub(magnitude(rest));
     let negative = (left < i256::ZERO) != (right < i256::ZERO);
-    let step = if away { i256::from_i128(if negative { -1 } else { 1 }) } else { i256::ZERO };
+    let step = if away {
+        i256::from_i128(if negative { -1 } else { 1 })
+    } else {
+        i256::ZERO
+    };
     let limit = 10_i128.pow(u32::from(NUMERIC_PRECISION));
     quotient
         .wrapping_add(step)

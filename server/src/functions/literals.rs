@@ -28,7 +28,14 @@ enum Known {
 /// Functions that give what they are given.
 const ALIKE: &[&str] = &["coalesce", "greatest", "least", "nullif"];
 /// Functions whose integer arguments are to be of the type that PostgreSQL gives them.
-const TYPED_ARGUMENTS: &[&str] = &["pg_typeof", "abs", "min", "max", "make_array", "pg_encoding_to_char"];
+const TYPED_ARGUMENTS: &[&str] = &[
+    "pg_typeof",
+    "abs",
+    "min",
+    "max",
+    "make_array",
+    "pg_encoding_to_char",
+];
 
 /// The expression, as a cast to the type.
 fn typed(expr: Expr, name: &str) -> Expr {
@@ -56,7 +63,11 @@ fn number(expr: &Expr) -> Option<(bool, &str)> {
 /// The text of a number literal, with its sign.
 pub fn number_text(expr: &Expr) -> Option<String> {
     let (negative, text) = number(expr)?;
-    Some(if negative { format!("-{text}") } else { text.to_string() })
+    Some(if negative {
+        format!("-{text}")
+    } else {
+        text.to_string()
+    })
 }
 
 /// Whether the expression is an integer literal of the type `integer`.
@@ -95,7 +106,9 @@ pub fn exact_digits(text: &str) -> Option<(u8, i8)> {
     let before = i32::try_from(whole.trim_start_matches('0').len()).ok()? + exponent.clamp(-1000, 1000);
     let after = (i32::try_from(fraction.len()).ok()? - exponent.clamp(-1000, 1000)).max(0);
     let precision = (before.max(0) + after).max(1);
-    let precision = u8::try_from(precision).ok().filter(|digits| *digits <= NUMERIC_PRECISION)?;
+    let precision = u8::try_from(precision)
+        .ok()
+        .filter(|digits| *digits <= NUMERIC_PRECISION)?;
     Some((precision, i8::try_from(after).ok()?))
 }
 
@@ -126,7 +139,9 @@ fn known(expr: &Expr) -> Known {
             None => Known::Nothing,
         },
         Expr::Function(function) => match (function.name.0.as_slice(), &function.args) {
-            ([ObjectNamePart::Identifier(name)], FunctionArguments::List(list)) if name.value == cast::NAME => {
+            ([ObjectNamePart::Identifier(name)], FunctionArguments::List(list))
+                if name.value == cast::NAME =>
+            {
                 match list.args.get(1) {
                     Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))) => {
                         match &value.value {
@@ -148,7 +163,14 @@ fn known(expr: &Expr) -> Known {
 }
 
 /// Numbers, each of which can be written as those that follow.
-const NUMBERS: &[&str] = &["smallint", "integer", "bigint", "numeric", "real", "double precision"];
+const NUMBERS: &[&str] = &[
+    "smallint",
+    "integer",
+    "bigint",
+    "numeric",
+    "real",
+    "double precision",
+];
 
 /// The type of expressions that are to have one type, if any of them tells and the others do not stand against it.
 fn common(all: &[Known]) -> Option<String> {
@@ -341,7 +363,13 @@ pub fn cast_of_literal(inner: Expr, sql_type: &types::SqlType, name: &str) -> (E
             None => (inner, name.to_string()),
         },
         DataType::Decimal128(..) if sql_type.annotation.is_some() => {
-            let literal = text.or_else(|| if quoted(&inner) { literal_text(&inner) } else { None });
+            let literal = text.or_else(|| {
+                if quoted(&inner) {
+                    literal_text(&inner)
+                } else {
+                    None
+                }
+            });
             match literal.and_then(|text| Some((exact_numeric(&text)?, text))) {
                 Some((exact, text)) => (rewrite::text(&text), exact),
                 None => (inner, name.to_string()),

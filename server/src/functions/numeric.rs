@@ -373,7 +373,11 @@ impl Number {
                 Ok(Arc::new(signs.with_data_type(target.clone())))
             }
             Function::Sign => float(first, |value| {
-                Ok(if value == 0.0 || value.is_nan() { value } else { value.signum() })
+                Ok(if value == 0.0 || value.is_nan() {
+                    value
+                } else {
+                    value.signum()
+                })
             }),
             Function::Sqrt => float(first, square_root),
             Function::Ln => float(first, |value| logarithm(value).map(f64::ln)),
@@ -445,7 +449,11 @@ impl Number {
                             Towards::Nearest => moved.round(),
                             _ => whole(moved),
                         };
-                        Some(if moved.is_finite() { cut / unit } else { values.value(row) })
+                        Some(if moved.is_finite() {
+                            cut / unit
+                        } else {
+                            values.value(row)
+                        })
                     }
                 }
             })
@@ -547,12 +555,7 @@ fn buckets(args: &[ArrayRef]) -> Result<ArrayRef> {
 }
 
 fn bucket(value: f64, low: f64, high: f64, count: i32) -> SqlResult<i32> {
-    let wrong = |message: &str| {
-        Err(SqlError::new(
-            SqlState::InvalidArgumentForWidthBucket,
-            message,
-        ))
-    };
+    let wrong = |message: &str| Err(SqlError::new(SqlState::InvalidArgumentForWidthBucket, message));
     if count <= 0 {
         return wrong("count must be greater than zero");
     }
@@ -606,7 +609,11 @@ mod tests {
         ] {
             let out = run(function, &[ArrayRef::clone(&values)], None).unwrap();
             assert_eq!(out.data_type(), &DataType::Decimal128(3, 0));
-            assert_eq!(out.as_primitive::<Decimal128Type>().values(), &expected, "{function:?}");
+            assert_eq!(
+                out.as_primitive::<Decimal128Type>().values(),
+                &expected,
+                "{function:?}"
+            );
         }
     }
 
@@ -614,7 +621,8 @@ mod tests {
     fn places_may_be_before_and_after_the_point() {
         let values = decimals(vec![12345], 7, 2);
         let places = |places: i64| -> ArrayRef { Arc::new(arrow::array::Int64Array::from(vec![places])) };
-        let round = |at: i64| run(Function::Round, &[ArrayRef::clone(&values), places(at)], Some(at)).unwrap();
+        let round =
+            |at: i64| run(Function::Round, &[ArrayRef::clone(&values), places(at)], Some(at)).unwrap();
         assert_eq!(round(1).as_primitive::<Decimal128Type>().value(0), 1235);
         assert_eq!(round(4).as_primitive::<Decimal128Type>().value(0), 1_234_500);
         assert_eq!(round(-2).as_primitive::<Decimal128Type>().value(0), 100);

@@ -12,8 +12,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, ObjectNamePart, Select, SelectItem, SetExpr, Statement, Value,
-    UnaryOperator, VisitMut, VisitorMut,
+    FunctionArguments, Ident, ObjectName, ObjectNamePart, Select, SelectItem, SetExpr, Statement,
+    UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
 use crate::error::{SqlError, SqlResult};
@@ -300,10 +300,13 @@ fn modulo(function: &Function) -> Option<Expr> {
     let FunctionArguments::List(list) = &function.args else {
         return None;
     };
-    let ([ObjectNamePart::Identifier(name)], [
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(left)),
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(right)),
-    ]) = (function.name.0.as_slice(), list.args.as_slice())
+    let (
+        [ObjectNamePart::Identifier(name)],
+        [
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(left)),
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(right)),
+        ],
+    ) = (function.name.0.as_slice(), list.args.as_slice())
     else {
         return None;
     };
@@ -349,7 +352,9 @@ fn plain_cast(inner: Expr, data_type: DataType) -> Expr {
 /// `(a, b) OVERLAPS (c, d)`; the other operators are chosen by the types of their sides, see [`super::operators`].
 fn binary(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
     match (op, left, right) {
-        (BinaryOperator::Overlaps, Expr::Tuple(left), Expr::Tuple(right)) if left.len() == 2 && right.len() == 2 => {
+        (BinaryOperator::Overlaps, Expr::Tuple(left), Expr::Tuple(right))
+            if left.len() == 2 && right.len() == 2 =>
+        {
             let arguments = left.iter().chain(right).cloned().collect();
             Some(call("overlaps", arguments))
         }
@@ -421,10 +426,15 @@ fn special_call(function: &Function) -> Option<Expr> {
         ("jsonb_array_elements" | "json_array_elements", 1) => {
             rows_of("jsonb_items", arguments).map(|rows| call(cast::NAME, vec![rows, text("jsonb")]))
         }
-        ("jsonb_array_elements_text" | "json_array_elements_text", 1) => rows_of("jsonb_items_text", arguments),
+        ("jsonb_array_elements_text" | "json_array_elements_text", 1) => {
+            rows_of("jsonb_items_text", arguments)
+        }
         // The age of one timestamp is its distance from midnight of today.
         ("age", 1) => {
-            let today = call(cast::NAME, vec![call("current_date", vec![]), text("timestamp without time zone")]);
+            let today = call(
+                cast::NAME,
+                vec![call("current_date", vec![]), text("timestamp without time zone")],
+            );
             Some(call("age", [vec![today], arguments].concat()))
         }
         ("to_timestamp", 2) => Some(call(super::by_pattern::TO_TIMESTAMP, arguments)),
@@ -445,7 +455,12 @@ fn interval_literal(interval: &ast::Interval) -> Option<Expr> {
         return None;
     };
     let amount = match (&interval.leading_field, &interval.last_field) {
-        (Some(unit), None) if amount.trim().bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.')) => {
+        (Some(unit), None)
+            if amount
+                .trim()
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.')) =>
+        {
             format!("{amount} {unit}")
         }
         _ => amount.clone(),
@@ -458,8 +473,12 @@ fn restore_bounds(window: &mut ast::WindowSpec) {
     let Some(frame) = &mut window.window_frame else {
         return;
     };
-    for bound in [Some(&mut frame.start_bound), frame.end_bound.as_mut()].into_iter().flatten() {
-        let (ast::WindowFrameBound::Preceding(Some(offset)) | ast::WindowFrameBound::Following(Some(offset))) = bound
+    for bound in [Some(&mut frame.start_bound), frame.end_bound.as_mut()]
+        .into_iter()
+        .flatten()
+    {
+        let (ast::WindowFrameBound::Preceding(Some(offset)) | ast::WindowFrameBound::Following(Some(offset))) =
+            bound
         else {
             continue;
         };
@@ -469,8 +488,10 @@ fn restore_bounds(window: &mut ast::WindowSpec) {
         let FunctionArguments::List(list) = &function.args else {
             continue;
         };
-        if let [FunctionArg::Unnamed(FunctionArgExpr::Expr(value)), FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(of)))] =
-            list.args.as_slice()
+        if let [
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(value)),
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(of))),
+        ] = list.args.as_slice()
             && of.value == Value::SingleQuotedString("interval".into())
         {
             **offset = Expr::Interval(ast::Interval {
@@ -539,7 +560,8 @@ mod tests {
             "SELECT pg_cast('1 DAY', 'interval') AS a, timezone('UTC', t) AS b, \
              age(pg_cast(current_date(), 'timestamp without time zone'), t) AS c"
         );
-        let frame = "SELECT sum(x) OVER (ORDER BY t RANGE BETWEEN INTERVAL '1 day' PRECEDING AND CURRENT ROW) AS a";
+        let frame =
+            "SELECT sum(x) OVER (ORDER BY t RANGE BETWEEN INTERVAL '1 day' PRECEDING AND CURRENT ROW) AS a";
         assert_eq!(rewritten_query(frame), frame);
     }
 

@@ -258,7 +258,6 @@ impl GroupsAccumulator for GroupSums {
         Ok(vec![Arc::new(sums.with_data_type(STATE))])
     }
 
-
     fn size(&self) -> usize {
         self.sums.capacity() * size_of::<Option<i128>>()
     }
@@ -285,7 +284,8 @@ mod tests {
         let values: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), Some(2), None, Some(4)]));
         let filter = BooleanArray::from(vec![Some(true), Some(true), Some(true), None]);
         let mut sums = GroupSums::default();
-        sums.update_batch(&[values], &[0, 1, 2, 0], Some(&filter), 3).unwrap();
+        sums.update_batch(&[values], &[0, 1, 2, 0], Some(&filter), 3)
+            .unwrap();
         let state = sums.state(EmitTo::All).unwrap();
         let mut merged = GroupSums::default();
         merged.merge_batch(&state, &[0, 0, 1], 2).unwrap();

@@ -113,11 +113,7 @@ impl ScalarUDFImpl for Text {
 
 fn letters(array: &ArrayRef) -> Result<StringArray> {
     let letter = |value: bool| if value { "t" } else { "f" };
-    Ok(array
-        .as_boolean()
-        .iter()
-        .map(|value| value.map(letter))
-        .collect())
+    Ok(array.as_boolean().iter().map(|value| value.map(letter)).collect())
 }
 
 /// A text as an SQL literal.
@@ -164,7 +160,9 @@ fn format(pattern: &str, values: &[Option<&str>]) -> SqlResult<String> {
             && let Some(after) = after.strip_prefix('$')
         {
             if number == 0 {
-                return Err(bad("format specifies argument 0, but arguments are numbered from 1"));
+                return Err(bad(
+                    "format specifies argument 0, but arguments are numbered from 1",
+                ));
             }
             position = Some(number - 1);
             rest = after;
@@ -177,7 +175,9 @@ fn format(pattern: &str, values: &[Option<&str>]) -> SqlResult<String> {
         let mut width = 0;
         if let Some(after) = rest.strip_prefix('*') {
             let given: i64 = match take(next)? {
-                Some(text) => text.parse().map_err(|_| bad("a width of format() is an integer"))?,
+                Some(text) => text
+                    .parse()
+                    .map_err(|_| bad("a width of format() is an integer"))?,
                 None => 0,
             };
             next += 1;
@@ -193,8 +193,9 @@ fn format(pattern: &str, values: &[Option<&str>]) -> SqlResult<String> {
             return Err(bad("number is out of range"));
         }
         let Some(kind) = rest.chars().next() else {
-            return Err(bad("unterminated format() type specifier")
-                .with_hint("For a single \"%\" use \"%%\"."));
+            return Err(
+                bad("unterminated format() type specifier").with_hint("For a single \"%\" use \"%%\".")
+            );
         };
         rest = &rest[kind.len_utf8()..];
         let value = take(position.unwrap_or(next))?;
@@ -236,7 +237,10 @@ mod tests {
         let run = |pattern: &str, values: &[Option<&str>]| format(pattern, values);
         assert_eq!(run("%s has %s", &[Some("a"), Some("2")]).unwrap(), "a has 2");
         assert_eq!(run("%2$s %1$s", &[Some("a"), Some("b")]).unwrap(), "b a");
-        assert_eq!(run("%I %L %%", &[Some("A b"), Some("it's")]).unwrap(), "\"A b\" 'it''s' %");
+        assert_eq!(
+            run("%I %L %%", &[Some("A b"), Some("it's")]).unwrap(),
+            "\"A b\" 'it''s' %"
+        );
         assert_eq!(run("%5s|%-5s|", &[Some("a"), Some("b")]).unwrap(), "    a|b    |");
         assert_eq!(run("%*s", &[Some("3"), None]).unwrap(), "   ");
         assert_eq!(run("%L", &[None]).unwrap(), "NULL");

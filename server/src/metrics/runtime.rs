@@ -27,18 +27,46 @@ impl Collector for RuntimeCollector {
         let failed = views.iter().filter(|view| view.failure.is_some()).count();
         let waiting = |class| runtime.tasks_waiting(class) as i64;
         let gauges: [(&str, &str, i64); 9] = [
-            ("stream_tasks_waiting", "Tasks of views that wait for a core", waiting(QueryClass::Stream)),
-            ("interactive_tasks_waiting", "Short queries that wait for a core", waiting(QueryClass::Interactive)),
-            ("batch_tasks_waiting", "Long queries that wait for a core", waiting(QueryClass::Batch)),
+            (
+                "stream_tasks_waiting",
+                "Tasks of views that wait for a core",
+                waiting(QueryClass::Stream),
+            ),
+            (
+                "interactive_tasks_waiting",
+                "Short queries that wait for a core",
+                waiting(QueryClass::Interactive),
+            ),
+            (
+                "batch_tasks_waiting",
+                "Long queries that wait for a core",
+                waiting(QueryClass::Batch),
+            ),
             (
                 "writes_waiting",
                 "Durable writes that wait for their epoch",
-                runtime.pipelines().iter().map(|pipeline| pipeline.writes_waiting as i64).sum(),
+                runtime
+                    .pipelines()
+                    .iter()
+                    .map(|pipeline| pipeline.writes_waiting as i64)
+                    .sum(),
             ),
-            ("backfills", "Views that are being back-filled", runtime.jobs().len() as i64),
+            (
+                "backfills",
+                "Views that are being back-filled",
+                runtime.jobs().len() as i64,
+            ),
             ("views", "Materialized views", views.len() as i64),
-            ("views_failed", "Materialized views that were set aside", failed as i64),
-            ("view_rows", "Rows of all materialized views", views.iter().map(|view| view.rows as i64).sum()),
+            (
+                "views_failed",
+                "Materialized views that were set aside",
+                failed as i64,
+            ),
+            (
+                "view_rows",
+                "Rows of all materialized views",
+                views.iter().map(|view| view.rows as i64).sum(),
+            ),
             (
                 "view_state_bytes",
                 "Keyed state and contents of all materialized views",

@@ -93,7 +93,10 @@ pub fn regclass(session: &Session, text: &str) -> SqlResult<Expr> {
     let (oid, _) = found(session, text, Kind::Relation)?;
     Ok(rewrite::call(
         cast::NAME,
-        vec![Expr::value(Value::Number(oid.to_string(), false)), rewrite::text("integer")],
+        vec![
+            Expr::value(Value::Number(oid.to_string(), false)),
+            rewrite::text("integer"),
+        ],
     ))
 }
 

@@ -241,7 +241,8 @@ fn convert(
             error: cell.error,
         });
     }
-    zoned_cast::assigned(from, to, values, zone).map_err(|error| RowError::unknown(from_internal::datafusion(error)))
+    zoned_cast::assigned(from, to, values, zone)
+        .map_err(|error| RowError::unknown(from_internal::datafusion(error)))
 }
 
 /// A row as PostgreSQL shows it in details: `(1, abc, null)`.

@@ -184,12 +184,7 @@ async fn source(
 /// Takes DEFAULT for computed columns out of VALUES: they are computed anyway. Where columns are not listed, rows may go
 /// on beyond those that can be given.
 fn without_computed(relation: &Relation, values: &mut ast::Values, given: &mut Vec<usize>, listed: bool) {
-    let width = values
-        .rows
-        .iter()
-        .map(|row| row.content.len())
-        .min()
-        .unwrap_or(0);
+    let width = values.rows.iter().map(|row| row.content.len()).min().unwrap_or(0);
     let computed = |position: usize| {
         let column = &relation.columns[position];
         column.generated.is_some() || column.proctime

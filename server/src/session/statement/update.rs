@@ -58,10 +58,7 @@ impl Assigned {
         let mut types = vec![];
         for ((_, value), position) in assignments.into_iter().zip(&columns) {
             let column = &relation.columns[*position];
-            types.push((
-                types::type_name(&column.field),
-                column.field.name().clone(),
-            ));
+            types.push((types::type_name(&column.field), column.field.name().clone()));
             let default = matches!(&value, Expr::Identifier(name)
                 if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"));
             if column.generated.is_some() && !default {
@@ -167,10 +164,10 @@ fn row_values(value: &Expr) -> SqlResult<Vec<Expr>> {
         }
         _ => {}
     }
-    Err(
-        SqlError::unsupported("source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression")
-            .with_hint("Assign the columns one by one."),
+    Err(SqlError::unsupported(
+        "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression",
     )
+    .with_hint("Assign the columns one by one."))
 }
 
 /// Executes UPDATE.
