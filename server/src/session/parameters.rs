@@ -92,6 +92,11 @@ fn describe_sql(
     parsed: &Parsed,
     found: &mut BTreeMap<usize, Option<Type>>,
 ) -> SqlResult<Option<SchemaRef>> {
+    if let ast::Statement::Query(query) = sql
+        && let Some(insert) = crate::session::statement::insert::with_before(query)
+    {
+        *sql = insert;
+    }
     match sql {
         ast::Statement::Query(_) => {
             let (plan, names) = select::bind(session, scope, sql, &parsed.text, select::Purpose::Describe)?;
