@@ -95,6 +95,8 @@ pub(crate) struct Inner {
     pub versions: Arc<Versions>,
     pub relations: RwLock<HashMap<RelationId, Arc<Relation>>>,
     pub jobs: Mutex<BTreeMap<RelationId, JobStatus>>,
+    /// Every write that was acknowledged, by whomever.
+    pub acknowledged: Mutex<WriteToken>,
     worker: Mutex<Option<Arc<Worker>>>,
     tickets: Mutex<HashMap<Ticket, oneshot::Sender<()>>>,
     next_ticket: AtomicU64,
@@ -126,6 +128,7 @@ impl Runtime {
             versions: Versions::new(),
             relations: RwLock::default(),
             jobs: Mutex::default(),
+            acknowledged: Mutex::default(),
             worker: Mutex::default(),
             tickets: Mutex::default(),
             next_ticket: AtomicU64::new(1),
@@ -211,6 +214,7 @@ impl Runtime {
         for id in ids {
             self.inner.relations.write().remove(id);
             self.inner.feeds.lock().detach(*id);
+            self.inner.acknowledged.lock().ends.remove(id);
             self.inner.versions.detach(*id);
             if let Some(worker) = self.inner.worker.lock().as_ref() {
                 worker.uninstall(*id);
@@ -248,6 +252,11 @@ impl Runtime {
             }
             progress.changed().await.map_err(|_| RuntimeError::ShuttingDown)?;
         }
+    }
+
+    /// All that was acknowledged so far, to whomever: a read after it sees what anyone was told is written.
+    pub fn acknowledged(&self) -> WriteToken {
+        self.inner.acknowledged.lock().clone()
     }
 
     /// Waits until all of `written` is visible in the views over it.

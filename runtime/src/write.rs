@@ -223,13 +223,15 @@ impl Inner {
         if let Some(pipeline) = pipeline {
             self.post(Event::InputArrived { pipeline });
         }
-        Ok(WriteToken {
+        let token = WriteToken {
             ends: writes
                 .iter()
                 .map(|(relation, _)| relation.id())
                 .zip(ends)
                 .collect(),
-        })
+        };
+        self.acknowledged.lock().merge(&token);
+        Ok(token)
     }
 }
 

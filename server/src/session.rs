@@ -309,7 +309,7 @@ impl Session {
             .lock()
             .get("read_consistency")
             .is_ok_and(|value| value != "snapshot");
-        if waits { self.written.lock().clone() } else { None }
+        waits.then(|| self.db.runtime().acknowledged())
     }
 
     /// Says something beside the answer, if the client wants to hear it.

@@ -353,9 +353,7 @@ async fn more_clients_than_are_let_in() {
         connect(fixture.server.pg_addr()).await.unwrap(),
         connect(fixture.server.pg_addr()).await.unwrap(),
     ];
-    let error = connect(fixture.server.pg_addr())
-        .await
-        .expect_err("one too many");
+    let error = connect(fixture.server.pg_addr()).await.expect_err("one too many");
     let error = error
         .downcast::<tokio_postgres::Error>()
         .expect("the server says it");
