@@ -108,11 +108,6 @@ impl Snapshot {
         Ok(Arc::new(SnapshotTable::new(frozen.clone())))
     }
 
-    /// Adds the relations of another snapshot.
-    pub fn extend(&mut self, other: Snapshot) {
-        self.relations.extend(other.relations);
-    }
-
     pub(crate) fn frozen(&self, relation: RelationId) -> Result<&Frozen> {
         self.relations
             .get(&relation)

@@ -95,8 +95,6 @@ pub struct Session {
     notices: Mutex<Vec<Notice>>,
     parameter_changes: Mutex<Vec<(String, String)>>,
     cancel: CancelHandle,
-    /// What this session has written: its reads wait for it.
-    written: Mutex<Option<WriteToken>>,
     activity: Mutex<Option<Activity>>,
 }
 
@@ -149,7 +147,6 @@ impl Session {
             cursors: Mutex::default(),
             notices: Mutex::default(),
             cancel: CancelHandle::default(),
-            written: Mutex::default(),
             activity: Mutex::default(),
         });
         db.register(id, &session);
@@ -293,16 +290,7 @@ impl Session {
         self.activity.lock().clone()
     }
 
-    /// The last epoch that the session's writes are in is waited for by its reads from now on.
-    pub(crate) fn remember_write(&self, token: WriteToken) {
-        let mut written = self.written.lock();
-        match written.as_mut() {
-            Some(before) => before.merge(&token),
-            None => *written = Some(token),
-        }
-    }
-
-    /// What a read has to contain.
+    /// What a read has to contain: every write that was acknowledged before it, whoever's it was.
     pub(crate) fn read_after(&self) -> Option<WriteToken> {
         let waits = self
             .settings

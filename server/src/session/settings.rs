@@ -182,8 +182,8 @@ pub const KNOWN: &[Known] = &[
     ),
     known(
         "read_consistency",
-        "own_writes",
-        Form::OneOf(&["own_writes", "snapshot"]),
+        "acknowledged",
+        Form::OneOf(&["acknowledged", "snapshot"]),
         "Whether a query waits for its session's writes, or reads the last committed epoch.",
     ),
     known("row_security", "on", Form::Boolean, "Accepted for drivers."),

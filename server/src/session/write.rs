@@ -123,13 +123,11 @@ impl Session {
         if changes.is_empty() {
             return Ok(());
         }
-        let token = self
-            .db
+        self.db
             .runtime()
             .append(changes, active.locks.as_ref())
             .await
             .map_err(|error| self.explain_write(error))?;
-        self.remember_write(token);
         Ok(())
     }
 
@@ -198,14 +196,12 @@ impl WriteScope {
             return Ok(());
         }
         let changes = changes.into_iter().map(|batch| (self.relation, batch)).collect();
-        let token = self
-            .session
+        self.session
             .db
             .runtime()
             .append(changes, self.locks.as_ref())
             .await
             .map_err(|error| self.session.explain_write(error))?;
-        self.session.remember_write(token);
         Ok(())
     }
 }

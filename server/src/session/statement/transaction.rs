@@ -81,11 +81,9 @@ pub(crate) fn savepoint(command: &str) -> SqlResult<Outcome> {
         .with_hint("Split the work into several transactions."))
 }
 
-/// FLUSH: until everything that this session has written is visible in every relation.
+/// FLUSH: until everything that was acknowledged before it is visible in every relation.
 pub(crate) async fn flush(session: &Arc<Session>) -> SqlResult<Outcome> {
-    let written = session.written.lock().clone();
-    if let Some(token) = written {
-        session.database().runtime().wait_for(&token).await?;
-    }
+    let runtime = session.database().runtime();
+    runtime.wait_for(&runtime.acknowledged()).await?;
     done("FLUSH")
 }
