@@ -184,7 +184,7 @@ pub const KNOWN: &[Known] = &[
         "read_consistency",
         "acknowledged",
         Form::OneOf(&["acknowledged", "snapshot"]),
-        "Whether a query waits for its session's writes, or reads the last committed epoch.",
+        "Whether a query waits for all acknowledged writes, or reads the last committed epoch.",
     ),
     known("row_security", "on", Form::Boolean, "Accepted for drivers."),
     known(
