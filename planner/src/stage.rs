@@ -37,6 +37,13 @@ pub struct StageGraph {
     pub partitions: usize,
 }
 
+impl StageGraph {
+    /// Whether the view can change by time alone.
+    pub fn keeps_time(&self) -> bool {
+        self.stages.iter().any(|stage| stage.root.keeps_time())
+    }
+}
+
 /// Operators between two exchanges.
 #[derive(Debug, Clone)]
 pub struct Stage {
@@ -253,6 +260,11 @@ impl Operator {
             Operator::TopN(top) => &top.schema,
             Operator::Recompute(recompute) => &recompute.schema,
         }
+    }
+
+    /// Whether the output can change by time alone.
+    pub fn keeps_time(&self) -> bool {
+        self.inputs().into_iter().any(Operator::keeps_time)
     }
 
     /// The operators that it reads, left to right.

@@ -51,6 +51,7 @@ impl Drop for Job {
         self.inner.versions.remove_pipeline(self.pipeline);
         if !self.is_live {
             self.inner.post(Event::JobRemoved { view: self.view });
+            self.inner.timers.remove(&self.inner, self.view);
             if let Ok(worker) = self.inner.worker() {
                 worker.uninstall(self.view);
             }
@@ -73,6 +74,9 @@ impl Runtime {
         let held = self.inner.quiesce(inputs.clone()).await?;
         let snapshot = self.snapshot(&inputs, None).await?;
         self.inner.worker()?.install(Arc::clone(&view));
+        if view.graph.keeps_time() {
+            self.inner.timers.install(id);
+        }
         let pipeline = self.inner.new_pipeline();
         self.inner.post(Event::JobAdded {
             view: id,

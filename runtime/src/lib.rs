@@ -11,6 +11,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod backfill;
+pub mod clock;
 pub mod driver;
 pub mod error;
 mod feed;
@@ -20,6 +21,7 @@ mod relation;
 mod runtime;
 mod snapshot;
 mod state;
+mod timers;
 mod versions;
 pub mod worker;
 mod write;

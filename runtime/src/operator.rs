@@ -49,6 +49,8 @@ pub struct Inputs {
     pub exchanges: BTreeMap<usize, Vec<ChangeBatch>>,
     /// Whether this is the first epoch of the view, on partition 0: fixed rows appear now.
     pub first: bool,
+    /// The epoch's time, in microseconds since 1970-01-01 00:00 UTC.
+    pub now: i64,
 }
 
 /// An operator tree with its state.
@@ -273,6 +275,27 @@ impl OperatorInstance {
                 left.idle_without_input() && right.idle_without_input()
             }
             _ => true,
+        }
+    }
+
+    /// When the output next changes without input, in microseconds since 1970-01-01 00:00 UTC.
+    pub fn due(&self) -> Option<i64> {
+        self.inputs().into_iter().filter_map(OperatorInstance::due).min()
+    }
+
+    fn inputs(&self) -> Vec<&OperatorInstance> {
+        match self {
+            OperatorInstance::Source { .. }
+            | OperatorInstance::Values { .. }
+            | OperatorInstance::Exchange { .. } => vec![],
+            OperatorInstance::Filter { input, .. }
+            | OperatorInstance::Project { input, .. }
+            | OperatorInstance::PartialAggregate { input, .. }
+            | OperatorInstance::Aggregate { input, .. }
+            | OperatorInstance::Expand { input, .. }
+            | OperatorInstance::TopN { input, .. }
+            | OperatorInstance::Recompute { input, .. } => vec![input],
+            OperatorInstance::Join { left, right, .. } => vec![left, right],
         }
     }
 

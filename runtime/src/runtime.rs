@@ -11,15 +11,17 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
 use crate::backfill::JobStatus;
+use crate::clock::{Clock, SystemClock};
 use crate::driver::{Command, Driver, Event, PipelineId, Ticket};
 use crate::error::{Result, RuntimeError};
 use crate::feed::Feeds;
 use crate::relation::{Relation, Stream, Table};
 use crate::snapshot::{Frozen, Snapshot};
 use crate::state::RowTable;
+use crate::timers::Timers;
 use crate::versions::Versions;
 use crate::worker::cpu::{CpuScheduler, QueryClass};
-use crate::worker::{Cut, Surroundings, Worker};
+use crate::worker::{EpochCut, Surroundings, TaskId, Worker};
 use crate::write::WriteToken;
 
 /// How the runtime is laid out.
@@ -27,6 +29,18 @@ use crate::write::WriteToken;
 pub struct RuntimeOptions {
     /// CPU slots.
     pub cores: usize,
+    /// What dates epochs.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl RuntimeOptions {
+    /// So many CPU slots, and the machine's clock.
+    pub fn new(cores: usize) -> Self {
+        RuntimeOptions {
+            cores,
+            clock: Arc::new(SystemClock),
+        }
+    }
 }
 
 /// A stream or table to make known.
@@ -93,6 +107,7 @@ pub(crate) struct Inner {
     events: Mutex<EventQueue>,
     pub feeds: Mutex<Feeds>,
     pub versions: Arc<Versions>,
+    pub timers: Timers,
     pub relations: RwLock<HashMap<RelationId, Arc<Relation>>>,
     pub jobs: Mutex<BTreeMap<RelationId, JobStatus>>,
     /// Every write that was acknowledged, by whomever.
@@ -126,6 +141,7 @@ impl Runtime {
             events: Mutex::default(),
             feeds: Mutex::default(),
             versions: Versions::new(),
+            timers: Timers::new(options.clock),
             relations: RwLock::default(),
             jobs: Mutex::default(),
             acknowledged: Mutex::default(),
@@ -216,6 +232,7 @@ impl Runtime {
             self.inner.feeds.lock().detach(*id);
             self.inner.acknowledged.lock().ends.remove(id);
             self.inner.versions.detach(*id);
+            self.inner.timers.remove(&self.inner, *id);
             if let Some(worker) = self.inner.worker.lock().as_ref() {
                 worker.uninstall(*id);
             }
@@ -274,6 +291,38 @@ impl Runtime {
                 .collect()
         };
         self.snapshot(&known, Some(written)).await.map(|_| ())
+    }
+
+    /// The time that the next epoch would have, in microseconds since 1970-01-01 00:00 UTC; never less than before.
+    pub fn now(&self) -> i64 {
+        self.inner.timers.now()
+    }
+
+    /// Waits until every view is as it is at this moment or later: rows whose time has come are there, or gone.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub async fn follow_clock(&self) -> Result<()> {
+        let now = self.now();
+        let mut progress = self.inner.versions.progress();
+        loop {
+            progress.borrow_and_update();
+            // Pipelines may become one meanwhile: they are asked for again each time.
+            let mut behind = self.inner.timers.pipelines();
+            behind.retain(|pipeline| {
+                self.inner
+                    .versions
+                    .now(*pipeline)
+                    .is_some_and(|reached| reached < now)
+            });
+            if behind.is_empty() {
+                return Ok(());
+            }
+            for pipeline in behind {
+                self.inner.post(Event::InputArrived { pipeline });
+            }
+            progress.changed().await.map_err(|_| RuntimeError::ShuttingDown)?;
+        }
     }
 
     /// Pipelines with their clocks.
@@ -344,6 +393,7 @@ impl Runtime {
         if let Ok(held) = self.inner.quiesce(all).await {
             held.keep();
         }
+        self.inner.timers.stop();
         let cpu = self.inner.cpu.clone();
         // Slots end after the poll that they are in.
         let _ = self.inner.io.spawn_blocking(move || cpu.stop()).await;
@@ -513,10 +563,14 @@ impl Inner {
                 }
             }
             Command::Commit { pipeline, epoch } => self.versions.commit(pipeline, epoch),
-            Command::Attached { view, pipeline } => self.versions.attach(view, pipeline, None),
+            Command::Attached { view, pipeline } => {
+                self.versions.attach(view, pipeline, None);
+                self.timers.attach(self, view, pipeline);
+            }
             Command::Joined { into, from } => {
                 self.feeds.lock().join(into, from);
                 self.versions.join(into, from);
+                self.timers.join(self, into, from);
             }
             Command::Quiesced { ticket, .. } => {
                 // Whoever asked may have gone meanwhile: then the pipeline goes on.
@@ -537,16 +591,26 @@ impl Inner {
 struct WorkerSurroundings(std::sync::Weak<Inner>);
 
 impl Surroundings for WorkerSurroundings {
-    fn cut(&self, pipeline: PipelineId, epoch: u64) -> HashMap<RelationId, Cut> {
+    fn cut(&self, pipeline: PipelineId, epoch: u64) -> EpochCut {
         let Some(inner) = self.0.upgrade() else {
-            return HashMap::new();
+            return EpochCut::default();
         };
         let taken = inner.feeds.lock().cut(pipeline);
-        inner.versions.cut(pipeline, epoch, taken.ends);
+        let now = inner.timers.now();
+        inner.versions.cut(pipeline, epoch, taken.ends, now);
         if taken.more {
             inner.post(Event::InputArrived { pipeline });
         }
-        taken.changes
+        EpochCut {
+            changes: taken.changes,
+            now,
+        }
+    }
+
+    fn due(&self, task: TaskId, due: Option<i64>) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.timers.set(&inner, task, due);
+        }
     }
 
     fn post(&self, event: Event) {

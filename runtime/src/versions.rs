@@ -18,14 +18,16 @@ pub struct Committed {
     pub epoch: u64,
     /// Log offsets that the epoch contains, by source.
     pub ends: HashMap<RelationId, u64>,
+    /// The epoch's time, in microseconds since 1970-01-01 00:00 UTC.
+    pub now: i64,
 }
 
 #[derive(Debug, Default)]
 struct State {
     pipelines: HashMap<PipelineId, Committed>,
     pipeline_of: HashMap<RelationId, PipelineId>,
-    /// Offsets of epochs that are not committed yet.
-    cuts: BTreeMap<(PipelineId, u64), HashMap<RelationId, u64>>,
+    /// Offsets and time of epochs that are not committed yet.
+    cuts: BTreeMap<(PipelineId, u64), (HashMap<RelationId, u64>, i64)>,
     pins: BTreeMap<u64, Vec<(RelationId, Version)>>,
     next_pin: u64,
     epochs_total: u64,
@@ -105,11 +107,22 @@ impl Versions {
         let committed = state.pipelines.entry(into).or_default();
         committed.epoch = committed.epoch.max(other.epoch);
         committed.ends.extend(other.ends);
+        // What was in the other may be older.
+        committed.now = committed.now.min(other.now);
     }
 
     /// Remembers what an epoch contains until it is committed.
-    pub fn cut(&self, pipeline: PipelineId, epoch: u64, ends: HashMap<RelationId, u64>) {
-        self.state.lock().cuts.insert((pipeline, epoch), ends);
+    pub fn cut(&self, pipeline: PipelineId, epoch: u64, ends: HashMap<RelationId, u64>, now: i64) {
+        self.state.lock().cuts.insert((pipeline, epoch), (ends, now));
+    }
+
+    /// The time of the pipeline's last committed epoch; none if there was none, or no such pipeline.
+    pub fn now(&self, pipeline: PipelineId) -> Option<i64> {
+        self.state
+            .lock()
+            .pipelines
+            .get(&pipeline)
+            .map(|committed| committed.now)
     }
 
     /// The epoch and all before it are what readers see from now on.
@@ -117,18 +130,21 @@ impl Versions {
         {
             let mut state = self.state.lock();
             state.epochs_total += 1;
-            let mut ends = vec![];
+            let mut cuts = vec![];
             while let Some(entry) = state
                 .cuts
                 .range((pipeline, 0)..=(pipeline, epoch))
                 .next()
                 .map(|(key, _)| *key)
             {
-                ends.extend(state.cuts.remove(&entry));
+                cuts.extend(state.cuts.remove(&entry));
             }
             let committed = state.pipelines.entry(pipeline).or_default();
             committed.epoch = committed.epoch.max(epoch);
-            committed.ends.extend(ends.into_iter().flatten());
+            for (ends, now) in cuts {
+                committed.ends.extend(ends);
+                committed.now = now;
+            }
         }
         self.progress.send_modify(|count| *count += 1);
     }

@@ -36,10 +36,21 @@ pub struct Cut {
     pub changes: Vec<ChangeBatch>,
 }
 
+/// What an epoch takes from its surroundings.
+#[derive(Debug, Default)]
+pub struct EpochCut {
+    pub changes: HashMap<RelationId, Cut>,
+    /// The epoch's time, in microseconds since 1970-01-01 00:00 UTC; never less than that of the epoch before.
+    pub now: i64,
+}
+
 /// What the worker asks of its surroundings.
 pub trait Surroundings: Send + Sync {
-    /// Fixes the cut of every source of the pipeline for this epoch. Called once an epoch, in order.
-    fn cut(&self, pipeline: PipelineId, epoch: u64) -> HashMap<RelationId, Cut>;
+    /// Fixes the cut of every source of the pipeline for this epoch, and its time. Called once an epoch, in order.
+    fn cut(&self, pipeline: PipelineId, epoch: u64) -> EpochCut;
+
+    /// A task that keeps rows by time ended: its output changes at `due` without input, or (`None`) never.
+    fn due(&self, task: TaskId, due: Option<i64>);
 
     /// Tells the driver.
     fn post(&self, event: Event);
@@ -176,6 +187,9 @@ impl Worker {
     }
 
     fn finish(self: &Arc<Self>, plan: &Arc<PipelinePlan>, task: TaskId, output: task::TaskOutput) {
+        if let Some(view) = plan.view(task.view).filter(|view| view.keeps_time(task.stage)) {
+            self.surroundings.due(task, view.due(task.stage, task.partition));
+        }
         let (ready, ended) = self.scheduler.lock().finish(plan, task, output);
         self.follow(plan.pipeline, ready, ended);
     }

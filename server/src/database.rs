@@ -87,7 +87,7 @@ impl Database {
         let store = tokio::task::spawn_blocking(move || Store::open(&data, store_options))
             .await
             .map_err(|error| SqlError::internal(format!("opening the data directory: {error}")))??;
-        let runtime_options = RuntimeOptions { cores: options.cores };
+        let runtime_options = RuntimeOptions::new(options.cores);
         let runtime = Runtime::start(runtime_options, Arc::clone(store.logs()))?;
         let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
         let (state, pg_catalog) = engine::build(&options, &catalog)?;

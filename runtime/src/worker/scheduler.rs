@@ -11,7 +11,7 @@ use millrace_storage::ChangeBatch;
 
 use super::plan::PipelinePlan;
 use super::task::TaskOutput;
-use super::{Cut, TaskId};
+use super::{EpochCut, TaskId};
 use crate::driver::PipelineId;
 use crate::operator::{CHUNK_ROWS, Inputs};
 
@@ -46,6 +46,8 @@ type Exchange = Vec<Option<Vec<ChangeBatch>>>;
 struct Epoch {
     plan: Arc<PipelinePlan>,
     tasks_left: usize,
+    /// See [`EpochCut::now`]; set by the cut.
+    now: i64,
 }
 
 struct Changes {
@@ -64,6 +66,7 @@ impl LocalScheduler {
                 Epoch {
                     plan: Arc::clone(plan),
                     tasks_left,
+                    now: i64::MIN,
                 },
             );
         }
@@ -102,8 +105,11 @@ impl LocalScheduler {
     }
 
     /// Stores the cut and lets the map stages that read it go.
-    pub fn start(&mut self, plan: &Arc<PipelinePlan>, epoch: u64, cut: HashMap<RelationId, Cut>) -> Progress {
-        for (relation, cut) in cut {
+    pub fn start(&mut self, plan: &Arc<PipelinePlan>, epoch: u64, cut: EpochCut) -> Progress {
+        if let Some(state) = self.epochs.get_mut(&(plan.pipeline, epoch)) {
+            state.now = cut.now;
+        }
+        for (relation, cut) in cut.changes {
             self.store_changes(plan, relation, epoch, cut.changes);
         }
         let mut arrived = vec![];
@@ -169,8 +175,8 @@ impl LocalScheduler {
                 let Some(epoch) = self.epochs.get(&(pipeline, task.epoch)) else {
                     continue;
                 };
-                let plan = Arc::clone(&epoch.plan);
-                match self.inputs(&plan, task) {
+                let (plan, now) = (Arc::clone(&epoch.plan), epoch.now);
+                match self.inputs(&plan, task, now) {
                     Some(inputs) => ready.push(Ready { task, inputs, plan }),
                     None => ended.push((task, TaskOutput::default())),
                 }
@@ -251,10 +257,13 @@ impl LocalScheduler {
     }
 
     /// What a task reads; `None` if that is nothing and it would change nothing.
-    fn inputs(&mut self, plan: &PipelinePlan, task: TaskId) -> Option<Inputs> {
+    fn inputs(&mut self, plan: &PipelinePlan, task: TaskId, now: i64) -> Option<Inputs> {
         let view = plan.view(task.view)?;
         let stage = &view.graph.stages[task.stage];
-        let mut inputs = Inputs::default();
+        let mut inputs = Inputs {
+            now,
+            ..Inputs::default()
+        };
         if view.is_reduce(task.stage) {
             let mut is_empty = true;
             for upstream in stage.upstream() {
@@ -269,7 +278,7 @@ impl LocalScheduler {
                     self.exchanges.remove(&key);
                 }
             }
-            let idle = view.failure().is_some() || view.idle_without_input(task.stage, task.partition);
+            let idle = view.failure().is_some() || view.idle_without_input(task.stage, task.partition, now);
             return (!is_empty || !idle).then_some(inputs);
         }
         let Some(source) = stage.source() else {

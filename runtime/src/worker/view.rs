@@ -118,14 +118,24 @@ impl ViewInstance {
         }
     }
 
-    /// Whether a reduce has nothing to do in an epoch that brings no input.
-    pub(super) fn idle_without_input(&self, stage: usize, partition: usize) -> bool {
+    /// Whether a reduce has nothing to do in an epoch that brings no input, at its time.
+    pub(super) fn idle_without_input(&self, stage: usize, partition: usize, now: i64) -> bool {
         self.reduces[stage].get(partition).is_none_or(|instance| {
-            instance
-                .lock()
-                .as_ref()
-                .is_none_or(OperatorInstance::idle_without_input)
+            instance.lock().as_ref().is_none_or(|operators| {
+                operators.idle_without_input() && operators.due().is_none_or(|due| due > now)
+            })
         })
+    }
+
+    /// Whether the stage's output can change by time alone.
+    pub(super) fn keeps_time(&self, stage: usize) -> bool {
+        self.graph.stages[stage].root.keeps_time()
+    }
+
+    /// When the output of a partition next changes without input.
+    pub(super) fn due(&self, stage: usize, partition: usize) -> Option<i64> {
+        let instance = self.reduces[stage].get(partition)?.lock();
+        instance.as_ref().and_then(OperatorInstance::due)
     }
 
     /// True once for each stage.

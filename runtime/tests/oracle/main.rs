@@ -199,7 +199,7 @@ impl Fixture {
     async fn new() -> Fixture {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(directory.path(), StoreOptions::default()).unwrap();
-        let runtime = Runtime::start(RuntimeOptions { cores: 2 }, Arc::clone(store.logs())).unwrap();
+        let runtime = Runtime::start(RuntimeOptions::new(2), Arc::clone(store.logs())).unwrap();
         let sources = [
             (S, "s", rows_schema(false), SourceKind::Stream),
             (T, "t", rows_schema(true), SourceKind::Table { key: vec![0] }),
@@ -276,7 +276,7 @@ impl Fixture {
     /// A new runtime over the same log; the views are made again in the same order.
     async fn restart(&mut self) {
         self.runtime.shutdown().await;
-        self.runtime = Runtime::start(RuntimeOptions { cores: 2 }, Arc::clone(self.store.logs())).unwrap();
+        self.runtime = Runtime::start(RuntimeOptions::new(2), Arc::clone(self.store.logs())).unwrap();
         for (id, name, key) in [(S, "s", None), (T, "t", Some(vec![0])), (U, "u", Some(vec![0]))] {
             let schema = Arc::clone(&self.relations.0[name].schema);
             let kind = key.map_or(SourceKind::Stream, |key| SourceKind::Table { key });
