@@ -1,59 +1,123 @@
-//! Making a view over rows that exist already, and making it again after a restart: the same path.
+//! Making views over rows that exist already, and making them again after a restart: the same path.
 //!
-//! 1. The pipelines that the view reads are brought to rest and joined. What they have committed is the snapshot.
-//! 2. The snapshot is fed in pieces, as epochs of a pipeline of the view's own, at batch priority.
-//! 3. The view joins the pipeline, which goes on.
+//! ```text
+//!  filling       the rows of each input at some version, in pieces, as epochs of a pipeline of the job's own
+//!  catching up   what changed in the inputs since, again and again, until that is little
+//!  attaching     the inputs' pipelines are joined and held; the last changes are fed; the views join and all goes on
+//! ```
 //!
-//! Writes go on meanwhile: they are logged and acknowledged, and wait for their epoch until step 3.
+//! Other views commit their epochs and are read until the last step, which is short: it begins when less than a piece is
+//! left. A job whose inputs change faster than it follows at batch priority gets the priority of streams; if it still does
+//! not come nearer, it attaches from where it is, and the pipeline waits for that.
+//!
+//! An operator may be fed its inputs at different versions on the way, since what it holds is a function of what each of
+//! them has brought. At the end all are at one epoch.
 
+mod input;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use arrow::array::RecordBatch;
 use millrace_planner::RelationId;
 use millrace_storage::ChangeBatch;
 
 use crate::driver::{Event, PipelineId};
 use crate::error::{Result, RuntimeError};
 use crate::feed::Part;
+use crate::operator::concat;
 use crate::relation::Relation;
 use crate::runtime::{Inner, Runtime, ViewSpec};
-use crate::snapshot::{Frozen, FrozenRows, Snapshot};
 use crate::worker::ViewInstance;
+use input::Input;
 
-/// Rows of one piece of a back-fill.
-const PIECE_ROWS: usize = 65_536;
 /// Pieces that wait to be run.
 const PIECES_WAITING_MAX: usize = 4;
+/// Pieces of a log that are fed before the other inputs' turn comes again, which frees what is pinned for them.
+const LOG_PIECES_A_STEP: u64 = 16;
+/// Rounds without coming nearer, after which a job is given more, or ended.
+const VAIN_ROUNDS_MAX: usize = 3;
+
+/// How a back-fill goes about it.
+#[derive(Debug, Clone)]
+pub struct BackfillOptions {
+    /// Rows of one piece.
+    pub piece_rows: usize,
+    /// Rows to feed a second, apart from the last step; `None`: as many as there is time for.
+    pub rows_per_second: Option<u64>,
+}
+
+impl Default for BackfillOptions {
+    fn default() -> Self {
+        BackfillOptions {
+            piece_rows: 65_536,
+            rows_per_second: None,
+        }
+    }
+}
+
+/// What a back-fill is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobState {
+    Filling,
+    CatchingUp,
+    Attaching,
+}
 
 /// A back-fill under way.
 #[derive(Debug, Clone)]
 pub struct JobStatus {
+    /// The first of its views.
     pub relation: RelationId,
     pub name: String,
+    pub state: JobState,
     /// Input rows fed so far.
     pub rows_done: u64,
-    /// Input rows in all (an upper bound).
+    /// Input rows in all, as far as is known (an upper bound while rows are deleted).
     pub rows_total: u64,
+    pub started: Instant,
+    /// Runs at the priority of streams.
+    pub is_urgent: bool,
+}
+
+impl JobStatus {
+    /// How long the job will take yet, if it goes on as it did; unknown before it has done anything.
+    pub fn time_left(&self) -> Option<Duration> {
+        let left = self.rows_total.saturating_sub(self.rows_done);
+        if self.rows_done == 0 {
+            return (left == 0).then_some(Duration::ZERO);
+        }
+        let each = self.started.elapsed().as_secs_f64() / self.rows_done as f64;
+        Duration::try_from_secs_f64(each * left as f64).ok()
+    }
 }
 
 /// Cleans up a back-fill, whether it ended or was given up.
 struct Job {
     inner: Arc<Inner>,
-    view: RelationId,
+    /// The views that it fills; the first names it.
+    views: Vec<Arc<ViewInstance>>,
     pipeline: PipelineId,
+    options: BackfillOptions,
+    /// When the rate limit allows the next piece.
+    next_piece: Option<tokio::time::Instant>,
     is_live: bool,
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
-        self.inner.jobs.lock().remove(&self.view);
+        self.inner.jobs.lock().remove(&self.id());
         self.inner.feeds.lock().remove_pipeline(self.pipeline);
         self.inner.versions.remove_pipeline(self.pipeline);
         if !self.is_live {
-            self.inner.post(Event::JobRemoved { view: self.view });
-            self.inner.timers.remove(&self.inner, self.view);
+            self.inner.post(Event::JobRemoved { view: self.id() });
+            for view in &self.views {
+                self.inner.timers.remove(&self.inner, view.id);
+            }
             if let Ok(worker) = self.inner.worker() {
-                worker.uninstall(self.view);
+                for view in &self.views {
+                    worker.uninstall(view.id);
+                }
             }
         }
     }
@@ -65,66 +129,59 @@ impl Runtime {
     /// # Errors
     /// An input is not known, the plan cannot be run, or running it failed.
     pub async fn create_view(&self, spec: ViewSpec) -> Result<()> {
-        let (id, name) = (spec.id, spec.name.clone());
-        let inputs: Vec<RelationId> = spec.graph.inputs.iter().map(|input| input.id).collect();
-        for input in &inputs {
-            self.inner.relation(*input)?;
-        }
-        let view = Arc::new(ViewInstance::new(spec)?);
-        let held = self.inner.quiesce(inputs.clone()).await?;
-        let snapshot = self.snapshot(&inputs, None).await?;
-        self.inner.worker()?.install(Arc::clone(&view));
-        if view.graph.keeps_time() {
-            self.inner.timers.install(id);
-        }
-        let pipeline = self.inner.new_pipeline();
-        self.inner.post(Event::JobAdded {
-            view: id,
-            pipeline,
-            tasks: view.tasks(),
-        });
-        let mut job = Job {
-            inner: Arc::clone(&self.inner),
-            view: id,
-            pipeline,
-            is_live: false,
-        };
-        let mut rows_total = 0;
-        for input in &inputs {
-            rows_total += snapshot.frozen(*input)?.rows_max();
-        }
-        let status = JobStatus {
-            relation: id,
-            name,
-            rows_done: 0,
-            rows_total,
-        };
-        self.inner.jobs.lock().insert(id, status);
+        self.create_views(vec![spec], BackfillOptions::default()).await
+    }
 
+    /// Makes views that may read each other, in that order, at one epoch; returns when they are back-filled and live.
+    /// Dropping the future gives it up and leaves nothing.
+    ///
+    /// # Errors
+    /// An input is not known, a plan cannot be run, or running it failed.
+    pub async fn create_views(&self, specs: Vec<ViewSpec>, options: BackfillOptions) -> Result<()> {
+        let views = specs
+            .into_iter()
+            .map(|spec| ViewInstance::new(spec).map(Arc::new))
+            .collect::<Result<Vec<_>>>()?;
+        let made: BTreeSet<RelationId> = views.iter().map(|view| view.id).collect();
+        let inputs: BTreeSet<RelationId> = views
+            .iter()
+            .flat_map(|view| view.graph.inputs.iter().map(|input| input.id))
+            .filter(|input| !made.contains(input))
+            .collect();
+        let mut job = self.begin(views, options)?;
+        let mut inputs = self.inputs(&inputs)?;
         // An empty piece first: rows that are there without any input appear with it.
-        self.feed(&job, vec![]).await?;
-        for input in &inputs {
-            self.feed_relation(&job, &snapshot, *input).await?;
+        job.feed(vec![]).await?;
+        job.approach(self, &mut inputs).await?;
+        job.set_state(JobState::Attaching);
+        let held = self
+            .inner
+            .quiesce(inputs.iter().map(|input| input.relation).collect())
+            .await?;
+        job.next_piece = None;
+        job.options.rows_per_second = None;
+        for input in &mut inputs {
+            job.step(self, input, u64::MAX).await?;
         }
         // All is cut; when the back-fill's own pipeline is idle, all is done, and nothing of it will start again.
-        self.settled(&job, 0).await?;
-        let job_held = self.inner.quiesce(vec![id]).await?;
-        if let Some(why) = view.failure() {
-            return Err(RuntimeError::ViewFailed {
-                view: view.name.clone(),
-                why,
-            });
+        job.settled(0).await?;
+        let job_held = self.inner.quiesce(vec![job.id()]).await?;
+        job.check()?;
+        {
+            let mut relations = self.inner.relations.write();
+            for view in &job.views {
+                relations.insert(view.id, Arc::new(Relation::View(Arc::clone(view))));
+            }
         }
-        self.inner
-            .relations
-            .write()
-            .insert(id, Arc::new(Relation::View(Arc::clone(&view))));
         job.is_live = true;
         job_held.keep();
-        held.resume(vec![(id, view.tasks())], vec![]);
-        // The driver may still be at another thread's events: the view is made when it is visible.
+        held.resume(job.tasks(), vec![]);
+        // The driver may still be at another thread's events: a view is made when it is visible.
         let mut progress = self.inner.versions.progress();
-        while self.inner.versions.pipeline_of(id).is_none() {
+        while made
+            .iter()
+            .any(|id| self.inner.versions.pipeline_of(*id).is_none())
+        {
             progress.changed().await.map_err(|_| RuntimeError::ShuttingDown)?;
         }
         Ok(())
@@ -135,80 +192,219 @@ impl Runtime {
         self.inner.jobs.lock().values().cloned().collect()
     }
 
-    async fn feed_relation(&self, job: &Job, snapshot: &Snapshot, relation: RelationId) -> Result<()> {
-        let frozen = snapshot.frozen(relation)?;
-        match &frozen.rows {
-            FrozenRows::Table(views) => {
-                for view in views {
-                    for chunk in 0..view.num_chunks() {
-                        self.feed_rows(job, relation, view.batch(chunk, None)?).await?;
-                    }
-                }
-            }
-            FrozenRows::Log(_) => {
-                let mut reader = Some(Box::new(self.log_reader(frozen)?));
-                while let Some(mut current) = reader.take() {
-                    let (current, block) = self
-                        .inner
-                        .io
-                        .spawn_blocking(move || {
-                            let block = current.next();
-                            (current, block)
-                        })
-                        .await
-                        .map_err(|error| RuntimeError::Internal(error.to_string()))?;
-                    if let Some(block) = block {
-                        self.feed_rows(job, relation, block?.changes.rows).await?;
-                        reader = Some(current);
-                    }
-                }
+    /// Installs the views and gives them a pipeline of their own.
+    fn begin(&self, views: Vec<Arc<ViewInstance>>, options: BackfillOptions) -> Result<Job> {
+        let first = views
+            .first()
+            .ok_or_else(|| RuntimeError::Internal("a back-fill without a view".into()))?;
+        let status = JobStatus {
+            relation: first.id,
+            name: first.name.clone(),
+            state: JobState::Filling,
+            rows_done: 0,
+            rows_total: 0,
+            started: Instant::now(),
+            is_urgent: false,
+        };
+        let worker = self.inner.worker()?;
+        for view in &views {
+            worker.install(Arc::clone(view));
+            if view.graph.keeps_time() {
+                self.inner.timers.install(view.id);
             }
         }
-        Ok(())
-    }
-
-    fn log_reader(&self, frozen: &Frozen) -> Result<millrace_storage::LogReader> {
-        Ok(self.inner.logs.read(frozen.relation.id().0, 0, frozen.version)?)
-    }
-
-    async fn feed_rows(&self, job: &Job, relation: RelationId, rows: RecordBatch) -> Result<()> {
-        for start in (0..rows.num_rows()).step_by(PIECE_ROWS) {
-            let piece = rows.slice(start, PIECE_ROWS.min(rows.num_rows() - start));
-            let count = piece.num_rows() as u64;
-            let changes = ChangeBatch::insertions(piece);
-            self.feed(
-                job,
-                vec![Part {
-                    relation,
-                    changes,
-                    end: 0,
-                }],
-            )
-            .await?;
-            if let Some(status) = self.inner.jobs.lock().get_mut(&job.view) {
-                status.rows_done += count;
-            }
-        }
-        Ok(())
-    }
-
-    async fn feed(&self, job: &Job, parts: Vec<Part>) -> Result<()> {
-        self.inner.feeds.lock().submit_durable(job.pipeline, parts);
-        self.inner.post(Event::InputArrived {
+        let job = Job {
+            inner: Arc::clone(&self.inner),
+            views,
+            pipeline: self.inner.new_pipeline(),
+            options,
+            next_piece: None,
+            is_live: false,
+        };
+        self.inner.jobs.lock().insert(job.id(), status);
+        self.inner.post(Event::JobAdded {
+            views: job.tasks(),
             pipeline: job.pipeline,
         });
-        self.settled(job, PIECES_WAITING_MAX).await
+        Ok(job)
+    }
+
+    /// What is in memory comes first, since it is pinned until it was fed; logs are not.
+    fn inputs(&self, relations: &BTreeSet<RelationId>) -> Result<Vec<Input>> {
+        let (mut logs, mut inputs) = (vec![], vec![]);
+        for relation in relations {
+            let input = Input::new(*relation);
+            if input.is_log(self)? {
+                logs.push(input);
+            } else {
+                inputs.push(input);
+            }
+        }
+        inputs.extend(logs);
+        Ok(inputs)
+    }
+}
+
+impl Job {
+    fn id(&self) -> RelationId {
+        self.views[0].id
+    }
+
+    fn tasks(&self) -> Vec<(RelationId, usize)> {
+        self.views.iter().map(|view| (view.id, view.tasks())).collect()
+    }
+
+    /// Feeds the inputs until little is left, or until it is in vain.
+    async fn approach(&mut self, runtime: &Runtime, inputs: &mut [Input]) -> Result<()> {
+        let total: u64 = inputs
+            .iter()
+            .filter_map(|input| runtime.rows(input.relation))
+            .sum();
+        self.update(|status| status.rows_total = total);
+        let log_rows_max = self.options.piece_rows as u64 * LOG_PIECES_A_STEP;
+        let (mut nearest, mut vain_rounds) = (u64::MAX, 0);
+        loop {
+            let (mut fed, mut left) = (0, 0);
+            for input in inputs.iter_mut() {
+                let (rows, later) = self.step(runtime, input, log_rows_max).await?;
+                fed += rows;
+                left += later;
+            }
+            // What is under way counts too: else it would have to be worked off while the pipeline is held.
+            self.settled(0).await?;
+            drop(self.inner.quiesce(vec![self.id()]).await?);
+            self.check()?;
+            if left == 0 {
+                self.set_state(JobState::CatchingUp);
+                // The changes that came while so many rows were fed are fewer: so is the next round.
+                if fed <= self.options.piece_rows as u64 {
+                    return Ok(());
+                }
+            }
+            let distance = fed + left;
+            if distance < nearest {
+                (nearest, vain_rounds) = (distance, 0);
+                continue;
+            }
+            vain_rounds += 1;
+            if vain_rounds == VAIN_ROUNDS_MAX {
+                let was_urgent = self.update(|status| std::mem::replace(&mut status.is_urgent, true));
+                if was_urgent != Some(false) {
+                    return Ok(());
+                }
+                (nearest, vain_rounds) = (u64::MAX, 0);
+            }
+        }
+    }
+
+    /// Feeds what changed in an input since the last step; of a log at most so many rows. Returns the rows that were fed
+    /// and those that are left.
+    async fn step(&mut self, runtime: &Runtime, input: &mut Input, log_rows_max: u64) -> Result<(u64, u64)> {
+        let (mut step, left) = input.next(runtime, log_rows_max).await?;
+        let io = self.inner.io.clone();
+        let (mut gathered, mut rows, mut fed) = (vec![], 0, 0);
+        loop {
+            let changes = step.next(&io).await?;
+            let is_last = changes.is_none();
+            if let Some(changes) = changes {
+                rows += changes.num_rows();
+                gathered.push(changes);
+            }
+            if is_last || rows >= self.options.piece_rows {
+                fed += rows as u64;
+                self.feed_rows(input.relation, std::mem::take(&mut gathered))
+                    .await?;
+                rows = 0;
+            }
+            if is_last {
+                return Ok((fed, left));
+            }
+        }
+    }
+
+    /// Feeds changes in pieces.
+    async fn feed_rows(&mut self, relation: RelationId, changes: Vec<ChangeBatch>) -> Result<()> {
+        let Some(changes) = concat(changes)? else {
+            return Ok(());
+        };
+        let piece_rows = match self.options.rows_per_second {
+            Some(rate) => self
+                .options
+                .piece_rows
+                .min(usize::try_from(rate.max(1)).unwrap_or(usize::MAX)),
+            None => self.options.piece_rows,
+        };
+        for start in (0..changes.num_rows()).step_by(piece_rows) {
+            let piece = changes.slice(start, piece_rows.min(changes.num_rows() - start));
+            let rows = piece.num_rows() as u64;
+            self.keep_to_rate(rows).await;
+            self.feed(vec![Part {
+                relation,
+                changes: piece,
+                end: 0,
+            }])
+            .await?;
+            self.check()?;
+            self.update(|status| {
+                status.rows_done += rows;
+                status.rows_total = status.rows_total.max(status.rows_done);
+            });
+        }
+        Ok(())
+    }
+
+    /// Waits until the rate limit allows a piece of so many rows.
+    async fn keep_to_rate(&mut self, rows: u64) {
+        let Some(rate) = self.options.rows_per_second else {
+            return;
+        };
+        let now = tokio::time::Instant::now();
+        let start = self.next_piece.map_or(now, |next| next.max(now));
+        tokio::time::sleep_until(start).await;
+        self.next_piece = Some(start + Duration::from_secs_f64(rows as f64 / rate.max(1) as f64));
+    }
+
+    async fn feed(&self, parts: Vec<Part>) -> Result<()> {
+        self.inner.feeds.lock().submit_durable(self.pipeline, parts);
+        self.inner.post(Event::InputArrived {
+            pipeline: self.pipeline,
+        });
+        self.settled(PIECES_WAITING_MAX).await
     }
 
     /// Waits until at most so many pieces wait to be cut.
-    async fn settled(&self, job: &Job, waiting_max: usize) -> Result<()> {
+    async fn settled(&self, waiting_max: usize) -> Result<()> {
         let mut progress = self.inner.versions.progress();
         loop {
             progress.borrow_and_update();
-            if self.inner.feeds.lock().len(job.pipeline) <= waiting_max {
+            if self.inner.feeds.lock().len(self.pipeline) <= waiting_max {
                 return Ok(());
             }
             progress.changed().await.map_err(|_| RuntimeError::ShuttingDown)?;
         }
+    }
+
+    /// Ends the job if one of its views failed.
+    fn check(&self) -> Result<()> {
+        for view in &self.views {
+            if let Some(why) = view.failure() {
+                return Err(RuntimeError::ViewFailed {
+                    view: view.name.clone(),
+                    why,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn set_state(&self, state: JobState) {
+        self.update(|status| {
+            status.state = state;
+            status.is_urgent |= state == JobState::Attaching;
+        });
+    }
+
+    fn update<T>(&self, change: impl FnOnce(&mut JobStatus) -> T) -> Option<T> {
+        self.inner.jobs.lock().get_mut(&self.id()).map(change)
     }
 }

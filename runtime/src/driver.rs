@@ -34,11 +34,10 @@ pub enum Event {
         relation: RelationId,
         pipeline: PipelineId,
     },
-    /// A view's back-fill starts: a pipeline of its own until it has caught up.
+    /// A back-fill of views (each with its tasks an epoch) starts: a pipeline of its own until it has caught up.
     JobAdded {
-        view: RelationId,
+        views: Vec<(RelationId, usize)>,
         pipeline: PipelineId,
-        tasks: usize,
     },
     /// Input waits to be cut.
     InputArrived { pipeline: PipelineId },
@@ -63,7 +62,7 @@ pub enum Event {
         views: Vec<(RelationId, usize)>,
         dropped: Vec<RelationId>,
     },
-    /// A back-fill ended or was given up.
+    /// The back-fill of a view, and of what is filled with it, ended or was given up.
     JobRemoved { view: RelationId },
 }
 
@@ -137,19 +136,13 @@ impl Driver {
                 self.pipelines.insert(pipeline, state);
                 self.pipeline_of.insert(relation, pipeline);
             }
-            Event::JobAdded {
-                view,
-                pipeline,
-                tasks,
-            } => {
-                self.pipelines.insert(
-                    pipeline,
-                    Pipeline {
-                        views: vec![(view, tasks)],
-                        ..Pipeline::default()
-                    },
-                );
-                self.jobs.insert(view, pipeline);
+            Event::JobAdded { views, pipeline } => {
+                self.jobs.extend(views.iter().map(|(view, _)| (*view, pipeline)));
+                let state = Pipeline {
+                    views,
+                    ..Pipeline::default()
+                };
+                self.pipelines.insert(pipeline, state);
             }
             Event::JobRemoved { view } => {
                 self.remove_job(view);
@@ -194,11 +187,6 @@ impl Driver {
         commands
     }
 
-    /// Whether the pipeline is a back-fill's.
-    pub fn is_job(&self, pipeline: PipelineId) -> bool {
-        self.jobs.values().any(|job| *job == pipeline)
-    }
-
     /// Pipelines with their sources, views and last committed epoch.
     pub fn pipelines(&self) -> Vec<(PipelineId, Vec<RelationId>, Vec<RelationId>, u64)> {
         self.pipelines
@@ -217,6 +205,7 @@ impl Driver {
     /// Forgets a back-fill and whatever waited for it.
     fn remove_job(&mut self, view: RelationId) -> Option<Pipeline> {
         let id = self.jobs.remove(&view)?;
+        self.jobs.retain(|_, pipeline| *pipeline != id);
         self.tickets.retain(|_, pipelines| !pipelines.contains(&id));
         self.pipelines.remove(&id)
     }

@@ -26,7 +26,7 @@ mod versions;
 pub mod worker;
 mod write;
 
-pub use backfill::JobStatus;
+pub use backfill::{BackfillOptions, JobState, JobStatus};
 pub use error::RuntimeError;
 pub use query::QueryOptions;
 pub use runtime::{PipelineStatus, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec, ViewStatus};

@@ -550,11 +550,10 @@ impl Inner {
                 epochs,
                 views,
             } => {
-                let is_job = self.driver.lock().is_job(pipeline);
-                let class = if is_job {
-                    QueryClass::Batch
-                } else {
-                    QueryClass::Stream
+                let job = views.first().and_then(|view| self.jobs.lock().get(view).cloned());
+                let class = match job {
+                    Some(job) if !job.is_urgent => QueryClass::Batch,
+                    _ => QueryClass::Stream,
                 };
                 if let Ok(worker) = self.worker() {
                     for epoch in first_epoch..first_epoch + epochs {

@@ -71,14 +71,6 @@ impl Frozen {
     pub fn schema(&self) -> SchemaRef {
         self.relation.schema()
     }
-
-    /// An upper bound of the rows.
-    pub fn rows_max(&self) -> u64 {
-        match &self.rows {
-            FrozenRows::Table(views) => views.iter().map(|view| view.rows_max() as u64).sum(),
-            FrozenRows::Log(_) => self.version,
-        }
-    }
 }
 
 impl Snapshot {

@@ -11,6 +11,7 @@
 
 pub mod ddl;
 pub mod engine;
+pub mod jobs;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -72,6 +73,7 @@ pub struct Database {
     pg_catalog: PgCatalog,
     /// Held by the one DDL statement that runs.
     ddl: tokio::sync::Mutex<()>,
+    jobs: jobs::Jobs,
     sessions: Mutex<BTreeMap<i32, Weak<Session>>>,
     next_session: AtomicI32,
     closing: AtomicBool,
@@ -99,6 +101,7 @@ impl Database {
             state,
             pg_catalog,
             ddl: tokio::sync::Mutex::new(()),
+            jobs: jobs::Jobs::default(),
             sessions: Mutex::default(),
             next_session: AtomicI32::new(1),
             closing: AtomicBool::new(false),
@@ -117,6 +120,7 @@ impl Database {
         for session in self.sessions() {
             session.cancel_handle().cancel();
         }
+        self.cancel_jobs(&self.jobs.active()).await;
         self.runtime.shutdown().await;
         Ok(self.store.close()?)
     }

@@ -243,6 +243,15 @@ impl SqlError {
         self
     }
 
+    /// Adds the detail when there is one.
+    #[must_use]
+    pub fn with_detail_opt(mut self, detail: Option<String>) -> Self {
+        if detail.is_some() {
+            self.detail = detail;
+        }
+        self
+    }
+
     /// Adds the hint.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {

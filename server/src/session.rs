@@ -17,6 +17,8 @@
 pub mod cancel;
 pub mod constants;
 pub mod cursor;
+#[cfg(test)]
+mod job_tests;
 mod object_names;
 pub mod outcome;
 pub mod overlay;

@@ -135,6 +135,25 @@ impl Chunk {
         deleted[row].store(version, Ordering::Relaxed);
     }
 
+    /// What changed between two versions: the positions of the rows that came or went, each with its weight. A row that
+    /// came and went in between is not among them.
+    pub fn changes(&self, since: Version, until: Version) -> (Vec<u32>, Vec<i64>) {
+        let (mut positions, mut weights) = (vec![], vec![]);
+        let is_older = matches!(self.created, Created::Together(created) if created <= since);
+        let is_newer = matches!(self.created, Created::Together(created) if created > until);
+        if is_newer || (is_older && self.deleted.get().is_none()) {
+            return (positions, weights);
+        }
+        for row in 0..self.len() {
+            let weight = i64::from(self.is_visible(row, until)) - i64::from(self.is_visible(row, since));
+            if weight != 0 {
+                positions.push(row as u32);
+                weights.push(weight);
+            }
+        }
+        (positions, weights)
+    }
+
     /// The rows that a reader at `version` sees, without copying where that is all of them.
     pub fn visible(
         &self,

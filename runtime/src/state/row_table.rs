@@ -525,9 +525,21 @@ impl TableView {
         chunk.visible(self.version, &rows).map_err(arrow_error)
     }
 
-    /// An upper bound of the rows, cheap.
-    pub fn rows_max(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.len()).sum()
+    /// What changed in one chunk since an older version, which must have been pinned all the while: else rows that went
+    /// since then may be missing.
+    pub fn changes(&self, chunk: usize, since: Version) -> Result<ChangeBatch> {
+        let chunk = &self.chunks[chunk];
+        let (positions, weights) = chunk.changes(since, self.version);
+        if positions.is_empty() {
+            return Ok(ChangeBatch::empty(Arc::clone(&self.schema)));
+        }
+        let rows = arrow::compute::take_record_batch(&chunk.rows, &UInt32Array::from(positions))
+            .map_err(arrow_error)?;
+        let weights = weights
+            .iter()
+            .any(|weight| *weight != 1)
+            .then(|| Int64Array::from(weights));
+        Ok(ChangeBatch { rows, weights })
     }
 }
 
@@ -623,6 +635,53 @@ mod tests {
             }
         }
         rows
+    }
+
+    /// What is added up of `view.changes(.., since)` to what was there at `since` is what is there at the view's version.
+    #[test]
+    fn changes_lead_from_one_version_to_another() {
+        let mut random = StdRng::seed_from_u64(3);
+        let mut table = RowTable::new(schema(), Some(vec![0, 1]));
+        let mut views = vec![table.view(0)];
+        let mut live: Vec<(i64, &str)> = vec![];
+        for version in 1..200 {
+            let mut rows = vec![];
+            for _ in 0..random.random_range(0..20) {
+                if live.is_empty() || random.random_bool(0.55) {
+                    let row = (random.random_range(0..9), ["a", "b"][random.random_range(0..2)]);
+                    live.push(row);
+                    rows.push((row.0, row.1, 1));
+                } else {
+                    let row = live.swap_remove(random.random_range(0..live.len()));
+                    rows.push((row.0, row.1, -1));
+                }
+            }
+            table.apply(&change(&rows), version, 0).unwrap();
+            views.push(table.view(version));
+        }
+        for _ in 0..300 {
+            let since = random.random_range(0..views.len() - 1);
+            let until = random.random_range(since..views.len());
+            let mut sum: BTreeMap<(i64, String), i64> = contents(&views[since])
+                .into_iter()
+                .map(|(row, count)| (row, count as i64))
+                .collect();
+            for chunk in 0..views[until].num_chunks() {
+                let changes = views[until].changes(chunk, since as u64).unwrap();
+                let k = changes.rows.column(0).as_primitive::<Int64Type>();
+                let v = changes.rows.column(1).as_string::<i32>();
+                for row in 0..changes.num_rows() {
+                    let count = sum.entry((k.value(row), v.value(row).to_owned())).or_default();
+                    *count += changes.weight(row);
+                }
+            }
+            sum.retain(|_, count| *count != 0);
+            let there: BTreeMap<(i64, String), i64> = contents(&views[until])
+                .into_iter()
+                .map(|(row, count)| (row, count as i64))
+                .collect();
+            assert_eq!(sum, there, "from {since} to {until}");
+        }
     }
 
     #[test]

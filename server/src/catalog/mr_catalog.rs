@@ -1,10 +1,13 @@
 //! The relations of `mr_catalog`: what the runtime knows of itself, at the moment when a statement is bound.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, Float64Array, Int64Array, IntervalMonthDayNanoArray, RecordBatch, StringArray};
+use arrow::datatypes::IntervalMonthDayNano;
 use datafusion::catalog::{MemTable, TableProvider};
 
+use crate::database::jobs::JobInfo;
 use crate::database::{Database, df};
 use crate::error::{SqlResult, from_internal};
 
@@ -66,14 +69,34 @@ fn batches(database: &Database) -> Columns {
     ]
 }
 
-/// One row a back-fill that is under way.
+/// One row a view that is being made, or could not be.
 fn jobs(database: &Database) -> Columns {
-    let jobs = database.runtime().jobs();
+    let jobs = database.job_infos();
+    let time = |value: Option<Duration>| {
+        let nanoseconds = i64::try_from(value?.as_nanos()).ok()?;
+        Some(IntervalMonthDayNano::new(0, 0, nanoseconds))
+    };
+    let elapsed = jobs.iter().map(|job| time(Some(job.elapsed)));
+    let time_left = jobs.iter().map(|job| time(job.time_left));
     vec![
-        ("relation", numbers(jobs.iter().map(|job| job.relation.0))),
-        ("name", texts(jobs.iter().map(|job| job.name.clone()))),
+        ("id", numbers(jobs.iter().map(|job| job.id.0))),
+        ("view", texts(jobs.iter().map(|job| job.view.clone()))),
+        ("state", texts(jobs.iter().map(|job| job.state.to_string()))),
         ("rows_done", numbers(jobs.iter().map(|job| job.rows_done))),
         ("rows_total", numbers(jobs.iter().map(|job| job.rows_total))),
+        (
+            "percent",
+            Arc::new(Float64Array::from_iter_values(jobs.iter().map(JobInfo::percent))),
+        ),
+        ("elapsed", Arc::new(IntervalMonthDayNanoArray::from_iter(elapsed))),
+        (
+            "time_left",
+            Arc::new(IntervalMonthDayNanoArray::from_iter(time_left)),
+        ),
+        (
+            "error",
+            Arc::new(StringArray::from_iter(jobs.iter().map(|job| job.error.clone()))),
+        ),
     ]
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use millrace_planner::{RelationId, StageGraph};
+use millrace_planner::RelationId;
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind};
 use tokio::sync::MutexGuard;
 
@@ -31,6 +31,11 @@ impl Database {
 }
 
 impl DdlGuard<'_> {
+    /// The database whose definitions may be changed.
+    pub fn database(&self) -> &Arc<Database> {
+        self.db
+    }
+
     /// The catalog, which does not change while the guard is held.
     pub fn catalog(&self) -> Arc<CatalogSnapshot> {
         self.db.catalog()
@@ -49,28 +54,29 @@ impl DdlGuard<'_> {
     /// # Errors
     /// 42P07.
     pub fn check_free(&self, database: &str, schema: &str, name: &str) -> SqlResult<()> {
-        match self.catalog().relation(database, schema, name) {
+        let exists = |what: String| {
+            let message = format!("relation \"{name}\" already exists");
+            SqlError::new(SqlState::DuplicateTable, message)
+                .with_detail_opt((!what.is_empty()).then_some(what))
+        };
+        if self.catalog().relation(database, schema, name).is_some() {
+            return Err(exists(String::new()));
+        }
+        match self.db.jobs().making(database, schema, name) {
+            Some(job) => Err(exists(format!("{} at this moment.", job.described()))),
             None => Ok(()),
-            Some(_) => Err(SqlError::new(
-                SqlState::DuplicateTable,
-                format!("relation \"{name}\" already exists"),
-            )),
         }
     }
 
-    /// Makes an object. A stream or table gets its log; a materialized view, with its stages, is back-filled and live
-    /// when this returns; an index is built.
+    /// Makes an object that needs no job. A stream or table gets its log; an index is built.
     ///
     /// # Errors
     /// The runtime or the store refuses; nothing is left of the object.
-    pub async fn create(&self, object: Object, graph: Option<StageGraph>) -> SqlResult<()> {
+    pub async fn create(&self, object: Object) -> SqlResult<()> {
         let db = self.db;
-        let made = match (&object.definition, graph) {
-            (Definition::Relation(relation), Some(graph)) => {
-                db.create_view(&object.name, relation, graph).await
-            }
-            (Definition::Relation(relation), None) => db.create_source(&object.name, relation).await,
-            (Definition::Index(index), _) => {
+        let made = match &object.definition {
+            Definition::Relation(relation) => db.create_source(&object.name, relation).await,
+            Definition::Index(index) => {
                 let relation = RelationId(index.relation.0);
                 db.runtime()
                     .create_index(relation, index.columns.clone())
@@ -136,7 +142,7 @@ impl DdlGuard<'_> {
 }
 
 /// Removes what objects have in the runtime and on disk. What fails is left for the next start.
-async fn take_down(db: &Database, objects: &[Arc<Object>]) {
+pub(crate) async fn take_down(db: &Database, objects: &[Arc<Object>]) {
     let relations: Vec<RelationId> = objects
         .iter()
         .filter_map(|object| object.relation())

@@ -11,6 +11,7 @@ pub mod delete;
 pub mod drop;
 pub mod explain;
 pub mod insert;
+pub mod job;
 pub mod names;
 pub mod prepare;
 pub mod returning;
@@ -62,8 +63,7 @@ pub(crate) async fn execute(
         Statement::Drop(drop) => Box::pin(drop::execute(session, &drop)).await,
         Statement::Fetch(fetch) => Box::pin(cursor::fetch(session, &fetch, running)).await,
         Statement::Flush => Box::pin(transaction::flush(session)).await,
-        // CREATE MATERIALIZED VIEW returns when the view is live: there is never anything to wait for.
-        Statement::Wait => done("WAIT"),
+        Statement::Wait => Box::pin(job::wait(session)).await,
         Statement::CreateSink(_) => unsupported("CREATE SINK"),
         Statement::CreateSubscription(_) => unsupported("CREATE SUBSCRIPTION"),
         Statement::CreateExternalTable(_) => unsupported("CREATE EXTERNAL TABLE"),
@@ -72,7 +72,7 @@ pub(crate) async fn execute(
         Statement::DeclareSubscriptionCursor(_) => unsupported("a subscription cursor"),
         Statement::AlterRelation(_) => unsupported("ALTER"),
         Statement::AlterSystemSet(_) => unsupported("ALTER SYSTEM"),
-        Statement::CancelJob(_) => unsupported("CANCEL JOB"),
+        Statement::CancelJob(number) => Box::pin(job::cancel(session, number)).await,
         Statement::Pause(_) => unsupported("PAUSE"),
         Statement::Resume(_) => unsupported("RESUME"),
         Statement::KillWorker(_) => unsupported("KILL WORKER"),

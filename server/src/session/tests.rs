@@ -13,8 +13,8 @@ use crate::session::{CopyOut, Outcome, Session, SessionInfo, TransactionStatus};
 use crate::types::output;
 
 pub(super) struct Fixture {
-    db: Arc<Database>,
-    session: Arc<Session>,
+    pub(super) db: Arc<Database>,
+    pub(super) session: Arc<Session>,
     directory: Option<TempDir>,
 }
 
@@ -41,11 +41,11 @@ impl Fixture {
         }
     }
 
-    fn other_session(&self) -> Arc<Session> {
+    pub(super) fn other_session(&self) -> Arc<Session> {
         Session::new(Arc::clone(&self.db), SessionInfo::default()).unwrap()
     }
 
-    async fn restart(mut self) -> Fixture {
+    pub(super) async fn restart(mut self) -> Fixture {
         let directory = self.directory.take().unwrap();
         self.db.close().await.unwrap();
         let Fixture { db, session, .. } = self;
@@ -60,7 +60,7 @@ impl Fixture {
             .unwrap_or_else(|error| panic!("{sql}: {error:?}"))
     }
 
-    async fn error(&self, sql: &str) -> SqlError {
+    pub(super) async fn error(&self, sql: &str) -> SqlError {
         match run(&self.session, sql).await {
             Err(error) => error,
             Ok(rows) => panic!("{sql}: {rows:?}"),
@@ -69,7 +69,7 @@ impl Fixture {
 }
 
 /// Runs a simple query; rows as `a|b`, other outcomes as their tags.
-async fn run(session: &Arc<Session>, sql: &str) -> SqlResult<Vec<String>> {
+pub(super) async fn run(session: &Arc<Session>, sql: &str) -> SqlResult<Vec<String>> {
     let mut query = session.run(sql)?;
     let mut out = vec![];
     while let Some(outcome) = query.next().await {

@@ -67,6 +67,8 @@ pub(super) struct BlockHeader {
     pub(super) part: u16,
     pub(super) parts: u16,
     pub(super) members: u16,
+    /// Columns without the weights; 0: those of the segment's schema.
+    pub(super) columns: u16,
     pub(super) weighted: bool,
     pub(super) durable_bytes: u64,
 }
@@ -106,6 +108,7 @@ impl BlockHeader {
             part: u16_at(bytes, 32),
             parts: u16_at(bytes, 34),
             members: u16_at(bytes, 36),
+            columns: u16_at(bytes, 38),
             weighted: flags & FLAG_WEIGHTS != 0,
             durable_bytes: u64_at(bytes, 40),
         };
@@ -183,12 +186,13 @@ pub(super) fn block_ranges(changes: &ChangeBatch) -> Result<Vec<(usize, usize)>,
         .collect())
 }
 
-/// Encodes one block. `part` counts the blocks of the whole write, of which there are `parts`.
+/// Encodes one block. `part` counts the blocks of the whole write, of which there are `parts`; `columns` is 0 unless there
+/// are more than the segment's schema has.
 pub(super) fn encode(
     rows: &RecordBatch,
     weights: Option<&Int64Array>,
-    part: u16,
-    parts: u16,
+    (part, parts): (u16, u16),
+    columns: u16,
     members: &Members,
 ) -> Result<Frame, StorageError> {
     let message = encode_arrow(rows, weights)?;
@@ -215,6 +219,7 @@ pub(super) fn encode(
     bytes.extend_from_slice(&part.to_le_bytes());
     bytes.extend_from_slice(&parts.to_le_bytes());
     bytes.extend_from_slice(&(members.len() as u16).to_le_bytes());
+    bytes.extend_from_slice(&columns.to_le_bytes());
     bytes.resize(HEADER_BYTES, 0);
     for (relation, blocks) in members {
         bytes.extend_from_slice(&relation.to_le_bytes());
@@ -263,7 +268,8 @@ pub(super) fn with_weights(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// Decodes a verified block; the arrays share its memory.
+/// Decodes a verified block of this schema, which must have the columns that the header tells of; the arrays share its
+/// memory.
 pub(super) fn decode(
     block: &Buffer,
     header: &BlockHeader,

@@ -85,7 +85,13 @@ impl LogReader {
             ));
         }
         block::verify(&bytes).map_err(corrupt)?;
-        let changes = block::decode(&bytes, &header, &self.relation.schema).map_err(corrupt)?;
+        let schema = self.relation.schema_of(header.columns).ok_or_else(|| {
+            corrupt(format!(
+                "the block has {} columns, which the relation has not",
+                header.columns
+            ))
+        })?;
+        let changes = block::decode(&bytes, &header, &schema).map_err(corrupt)?;
         Ok(self.clip(entry, changes))
     }
 

@@ -362,6 +362,7 @@ impl Scanned {
         Ok(RelationLog {
             id: self.id,
             directory: self.directory,
+            widest: RwLock::new(self.schema.clone()),
             schema: self.schema,
             files: files.clone(),
             index: RwLock::new(Index {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use parking_lot::{Mutex, RwLock};
 
 use crate::log::block::{Frame, Place};
@@ -62,7 +62,10 @@ pub(super) struct Tail {
 pub(super) struct RelationLog {
     pub(super) id: u64,
     pub(super) directory: PathBuf,
+    /// The schema that the log was made with: that of the segments' headers.
     pub(super) schema: SchemaRef,
+    /// The same with the columns that were added since. Which of them a block has is in the block's header.
+    pub(super) widest: RwLock<SchemaRef>,
     pub(super) files: Arc<dyn SegmentFiles>,
     pub(super) index: RwLock<Index>,
     pub(super) tail: Mutex<Tail>,
@@ -93,12 +96,27 @@ impl RelationLog {
         Ok(RelationLog {
             id,
             directory,
+            widest: RwLock::new(Arc::clone(&schema)),
             schema,
             files,
             index: RwLock::default(),
             tail: Mutex::new(made?),
             dropped: AtomicBool::new(false),
         })
+    }
+
+    /// The schema of blocks with so many columns; 0: those of the segments' headers. `None`: there are none such.
+    pub(super) fn schema_of(&self, columns: u16) -> Option<SchemaRef> {
+        let first = self.schema.fields().len();
+        let widest = self.widest.read();
+        match usize::from(columns) {
+            0 => Some(Arc::clone(&self.schema)),
+            columns if columns == widest.fields().len() => Some(Arc::clone(&widest)),
+            columns if columns > first && columns < widest.fields().len() => {
+                Some(Arc::new(Schema::new(widest.fields()[..columns].to_vec())))
+            }
+            _ => None,
+        }
     }
 
     pub(super) fn segment_path(&self, segment: u64) -> PathBuf {

@@ -120,9 +120,34 @@ impl LogStore {
         self.relations.read().keys().copied().collect()
     }
 
-    /// The schema that the log was made with.
+    /// The schema that the log was made with, and the columns that [`widen`](Self::widen) added.
     pub fn schema(&self, relation: u64) -> Result<SchemaRef, StorageError> {
-        Ok(self.log(relation)?.schema.clone())
+        Ok(self.log(relation)?.widest.read().clone())
+    }
+
+    /// Says that a relation has more columns than its log was made with: from now on they may be written, and are read
+    /// where they were. This is not kept: whoever knows the columns says it after each open, before the log is read.
+    ///
+    /// # Errors
+    /// The relation has no log, or the schema does not begin with the columns that it has already.
+    pub fn widen(&self, relation: u64, schema: &SchemaRef) -> Result<(), StorageError> {
+        segment::check_schema(schema)?;
+        let log = self.log(relation)?;
+        let mut widest = log.widest.write();
+        let is_wider = schema.fields().len() >= widest.fields().len()
+            && schema
+                .fields()
+                .iter()
+                .zip(widest.fields())
+                .all(|(new, old)| new.data_type() == old.data_type());
+        if !is_wider {
+            return Err(StorageError::SchemaMismatch {
+                relation,
+                why: "columns can only be added behind those that there are".to_owned(),
+            });
+        }
+        *widest = Arc::clone(schema);
+        Ok(())
     }
 
     /// The offset behind the last durable row; 0 if the relation has no log.
@@ -172,7 +197,12 @@ impl LogStore {
             for (start, length) in ranges {
                 let rows = rows.slice(start, length);
                 let weights = weights.as_ref().map(|weights| weights.slice(start, length));
-                let frame = block::encode(&rows, weights.as_ref(), part, blocks as u16, &members)?;
+                // `fit` has counted them.
+                let columns = match rows.num_columns() {
+                    first if first == relation.schema.fields().len() => 0,
+                    more => more as u16,
+                };
+                let frame = block::encode(&rows, weights.as_ref(), (part, blocks as u16), columns, &members)?;
                 prepared.bytes += frame.bytes();
                 frames.push(frame);
                 part += 1;
@@ -247,10 +277,17 @@ impl Drop for LogStore {
 /// readable.
 fn fit(log: &RelationLog, changes: &ChangeBatch) -> Result<RecordBatch, StorageError> {
     let options = RecordBatchOptions::new().with_row_count(Some(changes.num_rows()));
-    RecordBatch::try_new_with_options(log.schema.clone(), changes.rows.columns().to_vec(), &options).map_err(
-        |e| StorageError::SchemaMismatch {
-            relation: log.id,
-            why: e.to_string(),
-        },
-    )
+    let mismatch = |why: String| StorageError::SchemaMismatch {
+        relation: log.id,
+        why,
+    };
+    let columns = match changes.rows.num_columns() {
+        first if first == log.schema.fields().len() => 0,
+        more => u16::try_from(more).unwrap_or(u16::MAX),
+    };
+    let schema = log
+        .schema_of(columns)
+        .ok_or_else(|| mismatch(format!("it has {columns} columns, which the relation has not")))?;
+    RecordBatch::try_new_with_options(schema, changes.rows.columns().to_vec(), &options)
+        .map_err(|e| mismatch(e.to_string()))
 }

@@ -80,7 +80,7 @@ pub(crate) async fn execute(session: &Arc<Session>, create: CreateIndex, text: &
             columns: positions,
         }),
     };
-    guard.create(object, None).await?;
+    guard.create(object).await?;
     done("CREATE INDEX")
 }
 

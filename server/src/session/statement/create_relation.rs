@@ -252,7 +252,7 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         depends: vec![],
         definition: Definition::Relation(Box::new(relation)),
     };
-    guard.create(object.clone(), None).await?;
+    guard.create(object.clone()).await?;
     Ok(Some(Arc::new(object)))
 }
 

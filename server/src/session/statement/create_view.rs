@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{self, CreateView};
 use millrace_parser::ast::{CreateMaterializedView, Emit};
+use millrace_runtime::{BackfillOptions, ViewSpec};
 use millrace_storage::ObjectKind;
 
 use crate::catalog::{CatalogSnapshot, Definition, Object, QueryDef, Relation};
+use crate::database::jobs::{Making, Waiting};
 use crate::database::now_ms;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::rewrite;
@@ -63,6 +65,7 @@ pub(crate) async fn plain(session: &Arc<Session>, view: CreateView, text: &str) 
     let plan = reader.bind_query_text(&query)?;
     check_columns(plan.schema().fields().iter().map(|field| field.name().as_str()))?;
     let depends = reader.used();
+    session.database().jobs().check_unlocked(&depends)?;
     if let Some(old) = &before {
         replaceable(&scope.catalog, old, &depends)?;
     }
@@ -141,9 +144,20 @@ pub(crate) async fn materialized(
     if let Ok(ast::Statement::Query(query)) = select::parse_query(&create.query_text) {
         check_names(&query, &columns)?;
     }
+    let options = backfill_options(session)?;
     let guard = session.database().ddl().await;
     let scope = session.scope();
     let (schema, name) = names::new_name(session, &scope, &create.name)?;
+    if create.if_not_exists
+        && let Some(job) = session.database().jobs().making(&scope.database, &schema, &name)
+    {
+        let what = job.described();
+        session.notice(
+            Severity::Notice,
+            format!("relation \"{name}\" already exists, skipping: {what}"),
+        );
+        return done("CREATE MATERIALIZED VIEW");
+    }
     let before = scope.catalog.relation(&scope.database, &schema, &name).cloned();
     match &before {
         Some(_) if create.if_not_exists => {
@@ -192,8 +206,10 @@ pub(crate) async fn materialized(
             format!("materialized view \"{name}\" would depend on itself"),
         ));
     }
+    session.database().jobs().check_unlocked(&depends)?;
     let id = guard.next_id()?;
     let relation = Relation::of_view(id, &name, &graph, query, &[]);
+    let relation_id = relation.info.id;
     let object = Object {
         id,
         kind: ObjectKind::MaterializedView,
@@ -209,6 +225,43 @@ pub(crate) async fn materialized(
     if let Some(old) = &before {
         guard.drop(&scope.catalog.closure(&[old.id])).await?;
     }
-    guard.create(object, Some(graph)).await?;
+    let spec = ViewSpec {
+        id: relation_id,
+        name: object.name.clone(),
+        graph,
+    };
+    let making = Making {
+        specs: vec![spec],
+        put: vec![object],
+        removed: vec![],
+    };
+    let is_background = session.setting("background_ddl").as_deref() == Some("on");
+    let job = guard.start_job(making, options, is_background)?;
+    // Other definitions may change while the view is filled.
+    drop(guard);
+    if !is_background {
+        // Whoever goes away from here takes the job along.
+        let waiting = Waiting(job);
+        waiting.0.wait().await?;
+    }
     done("CREATE MATERIALIZED VIEW")
+}
+
+/// What the session wants of a back-fill: `backfill_rate_limit`, in rows a second.
+fn backfill_options(session: &Session) -> SqlResult<BackfillOptions> {
+    let limit = session.setting("backfill_rate_limit").unwrap_or_default();
+    let rows_per_second = match limit.as_str() {
+        "default" | "-1" => None,
+        number => Some(number.parse().ok().filter(|rate| *rate > 0).ok_or_else(|| {
+            SqlError::new(
+                SqlState::InvalidParameterValue,
+                format!("invalid value for parameter \"backfill_rate_limit\": \"{number}\""),
+            )
+            .with_hint("Give rows a second, 1 or more, or \"default\" for no limit.")
+        })?),
+    };
+    Ok(BackfillOptions {
+        rows_per_second,
+        ..BackfillOptions::default()
+    })
 }

@@ -93,6 +93,25 @@ pub(crate) async fn execute(session: &Arc<Session>, drop: &DropStatement) -> Sql
             dependents_error(&message, first, &scope.catalog)
         });
     }
+    let gone: Vec<Arc<Object>> = all
+        .iter()
+        .filter_map(|id| scope.catalog.object(*id).cloned())
+        .collect();
+    let jobs = session.database().jobs().over(&gone);
+    if drop.behavior == DropBehavior::Restrict
+        && let Some(job) = jobs.first()
+    {
+        return Err(SqlError::new(
+            SqlState::DependentObjectsStillExist,
+            format!("cannot drop {} because a job needs it", targets[0].described()),
+        )
+        .with_detail(format!("{} at this moment.", job.described()))
+        .with_hint(format!(
+            "Wait for it, use CANCEL JOB {}, or DROP .. CASCADE, which cancels it too.",
+            job.id
+        )));
+    }
+    session.database().cancel_jobs(&jobs).await;
     let others = all.len() - named.len();
     if others > 0 {
         session.notice(

@@ -1,6 +1,7 @@
 //! SHOW and DESCRIBE.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -35,7 +36,17 @@ pub(crate) fn columns(target: &ShowTarget) -> SchemaRef {
         ShowTarget::Columns(_) => schema(&["name", "type", "nullable", "default", "comment"]),
         ShowTarget::Create(_) => schema(&["name", "create_sql"]),
         ShowTarget::Indexes(_) => schema(&["name", "on", "key"]),
-        ShowTarget::Jobs => schema(&["name", "rows_done", "rows_total"]),
+        ShowTarget::Jobs => schema(&[
+            "id",
+            "view",
+            "state",
+            "rows_done",
+            "rows_total",
+            "percent",
+            "elapsed",
+            "time_left",
+            "error",
+        ]),
         ShowTarget::Processlist => schema(&[
             "id",
             "user",
@@ -189,10 +200,21 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
             vec![vec![some(object.display_name()), some(&object.sql)]]
         }
         ShowTarget::Jobs => db
-            .runtime()
-            .jobs()
+            .job_infos()
             .into_iter()
-            .map(|job| vec![some(job.name), some(job.rows_done), some(job.rows_total)])
+            .map(|job| {
+                vec![
+                    some(job.id),
+                    some(&job.view),
+                    some(job.state),
+                    some(job.rows_done),
+                    some(job.rows_total),
+                    Some(format!("{:.1}", job.percent())),
+                    Some(clock(job.elapsed)),
+                    job.time_left.map(clock),
+                    job.error,
+                ]
+            })
             .collect(),
         ShowTarget::Processlist => processes(session),
         ShowTarget::Batches => db
@@ -332,6 +354,17 @@ fn processes(session: &Session) -> Rows {
             ]
         })
         .collect()
+}
+
+/// `hh:mm:ss`, as PostgreSQL writes an interval of less than a day.
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!(
+        "{:02}:{:02}:{:02}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
 }
 
 /// SQL's LIKE with `%` and `_`.

@@ -1,0 +1,122 @@
+//! One input of a back-fill, and how far it was fed.
+//!
+//! Nothing is recorded while a back-fill runs. What changed since the last step is read from where it is kept anyway:
+//!
+//! * a stream: from its log, from one offset to another;
+//! * a table or view: from its rows, which know the version at which they came and went. The version that was fed last
+//!   stays pinned, so that what was deleted since is still there to be taken away.
+//!
+//! So every change is fed once, in the order of the input's versions, and memory holds no more than a few pieces and the
+//! rows that were deleted since the last step.
+
+use millrace_planner::RelationId;
+use millrace_storage::{ChangeBatch, LogReader};
+
+use crate::error::{Result, RuntimeError};
+use crate::runtime::Runtime;
+use crate::snapshot::{Frozen, FrozenRows};
+use crate::state::{TableView, Version};
+
+/// See the module.
+pub(super) struct Input {
+    pub relation: RelationId,
+    /// What was fed last, pinned; nothing yet.
+    fed: Option<Frozen>,
+    /// For a stream, the offset up to which it was fed.
+    offset: u64,
+}
+
+/// What there is to feed of one input in one step.
+pub(super) enum Step {
+    /// Views of the partitions, and the version that was fed before.
+    Rows {
+        partitions: Vec<TableView>,
+        since: Option<Version>,
+        at: (usize, usize),
+    },
+    Log(Option<Box<LogReader>>),
+}
+
+impl Input {
+    pub fn new(relation: RelationId) -> Self {
+        Input {
+            relation,
+            fed: None,
+            offset: 0,
+        }
+    }
+
+    /// Whether the input is read from its log, so that nothing has to be pinned for it.
+    pub fn is_log(&self, runtime: &Runtime) -> Result<bool> {
+        use crate::relation::Relation;
+        let relation = runtime.inner.relation(self.relation)?;
+        Ok(matches!(relation.as_ref(), Relation::Stream(_)))
+    }
+
+    /// Takes the newest committed version as what is to be fed next, of a log at most so many rows. Returns it with the
+    /// rows that are left for later.
+    pub async fn next(&mut self, runtime: &Runtime, log_rows_max: u64) -> Result<(Step, u64)> {
+        let snapshot = runtime.snapshot(&[self.relation], None).await?;
+        let newest = snapshot.frozen(self.relation)?.clone();
+        let step = match &newest.rows {
+            FrozenRows::Log(logs) => {
+                let end = newest.version.min(self.offset.saturating_add(log_rows_max));
+                let reader = logs.read(self.relation.0, self.offset, end)?;
+                let left = newest.version - end;
+                self.offset = end;
+                return Ok((Step::Log(Some(Box::new(reader))), left));
+            }
+            FrozenRows::Table(partitions) => Step::Rows {
+                partitions: partitions.clone(),
+                since: self.fed.as_ref().map(|fed| fed.version),
+                at: (0, 0),
+            },
+        };
+        // Not before the step was made: the old version has to stay readable until the new one is.
+        self.fed = Some(newest);
+        Ok((step, 0))
+    }
+}
+
+impl Step {
+    /// The next changes; `None`: that was all.
+    pub async fn next(&mut self, io: &tokio::runtime::Handle) -> Result<Option<ChangeBatch>> {
+        match self {
+            Step::Rows {
+                partitions,
+                since,
+                at: (partition, chunk),
+            } => {
+                while let Some(view) = partitions.get(*partition) {
+                    if *chunk == view.num_chunks() {
+                        (*partition, *chunk) = (*partition + 1, 0);
+                        continue;
+                    }
+                    *chunk += 1;
+                    let changes = match since {
+                        None => ChangeBatch::insertions(view.batch(*chunk - 1, None)?),
+                        Some(since) => view.changes(*chunk - 1, *since)?,
+                    };
+                    if changes.num_rows() > 0 {
+                        return Ok(Some(changes));
+                    }
+                }
+                Ok(None)
+            }
+            Step::Log(reader) => {
+                let Some(mut current) = reader.take() else {
+                    return Ok(None);
+                };
+                let (current, block) = io
+                    .spawn_blocking(move || {
+                        let block = current.next();
+                        (current, block)
+                    })
+                    .await
+                    .map_err(|error| RuntimeError::Internal(error.to_string()))?;
+                *reader = Some(current);
+                Ok(block.transpose()?.map(|block| block.changes))
+            }
+        }
+    }
+}

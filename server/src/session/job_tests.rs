@@ -1,0 +1,135 @@
+//! Jobs: making views while other statements go on, and giving them up.
+
+use std::sync::Arc;
+
+use crate::error::SqlState;
+use crate::session::Session;
+use crate::session::tests::{Fixture, run};
+
+/// So slow that it is not done before it is cancelled.
+const SLOWLY: &str = "SET backfill_rate_limit = 1";
+
+async fn with_rows() -> Fixture {
+    let f = Fixture::new().await;
+    f.ok("CREATE TABLE t (id INT PRIMARY KEY, v INT)").await;
+    f.ok("INSERT INTO t SELECT i, i % 7 FROM generate_series(1, 100) AS g(i)")
+        .await;
+    f.ok("CREATE MATERIALIZED VIEW other AS SELECT v, count(*) AS n FROM t GROUP BY v")
+        .await;
+    f
+}
+
+/// The number of the one job, once it feeds rows.
+async fn running_job(session: &Arc<Session>) -> String {
+    loop {
+        let rows = run(
+            session,
+            "SELECT id FROM mr_catalog.jobs WHERE state = 'filling' AND rows_done > 0",
+        )
+        .await
+        .unwrap();
+        if let [id] = rows.as_slice() {
+            return id.clone();
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_in_the_background_goes_on_and_others_too() {
+    let f = with_rows().await;
+    f.ok("SET background_ddl = on").await;
+    f.ok(SLOWLY).await;
+    f.ok("CREATE MATERIALIZED VIEW slow AS SELECT id FROM t WHERE v = 1")
+        .await;
+    let id = running_job(&f.session).await;
+    // Writes are seen, other definitions change, the name is taken, inputs stay.
+    f.ok("INSERT INTO t VALUES (1000, 3)").await;
+    assert_eq!(f.ok("SELECT n FROM other WHERE v = 3").await, ["15"]);
+    f.ok("RESET backfill_rate_limit").await;
+    f.ok("CREATE MATERIALIZED VIEW fast AS SELECT count(*) AS n FROM t")
+        .await;
+    let error = f.error("CREATE TABLE slow (a INT)").await;
+    assert_eq!(error.code, SqlState::DuplicateTable);
+    assert_eq!(
+        error.detail.unwrap(),
+        format!("job {id} makes materialized view slow at this moment.")
+    );
+    let error = f.error("DROP TABLE t").await;
+    assert_eq!(error.code, SqlState::DependentObjectsStillExist);
+    f.ok("CREATE MATERIALIZED VIEW IF NOT EXISTS slow AS SELECT 1 AS one")
+        .await;
+    assert!(
+        f.session.take_notices()[0]
+            .message
+            .contains("already exists, skipping")
+    );
+    assert_eq!(f.error("SELECT * FROM slow").await.code, SqlState::UndefinedTable);
+
+    assert_eq!(f.error("CANCEL JOB 999").await.code, SqlState::UndefinedObject);
+    f.ok(&format!("CANCEL JOB {id}")).await;
+    assert!(f.ok("SHOW JOBS").await.is_empty());
+    f.ok("CREATE MATERIALIZED VIEW slow AS SELECT count(*) AS n FROM t")
+        .await;
+    f.ok("WAIT").await;
+    assert_eq!(f.ok("SELECT * FROM slow").await, ["101"]);
+    let f = f.restart().await;
+    assert_eq!(f.ok("SELECT * FROM slow").await, ["101"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_create_that_is_cancelled_leaves_nothing() {
+    let f = with_rows().await;
+    let (creating, other) = (f.other_session(), f.other_session());
+    run(&creating, SLOWLY).await.unwrap();
+    let sql = "CREATE MATERIALIZED VIEW slow AS SELECT id FROM t";
+    // By its number, and by the client that waits for it.
+    for by_number in [true, false] {
+        let session = Arc::clone(&creating);
+        let create = tokio::spawn(async move { run(&session, sql).await });
+        let id = running_job(&other).await;
+        if by_number {
+            run(&other, &format!("CANCEL JOB {id}")).await.unwrap();
+        } else {
+            creating.cancel_handle().cancel();
+        }
+        assert_eq!(create.await.unwrap().unwrap_err().code, SqlState::QueryCanceled);
+        // At once: the name is free, and nothing holds the input.
+        run(&other, "CREATE MATERIALIZED VIEW slow AS SELECT id FROM t")
+            .await
+            .unwrap();
+        run(&other, "DROP MATERIALIZED VIEW slow").await.unwrap();
+    }
+    drop((creating, other));
+    let f = f.restart().await;
+    assert_eq!(f.ok("SELECT name FROM mr_catalog.views").await, ["other"]);
+    f.ok("DROP TABLE t CASCADE").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropping_an_input_with_cascade_cancels_the_job() {
+    let f = with_rows().await;
+    let creating = f.other_session();
+    run(&creating, SLOWLY).await.unwrap();
+    let create =
+        tokio::spawn(
+            async move { run(&creating, "CREATE MATERIALIZED VIEW slow AS SELECT id FROM t").await },
+        );
+    running_job(&f.session).await;
+    f.ok("DROP TABLE t CASCADE").await;
+    assert_eq!(create.await.unwrap().unwrap_err().code, SqlState::QueryCanceled);
+    assert!(f.ok("SHOW JOBS").await.is_empty());
+    assert!(f.ok("SHOW MATERIALIZED VIEWS").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_the_server_ends_jobs() {
+    let f = with_rows().await;
+    f.ok("SET background_ddl = on").await;
+    f.ok(SLOWLY).await;
+    f.ok("CREATE MATERIALIZED VIEW slow AS SELECT id FROM t").await;
+    running_job(&f.session).await;
+    let f = f.restart().await;
+    assert_eq!(f.ok("SELECT name FROM mr_catalog.views").await, ["other"]);
+    assert!(f.ok("SHOW JOBS").await.is_empty());
+}
