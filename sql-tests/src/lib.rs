@@ -3,6 +3,11 @@
 //! The tests themselves are `tests/slt.rs` (the files under `slt/`), `tests/oracle.rs` (views against plain DataFusion),
 //! `tests/crash.rs` (kill -9 and restart) and `tests/abuse.rs` (clients that do not behave).
 
+pub mod batch;
+pub mod engine;
+pub mod rows;
+pub mod tpch;
+
 use std::net::SocketAddr;
 use std::path::Path;
 

@@ -1,0 +1,288 @@
+//! The oracle: what plain DataFusion answers for a query over the base relations' rows of this moment.
+//!
+//! A query is planned once and run as often as one likes: its scans read whatever rows the base relations have then.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Constraint, Constraints, Statistics, TableReference};
+use datafusion::datasource::ViewTable;
+use datafusion::error::{DataFusionError, Result as DataFusionResult};
+use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
+use datafusion::physical_plan::memory::MemoryStream;
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions,
+    SendableRecordBatchStream, collect,
+};
+use millrace_planner::CatalogReader;
+use parking_lot::Mutex;
+use sqlparser::ast;
+
+use crate::engine::bind;
+
+/// Rows of a base relation, shared by all plans over it.
+type Rows = Arc<Mutex<Vec<RecordBatch>>>;
+
+/// Base relations with their rows, and views over them, which are evaluated anew in every query that names them.
+pub struct Batch {
+    state: SessionState,
+    tables: BTreeMap<String, Base>,
+    views: BTreeMap<String, Arc<ViewTable>>,
+}
+
+struct Base {
+    schema: SchemaRef,
+    key: Option<Vec<usize>>,
+    rows: Rows,
+}
+
+/// A planned query.
+pub struct BatchQuery {
+    plan: Arc<dyn ExecutionPlan>,
+}
+
+impl Batch {
+    /// No relations. `state` says what queries are planned with; `partitions` how many parts of them run at once.
+    pub fn new(state: &SessionState, partitions: usize) -> Batch {
+        let config = state.config().clone().with_target_partitions(partitions);
+        let state = SessionStateBuilder::new_from_existing(state.clone())
+            .with_config(config)
+            .build();
+        Batch {
+            state,
+            tables: BTreeMap::new(),
+            views: BTreeMap::new(),
+        }
+    }
+
+    /// Makes a base relation without rows. A key, if there is one, is what GROUP BY may rely on.
+    pub fn create(&mut self, name: &str, schema: SchemaRef, key: Option<Vec<usize>>) {
+        let rows = Rows::default();
+        self.tables.insert(name.to_owned(), Base { schema, key, rows });
+    }
+
+    /// Makes these the rows of a base relation.
+    pub fn set_rows(&self, name: &str, batches: Vec<RecordBatch>) {
+        if let Some(table) = self.tables.get(name) {
+            *table.rows.lock() = batches;
+        }
+    }
+
+    /// The rows of a base relation.
+    pub fn rows(&self, name: &str) -> Vec<RecordBatch> {
+        self.tables
+            .get(name)
+            .map(|table| table.rows.lock().clone())
+            .unwrap_or_default()
+    }
+
+    /// Makes a view, which queries may name from then on.
+    ///
+    /// # Errors
+    /// What the binder says.
+    pub fn create_view(&mut self, name: &str, query: &ast::Query) -> Result<(), String> {
+        let plan = self.bind(query)?;
+        self.views
+            .insert(name.to_owned(), Arc::new(ViewTable::new(plan, None)));
+        Ok(())
+    }
+
+    /// Plans a query.
+    ///
+    /// # Errors
+    /// What the binder, the optimizer or the physical planner says.
+    pub async fn plan(&self, query: &ast::Query) -> Result<BatchQuery, String> {
+        let plan = self.bind(query)?;
+        let plan = self.state.create_physical_plan(&plan).await;
+        let plan = plan.map_err(|error| error.strip_backtrace())?;
+        Ok(BatchQuery { plan })
+    }
+
+    /// Runs a planned query over the rows of this moment. One run of a plan at a time.
+    ///
+    /// # Errors
+    /// An expression fails on a row.
+    pub async fn run(&self, query: &mut BatchQuery) -> Result<Vec<RecordBatch>, String> {
+        let again = reset_plan_states(Arc::clone(&query.plan)).map_err(|error| error.strip_backtrace())?;
+        query.plan = Arc::clone(&again);
+        collect(again, self.state.task_ctx())
+            .await
+            .map_err(|error| error.strip_backtrace())
+    }
+
+    /// Plans and runs a query.
+    ///
+    /// # Errors
+    /// As [`Batch::plan`] and [`Batch::run`].
+    pub async fn answer(&self, query: &ast::Query) -> Result<Vec<RecordBatch>, String> {
+        self.run(&mut self.plan(query).await?).await
+    }
+
+    /// Keys are made known only to queries that do not bind without them, so that what the optimizer concludes from
+    /// them is not taken for granted by the oracle too.
+    fn bind(&self, query: &ast::Query) -> Result<datafusion::logical_expr::LogicalPlan, String> {
+        let names = |with_keys| Names {
+            batch: self,
+            with_keys,
+        };
+        bind(&self.state, &names(false), query).or_else(|_| bind(&self.state, &names(true), query))
+    }
+}
+
+/// The relations, with or without their keys.
+struct Names<'a> {
+    batch: &'a Batch,
+    with_keys: bool,
+}
+
+impl CatalogReader for Names<'_> {
+    fn table(&self, name: &TableReference) -> DataFusionResult<Arc<dyn TableProvider>> {
+        if let Some(view) = self.batch.views.get(name.table()) {
+            return Ok(Arc::clone(view) as Arc<dyn TableProvider>);
+        }
+        let Some(base) = self.batch.tables.get(name.table()) else {
+            return Err(DataFusionError::Plan(format!(
+                "relation \"{name}\" does not exist"
+            )));
+        };
+        let constraints = match &base.key {
+            Some(key) if self.with_keys && !key.is_empty() => {
+                Constraints::new_unverified(vec![Constraint::PrimaryKey(key.clone())])
+            }
+            _ => Constraints::default(),
+        };
+        Ok(Arc::new(BaseTable {
+            schema: Arc::clone(&base.schema),
+            rows: Arc::clone(&base.rows),
+            constraints,
+            partitions: self.batch.state.config().target_partitions(),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct BaseTable {
+    schema: SchemaRef,
+    rows: Rows,
+    constraints: Constraints,
+    partitions: usize,
+}
+
+#[async_trait]
+impl TableProvider for BaseTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        _: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let schema = match projection {
+            Some(columns) => Arc::new(self.schema.project(columns)?),
+            None => Arc::clone(&self.schema),
+        };
+        Ok(Arc::new(BaseScan {
+            rows: Arc::clone(&self.rows),
+            projection: projection.cloned(),
+            properties: Arc::new(PlanProperties::new(
+                EquivalenceProperties::new(schema),
+                Partitioning::UnknownPartitioning(self.partitions),
+                EmissionType::Incremental,
+                Boundedness::Bounded,
+            )),
+        }))
+    }
+}
+
+/// Reads the rows that a base relation has when the plan is run; every so-manieth batch is in one partition.
+#[derive(Debug)]
+struct BaseScan {
+    rows: Rows,
+    projection: Option<Vec<usize>>,
+    properties: Arc<PlanProperties>,
+}
+
+impl DisplayAs for BaseScan {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BaseScan")
+    }
+}
+
+impl ExecutionPlan for BaseScan {
+    fn name(&self) -> &'static str {
+        "BaseScan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
+    ) -> DataFusionResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    /// The number of rows orders joins well. It is not exact, because the plan is kept while the rows change.
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        _: &StatisticsArgs,
+    ) -> DataFusionResult<Arc<Statistics>> {
+        let rows = self.rows.lock().iter().map(RecordBatch::num_rows).sum();
+        let mut statistics = Statistics::new_unknown(&self.schema());
+        statistics.num_rows = Precision::Inexact(rows);
+        Ok(Arc::new(statistics))
+    }
+
+    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> DataFusionResult<SendableRecordBatchStream> {
+        let partitions = self.properties.partitioning.partition_count();
+        let rows = self.rows.lock();
+        let rows = rows.iter().skip(partition).step_by(partitions).cloned();
+        let stream = MemoryStream::try_new(rows.collect(), self.schema(), self.projection.clone())?;
+        Ok(Box::pin(stream))
+    }
+}

@@ -1,0 +1,288 @@
+//! The runtime under test without a server around it: relations are made from SQL and rows, written to, and read back.
+//!
+//! Queries are bound as the server binds them, with its functions and options, so that what is found here can be shown
+//! again in a script for `millrace test`. What the server adds — sessions, the catalog on disk, the wires — has tests of
+//! its own and would only make thousands of views slow.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
+use datafusion::common::TableReference;
+use datafusion::error::{DataFusionError, Result as DataFusionResult};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use futures::TryStreamExt;
+use millrace_planner::{
+    Binder, CatalogReader, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions,
+    plan_view,
+};
+use millrace_runtime::{
+    QueryClass, QueryOptions, Runtime, RuntimeError, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
+    WriteToken,
+};
+use millrace_server::catalog::CatalogSnapshot;
+use millrace_server::database::{DatabaseOptions, engine};
+use millrace_server::functions::{comparisons, rewrite};
+use millrace_storage::{ChangeBatch, Durability, Store, StoreOptions};
+use sqlparser::ast;
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::parser::Parser;
+
+use crate::Failure;
+
+/// Why a view could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// The query does not parse or bind.
+    #[error("{0}")]
+    Invalid(String),
+    /// The planner says that it cannot be maintained.
+    #[error("{0}")]
+    Refused(String),
+    /// It was planned and then failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Functions, planners and options as a server has them.
+///
+/// # Errors
+/// A function cannot be registered.
+pub fn session_state(directory: &Path) -> Result<SessionState, Failure> {
+    let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
+    let (state, _) = engine::build(&DatabaseOptions::new(directory), &catalog)?;
+    Ok(state)
+}
+
+/// One query, parsed.
+///
+/// # Errors
+/// The text is not one query.
+pub fn parse(sql: &str) -> Result<ast::Query, String> {
+    let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).map_err(|error| error.to_string())?;
+    match (statements.pop(), statements.is_empty()) {
+        (Some(ast::Statement::Query(query)), true) => Ok(*query),
+        _ => Err(format!("not one query: {sql}")),
+    }
+}
+
+/// A query's plan over what `catalog` names, bound as the server does it.
+///
+/// # Errors
+/// What the binder says.
+pub fn bind(
+    state: &SessionState,
+    catalog: &dyn CatalogReader,
+    query: &ast::Query,
+) -> Result<LogicalPlan, String> {
+    let mut query = query.clone();
+    rewrite::query(&mut query).map_err(|error| error.to_string())?;
+    Binder::new(state, catalog)
+        .query(&query)
+        .and_then(comparisons::read_literals)
+        .map_err(|error| error.strip_backtrace())
+}
+
+/// Relations by name, as views name them.
+#[derive(Default)]
+pub struct Relations(BTreeMap<String, RelationInfo>);
+
+impl Relations {
+    /// The relation of a name.
+    pub fn get(&self, name: &str) -> Option<&RelationInfo> {
+        self.0.get(name)
+    }
+}
+
+impl CatalogReader for Relations {
+    fn table(&self, name: &TableReference) -> DataFusionResult<Arc<dyn TableProvider>> {
+        match self.0.get(name.table()) {
+            Some(info) => Ok(Arc::new(RelationTable::new(info.clone()))),
+            None => Err(DataFusionError::Plan(format!(
+                "relation \"{name}\" does not exist"
+            ))),
+        }
+    }
+}
+
+/// A runtime with its log. Relations of one name replace each other; identities are never used again.
+pub struct Engine {
+    runtime: Runtime,
+    store: Store,
+    state: SessionState,
+    partitions: usize,
+    next_id: AtomicU64,
+}
+
+impl Engine {
+    /// An engine on an empty directory. Nothing that it writes survives the machine.
+    ///
+    /// # Errors
+    /// The directory cannot be used.
+    pub fn start(directory: &Path, cores: usize, partitions: usize) -> Result<Engine, Failure> {
+        let options = StoreOptions {
+            durability: Durability::Off,
+            ..StoreOptions::default()
+        };
+        let state = session_state(directory)?;
+        let store = Store::open(&directory.join("data"), options)?;
+        let runtime = Runtime::start(RuntimeOptions::new(cores), Arc::clone(store.logs()))?;
+        Ok(Engine {
+            runtime,
+            store,
+            state,
+            partitions,
+            next_id: AtomicU64::new(1),
+        })
+    }
+
+    /// The runtime.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// What queries are bound and planned with.
+    pub fn state(&self) -> &SessionState {
+        &self.state
+    }
+
+    fn next_id(&self) -> RelationId {
+        RelationId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Makes a stream (`key` is `None`) or a table.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub async fn create_source(
+        &self,
+        relations: &mut Relations,
+        name: &str,
+        schema: SchemaRef,
+        key: Option<Vec<usize>>,
+    ) -> Result<RelationId, Failure> {
+        let id = self.next_id();
+        self.store.logs().create(id.0, Arc::clone(&schema))?;
+        let kind = key
+            .clone()
+            .map_or(SourceKind::Stream, |key| SourceKind::Table { key });
+        let spec = SourceSpec {
+            id,
+            name: name.to_owned(),
+            schema: Arc::clone(&schema),
+            kind,
+        };
+        self.runtime.create_source(spec).await?;
+        let append_only = key.is_none();
+        let info = RelationInfo {
+            id,
+            name: name.to_owned(),
+            kind: if append_only {
+                RelationKind::Stream
+            } else {
+                RelationKind::Table
+            },
+            schema,
+            key: key.filter(|key| !key.is_empty()),
+            append_only,
+        };
+        relations.0.insert(name.to_owned(), info);
+        Ok(id)
+    }
+
+    /// Makes a materialized view and waits until it is live.
+    ///
+    /// # Errors
+    /// The query is wrong, is refused, or fails.
+    pub async fn create_view(
+        &self,
+        relations: &mut Relations,
+        name: &str,
+        query: &ast::Query,
+    ) -> Result<RelationId, CreateError> {
+        let plan = bind(&self.state, relations, query).map_err(CreateError::Invalid)?;
+        let options = ViewOptions {
+            partitions: self.partitions,
+        };
+        let graph = plan_view(&self.state, plan, options).map_err(|error| match error {
+            PlanError::NotIncremental { .. } => CreateError::Refused(error.to_string()),
+            other => CreateError::Failed(other.to_string()),
+        })?;
+        let id = self.next_id();
+        let info = RelationInfo {
+            id,
+            name: name.to_owned(),
+            kind: RelationKind::View,
+            schema: Arc::clone(&graph.schema),
+            key: graph.key.clone(),
+            append_only: graph.append_only,
+        };
+        let spec = ViewSpec {
+            id,
+            name: name.to_owned(),
+            graph,
+        };
+        self.runtime
+            .create_view(spec)
+            .await
+            .map_err(|error| CreateError::Failed(error.to_string()))?;
+        relations.0.insert(name.to_owned(), info);
+        Ok(id)
+    }
+
+    /// Forgets relations, given together with all views over them, and the logs of those that have one.
+    ///
+    /// # Errors
+    /// The runtime is shutting down, or a log cannot be removed.
+    pub async fn drop_relations(&self, ids: &[RelationId]) -> Result<(), Failure> {
+        self.runtime.drop_relations(ids).await?;
+        for id in ids.iter().filter(|id| self.store.logs().contains(id.0)) {
+            self.store.logs().remove(id.0)?;
+        }
+        Ok(())
+    }
+
+    /// Writes changes of several relations as one write.
+    ///
+    /// # Errors
+    /// Two rows of a table would have one key, or the log cannot be written.
+    pub async fn write(&self, changes: Vec<(RelationId, ChangeBatch)>) -> Result<WriteToken, RuntimeError> {
+        let ids: Vec<RelationId> = changes.iter().map(|(id, _)| *id).collect();
+        let locks = self.runtime.lock_tables(&ids).await?;
+        self.runtime.append(changes, Some(&locks)).await
+    }
+
+    /// The rows of relations at one epoch that contains the writes of `after`.
+    ///
+    /// # Errors
+    /// A view has failed.
+    pub async fn rows(
+        &self,
+        ids: &[RelationId],
+        after: &WriteToken,
+    ) -> Result<Vec<Vec<RecordBatch>>, Failure> {
+        let snapshot = self.runtime.snapshot(ids, Some(after)).await?;
+        let mut all = vec![];
+        for id in ids {
+            let provider = snapshot.table_provider(*id)?;
+            let plan = provider.scan(&self.state, None, &[], None).await?;
+            let options = QueryOptions {
+                class: QueryClass::Interactive,
+                context: self.state.task_ctx(),
+            };
+            all.push(self.runtime.execute(plan, options)?.try_collect().await?);
+        }
+        Ok(all)
+    }
+
+    /// Finishes what runs. What was given to this engine must not be used afterwards.
+    pub async fn shutdown(&self) {
+        self.runtime.shutdown().await;
+    }
+}
