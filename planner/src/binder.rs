@@ -13,7 +13,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DFSchema, plan_datafusion_err};
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::ExprSchemable;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
@@ -23,7 +23,7 @@ use datafusion::logical_expr::{
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 
-use crate::refused;
+use crate::{refused, rewrite};
 
 /// How names become relations. Implemented by the session: search path, visibility and views are its business.
 pub trait CatalogReader {
@@ -38,11 +38,16 @@ pub trait CatalogReader {
 pub struct Binder<'a> {
     state: &'a SessionState,
     catalog: &'a dyn CatalogReader,
+    relation_planners: Vec<Arc<dyn RelationPlanner>>,
 }
 
 impl<'a> Binder<'a> {
     pub fn new(state: &'a SessionState, catalog: &'a dyn CatalogReader) -> Self {
-        Binder { state, catalog }
+        Binder {
+            state,
+            catalog,
+            relation_planners: rewrite::planners(state.relation_planners()),
+        }
     }
 
     /// The logical plan of a query or DML statement, not yet optimised.
@@ -50,8 +55,10 @@ impl<'a> Binder<'a> {
     /// # Errors
     /// Unknown names, type errors and unsupported SQL, as DataFusion reports them.
     pub fn statement(&self, statement: &ast::Statement) -> Result<LogicalPlan> {
-        refused::check(statement)?;
-        self.planner().sql_statement_to_plan(statement.clone())
+        let mut statement = statement.clone();
+        rewrite::statement(&mut statement).map_err(|error| DataFusionError::SQL(Box::new(error), None))?;
+        refused::check(&statement)?;
+        rewrite::decorrelate(self.planner().sql_statement_to_plan(statement)?)
     }
 
     /// The logical plan of a query.
@@ -129,7 +136,7 @@ impl ContextProvider for Binder<'_> {
     }
 
     fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
-        self.state.relation_planners()
+        &self.relation_planners
     }
 
     fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {

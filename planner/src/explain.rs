@@ -14,7 +14,8 @@ use std::fmt::Write;
 use arrow::datatypes::SchemaRef;
 
 use crate::stage::{
-    AggregateCall, AggregateForm, Aggregation, ExchangeForm, Join, Operator, Output, Stage, StageGraph, TopN,
+    AggregateCall, AggregateForm, Aggregation, ExchangeForm, Join, Numbering, Operator, Output, Stage,
+    StageGraph, TopN, UnnestColumn,
 };
 
 /// The DAG, last stage first, as one reads a query plan.
@@ -87,6 +88,16 @@ fn operator(text: &mut String, node: &Operator, depth: usize) {
         Operator::Aggregate(aggregation) => format!("Aggregate: {}", aggregates(aggregation)),
         Operator::Join(join) => joins(join),
         Operator::Expand { projections, .. } => format!("Expand: {} grouping sets", projections.len()),
+        Operator::Unnest { input, columns, .. } => {
+            let lists: Vec<usize> = columns
+                .iter()
+                .filter_map(|column| match column {
+                    UnnestColumn::Elements(list) => Some(*list),
+                    UnnestColumn::Kept(_) => None,
+                })
+                .collect();
+            format!("Unnest: {}", names(input.schema(), &lists))
+        }
         Operator::TopN(top) => top_n(top),
         Operator::Recompute(recompute) => format!(
             "Recompute: changed partitions of {}, by {}",
@@ -165,8 +176,24 @@ fn top_n(top: &TopN) -> String {
         })
         .collect();
     let fetch = top.fetch.map_or("all".to_owned(), |fetch| fetch.to_string());
+    let partitions = if top.partition_by.is_empty() {
+        String::new()
+    } else {
+        format!(
+            " of each partition by {}",
+            names(top.input.schema(), &top.partition_by)
+        )
+    };
+    let numbering = match (top.numbering, top.with_number) {
+        (Numbering::RowNumber, false) => "",
+        (Numbering::RowNumber, true) => ", numbered",
+        (Numbering::Rank, false) => ", by rank",
+        (Numbering::Rank, true) => ", by rank, numbered",
+        (Numbering::DenseRank, false) => ", by dense rank",
+        (Numbering::DenseRank, true) => ", by dense rank, numbered",
+    };
     format!(
-        "TopN: fetch {fetch}, skip {}, order ({})",
+        "TopN: fetch {fetch}, skip {}{partitions}, order ({}){numbering}",
         top.skip,
         order.join(", ")
     )

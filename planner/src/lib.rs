@@ -13,6 +13,7 @@ pub mod explain;
 pub mod query;
 mod refused;
 pub mod relation;
+mod rewrite;
 pub mod stage;
 pub mod view;
 

@@ -2,6 +2,12 @@
 
 use std::sync::Arc;
 
+use datafusion::common::NullEquality;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::error::Result;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
@@ -16,4 +22,58 @@ pub fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + 
         .into_iter()
         .filter(|rule| !rule.name().starts_with("FilterPushdown"))
         .collect()
+}
+
+/// DataFusion's logical rules, two of them kept from joins in which NULL keys are equal (`a IS NOT DISTINCT FROM b`).
+///
+/// * `ExtractEquijoinPredicate` adds plain equalities to the keys of such a join, whose NULLs then match too.
+/// * `EliminateCrossJoin` makes one join order of such joins and others, and gives all of them one way with NULLs.
+pub fn logical_optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    Optimizer::new()
+        .rules
+        .into_iter()
+        .map(|rule| -> Arc<dyn OptimizerRule + Send + Sync> {
+            let applies: fn(&LogicalPlan) -> bool = match rule.name() {
+                "extract_equijoin_predicate" => |plan| !joins_nulls(plan),
+                "eliminate_cross_join" => |plan| !plan.exists(|node| Ok(joins_nulls(node))).unwrap_or(true),
+                _ => return rule,
+            };
+            Arc::new(Guarded { rule, applies })
+        })
+        .collect()
+}
+
+/// Whether a plan is a join by keys whose NULLs are equal.
+fn joins_nulls(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Join(join)
+        if join.null_equality == NullEquality::NullEqualsNull && !join.on.is_empty())
+}
+
+/// A rule that leaves some plans alone.
+#[derive(Debug)]
+struct Guarded {
+    rule: Arc<dyn OptimizerRule + Send + Sync>,
+    applies: fn(&LogicalPlan) -> bool,
+}
+
+impl OptimizerRule for Guarded {
+    fn name(&self) -> &str {
+        self.rule.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.rule.apply_order()
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if (self.applies)(&plan) {
+            self.rule.rewrite(plan, config)
+        } else {
+            Ok(Transformed::no(plan))
+        }
+    }
 }

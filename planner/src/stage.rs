@@ -14,6 +14,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use datafusion::common::NullHandling;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_plan::ExecutionPlan;
@@ -104,23 +105,59 @@ pub enum Operator {
         projections: Vec<Vec<Arc<dyn PhysicalExpr>>>,
         schema: SchemaRef,
     },
+    /// Every row once for each element of its lists; lists of one row are read side by side.
+    Unnest {
+        input: Box<Operator>,
+        /// For each column of the output, in order.
+        columns: Vec<UnnestColumn>,
+        /// What becomes of a row whose lists are all NULL or empty.
+        null_handling: NullHandling,
+        schema: SchemaRef,
+    },
     TopN(Box<TopN>),
     Recompute(Box<Recompute>),
 }
 
-/// The first rows in an order: ORDER BY with LIMIT. The rows behind them are kept, for when one of the first goes.
+/// Where a column of an [`Operator::Unnest`] comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnnestColumn {
+    /// The input's column, repeated.
+    Kept(usize),
+    /// The elements of the input's list column.
+    Elements(usize),
+}
+
+/// The first rows of each partition in an order: ORDER BY with LIMIT, `row_number() OVER (..) <= n`, DISTINCT ON. The rows
+/// behind them are kept, for when one of the first goes.
 #[derive(Debug, Clone)]
 pub struct TopN {
     pub input: Operator,
+    /// Input columns that tell partitions apart; empty: all rows are one.
+    pub partition_by: Vec<usize>,
+    pub numbering: Numbering,
+    /// Whether a row's number is the last column of the output.
+    pub with_number: bool,
     /// Input columns to order by. Equal rows are ordered by all their columns, so that the answer is definite.
     pub order_by: Vec<(usize, arrow::compute::SortOptions)>,
+    /// Rows numbered up to this are left out.
     pub skip: usize,
-    /// `None`: all after `skip`.
+    /// Of the numbers after `skip`, how many; `None`: all.
     pub fetch: Option<usize>,
     /// Columns of the input that reach the output; what it has beyond them is computed to order by.
     pub width: usize,
     pub input_append_only: bool,
     pub schema: SchemaRef,
+}
+
+/// How the rows of a partition are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Numbering {
+    /// Each row has a number of its own.
+    RowNumber,
+    /// Rows that are equal in the order share the number of the first.
+    Rank,
+    /// As [`Numbering::Rank`], without gaps.
+    DenseRank,
 }
 
 /// A function of each partition of rows as a whole (OVER windows): computed again for the partitions that changed.
@@ -254,7 +291,8 @@ impl Operator {
             | Operator::Exchange { schema, .. }
             | Operator::Filter { schema, .. }
             | Operator::Project { schema, .. }
-            | Operator::Expand { schema, .. } => schema,
+            | Operator::Expand { schema, .. }
+            | Operator::Unnest { schema, .. } => schema,
             Operator::PartialAggregate(aggregation) | Operator::Aggregate(aggregation) => &aggregation.schema,
             Operator::Join(join) => &join.schema,
             Operator::TopN(top) => &top.schema,
@@ -273,7 +311,8 @@ impl Operator {
             Operator::Source { .. } | Operator::Values { .. } | Operator::Exchange { .. } => vec![],
             Operator::Filter { input, .. }
             | Operator::Project { input, .. }
-            | Operator::Expand { input, .. } => {
+            | Operator::Expand { input, .. }
+            | Operator::Unnest { input, .. } => {
                 vec![input]
             }
             Operator::TopN(top) => vec![&top.input],

@@ -5,11 +5,15 @@
 
 mod aggregate;
 mod check;
+mod distinct_on;
 mod fragment;
 mod join;
 mod limit;
 mod lower;
 mod optimize;
+mod ranking;
+mod series;
+mod unnest;
 mod window;
 
 use datafusion::execution::SessionState;
@@ -17,6 +21,7 @@ use datafusion::logical_expr::LogicalPlan;
 pub use window::PartitionRows;
 
 use crate::error::Result;
+use crate::rewrite;
 use crate::stage::StageGraph;
 
 /// What a view's plan depends on besides its query.
@@ -32,6 +37,8 @@ pub struct ViewOptions {
 /// [`crate::PlanError::NotIncremental`] names the construct that cannot be maintained.
 pub fn plan_view(state: &SessionState, plan: LogicalPlan, options: ViewOptions) -> Result<StageGraph> {
     check::check(&plan)?;
+    let plan = rewrite::single_rows(plan)?;
+    let plan = distinct_on::as_first_rows(plan)?;
     let plan = optimize::optimize(state, plan)?;
     lower::lower(state, &plan, options)
 }

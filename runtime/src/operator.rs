@@ -8,6 +8,7 @@ mod expression;
 mod join;
 mod recompute;
 mod top_n;
+mod unnest;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,9 +16,10 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
+use datafusion::common::NullHandling;
 use datafusion::physical_expr::PhysicalExpr;
 use futures::future::{BoxFuture, FutureExt};
-use millrace_planner::stage::Operator;
+use millrace_planner::stage::{Operator, UnnestColumn};
 use millrace_storage::ChangeBatch;
 
 use crate::error::Result;
@@ -92,6 +94,12 @@ pub enum OperatorInstance {
         projections: Vec<Vec<Arc<dyn PhysicalExpr>>>,
         schema: SchemaRef,
     },
+    Unnest {
+        input: Box<OperatorInstance>,
+        columns: Vec<UnnestColumn>,
+        null_handling: NullHandling,
+        schema: SchemaRef,
+    },
     TopN {
         input: Box<OperatorInstance>,
         top: Box<TopNInstance>,
@@ -153,6 +161,17 @@ impl OperatorInstance {
             } => OperatorInstance::Expand {
                 input: boxed(input)?,
                 projections: projections.clone(),
+                schema: Arc::clone(schema),
+            },
+            Operator::Unnest {
+                input,
+                columns,
+                null_handling,
+                schema,
+            } => OperatorInstance::Unnest {
+                input: boxed(input)?,
+                columns: columns.clone(),
+                null_handling: *null_handling,
                 schema: Arc::clone(schema),
             },
             Operator::TopN(top) => OperatorInstance::TopN {
@@ -245,9 +264,27 @@ impl OperatorInstance {
                     }
                     Ok(output)
                 }
+                OperatorInstance::Unnest {
+                    input,
+                    columns,
+                    null_handling,
+                    schema,
+                } => {
+                    let mut output = vec![];
+                    for batch in input.run(inputs, gate, errors).await? {
+                        for chunk in chunks(&batch) {
+                            let unnested = unnest::unnest(&chunk, columns, *null_handling, schema)?;
+                            if unnested.num_rows() > 0 {
+                                output.push(unnested);
+                            }
+                            gate.checkpoint().await;
+                        }
+                    }
+                    Ok(output)
+                }
                 OperatorInstance::TopN { input, top } => {
                     let batches = input.run(inputs, gate, errors).await?;
-                    top.run(batches)
+                    top.run(batches, gate).await
                 }
                 OperatorInstance::Recompute { input, recompute } => {
                     let batches = input.run(inputs, gate, errors).await?;
@@ -268,6 +305,7 @@ impl OperatorInstance {
             OperatorInstance::Filter { input, .. }
             | OperatorInstance::Project { input, .. }
             | OperatorInstance::Expand { input, .. }
+            | OperatorInstance::Unnest { input, .. }
             | OperatorInstance::TopN { input, .. }
             | OperatorInstance::Recompute { input, .. }
             | OperatorInstance::PartialAggregate { input, .. } => input.idle_without_input(),
@@ -308,6 +346,7 @@ impl OperatorInstance {
             OperatorInstance::Filter { input, .. }
             | OperatorInstance::Project { input, .. }
             | OperatorInstance::Expand { input, .. }
+            | OperatorInstance::Unnest { input, .. }
             | OperatorInstance::PartialAggregate { input, .. } => input.state_bytes(),
             OperatorInstance::Join { left, right, join } => {
                 join.state_bytes() + left.state_bytes() + right.state_bytes()

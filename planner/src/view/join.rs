@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use datafusion::common::{JoinType, NullEquality};
-use datafusion::logical_expr::Join as LogicalJoin;
+use datafusion::common::{DFSchema, JoinType, NullEquality};
+use datafusion::logical_expr::{Join as LogicalJoin, lit};
 
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema};
@@ -27,10 +27,8 @@ impl Lowering {
             }
         };
         if join.null_aware {
-            return Err(PlanError::not_incremental(
-                "NOT IN with a subquery whose values may be NULL",
-                "write NOT EXISTS (SELECT .. WHERE the columns are equal), or declare the columns NOT NULL",
-            ));
+            // The binder makes mark joins of NOT IN, whose NULLs they tell apart.
+            return Err(PlanError::Internal("a null-aware join in a view's plan".into()));
         }
         let left = self.node(&join.left)?;
         let right = self.node(&join.right)?;
@@ -39,6 +37,8 @@ impl Lowering {
             self.with_columns(left, join.left.schema(), join.on.iter().map(|(l, _)| l))?;
         let (right, right_keys) =
             self.with_columns(right, join.right.schema(), join.on.iter().map(|(_, r)| r))?;
+        let left = self.with_some_column(left, join.left.schema())?;
+        let right = self.with_some_column(right, join.right.schema())?;
         let filter = match &join.filter {
             Some(filter) => {
                 let both = join.left.schema().join(join.right.schema())?;
@@ -81,6 +81,17 @@ impl Lowering {
             key,
             schema,
         })
+    }
+}
+
+impl Lowering {
+    /// Rows without columns cannot be told apart when they are kept: there is one at least.
+    fn with_some_column(&self, fragment: Fragment, schema: &DFSchema) -> Result<Fragment> {
+        if !fragment.schema.fields().is_empty() {
+            return Ok(fragment);
+        }
+        let (fragment, _) = self.with_columns(fragment, schema, std::iter::once(&lit(true)))?;
+        Ok(fragment)
     }
 }
 

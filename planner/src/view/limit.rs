@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use arrow::compute::SortOptions;
 use datafusion::logical_expr::{FetchType, Limit, LogicalPlan, SkipType, SortExpr};
 
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema};
 use crate::error::{PlanError, Result};
-use crate::stage::{Operator, Output, TopN};
+use crate::stage::{Numbering, Operator, Output, TopN};
 
 impl Lowering {
     pub(super) fn limit(&mut self, limit: &Limit) -> Result<Fragment> {
@@ -38,23 +39,14 @@ impl Lowering {
         let input_append_only = fragment.append_only;
         let (fragment, columns) =
             self.with_columns(fragment, sorted.schema(), order.iter().map(|sort| &sort.expr))?;
-        let order_by = columns
-            .into_iter()
-            .zip(order)
-            .map(|(column, sort)| {
-                (
-                    column,
-                    arrow::compute::SortOptions {
-                        descending: !sort.asc,
-                        nulls_first: sort.nulls_first,
-                    },
-                )
-            })
-            .collect();
+        let order_by = sort_columns(columns, order);
         let schema = arrow_schema(input.schema());
         let exchanged = self.stages.exchange(fragment, Output::Single);
         let operator = Operator::TopN(Box::new(TopN {
             input: exchanged,
+            partition_by: vec![],
+            numbering: Numbering::RowNumber,
+            with_number: false,
             order_by,
             skip,
             fetch,
@@ -72,4 +64,13 @@ impl Lowering {
             schema,
         })
     }
+}
+
+/// Columns to order by, with their directions.
+pub(super) fn sort_columns(columns: Vec<usize>, order: &[SortExpr]) -> Vec<(usize, SortOptions)> {
+    let options = |sort: &SortExpr| SortOptions {
+        descending: !sort.asc,
+        nulls_first: sort.nulls_first,
+    };
+    columns.into_iter().zip(order.iter().map(options)).collect()
 }

@@ -14,6 +14,7 @@ use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 
 use super::ViewOptions;
 use super::fragment::{Fragment, Part, Placement, Stages, placement_after};
+use super::series;
 use crate::error::{PlanError, Result};
 use crate::relation::{RelationId, RelationInfo, relation_of};
 use crate::stage::{Operator, Output, StageGraph};
@@ -63,20 +64,24 @@ impl Lowering {
                 })
             }
             LogicalPlan::Filter(filter) => {
+                if let Some(fragment) = self.ranked(filter, None)? {
+                    return Ok(fragment);
+                }
                 let fragment = self.node(&filter.input)?;
                 let predicate = self.expression(&filter.predicate, filter.input.schema())?;
                 Ok(fragment.filter(&predicate))
             }
             LogicalPlan::Projection(projection) => {
+                if let LogicalPlan::Filter(filter) = projection.input.as_ref()
+                    && let Some(fragment) = self.ranked(filter, Some(projection))?
+                {
+                    return Ok(fragment);
+                }
                 let fragment = self.node(&projection.input)?;
                 self.project(projection, fragment)
             }
             LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate),
             LogicalPlan::Distinct(Distinct::All(input)) => self.distinct(input),
-            LogicalPlan::Distinct(Distinct::On(_)) => Err(PlanError::not_incremental(
-                "DISTINCT ON",
-                "use first_value(.. ORDER BY ..) with GROUP BY, or DISTINCT",
-            )),
             LogicalPlan::Join(join) => self.join(join),
             LogicalPlan::Union(union) => {
                 let schema = arrow_schema(&union.schema);
@@ -118,6 +123,7 @@ impl Lowering {
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => self.node(&sort.input),
             LogicalPlan::Limit(limit) => self.limit(limit),
             LogicalPlan::Window(window) => self.window(window),
+            LogicalPlan::Unnest(unnest) => self.unnest(unnest),
             LogicalPlan::Repartition(repartition) => self.node(&repartition.input),
             other => Err(refused(other)),
         }
@@ -198,6 +204,9 @@ impl Lowering {
 
     fn scan(&mut self, scan: &TableScan) -> Result<Fragment> {
         let Some(info) = relation_of(scan) else {
+            if let Some(rows) = series::rows(scan)? {
+                return Ok(fixed_rows(rows, arrow_schema(&scan.projected_schema)));
+            }
             return Err(PlanError::not_incremental(
                 format!("reading \"{}\"", scan.table_name),
                 "a materialized view reads streams, tables and materialized views",
@@ -286,7 +295,6 @@ fn refused(plan: &LogicalPlan) -> PlanError {
         LogicalPlan::RecursiveQuery(_) => {
             PlanError::not_incremental("WITH RECURSIVE", "use it when reading the view")
         }
-        LogicalPlan::Unnest(_) => PlanError::not_incremental("UNNEST", "use it when reading the view"),
         other => PlanError::NotIncremental {
             construct: other.display().to_string(),
             hint: None,

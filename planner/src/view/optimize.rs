@@ -8,17 +8,15 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::OptimizerRule;
 
+use crate::query::logical_optimizer_rules;
+
 /// Rules that would spoil an incremental plan: DISTINCT inside aggregates has its own maintained form, and a limit
 /// pushed below a union or a join would drop rows that a later deletion brings back.
 const LEFT_OUT: [&str; 2] = ["single_distinct_aggregation_to_group_by", "push_down_limit"];
 
 pub(super) fn optimize(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
-    let rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = state
-        .optimizers()
-        .iter()
-        .filter(|rule| !LEFT_OUT.contains(&rule.name()))
-        .cloned()
-        .collect();
+    let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = logical_optimizer_rules();
+    rules.retain(|rule| !LEFT_OUT.contains(&rule.name()));
     let mut config = state.config().clone();
     // A scalar subquery becomes a join, which is maintained; as a physical subquery it would be evaluated once.
     config

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
@@ -52,12 +52,9 @@ impl Lowering {
             })
             .collect();
         let (fragment, partition_by) = self.with_columns(fragment, logical, shared.into_iter())?;
-        if fragment.schema.fields().len() != input_schema.fields().len() {
-            return Err(PlanError::not_incremental(
-                "PARTITION BY an expression",
-                "compute the expression as a column in a subquery and partition by that",
-            ));
-        }
+        // Expressions to partition by are further columns, dropped again below.
+        let computed = fragment.schema.fields().len() - input_schema.fields().len();
+        let rows_schema = Arc::clone(&fragment.schema);
         let windows = window
             .window_expr
             .iter()
@@ -92,13 +89,21 @@ impl Lowering {
                 options: Default::default(),
             });
         }
-        let rows: Arc<dyn ExecutionPlan> = Arc::new(PartitionRows::new(Arc::clone(&input_schema)));
+        let rows: Arc<dyn ExecutionPlan> = Arc::new(PartitionRows::new(Arc::clone(&rows_schema)));
         let sorted: Arc<dyn ExecutionPlan> = match LexOrdering::new(order) {
             Some(order) => Arc::new(SortExec::new(order, rows)),
             None => rows,
         };
         let plan: Arc<dyn ExecutionPlan> = Arc::new(WindowAggExec::try_new(windows, sorted, false)?);
         let schema = arrow_schema(&window.schema);
+        let width = input_schema.fields().len();
+        let fields: Vec<_> = rows_schema
+            .fields()
+            .iter()
+            .chain(&schema.fields()[width..])
+            .cloned()
+            .collect();
+        let output_schema: SchemaRef = Arc::new(Schema::new(fields));
         let output = if partition_by.is_empty() {
             Output::Single
         } else {
@@ -115,14 +120,19 @@ impl Lowering {
             partition_by,
             plan,
             input_append_only,
-            schema: Arc::clone(&schema),
+            schema: Arc::clone(&output_schema),
         }));
-        Ok(Fragment {
+        let fragment = Fragment {
             parts: vec![Part { operator, placement }],
             append_only: false,
             key,
-            schema,
-        })
+            schema: Arc::clone(&output_schema),
+        };
+        if computed == 0 {
+            return Ok(Fragment { schema, ..fragment });
+        }
+        let kept = (0..width).chain(width + computed..output_schema.fields().len());
+        Ok(fragment.project(kept.map(|index| column(&output_schema, index)).collect(), schema))
     }
 }
 

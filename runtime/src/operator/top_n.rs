@@ -1,156 +1,251 @@
-//! The first rows in an order, kept while rows come and go.
+//! The first rows of each partition in an order, kept while rows come and go.
+//!
+//! Rows are comparable bytes: the columns to order by, then every column of the output, so that equal rows have one
+//! order. Two structures keep a partition:
+//!
+//! * [`zones`]: what is skipped, what is among the first rows, what is behind them, as three ordered maps. A change moves
+//!   at most one row across each border, so it costs the logarithm of the partition. Used where rows count one by one
+//!   and their number is not asked for.
+//! * [`prefix`]: one ordered map; the first rows of a partition that changed are numbered again. Used for ranks, and for
+//!   numbers that are put out, since all behind a change have other ones anyway.
 
-use std::collections::BTreeMap;
+mod prefix;
+mod zones;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array};
+use arrow::array::{ArrayRef, Int64Array, UInt64Array};
 use arrow::datatypes::SchemaRef;
 use arrow::row::{RowConverter, SortField};
-use millrace_planner::stage::TopN;
+use millrace_planner::stage::{Numbering, TopN};
 use millrace_storage::ChangeBatch;
 
-use super::batch_of;
-use crate::error::{Result, RuntimeError};
+use super::{Gate, batch_of, chunks};
+use crate::error::Result;
 use crate::state::row_table::arrow_error;
+use prefix::Prefix;
+use zones::Zones;
 
-/// All rows, in order, as comparable bytes: the ORDER BY columns, then every column of the output.
-pub struct TopNInstance {
-    order_by: Vec<usize>,
-    skip: usize,
-    fetch: Option<usize>,
-    width: usize,
+/// A row as bytes that compare as the order has it.
+type Key = Box<[u8]>;
+
+/// Which rows of a partition are the first ones.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    skip: u64,
+    /// The last number that is among them.
+    last: u64,
+    numbering: Numbering,
+    /// Nothing ever goes: what is behind the first rows never comes back to them.
     append_only: bool,
+}
+
+/// How the first rows change: a row and its number (0 where that is not asked for), with a weight.
+type Changes = HashMap<(Key, u64), i64>;
+
+/// The rows of every partition.
+enum Partitions {
+    Zones(HashMap<Key, Zones>),
+    Prefix(HashMap<Key, Prefix>),
+}
+
+/// See the module.
+pub struct TopNInstance {
+    partition_by: Vec<usize>,
+    order_by: Vec<usize>,
+    width: usize,
+    with_number: bool,
+    bounds: Bounds,
     schema: SchemaRef,
-    converter: RowConverter,
-    rows: BTreeMap<Box<[u8]>, i64>,
+    partition_converter: RowConverter,
+    order_converter: RowConverter,
+    row_converter: RowConverter,
+    partitions: Partitions,
 }
 
 impl TopNInstance {
+    /// A Top-N over no rows.
+    ///
+    /// # Errors
+    /// A column's type has no order.
     pub fn new(plan: &TopN) -> Result<Self> {
         let input = plan.input.schema();
-        let mut fields: Vec<SortField> = plan
-            .order_by
-            .iter()
-            .map(|(column, options)| {
-                SortField::new_with_options(input.field(*column).data_type().clone(), *options)
-            })
-            .collect();
-        fields.extend((0..plan.width).map(|column| SortField::new(input.field(column).data_type().clone())));
+        let field = |column: usize| SortField::new(input.field(column).data_type().clone());
+        let converter = |fields: Vec<SortField>| RowConverter::new(fields).map_err(arrow_error);
+        let order = plan.order_by.iter().map(|(column, options)| {
+            SortField::new_with_options(input.field(*column).data_type().clone(), *options)
+        });
+        let partitions = if plan.numbering == Numbering::RowNumber && !plan.with_number {
+            Partitions::Zones(HashMap::new())
+        } else {
+            Partitions::Prefix(HashMap::new())
+        };
         Ok(TopNInstance {
+            partition_by: plan.partition_by.clone(),
             order_by: plan.order_by.iter().map(|(column, _)| *column).collect(),
-            skip: plan.skip,
-            fetch: plan.fetch,
             width: plan.width,
-            append_only: plan.input_append_only,
+            with_number: plan.with_number,
+            bounds: Bounds {
+                skip: plan.skip as u64,
+                last: plan
+                    .fetch
+                    .map_or(u64::MAX, |fetch| (plan.skip as u64).saturating_add(fetch as u64)),
+                numbering: plan.numbering,
+                append_only: plan.input_append_only,
+            },
             schema: Arc::clone(&plan.schema),
-            converter: RowConverter::new(fields).map_err(arrow_error)?,
-            rows: BTreeMap::new(),
+            partition_converter: converter(plan.partition_by.iter().map(|column| field(*column)).collect())?,
+            order_converter: converter(order.collect())?,
+            row_converter: converter((0..plan.width).map(field).collect())?,
+            partitions,
         })
     }
 
+    /// Bytes of the rows that are kept.
     pub fn state_bytes(&self) -> usize {
-        self.rows.keys().map(|key| key.len() + 40).sum()
+        match &self.partitions {
+            Partitions::Zones(partitions) => partitions
+                .iter()
+                .map(|(key, rows)| key.len() + rows.bytes())
+                .sum(),
+            Partitions::Prefix(partitions) => partitions
+                .iter()
+                .map(|(key, rows)| key.len() + rows.bytes())
+                .sum(),
+        }
     }
 
     /// Applies what changed and puts out how the first rows differ.
-    pub fn run(&mut self, batches: Vec<ChangeBatch>) -> Result<Vec<ChangeBatch>> {
-        if batches.iter().all(|batch| batch.num_rows() == 0) {
-            return Ok(vec![]);
-        }
-        let before = self.first_rows();
+    pub async fn run(&mut self, batches: Vec<ChangeBatch>, gate: &dyn Gate) -> Result<Vec<ChangeBatch>> {
+        let mut changes = Changes::new();
+        let mut touched: HashMap<Key, Vec<(Key, u64)>> = HashMap::new();
         for batch in &batches {
-            self.apply(batch)?;
+            for chunk in chunks(batch) {
+                self.apply(&chunk, &mut changes, &mut touched)?;
+                gate.checkpoint().await;
+            }
         }
-        let mut changes = self.first_rows();
-        for (row, count) in before {
-            *changes.entry(row).or_default() -= count;
+        if let Partitions::Prefix(partitions) = &mut self.partitions {
+            for (partition, before) in touched {
+                for first in before {
+                    *changes.entry(first).or_default() -= 1;
+                }
+                let Some(rows) = partitions.get_mut(&partition) else {
+                    continue;
+                };
+                for first in rows.first(&self.bounds) {
+                    *changes.entry(first).or_default() += 1;
+                }
+                rows.forget_behind(&self.bounds);
+                if rows.is_empty() {
+                    partitions.remove(&partition);
+                }
+            }
         }
-        changes.retain(|_, count| *count != 0);
-        if self.append_only {
-            self.trim();
-        }
-        self.emit(&changes)
+        changes.retain(|_, weight| *weight != 0);
+        self.emit(changes)
     }
 
-    fn apply(&mut self, batch: &ChangeBatch) -> Result<()> {
-        let mut columns: Vec<ArrayRef> = self
-            .order_by
-            .iter()
-            .map(|column| Arc::clone(batch.rows.column(*column)))
-            .collect();
-        columns.extend(batch.rows.columns()[..self.width].iter().cloned());
-        let keys = self.converter.convert_columns(&columns).map_err(arrow_error)?;
+    /// Puts rows in and takes rows out. `touched`: the first rows of each numbered partition before its first change.
+    fn apply(
+        &mut self,
+        batch: &ChangeBatch,
+        changes: &mut Changes,
+        touched: &mut HashMap<Key, Vec<(Key, u64)>>,
+    ) -> Result<()> {
+        let pick = |columns: &[usize]| -> Vec<ArrayRef> {
+            columns
+                .iter()
+                .map(|column| Arc::clone(batch.rows.column(*column)))
+                .collect()
+        };
+        let encoded = |converter: &RowConverter, columns: Vec<ArrayRef>| {
+            if columns.is_empty() {
+                return Ok(None);
+            }
+            converter.convert_columns(&columns).map(Some).map_err(arrow_error)
+        };
+        let partition_keys = encoded(&self.partition_converter, pick(&self.partition_by))?;
+        let order_keys = encoded(&self.order_converter, pick(&self.order_by))?;
+        let rows = encoded(&self.row_converter, batch.rows.columns()[..self.width].to_vec())?;
+        let mut key = vec![];
         for row in 0..batch.num_rows() {
-            let key = keys.row(row).data();
+            let partition: &[u8] = partition_keys.as_ref().map_or(&[], |keys| keys.row(row).data());
+            key.clear();
+            if let Some(order) = &order_keys {
+                key.extend_from_slice(order.row(row).data());
+            }
+            let order_length = key.len();
+            if let Some(rows) = &rows {
+                key.extend_from_slice(rows.row(row).data());
+            }
             let weight = batch.weight(row);
-            match self.rows.get_mut(key) {
-                Some(count) => {
-                    *count += weight;
-                    if *count == 0 {
-                        self.rows.remove(key);
+            match &mut self.partitions {
+                Partitions::Zones(partitions) => {
+                    if !partitions.contains_key(partition) {
+                        partitions.insert(partition.into(), Zones::default());
+                    }
+                    if let Some(zones) = partitions.get_mut(partition) {
+                        zones.change(&key, weight, order_length, &self.bounds, changes);
+                        if zones.is_empty() {
+                            partitions.remove(partition);
+                        }
                     }
                 }
-                None => {
-                    self.rows.insert(key.into(), weight);
+                Partitions::Prefix(partitions) => {
+                    if !partitions.contains_key(partition) {
+                        partitions.insert(partition.into(), Prefix::default());
+                    }
+                    if let Some(prefix) = partitions.get_mut(partition) {
+                        if !touched.contains_key(partition) {
+                            touched.insert(partition.into(), prefix.first(&self.bounds));
+                        }
+                        prefix.change(&key, weight, order_length);
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    /// The rows between OFFSET and LIMIT, with how often each is among them.
-    fn first_rows(&self) -> BTreeMap<Box<[u8]>, i64> {
-        let start = self.skip as i64;
-        let end = self
-            .fetch
-            .map_or(i64::MAX, |fetch| start.saturating_add(fetch as i64));
-        let mut first = BTreeMap::new();
-        let mut position = 0;
-        for (row, count) in &self.rows {
-            if position >= end {
-                break;
-            }
-            let within = (position + count).min(end) - position.max(start);
-            if within > 0 {
-                first.insert(row.clone(), within);
-            }
-            position += count;
-        }
-        first
-    }
-
-    /// Where nothing ever goes, what is behind the first rows never comes back to them.
-    fn trim(&mut self) {
-        let Some(fetch) = self.fetch else { return };
-        let end = self.skip.saturating_add(fetch) as i64;
-        let mut position = 0;
-        let cut = self.rows.iter().find_map(|(row, count)| {
-            let is_behind = position >= end;
-            position += count;
-            is_behind.then(|| row.clone())
-        });
-        if let Some(cut) = cut {
-            self.rows.split_off(&cut);
-        }
-    }
-
-    fn emit(&self, changes: &BTreeMap<Box<[u8]>, i64>) -> Result<Vec<ChangeBatch>> {
+    fn emit(&self, changes: Changes) -> Result<Vec<ChangeBatch>> {
         if changes.is_empty() {
             return Ok(vec![]);
         }
-        let parser = self.converter.parser();
-        let columns = self
-            .converter
-            .convert_rows(changes.keys().map(|row| parser.parse(row)))
+        let parser = self.row_converter.parser();
+        let mut columns = self
+            .row_converter
+            .convert_rows(changes.keys().map(|(row, _)| parser.parse(row)))
             .map_err(arrow_error)?;
-        let columns = columns
-            .get(self.order_by.len()..)
-            .ok_or_else(|| RuntimeError::Internal("a Top-N row has too few columns".into()))?
-            .to_vec();
+        if self.with_number {
+            columns.push(Arc::new(UInt64Array::from_iter_values(
+                changes.keys().map(|(_, number)| *number),
+            )));
+        }
         let rows = batch_of(&self.schema, columns, changes.len())?;
         Ok(vec![ChangeBatch {
             rows,
             weights: Some(Int64Array::from_iter_values(changes.values().copied())),
         }])
     }
+}
+
+/// A row's count, and where its own bytes begin behind those of the order.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    count: i64,
+    order_length: u32,
+}
+
+/// The row without the bytes that only order it.
+fn row_of(key: &[u8], entry: &Entry) -> Key {
+    key[entry.order_length as usize..].into()
+}
+
+/// Bytes of a map of rows.
+fn map_bytes<'a>(keys: impl Iterator<Item = &'a Key>) -> usize {
+    // The box and the entry beside the bytes, and the share of the tree's node.
+    keys.map(|key| key.len() + size_of::<Key>() + size_of::<Entry>() + 8)
+        .sum()
 }

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod grammar;
+mod relational;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

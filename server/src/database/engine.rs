@@ -10,7 +10,7 @@ use datafusion::execution::memory_pool::{FairSpillPool, MemoryPool, UnboundedMem
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use millrace_planner::query::physical_optimizer_rules;
+use millrace_planner::query::{logical_optimizer_rules, physical_optimizer_rules};
 
 use crate::catalog::pg_catalog::PgCatalog;
 use crate::catalog::{CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA};
@@ -60,6 +60,7 @@ pub fn build(
         .with_config(config())
         .with_runtime_env(runtime)
         .with_default_features()
+        .with_optimizer_rules(logical_optimizer_rules())
         .with_physical_optimizer_rules(physical_optimizer_rules())
         .build();
     let context = SessionContext::new_with_state(state);

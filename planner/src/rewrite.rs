@@ -1,0 +1,20 @@
+//! Queries in forms that DataFusion answers rightly and that views can maintain: the same for a SELECT and for a view.
+//!
+//! ```text
+//!  AST --syntax--> AST --binder (relations planned by `relations`)--> logical plan --subquery--> logical plan
+//! ```
+//! * [`syntax`]: set-returning functions in FROM, `EXCEPT ALL` and `INTERSECT ALL`, comparisons with ALL.
+//! * [`relations`]: how the relations that [`syntax`] names are planned.
+//! * [`subquery`]: LATERAL, and the subqueries in expressions that DataFusion cannot plan or answers wrongly, as joins.
+
+mod bind;
+mod dependent;
+mod relations;
+mod row_wise;
+mod single_value;
+mod subquery;
+mod syntax;
+
+pub(crate) use relations::planners;
+pub(crate) use subquery::{decorrelate, single_rows};
+pub(crate) use syntax::statement;
