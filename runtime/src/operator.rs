@@ -331,6 +331,7 @@ impl OperatorInstance {
             | OperatorInstance::PartialAggregate { input, .. }
             | OperatorInstance::Aggregate { input, .. }
             | OperatorInstance::Expand { input, .. }
+            | OperatorInstance::Unnest { input, .. }
             | OperatorInstance::TopN { input, .. }
             | OperatorInstance::Recompute { input, .. } => vec![input],
             OperatorInstance::Join { left, right, .. } => vec![left, right],

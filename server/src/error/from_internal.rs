@@ -361,6 +361,11 @@ fn execution(message: &str) -> SqlError {
     let lower = text.to_lowercase();
     if lower.contains("divide by zero") || lower.contains("division by zero") {
         SqlError::new(SqlState::DivisionByZero, "division by zero")
+    } else if lower.contains("subquery") && lower.contains("more than one row") {
+        SqlError::new(
+            SqlState::CardinalityViolation,
+            "more than one row returned by a subquery used as an expression",
+        )
     } else if lower.contains("overflow")
         || lower.contains("too large to store")
         || lower.contains("out of range")

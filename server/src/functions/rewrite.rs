@@ -80,6 +80,15 @@ impl VisitorMut for Rewriter {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_table_factor(&mut self, factor: &mut ast::TableFactor) -> ControlFlow<Self::Break> {
+        match rows_in_from(factor) {
+            Ok(Some(derived)) => *factor = derived,
+            Ok(None) => {}
+            Err(error) => return ControlFlow::Break(Box::new(error)),
+        }
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Self::Break> {
         literals::in_query(query);
         ControlFlow::Continue(())
@@ -96,6 +105,74 @@ impl VisitorMut for Rewriter {
     }
 }
 
+/// Set-returning functions that DataFusion has not, in FROM: `f(x) AS a` is `LATERAL (SELECT f(x)) AS a`.
+fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::TableFactor>> {
+    let (name, arguments, alias, with_ordinality) = match factor {
+        ast::TableFactor::Table {
+            name,
+            args: Some(args),
+            alias,
+            with_ordinality,
+            ..
+        } => (name, &args.args, alias, with_ordinality),
+        ast::TableFactor::Function {
+            name,
+            args,
+            alias,
+            with_ordinality,
+            ..
+        } => (name, args, alias, with_ordinality),
+        _ => return Ok(None),
+    };
+    let Some(ObjectNamePart::Identifier(function)) = name.0.last() else {
+        return Ok(None);
+    };
+    let function = millrace_parser::fold(function);
+    // The elements of a JSON array are a column called value, whatever the relation is called.
+    let column = match function.as_str() {
+        "jsonb_array_elements"
+        | "json_array_elements"
+        | "jsonb_array_elements_text"
+        | "json_array_elements_text" => Ident::new("value"),
+        "jsonb_object_keys" | "json_object_keys" | "string_to_table" => match alias {
+            Some(alias) => alias.name.clone(),
+            None => Ident::new(function.as_str()),
+        },
+        _ => return Ok(None),
+    };
+    if *with_ordinality {
+        return Err(SqlError::unsupported(format!(
+            "{function}() WITH ORDINALITY is not supported; unnest() WITH ORDINALITY is"
+        )));
+    }
+    let expressions = arguments
+        .iter()
+        .filter_map(|argument| match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+            _ => None,
+        })
+        .collect();
+    let mut query = parsed_query("SELECT 1")?;
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        select.projection = vec![SelectItem::ExprWithAlias {
+            expr: call(&function, expressions),
+            alias: column,
+        }];
+    }
+    let alias = alias.clone().unwrap_or_else(|| ast::TableAlias {
+        explicit: true,
+        name: Ident::new(function.as_str()),
+        columns: vec![],
+        at: None,
+    });
+    Ok(Some(ast::TableFactor::Derived {
+        lateral: true,
+        subquery: query,
+        alias: Some(alias),
+        sample: None,
+    }))
+}
+
 /// `TABLE t` is `SELECT * FROM t`.
 fn whole_table(table: &ast::Table) -> SqlResult<Box<SetExpr>> {
     let name = table.table_name.as_deref().unwrap_or_default();
@@ -104,13 +181,18 @@ fn whole_table(table: &ast::Table) -> SqlResult<Box<SetExpr>> {
         .as_ref()
         .map(|schema| format!("{schema}."))
         .unwrap_or_default();
-    let mut parsed = millrace_parser::parse(&format!("SELECT * FROM {schema}{name}"))?;
+    Ok(parsed_query(&format!("SELECT * FROM {schema}{name}"))?.body)
+}
+
+/// A text of this module's own as a query.
+fn parsed_query(sql: &str) -> SqlResult<Box<ast::Query>> {
+    let mut parsed = millrace_parser::parse(sql)?;
     match parsed.pop().map(|parsed| parsed.statement) {
-        Some(millrace_parser::ast::Statement::Sql(sql)) => match *sql {
-            Statement::Query(query) => Ok(query.body),
-            other => Err(SqlError::internal(format!("TABLE {name} became {other}"))),
+        Some(millrace_parser::ast::Statement::Sql(statement)) => match *statement {
+            Statement::Query(query) => Ok(query),
+            other => Err(SqlError::internal(format!("{sql} became {other}"))),
         },
-        _ => Err(SqlError::internal(format!("TABLE {name} became nothing"))),
+        _ => Err(SqlError::internal(format!("{sql} became nothing"))),
     }
 }
 
@@ -422,6 +504,8 @@ fn special_call(function: &Function) -> Option<Expr> {
     // One row for each element of a list.
     let rows_of = |name: &str, arguments: Vec<Expr>| Some(call("unnest", vec![call(name, arguments)]));
     match (millrace_parser::fold(name).as_str(), arguments.len()) {
+        ("generate_series", 2 | 3) => rows_of("generate_series", arguments),
+        ("string_to_table", 2 | 3) => rows_of("string_to_array", arguments),
         ("jsonb_object_keys" | "json_object_keys", 1) => rows_of("jsonb_keys", arguments),
         ("jsonb_array_elements" | "json_array_elements", 1) => {
             rows_of("jsonb_items", arguments).map(|rows| call(cast::NAME, vec![rows, text("jsonb")]))

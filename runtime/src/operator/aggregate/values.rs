@@ -214,7 +214,7 @@ impl GroupState for Values {
         ))
     }
 
-    fn evaluate(&self, groups: &[usize], _: Option<&ErrorCounter>) -> Result<ArrayRef> {
+    fn evaluate(&self, groups: &[usize], errors: Option<&ErrorCounter>) -> Result<ArrayRef> {
         match self.answer {
             Answer::First => self.first(groups),
             Answer::Size => Ok(Arc::new(Int64Array::from_iter_values(
@@ -226,7 +226,16 @@ impl GroupState for Values {
             Answer::Accumulator => {
                 let values = groups
                     .iter()
-                    .map(|group| self.accumulate(&self.groups[*group]))
+                    .map(|group| match self.accumulate(&self.groups[*group]) {
+                        // What the aggregate cannot answer over these values is NULL, as an expression that fails is.
+                        Err(RuntimeError::DataFusion(error)) => {
+                            if let Some(errors) = errors {
+                                errors.note(error.strip_backtrace());
+                            }
+                            Ok(ScalarValue::try_from(self.function.field().data_type())?)
+                        }
+                        other => other,
+                    })
                     .collect::<Result<Vec<_>>>()?;
                 Ok(ScalarValue::iter_to_array(values)?)
             }
