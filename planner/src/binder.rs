@@ -23,7 +23,7 @@ use datafusion::logical_expr::{
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 
-use crate::{refused, rewrite};
+use crate::{refused, rewrite, with_recursive};
 
 /// How names become relations. Implemented by the session: search path, visibility and views are its business.
 pub trait CatalogReader {
@@ -56,9 +56,12 @@ impl<'a> Binder<'a> {
     /// Unknown names, type errors and unsupported SQL, as DataFusion reports them.
     pub fn statement(&self, statement: &ast::Statement) -> Result<LogicalPlan> {
         let mut statement = statement.clone();
+        with_recursive::prepare(&mut statement)?;
         rewrite::statement(&mut statement).map_err(|error| DataFusionError::SQL(Box::new(error), None))?;
         refused::check(&statement)?;
-        rewrite::decorrelate(self.planner().sql_statement_to_plan(statement)?)
+        let plan = self.planner().sql_statement_to_plan(statement)?;
+        with_recursive::check_types(&plan)?;
+        rewrite::decorrelate(plan)
     }
 
     /// The logical plan of a query.

@@ -104,6 +104,16 @@ fn operator(text: &mut String, node: &Operator, depth: usize) {
             names(recompute.input.schema(), &recompute.partition_by),
             recompute.plan.name()
         ),
+        Operator::Recursion(recursion) => format!(
+            "Recursion: {}, {}",
+            recursion.name,
+            if recursion.distinct {
+                "distinct rows"
+            } else {
+                "all rows"
+            }
+        ),
+        Operator::WorkingTable { schema } => format!("WorkingTable: {}", columns(schema)),
     };
     let _ = writeln!(text, "{indent}{line}");
     for input in node.inputs() {

@@ -16,6 +16,7 @@ pub mod relation;
 mod rewrite;
 pub mod stage;
 pub mod view;
+mod with_recursive;
 
 pub use binder::{Binder, CatalogReader};
 pub use error::PlanError;

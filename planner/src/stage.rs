@@ -116,6 +116,45 @@ pub enum Operator {
     },
     TopN(Box<TopN>),
     Recompute(Box<Recompute>),
+    Recursion(Box<Recursion>),
+    /// Inside a recursion's body: what changed in its working table. The last column is the iteration.
+    WorkingTable {
+        schema: SchemaRef,
+    },
+}
+
+/// A fix-point inside the epoch (WITH RECURSIVE). The working table holds the rows of every iteration: `base` is
+/// iteration 0, and what `body` makes of the rows of iteration `i` is iteration `i + 1`.
+#[derive(Debug, Clone)]
+pub struct Recursion {
+    /// The query's name.
+    pub name: String,
+    pub base: Operator,
+    /// From changes of the working table, and of what else it reads, to changes of the recursive term's rows. The last
+    /// column is the iteration of the row of the working table that a row comes from.
+    pub body: Operator,
+    /// UNION: a row is only in the first iteration that reaches it. Otherwise UNION ALL.
+    pub distinct: bool,
+    pub limits: RecursionLimits,
+    pub schema: SchemaRef,
+}
+
+/// When a recursion is held to be endless. Within one epoch:
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecursionLimits {
+    /// How many times the recursive term may follow upon itself.
+    pub iterations: usize,
+    /// How many rows it may make.
+    pub rows: usize,
+}
+
+impl Default for RecursionLimits {
+    fn default() -> Self {
+        RecursionLimits {
+            iterations: 10_000,
+            rows: 10_000_000,
+        }
+    }
 }
 
 /// Where a column of an [`Operator::Unnest`] comes from.
@@ -289,6 +328,7 @@ impl Operator {
             Operator::Source { schema, .. }
             | Operator::Values { schema, .. }
             | Operator::Exchange { schema, .. }
+            | Operator::WorkingTable { schema }
             | Operator::Filter { schema, .. }
             | Operator::Project { schema, .. }
             | Operator::Expand { schema, .. }
@@ -297,6 +337,7 @@ impl Operator {
             Operator::Join(join) => &join.schema,
             Operator::TopN(top) => &top.schema,
             Operator::Recompute(recompute) => &recompute.schema,
+            Operator::Recursion(recursion) => &recursion.schema,
         }
     }
 
@@ -308,7 +349,10 @@ impl Operator {
     /// The operators that it reads, left to right.
     pub fn inputs(&self) -> Vec<&Operator> {
         match self {
-            Operator::Source { .. } | Operator::Values { .. } | Operator::Exchange { .. } => vec![],
+            Operator::Source { .. }
+            | Operator::Values { .. }
+            | Operator::Exchange { .. }
+            | Operator::WorkingTable { .. } => vec![],
             Operator::Filter { input, .. }
             | Operator::Project { input, .. }
             | Operator::Expand { input, .. }
@@ -321,6 +365,16 @@ impl Operator {
                 vec![&aggregation.input]
             }
             Operator::Join(join) => vec![&join.left, &join.right],
+            Operator::Recursion(recursion) => vec![&recursion.base, &recursion.body],
+        }
+    }
+
+    /// Whether it is a part of a recursion's body. A recursion itself is not: its working table is its own affair.
+    pub fn reads_working_table(&self) -> bool {
+        match self {
+            Operator::WorkingTable { .. } => true,
+            Operator::Recursion(_) => false,
+            other => other.inputs().into_iter().any(Operator::reads_working_table),
         }
     }
 }

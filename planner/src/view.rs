@@ -12,6 +12,7 @@ mod limit;
 mod lower;
 mod optimize;
 mod ranking;
+mod recursive;
 mod series;
 mod unnest;
 mod window;
@@ -22,13 +23,15 @@ pub use window::PartitionRows;
 
 use crate::error::Result;
 use crate::rewrite;
-use crate::stage::StageGraph;
+use crate::stage::{RecursionLimits, StageGraph};
 
 /// What a view's plan depends on besides its query.
 #[derive(Debug, Clone, Copy)]
 pub struct ViewOptions {
     /// Partitions of keyed state.
     pub partitions: usize,
+    /// When a recursion is given up.
+    pub recursion: RecursionLimits,
 }
 
 /// Plans a bound query as an incrementally maintained view.

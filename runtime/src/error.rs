@@ -19,6 +19,13 @@ pub enum RuntimeError {
     /// A view was set aside because running it failed.
     #[error("materialized view \"{view}\" failed and was set aside: {why}")]
     ViewFailed { view: String, why: String },
+    /// A recursive query of a view reached a limit within one epoch; `limit` is `10000 iterations`.
+    #[error(
+        "recursive query \"{query}\" was still going on after {limit}: with UNION ALL a cycle in the data is endless \
+         (UNION ends), and so is a recursive term without a condition that stops it; recursion_iterations_max and \
+         recursion_rows_max in the configuration are the limits"
+    )]
+    EndlessRecursion { query: String, limit: String },
     #[error("the server is shutting down")]
     ShuttingDown,
     #[error("internal runtime error: {0}")]

@@ -7,6 +7,7 @@ mod aggregate;
 mod expression;
 mod join;
 mod recompute;
+mod recursion;
 mod top_n;
 mod unnest;
 
@@ -31,6 +32,7 @@ use aggregate::{AggregateInstance, PartialAggregate};
 use expression::{evaluate, evaluate_predicate};
 use join::JoinInstance;
 use recompute::RecomputeInstance;
+use recursion::RecursionInstance;
 use top_n::TopNInstance;
 
 /// Rows handled between two suspension points.
@@ -49,6 +51,8 @@ pub struct Inputs {
     pub source: Vec<ChangeBatch>,
     /// What each upstream stage sent to this partition.
     pub exchanges: BTreeMap<usize, Vec<ChangeBatch>>,
+    /// Inside a recursion: what changed in the working table.
+    pub working_table: Vec<ChangeBatch>,
     /// Whether this is the first epoch of the view, on partition 0: fixed rows appear now.
     pub first: bool,
     /// The epoch's time, in microseconds since 1970-01-01 00:00 UTC.
@@ -108,6 +112,12 @@ pub enum OperatorInstance {
         input: Box<OperatorInstance>,
         recompute: Box<RecomputeInstance>,
     },
+    Recursion {
+        base: Box<OperatorInstance>,
+        body: Box<OperatorInstance>,
+        recursion: Box<RecursionInstance>,
+    },
+    WorkingTable,
 }
 
 impl OperatorInstance {
@@ -182,6 +192,12 @@ impl OperatorInstance {
                 input: boxed(&recompute.input)?,
                 recompute: Box::new(RecomputeInstance::new(recompute)?),
             },
+            Operator::Recursion(recursion) => OperatorInstance::Recursion {
+                base: boxed(&recursion.base)?,
+                body: boxed(&recursion.body)?,
+                recursion: Box::new(RecursionInstance::new(recursion)?),
+            },
+            Operator::WorkingTable { .. } => OperatorInstance::WorkingTable,
         })
     }
 
@@ -290,6 +306,15 @@ impl OperatorInstance {
                     let batches = input.run(inputs, gate, errors).await?;
                     recompute.run(batches, gate).await
                 }
+                OperatorInstance::Recursion {
+                    base,
+                    body,
+                    recursion,
+                } => {
+                    let batches = base.run(inputs, gate, errors).await?;
+                    recursion.run(batches, body, inputs, gate, errors).await
+                }
+                OperatorInstance::WorkingTable => Ok(std::mem::take(&mut inputs.working_table)),
             }
         }
         .boxed()
@@ -311,6 +336,9 @@ impl OperatorInstance {
             | OperatorInstance::PartialAggregate { input, .. } => input.idle_without_input(),
             OperatorInstance::Join { left, right, .. } => {
                 left.idle_without_input() && right.idle_without_input()
+            }
+            OperatorInstance::Recursion { base, body, .. } => {
+                base.idle_without_input() && body.idle_without_input()
             }
             _ => true,
         }
@@ -352,6 +380,11 @@ impl OperatorInstance {
             OperatorInstance::Join { left, right, join } => {
                 join.state_bytes() + left.state_bytes() + right.state_bytes()
             }
+            OperatorInstance::Recursion {
+                base,
+                body,
+                recursion,
+            } => recursion.state_bytes() + base.state_bytes() + body.state_bytes(),
             _ => 0,
         }
     }

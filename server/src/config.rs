@@ -44,6 +44,10 @@ pub struct Config {
     pub memory_limit: Option<u64>,
     /// The most PostgreSQL connections at a time.
     pub connections_max: usize,
+    /// Iterations of a recursion in a view within one epoch.
+    pub recursion_iterations_max: usize,
+    /// Rows that a recursion in a view may make within one epoch.
+    pub recursion_rows_max: usize,
     /// The longest SQL text, in bytes.
     pub statement_bytes_max: usize,
     /// The longest message of the PostgreSQL protocol, in bytes.
@@ -67,6 +71,8 @@ impl Default for Config {
             workers: None,
             memory_limit: None,
             connections_max: 0,
+            recursion_iterations_max: 0,
+            recursion_rows_max: 0,
             statement_bytes_max: 0,
             message_bytes_max: 0,
             http_body_bytes_max: 0,

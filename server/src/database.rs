@@ -21,6 +21,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use datafusion::catalog::TableProvider;
 use datafusion::execution::SessionState;
+use millrace_planner::stage::RecursionLimits;
 use millrace_planner::{StageGraph, ViewOptions, plan_view};
 use millrace_runtime::{QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec};
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind, Store, StoreOptions};
@@ -45,6 +46,8 @@ pub struct DatabaseOptions {
     pub workers: usize,
     /// Memory that queries may take, in bytes; `None`: no limit.
     pub memory_limit_bytes: Option<usize>,
+    /// When a recursion in a view is given up.
+    pub recursion: RecursionLimits,
     /// How the store behaves.
     pub store: StoreOptions,
 }
@@ -58,6 +61,7 @@ impl DatabaseOptions {
             cores,
             workers: 1,
             memory_limit_bytes: None,
+            recursion: RecursionLimits::default(),
             store: StoreOptions::default(),
         }
     }
@@ -321,6 +325,14 @@ impl Database {
             .await?)
     }
 
+    /// What plans of views depend on besides their queries.
+    pub(crate) fn view_options(&self) -> ViewOptions {
+        ViewOptions {
+            partitions: self.options.cores.max(1),
+            recursion: self.options.recursion,
+        }
+    }
+
     /// The stages of a materialized view's query, and the objects that it names.
     pub(crate) fn plan_materialized(
         &self,
@@ -330,10 +342,7 @@ impl Database {
     ) -> SqlResult<(StageGraph, Vec<ObjectId>)> {
         let reader = Reader::new(self, &self.state, catalog, database, &query.search_path);
         let plan = reader.bind_query_text(query)?;
-        let options = ViewOptions {
-            partitions: self.options.cores.max(1),
-        };
-        let graph = plan_view(&self.state, plan, options)?;
+        let graph = plan_view(&self.state, plan, self.view_options())?;
         Ok((graph, reader.used()))
     }
 

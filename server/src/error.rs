@@ -157,6 +157,8 @@ sql_states! {
     IndeterminateDatatype = "42P18",
     /// A table definition contradicts itself.
     InvalidTableDefinition = "42P16",
+    /// A recursive query refers to itself where it must not.
+    InvalidRecursion = "42P19",
     /// Not enough of something.
     InsufficientResources = "53000",
     /// The disk is full.

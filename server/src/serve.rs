@@ -264,6 +264,8 @@ fn database_options(config: &Config) -> DatabaseOptions {
     let memory_limit = config
         .memory_limit
         .or_else(|| memory_bytes().map(|bytes| bytes / 2));
+    options.recursion.iterations = config.recursion_iterations_max;
+    options.recursion.rows = config.recursion_rows_max;
     options.memory_limit_bytes = memory_limit.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     options
 }

@@ -37,6 +37,11 @@ pub(super) struct Fragment {
 }
 
 impl Fragment {
+    /// Whether it is a part of a recursion's body.
+    pub fn reads_working_table(&self) -> bool {
+        self.parts.iter().any(|part| part.operator.reads_working_table())
+    }
+
     /// Filters every part.
     pub fn filter(self, predicate: &Arc<dyn PhysicalExpr>) -> Fragment {
         let schema = Arc::clone(&self.schema);
@@ -102,8 +107,14 @@ pub(super) struct Stages {
 }
 
 impl Stages {
-    /// Closes every part of a fragment with `output` and reads them all behind the exchange.
-    pub fn exchange(&mut self, fragment: Fragment, output: Output) -> Operator {
+    /// Closes every part of a fragment with `output` and reads them all behind the exchange. The body of a recursion runs
+    /// in one task, so that there is nothing to exchange inside it.
+    pub fn exchange(&mut self, mut fragment: Fragment, output: Output) -> Operator {
+        if fragment.reads_working_table()
+            && let Some(part) = fragment.parts.pop()
+        {
+            return part.operator;
+        }
         let schema = Arc::clone(&fragment.schema);
         let stages = fragment
             .parts

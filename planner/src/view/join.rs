@@ -48,8 +48,9 @@ impl Lowering {
         };
         let key = joined_key(kind, &left, &right, &left_keys, &right_keys, left_width);
         let (left_append_only, right_append_only) = (left.append_only, right.append_only);
+        let in_recursion = left.reads_working_table() || right.reads_working_table();
         let exchange = |keys: &[usize]| {
-            if keys.is_empty() {
+            if keys.is_empty() || in_recursion {
                 Output::Single
             } else {
                 Output::Hash(keys.to_vec())

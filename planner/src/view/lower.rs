@@ -24,6 +24,8 @@ pub(super) fn lower(state: &SessionState, plan: &LogicalPlan, options: ViewOptio
     let mut lowering = Lowering {
         properties: state.execution_props().clone(),
         context: PhysicalPlanningContext::default(),
+        options,
+        working_table_append_only: false,
         stages: Stages::default(),
         inputs: BTreeMap::new(),
     };
@@ -48,6 +50,9 @@ pub(super) fn lower(state: &SessionState, plan: &LogicalPlan, options: ViewOptio
 pub(super) struct Lowering {
     pub properties: ExecutionProps,
     pub context: PhysicalPlanningContext,
+    pub options: ViewOptions,
+    /// Inside a recursion's body: whether its working table only grows.
+    pub working_table_append_only: bool,
     pub stages: Stages,
     inputs: BTreeMap<RelationId, RelationInfo>,
 }
@@ -124,6 +129,7 @@ impl Lowering {
             LogicalPlan::Limit(limit) => self.limit(limit),
             LogicalPlan::Window(window) => self.window(window),
             LogicalPlan::Unnest(unnest) => self.unnest(unnest),
+            LogicalPlan::RecursiveQuery(query) => self.recursion(query),
             LogicalPlan::Repartition(repartition) => self.node(&repartition.input),
             other => Err(refused(other)),
         }
@@ -203,6 +209,9 @@ impl Lowering {
     }
 
     fn scan(&mut self, scan: &TableScan) -> Result<Fragment> {
+        if let Some(rows) = self.working_table(scan)? {
+            return Ok(rows);
+        }
         let Some(info) = relation_of(scan) else {
             if let Some(rows) = series::rows(scan)? {
                 return Ok(fixed_rows(rows, arrow_schema(&scan.projected_schema)));
@@ -292,9 +301,6 @@ fn fixed_rows(rows: Vec<Vec<Arc<dyn PhysicalExpr>>>, schema: SchemaRef) -> Fragm
 
 fn refused(plan: &LogicalPlan) -> PlanError {
     match plan {
-        LogicalPlan::RecursiveQuery(_) => {
-            PlanError::not_incremental("WITH RECURSIVE", "use it when reading the view")
-        }
         other => PlanError::NotIncremental {
             construct: other.display().to_string(),
             hint: None,

@@ -259,7 +259,11 @@ impl Fixture {
         let statement = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap().remove(0);
         let state = self.context.state();
         let plan = Binder::new(&state, &self.relations).statement(&statement)?;
-        let graph = plan_view(&state, plan, ViewOptions { partitions: 3 })?;
+        let options = ViewOptions {
+            partitions: 3,
+            recursion: Default::default(),
+        };
+        let graph = plan_view(&state, plan, options)?;
         let id = RelationId(self.next_view);
         self.next_view += 1;
         self.runtime

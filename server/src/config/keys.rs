@@ -107,6 +107,26 @@ pub const KEYS: &[Key] = &[
         },
     },
     Key {
+        name: "recursion_iterations_max",
+        default: "10000",
+        help: "How many iterations WITH RECURSIVE in a materialized view may take within an epoch before it is held to \
+               be endless.",
+        set: |config, text| {
+            config.recursion_iterations_max = count(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "recursion_rows_max",
+        default: "10000000",
+        help: "How many rows WITH RECURSIVE in a materialized view may make within an epoch before it is held to be \
+               endless.",
+        set: |config, text| {
+            config.recursion_rows_max = count(text)?;
+            Ok(())
+        },
+    },
+    Key {
         name: "statement_bytes_max",
         default: "16MB",
         help: "The longest SQL text.",
@@ -182,6 +202,13 @@ fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number) if (1..=65_536).contains(&number) => Ok(number),
         _ => Err("a whole number from 1 to 65536 is needed".to_owned()),
+    }
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if (1..=1_000_000_000).contains(&number) => Ok(number),
+        _ => Err("a whole number from 1 to 1000000000 is needed".to_owned()),
     }
 }
 

@@ -72,6 +72,9 @@ pub fn runtime(error: RuntimeError) -> SqlError {
         )
         .with_detail(why)
         .with_hint("Drop it and create it again."),
+        error @ RuntimeError::EndlessRecursion { .. } => {
+            SqlError::new(SqlState::ProgramLimitExceeded, error.to_string())
+        }
         RuntimeError::ShuttingDown => SqlError::new(SqlState::AdminShutdown, "the server is shutting down"),
         RuntimeError::Internal(message) => SqlError::internal(message),
     }
@@ -270,7 +273,9 @@ fn planning(message: &str) -> SqlError {
     if let Some(error) = known_plan_error(&text, &lower) {
         return error;
     }
-    let code = if lower.contains("must appear in the group by")
+    let code = if lower.starts_with("recursive ") {
+        SqlState::InvalidRecursion
+    } else if lower.contains("must appear in the group by")
         || lower.contains("could not be resolved from available")
     {
         SqlState::GroupingError

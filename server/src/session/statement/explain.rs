@@ -7,7 +7,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::sql::sqlparser::ast;
 use millrace_parser::ast::{Explain, ExplainFormat, ExplainTarget, ExplainType, Statement};
-use millrace_planner::{StageGraph, ViewOptions, plan_view};
+use millrace_planner::{StageGraph, plan_view};
 
 use crate::catalog::QueryDef;
 use crate::database::df;
@@ -123,10 +123,8 @@ async fn query(
             Ok(physical_lines(physical.as_ref(), verbose))
         }
         ExplainType::Stages => {
-            let options = ViewOptions {
-                partitions: session.database().options().cores.max(1),
-            };
-            let graph = plan_view(session.database().state(), plan, options)?;
+            let database = session.database();
+            let graph = plan_view(database.state(), plan, database.view_options())?;
             Ok(stages(&graph))
         }
     }

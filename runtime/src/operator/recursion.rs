@@ -1,0 +1,396 @@
+//! The fix-point of WITH RECURSIVE, maintained from changes.
+//!
+//! The working table is the relation W of rows with the iteration in which they are there: W(0) is the base, and the body,
+//! which is an incremental plan over W and other relations, makes of the rows of W(i) the candidates of iteration i + 1.
+//!
+//! ```text
+//!  base ----------> candidates, by iteration --step i--> changes of W(i) --+--> the rows of the query
+//!                      ^                                                   |
+//!                      +---------------------- body <----------------------+
+//! ```
+//! * UNION ALL: W(i) is the candidates of iteration i, each as often as it was made.
+//! * UNION: W(i) is the rows whose *first* candidate is of iteration i. For each row the number of its candidates in each
+//!   iteration is kept.
+//!
+//! An epoch first lets the body see what changed in the other relations, against W as it was (the body is linear in W, so
+//! that the rest is what W's own changes bring), and then takes the iterations in order. The candidates of an iteration
+//! come from the iteration before, so at step i those of iteration i are final, and the row's membership in W(i) can be
+//! decided for good. A row that lost its first candidate is not looked at again before the step of its next one; by then
+//! that candidate has been taken back too if all that supported it was the row itself, along a cycle. This is why nothing
+//! is counted to infinity when a cycle loses its base, which keeping counts or the latest support alone does not give
+//! (F. McSherry and others, "Differential Dataflow", CIDR 2013, orders changes by iteration for the same reason).
+//!
+//! The cost of an epoch is that of the rows that enter, leave, or change their iteration.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, Int64Array};
+use arrow::datatypes::{Int64Type, SchemaRef};
+use arrow::row::{RowConverter, SortField};
+use datafusion::common::utils::normalize_float_zero;
+use hashbrown::HashTable;
+use millrace_planner::stage::{Recursion, RecursionLimits};
+use millrace_storage::ChangeBatch;
+use twox_hash::XxHash3_64;
+
+use super::{CHUNK_ROWS, ErrorCounter, Gate, Inputs, OperatorInstance, batch_of};
+use crate::error::{Result, RuntimeError};
+use crate::state::row_table::arrow_error;
+
+/// A row's number while it is kept.
+type RowId = u32;
+type Iteration = i64;
+
+/// The state of a recursion beside its body's.
+pub struct RecursionInstance {
+    name: String,
+    distinct: bool,
+    limits: RecursionLimits,
+    schema: SchemaRef,
+    /// The columns of the rows and the iteration.
+    working_table: SchemaRef,
+    converter: RowConverter,
+    rows: Rows,
+    /// Between steps: changes of candidates that are still to be looked at. A change of 0 only asks for the row.
+    pending: BTreeMap<Iteration, Vec<(RowId, i64)>>,
+}
+
+/// A change of the working table.
+struct Change {
+    iteration: Iteration,
+    row: RowId,
+    weight: i64,
+}
+
+impl RecursionInstance {
+    pub fn new(plan: &Recursion) -> Result<Self> {
+        let fields = plan.schema.fields().iter();
+        let fields = fields.map(|field| SortField::new(field.data_type().clone()));
+        let columns = plan.schema.fields().len();
+        let body = plan.body.schema();
+        let working_table = plan
+            .schema
+            .fields()
+            .iter()
+            .chain([&body.fields()[columns]])
+            .cloned();
+        Ok(RecursionInstance {
+            name: plan.name.clone(),
+            distinct: plan.distinct,
+            limits: plan.limits,
+            schema: Arc::clone(&plan.schema),
+            working_table: Arc::new(arrow::datatypes::Schema::new(working_table.collect::<Vec<_>>())),
+            converter: RowConverter::new(fields.collect()).map_err(arrow_error)?,
+            rows: Rows::default(),
+            pending: BTreeMap::new(),
+        })
+    }
+
+    pub fn state_bytes(&self) -> usize {
+        self.rows.memory_bytes()
+    }
+
+    /// Brings the fix-point up to date and returns how the query's rows change. What changed in the base is `base`; what
+    /// changed in the body's other inputs, the body takes from `inputs`.
+    ///
+    /// # Errors
+    /// A limit was reached, or an operator failed. The state is then of no use any more.
+    pub async fn run(
+        &mut self,
+        base: Vec<ChangeBatch>,
+        body: &mut OperatorInstance,
+        inputs: &mut Inputs,
+        gate: &dyn Gate,
+        errors: &ErrorCounter,
+    ) -> Result<Vec<ChangeBatch>> {
+        for batch in &base {
+            self.candidates(batch, |_| 0)?;
+        }
+        let mut rows_made = 0;
+        let derived = body.run(inputs, gate, errors).await?;
+        self.derived(derived, &mut rows_made)?;
+        let mut changed: BTreeMap<RowId, i64> = BTreeMap::new();
+        while let Some((iteration, candidates)) = self.pending.pop_first() {
+            if iteration > self.limits.iterations as Iteration {
+                return Err(self.endless(format!("{} iterations", self.limits.iterations)));
+            }
+            let changes = self.step(iteration, candidates)?;
+            for change in &changes {
+                *changed.entry(change.row).or_default() += change.weight;
+            }
+            for part in parts(changes) {
+                inputs.working_table = vec![self.changes_of_working_table(&part)?];
+                let derived = body.run(inputs, gate, errors).await?;
+                self.derived(derived, &mut rows_made)?;
+                gate.checkpoint().await;
+            }
+        }
+        changed.retain(|_, weight| *weight != 0);
+        let mut output = vec![];
+        let changed: Vec<(RowId, i64)> = changed.into_iter().collect();
+        for chunk in changed.chunks(CHUNK_ROWS) {
+            let columns = self.columns(chunk.iter().map(|(row, _)| *row))?;
+            output.push(ChangeBatch {
+                rows: batch_of(&self.schema, columns, chunk.len())?,
+                weights: Some(chunk.iter().map(|(_, weight)| *weight).collect::<Vec<_>>().into()),
+            });
+            gate.checkpoint().await;
+        }
+        self.rows.forget(self.distinct);
+        Ok(output)
+    }
+
+    /// Notes what the body put out, and how much that is.
+    fn derived(&mut self, batches: Vec<ChangeBatch>, rows_made: &mut usize) -> Result<()> {
+        for batch in batches {
+            *rows_made += match &batch.weights {
+                Some(weights) => weights
+                    .values()
+                    .iter()
+                    .map(|weight| weight.unsigned_abs() as usize)
+                    .sum(),
+                None => batch.num_rows(),
+            };
+            if *rows_made > self.limits.rows {
+                return Err(self.endless(format!("{} rows", self.limits.rows)));
+            }
+            let iterations = batch.rows.column(self.schema.fields().len());
+            let iterations = iterations.as_primitive::<Int64Type>().clone();
+            self.candidates(&batch, |row| iterations.value(row) + 1)?;
+        }
+        Ok(())
+    }
+
+    fn endless(&self, limit: String) -> RuntimeError {
+        RuntimeError::EndlessRecursion {
+            query: self.name.clone(),
+            limit,
+        }
+    }
+
+    /// Notes changes of candidates for the steps of their iterations.
+    fn candidates(&mut self, batch: &ChangeBatch, iteration: impl Fn(usize) -> Iteration) -> Result<()> {
+        let columns: Vec<ArrayRef> = batch.rows.columns()[..self.schema.fields().len()]
+            .iter()
+            .map(normalize_float_zero)
+            .collect();
+        let rows = self.converter.convert_columns(&columns).map_err(arrow_error)?;
+        for row in 0..batch.num_rows() {
+            let id = self.rows.intern(rows.row(row).data());
+            let pending = self.pending.entry(iteration(row)).or_default();
+            pending.push((id, batch.weight(row)));
+        }
+        Ok(())
+    }
+
+    /// Applies the changes of one iteration's candidates and says how the working table changes.
+    fn step(&mut self, iteration: Iteration, mut candidates: Vec<(RowId, i64)>) -> Result<Vec<Change>> {
+        candidates.sort_unstable_by_key(|(row, _)| *row);
+        let mut changes = vec![];
+        for same in candidates.chunk_by(|(left, _), (right, _)| left == right) {
+            let row = same[0].0;
+            let weight: i64 = same.iter().map(|(_, weight)| *weight).sum();
+            if !self.distinct {
+                if weight != 0 {
+                    changes.push(Change {
+                        iteration,
+                        row,
+                        weight,
+                    });
+                }
+                continue;
+            }
+            let kept = &mut self.rows.kept[row as usize];
+            kept.count(iteration, weight)?;
+            let first = kept.candidates.first().map(|(first, _)| *first);
+            match first {
+                // An earlier iteration has it: that step saw to it.
+                Some(first) if first < iteration => {}
+                Some(first) if first == iteration => {
+                    if kept.member != Some(iteration) {
+                        changes.extend(kept.member.map(|old| Change {
+                            iteration: old,
+                            row,
+                            weight: -1,
+                        }));
+                        changes.push(Change {
+                            iteration,
+                            row,
+                            weight: 1,
+                        });
+                        kept.member = Some(iteration);
+                    }
+                }
+                later => {
+                    if kept.member == Some(iteration) {
+                        changes.push(Change {
+                            iteration,
+                            row,
+                            weight: -1,
+                        });
+                        kept.member = None;
+                    }
+                    // Whether the next candidate stands is known at its step, and not before.
+                    if let (Some(next), None) = (later, kept.member) {
+                        self.pending.entry(next).or_default().push((row, 0));
+                    }
+                }
+            }
+        }
+        Ok(changes)
+    }
+
+    fn changes_of_working_table(&self, changes: &[Change]) -> Result<ChangeBatch> {
+        let mut columns = self.columns(changes.iter().map(|change| change.row))?;
+        columns.push(Arc::new(Int64Array::from_iter_values(
+            changes.iter().map(|change| change.iteration),
+        )));
+        Ok(ChangeBatch {
+            rows: batch_of(&self.working_table, columns, changes.len())?,
+            weights: Some(
+                changes
+                    .iter()
+                    .map(|change| change.weight)
+                    .collect::<Vec<_>>()
+                    .into(),
+            ),
+        })
+    }
+
+    fn columns(&self, rows: impl Iterator<Item = RowId>) -> Result<Vec<ArrayRef>> {
+        let parser = self.converter.parser();
+        let rows = rows.map(|row| parser.parse(&self.rows.kept[row as usize].bytes));
+        self.converter.convert_rows(rows).map_err(arrow_error)
+    }
+}
+
+/// The changes in parts that are small enough for one stretch of work: a row with a weight is as many rows to a join.
+fn parts(changes: Vec<Change>) -> Vec<Vec<Change>> {
+    let (mut parts, mut part, mut size) = (vec![], vec![], 0);
+    for mut change in changes {
+        while change.weight != 0 {
+            let room = (CHUNK_ROWS - size) as i64;
+            let weight = change.weight.clamp(-room, room);
+            part.push(Change { weight, ..change });
+            change.weight -= weight;
+            size += weight.unsigned_abs() as usize;
+            if size == CHUNK_ROWS {
+                parts.push(std::mem::take(&mut part));
+                size = 0;
+            }
+        }
+    }
+    if !part.is_empty() {
+        parts.push(part);
+    }
+    parts
+}
+
+/// A row that is, or was, a candidate.
+#[derive(Default)]
+struct Kept {
+    bytes: Box<[u8]>,
+    /// How often it is a candidate of each iteration, in their order; never 0 times.
+    candidates: Vec<(Iteration, i64)>,
+    /// The iteration in which it is in the working table.
+    member: Option<Iteration>,
+}
+
+impl Kept {
+    fn count(&mut self, iteration: Iteration, change: i64) -> Result<()> {
+        let found = self
+            .candidates
+            .binary_search_by_key(&iteration, |(iteration, _)| *iteration);
+        let count = found.map_or(0, |position| self.candidates[position].1) + change;
+        match (found, count) {
+            (_, ..0) => {
+                return Err(RuntimeError::Internal(
+                    "a recursion takes back a row that it did not make".into(),
+                ));
+            }
+            (Ok(position), 0) => {
+                self.candidates.remove(position);
+            }
+            (Ok(position), _) => self.candidates[position].1 = count,
+            (Err(_), 0) => {}
+            (Err(position), _) => self.candidates.insert(position, (iteration, count)),
+        }
+        Ok(())
+    }
+}
+
+/// Rows as comparable bytes, found by them, under numbers that are used again.
+#[derive(Default)]
+struct Rows {
+    kept: Vec<Kept>,
+    by_bytes: HashTable<RowId>,
+    free: Vec<RowId>,
+    /// Rows that this epoch has named.
+    touched: Vec<RowId>,
+    bytes: usize,
+}
+
+impl Rows {
+    fn intern(&mut self, bytes: &[u8]) -> RowId {
+        let hash = XxHash3_64::oneshot(bytes);
+        let kept = &self.kept;
+        if let Some(row) = self
+            .by_bytes
+            .find(hash, |row| &*kept[*row as usize].bytes == bytes)
+        {
+            self.touched.push(*row);
+            return *row;
+        }
+        let new = Kept {
+            bytes: bytes.into(),
+            ..Kept::default()
+        };
+        self.bytes += bytes.len();
+        let row = match self.free.pop() {
+            Some(row) => {
+                self.kept[row as usize] = new;
+                row
+            }
+            None => {
+                self.kept.push(new);
+                (self.kept.len() - 1) as RowId
+            }
+        };
+        let kept = &self.kept;
+        self.by_bytes
+            .insert_unique(hash, row, |row| XxHash3_64::oneshot(&kept[*row as usize].bytes));
+        self.touched.push(row);
+        row
+    }
+
+    /// At the end of an epoch: forgets the rows that are no candidates any more, or all.
+    fn forget(&mut self, unless_candidate: bool) {
+        for row in std::mem::take(&mut self.touched) {
+            let kept = &mut self.kept[row as usize];
+            if unless_candidate && !kept.candidates.is_empty() {
+                continue;
+            }
+            let hash = XxHash3_64::oneshot(&kept.bytes);
+            // A row that was touched twice is gone already.
+            if let Ok(entry) = self.by_bytes.find_entry(hash, |other| *other == row) {
+                entry.remove();
+                self.bytes -= kept.bytes.len();
+                *kept = Kept::default();
+                self.free.push(row);
+            }
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let candidates: usize = self.kept.iter().map(|kept| kept.candidates.capacity() * 16).sum();
+        self.kept.capacity() * size_of::<Kept>()
+            + candidates
+            + self.bytes
+            + self.by_bytes.capacity() * 5
+            + (self.free.capacity() + self.touched.capacity()) * size_of::<RowId>()
+    }
+}
+
+#[cfg(test)]
+mod tests;
