@@ -354,7 +354,7 @@ mod tests {
             "SELECT e.b FROM f RIGHT JOIN (e CROSS JOIN r) ON true",
             "SELECT n FROM (SELECT DISTINCT n FROM r WHERE n < 3) x WHERE EXISTS (SELECT 1 FROM e)",
         ] {
-            let sql = format!("WITH RECURSIVE r(n) AS (SELECT 1 UNION {term}) SELECT * FROM r");
+            let sql = format!("WITH RECURSIVE r (n) AS (SELECT 1 UNION {term}) SELECT * FROM r");
             assert_eq!(prepared(&sql), Ok(sql));
         }
     }

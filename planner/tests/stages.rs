@@ -152,6 +152,24 @@ fn windows_are_exchanged_by_their_partitions() {
 }
 
 #[test]
+fn a_recursion_reads_its_other_inputs_through_exchanges_and_runs_in_one_task() {
+    insta::assert_snapshot!(stages(
+        "WITH RECURSIVE r(place, hops) AS (SELECT 'JFK' AS place, 0 AS hops
+           UNION SELECT f.tailnum, r.hops + 1 FROM r JOIN flights f ON f.origin = r.place
+             WHERE r.hops < 3 AND NOT EXISTS (SELECT 1 FROM airlines a WHERE a.carrier = r.place))
+         SELECT place, min(hops) AS hops FROM r GROUP BY place"
+    ));
+}
+
+#[test]
+fn a_recursion_over_what_only_grows_only_grows() {
+    insta::assert_snapshot!(stages(
+        "WITH RECURSIVE r(n) AS (SELECT origin FROM flights
+           UNION ALL SELECT f.tailnum FROM flights f JOIN r ON f.origin = r.n) SELECT * FROM r"
+    ));
+}
+
+#[test]
 fn what_cannot_be_maintained_is_named() {
     for (sql, construct) in [
         (
@@ -159,6 +177,18 @@ fn what_cannot_be_maintained_is_named() {
             "the volatile function random()",
         ),
         ("SELECT * FROM flights WHERE sched_dep > now()", "now()"),
+        (
+            "WITH RECURSIVE r(n) AS (SELECT 1 UNION SELECT m FROM (SELECT max(n) AS m FROM r) x) SELECT * FROM r",
+            "an aggregate without GROUP BY over recursive query \"r\" in its own recursive term",
+        ),
+        (
+            "WITH RECURSIVE r(n) AS (SELECT 1 UNION SELECT n FROM (SELECT n FROM r LIMIT 1) x) SELECT * FROM r",
+            "LIMIT over recursive query \"r\" in its own recursive term",
+        ),
+        (
+            "WITH RECURSIVE r(n) AS (SELECT 1 UNION (SELECT n + 1 FROM r UNION ALL SELECT 7)) SELECT * FROM r",
+            "UNION over recursive query \"r\" in its own recursive term",
+        ),
         (
             "SELECT first_value(carrier) FROM flights",
             "first_value without ORDER BY",

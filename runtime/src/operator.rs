@@ -353,7 +353,8 @@ impl OperatorInstance {
         match self {
             OperatorInstance::Source { .. }
             | OperatorInstance::Values { .. }
-            | OperatorInstance::Exchange { .. } => vec![],
+            | OperatorInstance::Exchange { .. }
+            | OperatorInstance::WorkingTable => vec![],
             OperatorInstance::Filter { input, .. }
             | OperatorInstance::Project { input, .. }
             | OperatorInstance::PartialAggregate { input, .. }
@@ -363,6 +364,7 @@ impl OperatorInstance {
             | OperatorInstance::TopN { input, .. }
             | OperatorInstance::Recompute { input, .. } => vec![input],
             OperatorInstance::Join { left, right, .. } => vec![left, right],
+            OperatorInstance::Recursion { base, body, .. } => vec![base, body],
         }
     }
 

@@ -261,7 +261,7 @@ const QUERIES: &[(&str, Model)] = &[
         },
     ),
     (
-        "WITH RECURSIVE r(n, depth) AS (SELECT 0::bigint, 0::bigint
+        "WITH RECURSIVE r(n, depth) AS (SELECT 0::bigint AS n, 0::bigint AS depth
            UNION SELECT coalesce(e.dst, -1), depth + 1 FROM r LEFT JOIN edge e ON e.src = r.n WHERE depth < 3 AND n >= 0)
          SELECT * FROM r",
         |graph| {
