@@ -134,14 +134,14 @@ impl Lowering {
             schema: Arc::clone(&schema),
         };
         Ok(Some(match &scan.projection {
-            Some(columns) => {
+            Some(columns) if !columns.iter().copied().eq(0..schema.fields().len()) => {
                 let kept = schema
                     .project(columns)
                     .map_err(datafusion::error::DataFusionError::from)?;
                 let expressions = columns.iter().map(|index| super::lower::column(&schema, *index));
                 fragment.project(expressions.collect(), Arc::new(kept))
             }
-            None => fragment,
+            _ => fragment,
         }))
     }
 }
@@ -319,6 +319,10 @@ fn in_order(plan: &LogicalPlan, carried: LogicalPlan) -> Result<LogicalPlan> {
         .map(|column: (Option<&TableReference>, _)| Expr::Column(Column::from(column)))
         .collect();
     columns.push(iteration(&carried)?);
+    let names = carried.schema().columns().into_iter().map(Expr::Column);
+    if names.eq(columns.iter().cloned()) {
+        return Ok(carried);
+    }
     Ok(LogicalPlan::Projection(Projection::try_new(
         columns,
         Arc::new(carried),
