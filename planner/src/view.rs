@@ -34,6 +34,16 @@ pub struct ViewOptions {
     pub recursion: RecursionLimits,
 }
 
+impl ViewOptions {
+    /// So many partitions, and the default limits.
+    pub fn new(partitions: usize) -> Self {
+        ViewOptions {
+            partitions,
+            recursion: RecursionLimits::default(),
+        }
+    }
+}
+
 /// Plans a bound query as an incrementally maintained view.
 ///
 /// # Errors

@@ -71,11 +71,7 @@ fn plan(sql: &str) -> std::result::Result<StageGraph, PlanError> {
     let state = SessionContext::new_with_config(config).state();
     let statement = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap().remove(0);
     let plan = Binder::new(&state, &Flights).statement(&statement)?;
-    let options = ViewOptions {
-        partitions: 4,
-        recursion: Default::default(),
-    };
-    plan_view(&state, plan, options)
+    plan_view(&state, plan, ViewOptions::new(4))
 }
 
 fn stages(sql: &str) -> String {

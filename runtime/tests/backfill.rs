@@ -158,7 +158,7 @@ impl Fixture {
         let plan = Binder::new(&state, &self.relations)
             .statement(&statement)
             .unwrap();
-        let graph: StageGraph = plan_view(&state, plan, ViewOptions { partitions: 3 }).unwrap();
+        let graph: StageGraph = plan_view(&state, plan, ViewOptions::new(3)).unwrap();
         let info = RelationInfo {
             id,
             name: name.into(),

@@ -198,11 +198,7 @@ impl Fixture {
     }
 
     async fn create_view(&mut self, sql: &'static str) {
-        let options = ViewOptions {
-            partitions: 3,
-            recursion: Default::default(),
-        };
-        let graph = plan_view(&self.context.state(), self.bind(sql), options);
+        let graph = plan_view(&self.context.state(), self.bind(sql), ViewOptions::new(3));
         let graph = graph.unwrap_or_else(|error| panic!("{sql}: {error}"));
         let id = RelationId(100 + self.views.len() as u64);
         let spec = ViewSpec {

@@ -207,13 +207,11 @@ impl Engine {
         query: &ast::Query,
     ) -> Result<RelationId, CreateError> {
         let plan = bind(&self.state, relations, query).map_err(CreateError::Invalid)?;
-        let options = ViewOptions {
-            partitions: self.partitions,
-        };
-        let graph = plan_view(&self.state, plan, options).map_err(|error| match error {
-            PlanError::NotIncremental { .. } => CreateError::Refused(error.to_string()),
-            other => CreateError::Failed(other.to_string()),
-        })?;
+        let graph =
+            plan_view(&self.state, plan, ViewOptions::new(self.partitions)).map_err(|error| match error {
+                PlanError::NotIncremental { .. } => CreateError::Refused(error.to_string()),
+                other => CreateError::Failed(other.to_string()),
+            })?;
         let id = self.next_id();
         let info = RelationInfo {
             id,

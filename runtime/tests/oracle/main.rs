@@ -259,11 +259,7 @@ impl Fixture {
         let statement = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap().remove(0);
         let state = self.context.state();
         let plan = Binder::new(&state, &self.relations).statement(&statement)?;
-        let options = ViewOptions {
-            partitions: 3,
-            recursion: Default::default(),
-        };
-        let graph = plan_view(&state, plan, options)?;
+        let graph = plan_view(&state, plan, ViewOptions::new(3))?;
         let id = RelationId(self.next_view);
         self.next_view += 1;
         self.runtime
