@@ -300,10 +300,8 @@ fn fixed_rows(rows: Vec<Vec<Arc<dyn PhysicalExpr>>>, schema: SchemaRef) -> Fragm
 }
 
 fn refused(plan: &LogicalPlan) -> PlanError {
-    match plan {
-        other => PlanError::NotIncremental {
-            construct: other.display().to_string(),
-            hint: None,
-        },
+    PlanError::NotIncremental {
+        construct: plan.display().to_string(),
+        hint: None,
     }
 }
