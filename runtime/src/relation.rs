@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 
+use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
+use datafusion::common::ScalarValue;
 use millrace_planner::RelationId;
+use millrace_storage::ChangeBatch;
 use parking_lot::RwLock;
 
+use crate::error::{Result, RuntimeError};
 use crate::state::RowTable;
+use crate::state::row_table::arrow_error;
 use crate::worker::ViewInstance;
 
 /// A stream: its rows are in the log.
@@ -14,6 +19,8 @@ pub struct Stream {
     pub id: RelationId,
     pub name: String,
     pub schema: SchemaRef,
+    /// What rows that are older than the last columns have in them, one value each.
+    pub missing: Vec<ScalarValue>,
 }
 
 /// A table: its changes are in the log, its rows here too. A version is a log offset.
@@ -23,7 +30,9 @@ pub struct Table {
     pub schema: SchemaRef,
     /// Columns of the primary key; empty for none.
     pub key: Vec<usize>,
-    pub rows: RwLock<RowTable>,
+    /// What changes that are older than the last columns have in them, one value each.
+    pub missing: Vec<ScalarValue>,
+    pub rows: Arc<RwLock<RowTable>>,
     /// Held from reading to commit by whoever changes the table.
     pub writer: Arc<tokio::sync::Mutex<()>>,
 }
@@ -58,4 +67,43 @@ impl Relation {
             Relation::View(view) => Arc::clone(&view.contents.schema),
         }
     }
+
+    /// Rows with all columns of the relation: those that were added after the rows were made hold what was said then.
+    ///
+    /// # Errors
+    /// The rows have columns that the relation has not.
+    pub fn widen(&self, rows: RecordBatch) -> Result<RecordBatch> {
+        let (schema, missing) = match self {
+            Relation::Stream(stream) => (&stream.schema, stream.missing.as_slice()),
+            Relation::Table(table) => (&table.schema, table.missing.as_slice()),
+            Relation::View(_) => return Ok(rows),
+        };
+        widen(rows, schema, missing)
+    }
+
+    /// As [`Relation::widen`], for changes.
+    pub fn widen_changes(&self, changes: ChangeBatch) -> Result<ChangeBatch> {
+        Ok(ChangeBatch {
+            rows: self.widen(changes.rows)?,
+            weights: changes.weights,
+        })
+    }
+}
+
+/// Rows under a schema whose last columns they may not have yet; `missing` is what is in those, one value each.
+pub fn widen(rows: RecordBatch, schema: &SchemaRef, missing: &[ScalarValue]) -> Result<RecordBatch> {
+    let (has, wants) = (rows.num_columns(), schema.fields().len());
+    if has == wants {
+        return Ok(rows);
+    }
+    let count = rows.num_rows();
+    let values = (wants.checked_sub(has))
+        .and_then(|lacking| missing.get(missing.len().checked_sub(lacking)?..))
+        .ok_or_else(|| RuntimeError::Internal(format!("rows of {has} columns cannot have {wants}")))?;
+    let mut columns = rows.columns().to_vec();
+    for value in values {
+        columns.push(value.to_array_of_size(count)?);
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(count));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(arrow_error)
 }

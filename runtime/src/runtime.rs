@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use datafusion::common::ScalarValue;
 use millrace_planner::{RelationId, StageGraph};
-use millrace_storage::LogStore;
+use millrace_storage::{ChangeBatch, LogStore};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
@@ -14,8 +15,8 @@ use crate::backfill::JobStatus;
 use crate::clock::{Clock, SystemClock};
 use crate::driver::{Command, Driver, Event, PipelineId, Ticket};
 use crate::error::{Result, RuntimeError};
-use crate::feed::Feeds;
-use crate::relation::{Relation, Stream, Table};
+use crate::feed::{Feeds, Taken};
+use crate::relation::{Relation, Stream, Table, widen};
 use crate::snapshot::{Frozen, Snapshot};
 use crate::state::RowTable;
 use crate::timers::Timers;
@@ -161,6 +162,15 @@ impl Runtime {
     /// # Errors
     /// The log is damaged.
     pub async fn create_source(&self, spec: SourceSpec) -> Result<()> {
+        self.create_widened_source(spec, vec![]).await
+    }
+
+    /// As [`Runtime::create_source`], for one whose last columns were added after the first rows. `missing` is what older
+    /// rows have in them, one value each. The log store must have been told of the columns.
+    ///
+    /// # Errors
+    /// The log is damaged.
+    pub async fn create_widened_source(&self, spec: SourceSpec, missing: Vec<ScalarValue>) -> Result<()> {
         let SourceSpec {
             id,
             name,
@@ -169,15 +179,21 @@ impl Runtime {
         } = spec;
         let head = self.inner.logs.head(id.0);
         let relation = match kind {
-            SourceKind::Stream => Relation::Stream(Stream { id, name, schema }),
+            SourceKind::Stream => Relation::Stream(Stream {
+                id,
+                name,
+                schema,
+                missing,
+            }),
             SourceKind::Table { key } => {
                 let logs = Arc::clone(&self.inner.logs);
                 let table_schema = Arc::clone(&schema);
                 let table_key = key.clone();
+                let table_missing = missing.clone();
                 let rows = self
                     .inner
                     .io
-                    .spawn_blocking(move || replay(&logs, id, table_schema, &table_key, head))
+                    .spawn_blocking(move || replay(&logs, id, table_schema, &table_key, head, &table_missing))
                     .await
                     .map_err(|error| RuntimeError::Internal(error.to_string()))??;
                 let writer = Arc::default();
@@ -186,7 +202,8 @@ impl Runtime {
                     name,
                     schema,
                     key,
-                    rows: RwLock::new(rows),
+                    missing,
+                    rows: Arc::new(RwLock::new(rows)),
                     writer,
                 })
             }
@@ -199,6 +216,46 @@ impl Runtime {
         });
         self.inner.feeds.lock().attach(id, pipeline);
         self.inner.versions.attach(id, pipeline, Some(head));
+        Ok(())
+    }
+
+    /// Adds a column behind those that a stream or table has; rows that there are have `value` in it. Returns when it can
+    /// be written and read.
+    ///
+    /// # Errors
+    /// The relation is not known, or is a view.
+    pub async fn add_column(&self, id: RelationId, field: FieldRef, value: ScalarValue) -> Result<()> {
+        // No write to a table is under way from here on. Streams' are widened when they are cut.
+        let _locks = self.lock_tables(&[id]).await?;
+        let relation = self.inner.relation(id)?;
+        let widened = |schema: &SchemaRef| -> SchemaRef {
+            let fields = schema.fields().iter().cloned().chain([Arc::clone(&field)]);
+            Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+        };
+        let wider = match relation.as_ref() {
+            Relation::View(_) => return Err(RuntimeError::UnknownRelation(id)),
+            Relation::Stream(stream) => Relation::Stream(Stream {
+                id,
+                name: stream.name.clone(),
+                schema: widened(&stream.schema),
+                missing: stream.missing.iter().cloned().chain([value]).collect(),
+            }),
+            Relation::Table(table) => {
+                let schema = widened(&table.schema);
+                table.rows.write().widen(&schema, std::slice::from_ref(&value))?;
+                Relation::Table(Table {
+                    id,
+                    name: table.name.clone(),
+                    schema,
+                    key: table.key.clone(),
+                    missing: table.missing.iter().cloned().chain([value]).collect(),
+                    rows: Arc::clone(&table.rows),
+                    writer: Arc::clone(&table.writer),
+                })
+            }
+        };
+        self.inner.logs.widen(id.0, &wider.schema())?;
+        self.inner.relations.write().insert(id, Arc::new(wider));
         Ok(())
     }
 
@@ -260,6 +317,10 @@ impl Runtime {
         loop {
             progress.borrow_and_update();
             if let Some((epoch, versions, pin)) = self.inner.versions.pin(&wanted, after) {
+                // What was dropped before it was pinned would seem to be empty.
+                for (id, _) in &wanted {
+                    self.inner.relation(*id)?;
+                }
                 let relations = handles
                     .iter()
                     .zip(versions)
@@ -402,17 +463,28 @@ impl Runtime {
 }
 
 /// The rows of a table from its log.
-fn replay(logs: &LogStore, id: RelationId, schema: SchemaRef, key: &[usize], head: u64) -> Result<RowTable> {
+fn replay(
+    logs: &LogStore,
+    id: RelationId,
+    schema: SchemaRef,
+    key: &[usize],
+    head: u64,
+    missing: &[ScalarValue],
+) -> Result<RowTable> {
     let identity = if key.is_empty() {
         (0..schema.fields().len()).collect()
     } else {
         key.to_vec()
     };
-    let mut rows = RowTable::new(schema, Some(identity));
+    let mut rows = RowTable::new(Arc::clone(&schema), Some(identity));
     for block in logs.read(id.0, 0, head)? {
         let block = block?;
         let end = block.first_offset + block.changes.num_rows() as u64;
-        rows.apply(&block.changes, end, end)?;
+        let changes = ChangeBatch {
+            rows: widen(block.changes.rows, &schema, missing)?,
+            weights: block.changes.weights,
+        };
+        rows.apply(&changes, end, end)?;
     }
     Ok(rows)
 }
@@ -480,6 +552,25 @@ impl Inner {
             .get(&id)
             .cloned()
             .ok_or(RuntimeError::UnknownRelation(id))
+    }
+
+    /// Gives changes that were written before a column was added that column.
+    fn widen(&self, taken: &mut Taken) {
+        let relations = self.relations.read();
+        for (id, cut) in &mut taken.changes {
+            let Some(relation) = relations.get(id) else {
+                continue;
+            };
+            for changes in &mut cut.changes {
+                match relation.widen_changes(changes.clone()) {
+                    Ok(wider) => *changes = wider,
+                    // The views that read it will say what is wrong.
+                    Err(error) => {
+                        tracing::error!(relation = relation.name(), %error, "changes are not as wide as their relation")
+                    }
+                }
+            }
+        }
     }
 
     pub fn new_pipeline(&self) -> PipelineId {
@@ -594,7 +685,8 @@ impl Surroundings for WorkerSurroundings {
         let Some(inner) = self.0.upgrade() else {
             return EpochCut::default();
         };
-        let taken = inner.feeds.lock().cut(pipeline);
+        let mut taken = inner.feeds.lock().cut(pipeline);
+        inner.widen(&mut taken);
         let now = inner.timers.now();
         inner.versions.cut(pipeline, epoch, taken.ends, now);
         if taken.more {

@@ -88,6 +88,19 @@ impl Snapshot {
     /// # Errors
     /// The snapshot was not asked for this relation, or the relation is a view that failed.
     pub fn table_provider(&self, relation: RelationId) -> Result<Arc<dyn TableProvider>> {
+        let schema = self.frozen(relation)?.schema();
+        self.table_provider_as(relation, &schema)
+    }
+
+    /// The same with the columns that a statement knows: it may have been bound before a column was renamed or added.
+    ///
+    /// # Errors
+    /// As [`Snapshot::table_provider`].
+    pub fn table_provider_as(
+        &self,
+        relation: RelationId,
+        known: &SchemaRef,
+    ) -> Result<Arc<dyn TableProvider>> {
         let frozen = self.frozen(relation)?;
         if let Relation::View(view) = frozen.relation.as_ref()
             && let Some(why) = view.failure()
@@ -97,7 +110,7 @@ impl Snapshot {
                 why,
             });
         }
-        Ok(Arc::new(SnapshotTable::new(frozen.clone())))
+        Ok(Arc::new(SnapshotTable::new(frozen.clone(), known)?))
     }
 
     pub(crate) fn frozen(&self, relation: RelationId) -> Result<&Frozen> {

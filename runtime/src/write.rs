@@ -113,6 +113,8 @@ impl Runtime {
         let mut writes = vec![];
         for (id, batch) in changes {
             let relation = self.inner.relation(id)?;
+            // The statement may have been bound before a column was added.
+            let batch = relation.widen_changes(batch)?;
             if let Relation::Table(table) = relation.as_ref() {
                 if !locks.is_some_and(|locks| locks.contains(id)) {
                     return Err(RuntimeError::Internal(format!(

@@ -3,6 +3,7 @@
 //! A statement takes the snapshot once and sees one catalog until it ends. What lasts is in storage's catalog as SQL
 //! text and properties; [`object`] translates between the two.
 
+pub mod bound;
 pub mod information_schema;
 pub mod mr_catalog;
 pub mod object;
@@ -167,6 +168,25 @@ impl CatalogSnapshot {
             .collect()
     }
 
+    /// Objects so that each comes after those that it names, and otherwise in order of identity.
+    pub fn in_order(&self, ids: &BTreeSet<ObjectId>) -> Vec<&Arc<Object>> {
+        let (mut ordered, mut done) = (vec![], BTreeSet::new());
+        // What is still to be done before an object, and the object: views may be nested deeper than a stack of calls.
+        let mut stack: Vec<(ObjectId, bool)> = ids.iter().rev().map(|id| (*id, false)).collect();
+        while let Some((id, is_ready)) = stack.pop() {
+            let Some(object) = self.objects.get(&id).filter(|_| ids.contains(&id)) else {
+                continue;
+            };
+            if is_ready {
+                ordered.push(object);
+            } else if done.insert(id) {
+                stack.push((id, true));
+                stack.extend(object.depends.iter().rev().map(|id| (*id, false)));
+            }
+        }
+        ordered
+    }
+
     /// `ids` and all that depends on them, directly or not, in order of identity.
     pub fn closure(&self, ids: &[ObjectId]) -> BTreeSet<ObjectId> {
         let mut found: BTreeSet<ObjectId> = ids.iter().copied().collect();
@@ -241,6 +261,25 @@ mod tests {
             .map(|object| object.name.as_str())
             .collect();
         assert_eq!(direct, ["b"]);
+    }
+
+    #[test]
+    fn what_is_named_comes_first() {
+        let catalog = CatalogSnapshot::new(
+            0,
+            [
+                view(1, "a", &[4]),
+                view(2, "b", &[1]),
+                view(3, "c", &[]),
+                view(4, "d", &[3, 9]),
+            ],
+        );
+        let order = |ids: &[u64]| -> Vec<u64> {
+            let ids = ids.iter().copied().map(ObjectId).collect();
+            catalog.in_order(&ids).iter().map(|object| object.id.0).collect()
+        };
+        assert_eq!(order(&[1, 2, 3, 4]), [3, 4, 1, 2]);
+        assert_eq!(order(&[2, 4]), [2, 4]);
     }
 
     #[test]

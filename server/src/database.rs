@@ -12,6 +12,7 @@
 pub mod ddl;
 pub mod engine;
 pub mod jobs;
+pub mod replace;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,6 +28,7 @@ use millrace_runtime::{QueryClass, QueryOptions, Runtime, RuntimeOptions, Source
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind, Store, StoreOptions};
 use parking_lot::Mutex;
 
+use crate::catalog::bound::BoundName;
 use crate::catalog::pg_catalog::PgCatalog;
 use crate::catalog::reader::SystemRelations;
 use crate::catalog::{
@@ -226,7 +228,7 @@ impl Database {
         Ok(catalog.apply(changes)?)
     }
 
-    /// Brings up what the catalog holds, in order of identity: what an object needs is older than it.
+    /// Brings up what the catalog holds: what an object needs comes before it.
     async fn load(&self) -> SqlResult<()> {
         let stored = self.store.catalog().objects();
         let known: Vec<u64> = stored.iter().map(|object| object.id.0).collect();
@@ -240,8 +242,14 @@ impl Database {
         {
             self.store.logs().remove(orphan)?;
         }
-        for stored in &stored {
-            let mut object = Object::from_stored(stored)?;
+        let objects = stored
+            .iter()
+            .map(|stored| Object::from_stored(stored).map(Arc::new))
+            .collect::<SqlResult<Vec<_>>>()?;
+        let all = CatalogSnapshot::new(0, objects);
+        let ids = all.objects().map(|object| object.id).collect();
+        for object in all.in_order(&ids) {
+            let mut object = object.as_ref().clone();
             if let Err(error) = self.bring_up(&mut object).await {
                 if matches!(object.kind, ObjectKind::Stream | ObjectKind::Table) {
                     return Err(error);
@@ -269,7 +277,12 @@ impl Database {
                     let (graph, _) = self.plan_materialized(&catalog, &object.database, &query)?;
                     **relation =
                         Relation::of_view(object.id, &name, &graph, Arc::clone(&query), &relation.columns);
-                    self.create_view(&name, relation, graph).await
+                    let spec = ViewSpec {
+                        id: relation.info.id,
+                        name,
+                        graph,
+                    };
+                    Ok(self.runtime.create_view(spec).await?)
                 }
             },
             Definition::Index(index) => {
@@ -280,7 +293,7 @@ impl Database {
             Definition::View(query) => {
                 let query = Arc::clone(query);
                 let catalog = self.catalog();
-                let reader = Reader::new(self, &self.state, &catalog, &object.database, &query.search_path);
+                let reader = Reader::of_query(self, &self.state, &catalog, &object.database, &query);
                 reader.view(object, &query).map(|_| ())
             }
             Definition::SetAside(_) | Definition::Other => Ok(()),
@@ -292,6 +305,10 @@ impl Database {
         let info = &relation.info;
         if !self.store.logs().contains(info.id.0) {
             self.store.logs().create(info.id.0, Arc::clone(&info.schema))?;
+        }
+        let missing = relation.missing();
+        if !missing.is_empty() {
+            self.store.logs().widen(info.id.0, &info.schema)?;
         }
         let kind = match info.kind {
             millrace_planner::RelationKind::Stream => SourceKind::Stream,
@@ -305,24 +322,7 @@ impl Database {
             schema: Arc::clone(&info.schema),
             kind,
         };
-        Ok(self.runtime.create_source(spec).await?)
-    }
-
-    /// Makes a materialized view; returns when it is live.
-    pub(crate) async fn create_view(
-        &self,
-        name: &str,
-        relation: &Relation,
-        graph: StageGraph,
-    ) -> SqlResult<()> {
-        Ok(self
-            .runtime
-            .create_view(ViewSpec {
-                id: relation.info.id,
-                name: name.to_string(),
-                graph,
-            })
-            .await?)
+        Ok(self.runtime.create_widened_source(spec, missing).await?)
     }
 
     /// What plans of views depend on besides their queries.
@@ -333,22 +333,36 @@ impl Database {
         }
     }
 
-    /// The stages of a materialized view's query, and the objects that it names.
+    /// The stages of a materialized view's query, and what its names mean.
     pub(crate) fn plan_materialized(
         &self,
         catalog: &CatalogSnapshot,
         database: &str,
         query: &QueryDef,
-    ) -> SqlResult<(StageGraph, Vec<ObjectId>)> {
-        let reader = Reader::new(self, &self.state, catalog, database, &query.search_path);
+    ) -> SqlResult<(StageGraph, Vec<BoundName>)> {
+        let reader = Reader::of_query(self, &self.state, catalog, database, query);
         let plan = reader.bind_query_text(query)?;
         let graph = plan_view(&self.state, plan, self.view_options())?;
-        Ok((graph, reader.used()))
+        Ok((graph, reader.names()))
     }
 
     /// Swaps the catalog for one with these changes. Only the holder of the DDL lock, or the start, may.
     pub(crate) fn publish(&self, put: impl IntoIterator<Item = Arc<Object>>, removed: &[ObjectId]) {
-        let next = self.catalog.load().with(put, removed);
+        let before = self.catalog.load();
+        let mut put: Vec<Arc<Object>> = put.into_iter().collect();
+        // The plans that views over these keep were made over what these were.
+        let ids: Vec<ObjectId> = put.iter().map(|object| object.id).collect();
+        for id in before.closure(&ids) {
+            if !ids.contains(&id)
+                && let Some(object) = before.object(id)
+                && let Definition::View(query) = &object.definition
+            {
+                let mut view = object.as_ref().clone();
+                view.definition = Definition::View(Arc::new(query.with_names(query.names.clone())));
+                put.push(Arc::new(view));
+            }
+        }
+        let next = before.with(put, removed);
         self.catalog.store(Arc::new(next));
     }
 

@@ -14,6 +14,8 @@
 //! after each:      session.take_notices(), session.take_parameter_changes(), session.transaction_status()
 //! ```
 
+#[cfg(test)]
+mod alter_tests;
 pub mod cancel;
 pub mod constants;
 pub mod cursor;

@@ -9,10 +9,13 @@
 //! So every change is fed once, in the order of the input's versions, and memory holds no more than a few pieces and the
 //! rows that were deleted since the last step.
 
+use std::sync::Arc;
+
 use millrace_planner::RelationId;
 use millrace_storage::{ChangeBatch, LogReader};
 
 use crate::error::{Result, RuntimeError};
+use crate::relation::Relation;
 use crate::runtime::Runtime;
 use crate::snapshot::{Frozen, FrozenRows};
 use crate::state::{TableView, Version};
@@ -34,7 +37,10 @@ pub(super) enum Step {
         since: Option<Version>,
         at: (usize, usize),
     },
-    Log(Option<Box<LogReader>>),
+    Log {
+        relation: Arc<Relation>,
+        reader: Option<Box<LogReader>>,
+    },
 }
 
 impl Input {
@@ -48,7 +54,6 @@ impl Input {
 
     /// Whether the input is read from its log, so that nothing has to be pinned for it.
     pub fn is_log(&self, runtime: &Runtime) -> Result<bool> {
-        use crate::relation::Relation;
         let relation = runtime.inner.relation(self.relation)?;
         Ok(matches!(relation.as_ref(), Relation::Stream(_)))
     }
@@ -64,7 +69,11 @@ impl Input {
                 let reader = logs.read(self.relation.0, self.offset, end)?;
                 let left = newest.version - end;
                 self.offset = end;
-                return Ok((Step::Log(Some(Box::new(reader))), left));
+                let step = Step::Log {
+                    relation: Arc::clone(&newest.relation),
+                    reader: Some(Box::new(reader)),
+                };
+                return Ok((step, left));
             }
             FrozenRows::Table(partitions) => Step::Rows {
                 partitions: partitions.clone(),
@@ -103,7 +112,7 @@ impl Step {
                 }
                 Ok(None)
             }
-            Step::Log(reader) => {
+            Step::Log { relation, reader } => {
                 let Some(mut current) = reader.take() else {
                     return Ok(None);
                 };
@@ -115,7 +124,10 @@ impl Step {
                     .await
                     .map_err(|error| RuntimeError::Internal(error.to_string()))?;
                 *reader = Some(current);
-                Ok(block.transpose()?.map(|block| block.changes))
+                let block = block.transpose()?;
+                block
+                    .map(|block| relation.widen_changes(block.changes))
+                    .transpose()
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::SchemaRef;
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::ScalarValue;
@@ -20,11 +20,29 @@ use crate::state::RowTable;
 
 pub(super) struct SnapshotTable {
     frozen: Frozen,
+    /// The first columns of the relation, under the names by which they are known.
+    schema: SchemaRef,
 }
 
 impl SnapshotTable {
-    pub fn new(frozen: Frozen) -> Self {
-        SnapshotTable { frozen }
+    pub fn new(frozen: Frozen, known: &SchemaRef) -> Result<Self, crate::RuntimeError> {
+        let actual = frozen.schema();
+        if known.fields().len() > actual.fields().len() {
+            return Err(crate::RuntimeError::Internal(format!(
+                "{} columns of relation {} are asked for, it has {}",
+                known.fields().len(),
+                frozen.relation.id(),
+                actual.fields().len()
+            )));
+        }
+        let fields: Vec<_> = (known.fields().iter().zip(actual.fields()))
+            .map(|(known, actual)| match known.name() == actual.name() {
+                true => Arc::clone(actual),
+                false => Arc::new(actual.as_ref().clone().with_name(known.name())),
+            })
+            .collect();
+        let schema = Arc::new(Schema::new(fields));
+        Ok(SnapshotTable { frozen, schema })
     }
 
     /// The rows that an index finds for the filters; `None` if no index applies.
@@ -34,7 +52,7 @@ impl SnapshotTable {
             Relation::Table(table) => vec![&table.rows],
             Relation::View(view) => view.contents.partitions.iter().collect(),
         };
-        let schema = self.frozen.schema();
+        let schema = &self.schema;
         let equalities: Vec<(usize, ScalarValue)> = filters
             .iter()
             .flat_map(conjuncts)
@@ -78,11 +96,23 @@ impl SnapshotTable {
                 .probe_at(index, &keys, self.frozen.version)
                 .map_err(external)?;
             if !matches.rows.is_empty() {
-                batches.push(table.rows(&matches.rows).map_err(external)?);
+                let rows = table.rows(&matches.rows).map_err(external)?;
+                batches.push(known_columns(&rows, schema)?);
             }
         }
         Ok(Some(batches))
     }
+}
+
+/// The first columns, under the names of the schema.
+pub(super) fn known_columns(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let columns = rows.columns()[..schema.fields().len()].to_vec();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    Ok(RecordBatch::try_new_with_options(
+        Arc::clone(schema),
+        columns,
+        &options,
+    )?)
 }
 
 fn external(error: crate::RuntimeError) -> DataFusionError {
@@ -100,7 +130,7 @@ impl std::fmt::Debug for SnapshotTable {
 #[async_trait]
 impl TableProvider for SnapshotTable {
     fn schema(&self) -> SchemaRef {
-        self.frozen.schema()
+        Arc::clone(&self.schema)
     }
 
     fn table_type(&self) -> TableType {
@@ -127,6 +157,7 @@ impl TableProvider for SnapshotTable {
         }
         Ok(Arc::new(SnapshotScan::new(
             self.frozen.clone(),
+            &self.schema,
             projection.cloned(),
         )?))
     }

@@ -20,22 +20,23 @@ use futures::{FutureExt, Stream};
 use millrace_storage::LogReader;
 use tokio::task::JoinHandle;
 
+use super::provider::known_columns;
 use super::{Frozen, FrozenRows};
+use crate::relation::Relation;
 use crate::state::TableView;
 use crate::worker::cpu::should_yield;
 
 pub(super) struct SnapshotScan {
     frozen: Frozen,
-    projection: Option<Vec<usize>>,
+    projection: Vec<usize>,
     properties: Arc<PlanProperties>,
 }
 
 impl SnapshotScan {
-    pub fn new(frozen: Frozen, projection: Option<Vec<usize>>) -> Result<Self> {
-        let schema = match &projection {
-            Some(columns) => Arc::new(frozen.schema().project(columns)?),
-            None => frozen.schema(),
-        };
+    /// A scan of the first columns of a relation, under the names of `known`, or of some of them.
+    pub fn new(frozen: Frozen, known: &SchemaRef, projection: Option<Vec<usize>>) -> Result<Self> {
+        let projection = projection.unwrap_or_else(|| (0..known.fields().len()).collect());
+        let schema = Arc::new(known.project(&projection)?);
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(1),
@@ -131,6 +132,7 @@ impl ExecutionPlan for SnapshotScan {
         Ok(Box::pin(ScanStream {
             schema: self.schema(),
             projection: self.projection.clone(),
+            relation: Arc::clone(&self.frozen.relation),
             rows,
             pending: None,
             rows_max: context.session_config().batch_size(),
@@ -141,7 +143,8 @@ impl ExecutionPlan for SnapshotScan {
 
 struct ScanStream {
     schema: SchemaRef,
-    projection: Option<Vec<usize>>,
+    relation: Arc<Relation>,
+    projection: Vec<usize>,
     rows: Rows,
     /// The rest of a chunk that is larger than a batch.
     pending: Option<RecordBatch>,
@@ -181,9 +184,7 @@ impl ScanStream {
                     *chunk = 0;
                     continue;
                 }
-                let batch = current
-                    .batch(*chunk, self.projection.as_deref())
-                    .map_err(external);
+                let batch = current.batch(*chunk, Some(&self.projection)).map_err(external);
                 *chunk += 1;
                 if !matches!(&batch, Ok(batch) if batch.num_rows() == 0) {
                     return Poll::Ready(Some(batch));
@@ -215,9 +216,9 @@ impl ScanStream {
                             return Poll::Ready(None);
                         };
                         *state = LogState::Idle(Some(reader));
-                        let batch = block.map_err(external).and_then(|rows| match &self.projection {
-                            Some(columns) => Ok(rows.project(columns)?),
-                            None => Ok(rows),
+                        let batch = block.map_err(external).and_then(|rows| {
+                            let rows = self.relation.widen(rows).map_err(external)?;
+                            Ok(rows.project(&self.projection)?)
                         });
                         return Poll::Ready(Some(batch));
                     }
@@ -244,6 +245,10 @@ impl Stream for ScanStream {
             },
         };
         self.gave_way = false;
+        let batch = match known_columns(&batch, &self.schema) {
+            Ok(batch) => batch,
+            Err(error) => return Poll::Ready(Some(Err(error))),
+        };
         if batch.num_rows() > self.rows_max {
             self.pending = Some(batch.slice(self.rows_max, batch.num_rows() - self.rows_max));
             return Poll::Ready(Some(Ok(batch.slice(0, self.rows_max))));

@@ -38,6 +38,19 @@ impl Chunk {
         }
     }
 
+    /// The same versions over other columns of as many rows.
+    pub fn with_rows(&self, rows: RecordBatch) -> Chunk {
+        let copy = Chunk {
+            rows,
+            created: self.created.clone(),
+            deleted: OnceLock::new(),
+        };
+        for row in (0..self.len()).filter(|row| !self.is_alive(*row)) {
+            copy.delete(row, self.deleted_at(row));
+        }
+        copy
+    }
+
     /// Several chunks as one, in order, dead rows included: row numbers stay as they are.
     pub fn concat(chunks: &[&Chunk]) -> Result<Chunk, arrow::error::ArrowError> {
         let schema = chunks[0].rows.schema();

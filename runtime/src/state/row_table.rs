@@ -18,6 +18,7 @@ use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, UInt32Array};
 use arrow::compute::{interleave, take};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
+use datafusion::common::ScalarValue;
 use datafusion::common::hash_utils::{RandomState, create_hashes};
 use millrace_storage::ChangeBatch;
 use parking_lot::Mutex;
@@ -177,6 +178,28 @@ impl RowTable {
         if self.dead_rows > REBUILD_DEAD_ROWS_MIN && self.dead_rows > self.live_rows {
             self.rebuild(low_water)?;
         }
+        Ok(())
+    }
+
+    /// Adds columns at the end, with these values in the rows that there are, whatever their version. Readers keep what
+    /// they have.
+    pub fn widen(&mut self, schema: &SchemaRef, values: &[ScalarValue]) -> Result<()> {
+        let chunks = self
+            .chunks
+            .iter()
+            .map(|chunk| {
+                let mut columns = chunk.rows.columns().to_vec();
+                for value in values {
+                    columns.push(value.to_array_of_size(chunk.len())?);
+                }
+                let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(chunk.len()));
+                let rows = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+                    .map_err(arrow_error)?;
+                Ok(Arc::new(chunk.with_rows(rows)))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        self.chunks = Arc::new(chunks);
+        self.schema = Arc::clone(schema);
         Ok(())
     }
 

@@ -7,6 +7,8 @@ use arrow::array::{ArrayRef, Float64Array, Int64Array, IntervalMonthDayNanoArray
 use arrow::datatypes::IntervalMonthDayNano;
 use datafusion::catalog::{MemTable, TableProvider};
 
+use millrace_storage::ObjectId;
+
 use crate::database::jobs::JobInfo;
 use crate::database::{Database, df};
 use crate::error::{SqlResult, from_internal};
@@ -102,7 +104,14 @@ fn jobs(database: &Database) -> Columns {
 
 /// One row a materialized view: its size, how often an expression of it failed, and why it was set aside, if it was.
 fn views(database: &Database) -> Columns {
-    let views = database.runtime().views();
+    let catalog = database.catalog();
+    let mut views = database.runtime().views();
+    for view in &mut views {
+        // It may have been renamed since it was made.
+        if let Some(object) = catalog.object(ObjectId(view.relation.0)) {
+            view.name = object.name.clone();
+        }
+    }
     let optional = |values: Vec<Option<String>>| -> ArrayRef { Arc::new(StringArray::from(values)) };
     vec![
         ("relation", numbers(views.iter().map(|view| view.relation.0))),

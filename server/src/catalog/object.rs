@@ -4,18 +4,21 @@
 //! made again at start-up: columns with their types, defaults and constraints, the key, a view's query with the search
 //! path under which its names were meant, and what it depends on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
+use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use millrace_parser::quote_identifier;
 use millrace_planner::{RelationId, RelationInfo, RelationKind, RelationTable, StageGraph};
 use millrace_storage::{CatalogObject, ObjectId, ObjectKind};
 use serde::{Deserialize, Serialize};
 
+use crate::catalog::bound::BoundName;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types;
 
@@ -87,6 +90,8 @@ pub struct ColumnDef {
     pub proctime: bool,
     /// What COMMENT said.
     pub comment: Option<String>,
+    /// What the rows have in it that were there before it was added, if it was.
+    pub added: Option<ScalarValue>,
 }
 
 /// A view's query.
@@ -98,6 +103,8 @@ pub struct QueryDef {
     pub search_path: Vec<String>,
     /// The names of its columns, if they were given.
     pub column_names: Vec<String>,
+    /// What its names mean. A name that is not among them means what the search path says.
+    pub names: Vec<BoundName>,
     /// The plan of a view, once it was needed. It stays right: what it names cannot change under it.
     pub bound: OnceLock<Arc<dyn TableProvider>>,
 }
@@ -127,6 +134,15 @@ struct StoredColumn {
     proctime: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     comment: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    added: Option<StoredValue>,
+}
+
+/// The lasting form of a value: its text, `None` for NULL.
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredValue {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
 }
 
 /// The lasting form of everything that is not in the columns of a [`CatalogObject`].
@@ -146,6 +162,8 @@ struct StoredProperties {
     search_path: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     column_names: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    names: Vec<BoundName>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     relation: Option<ObjectId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -199,6 +217,7 @@ impl Relation {
                 .iter()
                 .find(|column| column.field.name() == field.name())
                 .and_then(|column| column.comment.clone()),
+            added: None,
         });
         let key = graph.key.clone().unwrap_or_default();
         let mut relation = Relation::new(
@@ -217,6 +236,20 @@ impl Relation {
         relation
     }
 
+    /// Gives the relation another name.
+    pub fn rename(&mut self, name: &str) {
+        self.info.name = name.to_string();
+        self.provider = Arc::new(RelationTable::new(self.info.clone()));
+    }
+
+    /// What rows have in the columns that were added after them, one value each.
+    pub fn missing(&self) -> Vec<ScalarValue> {
+        self.columns
+            .iter()
+            .filter_map(|column| column.added.clone())
+            .collect()
+    }
+
     /// The columns as Arrow has them.
     pub fn schema(&self) -> &SchemaRef {
         &self.info.schema
@@ -228,6 +261,44 @@ impl Relation {
     }
 }
 
+impl Relation {
+    /// Columns and key as CREATE TABLE has them.
+    fn elements(&self) -> Vec<String> {
+        let mut elements: Vec<String> = self
+            .columns
+            .iter()
+            .map(|column| {
+                let mut text = format!(
+                    "{} {}",
+                    quote_identifier(column.field.name()),
+                    types::type_name(&column.field)
+                );
+                if !column.field.is_nullable() {
+                    text.push_str(" NOT NULL");
+                }
+                if let Some(default) = &column.default {
+                    text.push_str(&format!(" DEFAULT {default}"));
+                }
+                if let Some(generated) = &column.generated {
+                    text.push_str(&format!(" GENERATED ALWAYS AS ({generated}) STORED"));
+                }
+                if column.proctime {
+                    text.push_str(" AS PROCTIME()");
+                }
+                text
+            })
+            .collect();
+        if !self.key().is_empty() {
+            let key: Vec<_> = (self.key().iter())
+                .filter_map(|position| self.columns.get(*position))
+                .map(|column| quote_identifier(column.field.name()))
+                .collect();
+            elements.push(format!("PRIMARY KEY ({})", key.join(", ")));
+        }
+        elements
+    }
+}
+
 impl QueryDef {
     /// A query and what its names mean.
     pub fn new(text: impl Into<String>, search_path: Vec<String>, column_names: Vec<String>) -> Self {
@@ -235,8 +306,28 @@ impl QueryDef {
             text: text.into(),
             search_path,
             column_names,
+            names: vec![],
             bound: OnceLock::new(),
         }
+    }
+
+    /// The same query, its names meaning this.
+    #[must_use]
+    pub fn with_names(&self, names: Vec<BoundName>) -> Self {
+        QueryDef {
+            names,
+            ..QueryDef::new(
+                self.text.clone(),
+                self.search_path.clone(),
+                self.column_names.clone(),
+            )
+        }
+    }
+
+    /// What it names directly, views as themselves.
+    pub fn depends(&self) -> Vec<ObjectId> {
+        let objects: BTreeSet<ObjectId> = self.names.iter().map(|name| name.object).collect();
+        objects.into_iter().collect()
     }
 }
 
@@ -261,6 +352,36 @@ impl Object {
     /// The name with its kind: `materialized view mv`.
     pub fn described(&self) -> String {
         format!("{} {}", super::kind_name(self.kind), self.display_name())
+    }
+
+    /// Writes the statement anew, after what it defines was altered.
+    pub fn restate(&mut self) {
+        let name = match self.schema.as_str() {
+            super::DEFAULT_SCHEMA | "" => quote_identifier(&self.name).to_string(),
+            schema => format!("{}.{}", quote_identifier(schema), quote_identifier(&self.name)),
+        };
+        let kind = super::kind_name(self.kind).to_uppercase();
+        let view = |query: &QueryDef| {
+            let columns: Vec<_> = query
+                .column_names
+                .iter()
+                .map(|name| quote_identifier(name))
+                .collect();
+            let columns = match columns.is_empty() {
+                true => String::new(),
+                false => format!(" ({})", columns.join(", ")),
+            };
+            format!("CREATE {kind} {name}{columns} AS {}", query.text)
+        };
+        self.sql = match &self.definition {
+            Definition::View(query) => view(query),
+            Definition::Relation(relation) => match &relation.query {
+                Some(query) => view(query),
+                None => format!("CREATE {kind} {name} ({})", relation.elements().join(", ")),
+            },
+            // What these say does not depend on their own name, or says it in its own way.
+            Definition::Index(_) | Definition::SetAside(_) | Definition::Other => return,
+        };
     }
 
     /// The lasting form.
@@ -321,11 +442,12 @@ impl Object {
         let properties: StoredProperties = serde_json::from_value(serde_json::Value::Object(map))
             .map_err(|error| damaged(error.to_string()))?;
         let query = properties.query.as_ref().map(|text| {
-            Arc::new(QueryDef::new(
+            let query = QueryDef::new(
                 text.clone(),
                 properties.search_path.clone(),
                 properties.column_names.clone(),
-            ))
+            );
+            Arc::new(query.with_names(properties.names.clone()))
         });
         let relation = |kind: RelationKind| -> SqlResult<Definition> {
             let columns = properties
@@ -386,6 +508,7 @@ fn store_query(query: &QueryDef, stored: &mut StoredProperties) {
     stored.query = Some(query.text.clone());
     stored.search_path.clone_from(&query.search_path);
     stored.column_names.clone_from(&query.column_names);
+    stored.names.clone_from(&query.names);
 }
 
 fn store_column(column: &ColumnDef) -> StoredColumn {
@@ -397,6 +520,13 @@ fn store_column(column: &ColumnDef) -> StoredColumn {
         generated: column.generated.as_ref().map(ToString::to_string),
         proctime: column.proctime,
         comment: column.comment.clone(),
+        added: column.added.as_ref().map(|value| StoredValue {
+            text: value
+                .to_array()
+                .ok()
+                .filter(|_| !value.is_null())
+                .map(|array| types::output::text(&column.field, &array, 0)),
+        }),
     }
 }
 
@@ -419,12 +549,22 @@ fn load_column(stored: &StoredColumn) -> SqlResult<ColumnDef> {
             .map(|text| millrace_parser::parse_expression(text).map_err(|error| broken(what, error.message)))
             .transpose()
     };
+    let field = types::from_sql(&sql_type)?.field(&stored.name, !stored.not_null);
+    let added = match &stored.added {
+        None => None,
+        Some(value) => {
+            let array = types::parse::value(&field, value.text.as_deref())?;
+            let value = ScalarValue::try_from_array(&array, 0);
+            Some(value.map_err(|error| broken("value in old rows", error.to_string()))?)
+        }
+    };
     Ok(ColumnDef {
-        field: Arc::new(types::from_sql(&sql_type)?.field(&stored.name, !stored.not_null)),
+        field: Arc::new(field),
         default: expression("default", &stored.default)?,
         generated: expression("generation expression", &stored.generated)?,
         proctime: stored.proctime,
         comment: stored.comment.clone(),
+        added,
     })
 }
 
@@ -441,6 +581,7 @@ mod tests {
             generated: None,
             proctime: false,
             comment: None,
+            added: None,
         }
     }
 
@@ -455,6 +596,8 @@ mod tests {
                 true,
             ),
         ];
+        columns[1].added = Some(ScalarValue::Utf8(None));
+        columns[2].added = Some(ScalarValue::Decimal128(Some(15_000_000_000), 38, 10));
         columns[1].default = Some(millrace_parser::parse_expression("'a' || 'b'").unwrap());
         let relation = Relation::new(ObjectId(7), "t", RelationKind::Table, columns, &[0], false);
         let object = Object {
@@ -473,6 +616,7 @@ mod tests {
         let (before, after) = (object.relation().unwrap(), back.relation().unwrap());
         assert_eq!(before.schema(), after.schema());
         assert_eq!(after.key(), [0]);
+        assert_eq!(after.missing(), before.missing());
         assert_eq!(after.columns[1].default, before.columns[1].default);
         assert_eq!(back.depends, object.depends);
         assert_eq!(back.to_stored(), object.to_stored());

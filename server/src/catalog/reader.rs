@@ -1,7 +1,7 @@
 //! How names in a statement become relations: the search path, views, and the system's own relations.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
@@ -12,8 +12,8 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast;
 use millrace_planner::{Binder, CatalogReader};
-use millrace_storage::ObjectId;
 
+use crate::catalog::bound::BoundName;
 use crate::catalog::{CatalogSnapshot, Definition, Object, QueryDef, SYSTEM_SCHEMAS};
 use crate::error::names::did_you_mean;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
@@ -44,8 +44,10 @@ pub struct Reader<'a> {
     catalog: &'a CatalogSnapshot,
     database: &'a str,
     search_path: &'a [String],
+    /// What names mean, whatever the search path says: those of a view's query.
+    bound: &'a [BoundName],
     depth: usize,
-    used: RefCell<BTreeSet<ObjectId>>,
+    used: RefCell<BTreeMap<String, BoundName>>,
 }
 
 impl<'a> Reader<'a> {
@@ -63,14 +65,29 @@ impl<'a> Reader<'a> {
             catalog,
             database,
             search_path,
+            bound: &[],
             depth: 0,
             used: RefCell::default(),
         }
     }
 
-    /// What was named so far, views as themselves.
-    pub fn used(&self) -> Vec<ObjectId> {
-        self.used.borrow().iter().copied().collect()
+    /// A reader for the query of a view in `database`.
+    pub fn of_query(
+        system: &'a dyn SystemRelations,
+        state: &'a SessionState,
+        catalog: &'a CatalogSnapshot,
+        database: &'a str,
+        query: &'a QueryDef,
+    ) -> Self {
+        Reader {
+            bound: &query.names,
+            ..Reader::new(system, state, catalog, database, &query.search_path)
+        }
+    }
+
+    /// What was named so far and what it means.
+    pub fn names(&self) -> Vec<BoundName> {
+        self.used.borrow().values().cloned().collect()
     }
 
     /// The database, the schema (if given) and the name that a reference names.
@@ -178,10 +195,35 @@ impl<'a> Reader<'a> {
         if let Some(provider) = self.system(schema, name)? {
             return Ok(provider);
         }
+        let written = match schema {
+            Some(schema) => format!("{schema}.{name}"),
+            None => name.to_string(),
+        };
+        if let Some(bound) = self.bound.iter().find(|bound| bound.name == written) {
+            let object = self
+                .catalog
+                .object(bound.object)
+                .ok_or_else(|| self.undefined(schema, name))?;
+            self.used.borrow_mut().insert(written, bound.clone());
+            return bound
+                .known(self.provider(object)?)
+                .map_err(from_internal::datafusion);
+        }
         let object = self
             .object(schema, name)
             .ok_or_else(|| self.undefined(schema, name))?;
-        self.used.borrow_mut().insert(object.id);
+        let provider = self.provider(object)?;
+        let bound = BoundName::now(written.clone(), object.id, provider.as_ref());
+        self.used.borrow_mut().insert(written, bound);
+        Ok(provider)
+    }
+
+    /// The provider of an object that can be read.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn provider(&self, object: &Object) -> SqlResult<Arc<dyn TableProvider>> {
+        let name = &object.name;
         match &object.definition {
             Definition::Relation(relation) => Ok(Arc::clone(&relation.provider) as Arc<dyn TableProvider>),
             Definition::View(query) => self.view(object, query),
@@ -223,6 +265,7 @@ impl<'a> Reader<'a> {
             catalog: self.catalog,
             database: &object.database,
             search_path: &query.search_path,
+            bound: &query.names,
             depth: self.depth + 1,
             used: RefCell::default(),
         };

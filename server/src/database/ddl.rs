@@ -6,11 +6,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use datafusion::common::ScalarValue;
 use millrace_planner::RelationId;
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind};
 use tokio::sync::MutexGuard;
 
-use crate::catalog::{CatalogSnapshot, Definition, Object};
+use crate::catalog::{CatalogSnapshot, ColumnDef, Definition, Object};
 use crate::database::Database;
 use crate::error::{SqlError, SqlResult, SqlState};
 
@@ -101,15 +102,41 @@ impl DdlGuard<'_> {
         Ok(())
     }
 
-    /// Puts an object whose definition stays the same: a comment, or a view that is replaced.
+    /// Puts an object that takes nothing in the runtime: a view, a comment, a name.
     ///
     /// # Errors
     /// The catalog cannot be written.
     pub fn put(&self, object: Object) -> SqlResult<()> {
+        self.put_all(vec![object])
+    }
+
+    /// As [`DdlGuard::put`], several in one step.
+    ///
+    /// # Errors
+    /// The catalog cannot be written.
+    pub fn put_all(&self, objects: Vec<Object>) -> SqlResult<()> {
+        let changes = objects
+            .iter()
+            .map(|object| CatalogChange::Put(object.to_stored()));
+        self.db.store().catalog().apply(changes.collect())?;
+        self.db.publish(objects.into_iter().map(Arc::new), &[]);
+        Ok(())
+    }
+
+    /// Puts a stream or table to which this column was added.
+    ///
+    /// # Errors
+    /// The catalog cannot be written, or the runtime refuses. In the second case the column is there after the next start.
+    pub async fn add_column(&self, object: Object, column: &ColumnDef) -> SqlResult<()> {
+        let value = column.added.clone().unwrap_or(ScalarValue::Null);
+        // Writes with the column must not come before the catalog knows it, reads of it not before the runtime does.
+        let id = RelationId(object.id.0);
+        let changes = vec![CatalogChange::Put(object.to_stored())];
+        self.db.store().catalog().apply(changes)?;
         self.db
-            .store()
-            .catalog()
-            .apply(vec![CatalogChange::Put(object.to_stored())])?;
+            .runtime()
+            .add_column(id, Arc::clone(&column.field), value)
+            .await?;
         self.db.publish([Arc::new(object)], &[]);
         Ok(())
     }

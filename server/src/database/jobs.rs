@@ -20,7 +20,7 @@ use millrace_storage::{CatalogChange, ObjectId};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
-use crate::catalog::Object;
+use crate::catalog::{Definition, Object};
 use crate::database::Database;
 use crate::database::ddl::{DdlGuard, take_down};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -276,6 +276,12 @@ async fn run(db: Arc<Database>, job: Arc<Job>, specs: Vec<ViewSpec>, options: Ba
             .map_err(|error| SqlError::internal(error.to_string()))?;
         job.enter(Phase::Running);
         db.runtime().create_views(specs, options).await?;
+        for object in &job.put {
+            if let Definition::Index(index) = &object.definition {
+                let relation = RelationId(index.relation.0);
+                db.runtime().create_index(relation, index.columns.clone()).await?;
+            }
+        }
         Ok(db.ddl().await)
     };
     let outcome = tokio::select! {

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use millrace_planner::RelationId;
-use millrace_planner::relation::{attach, relations};
+use millrace_planner::relation::{attach, relation_of, relations};
 use millrace_runtime::QueryClass;
 
 use crate::database::df;
@@ -21,6 +22,20 @@ use crate::functions::{sort_key, zoned_cast};
 use crate::session::transaction::Transaction;
 use crate::session::{Running, Session, overlay};
 use crate::types::zone::Zone;
+
+/// The columns of each relation as the plan knows them: it may have been bound before the relation was altered.
+fn known_schemas(plan: &LogicalPlan) -> datafusion::error::Result<BTreeMap<RelationId, SchemaRef>> {
+    let mut known = BTreeMap::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Some(info) = relation_of(scan)
+        {
+            known.insert(info.id, info.schema);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(known)
+}
 
 /// Providers that stand for some relations instead of the committed snapshot: the locked state, for DML.
 pub type Providers = BTreeMap<RelationId, Arc<dyn TableProvider>>;
@@ -56,8 +71,13 @@ impl Session {
         if !wanted.is_empty() {
             let after = self.read_after();
             let snapshot = self.db.runtime().snapshot(&wanted, after.as_ref()).await?;
+            let known = df(known_schemas(&plan))?;
             for id in wanted {
-                providers.insert(id, snapshot.table_provider(id)?);
+                let provider = match known.get(&id) {
+                    Some(schema) => snapshot.table_provider_as(id, schema)?,
+                    None => snapshot.table_provider(id)?,
+                };
+                providers.insert(id, provider);
             }
         }
         // What this transaction has changed in tables shows over what is committed.

@@ -1,5 +1,6 @@
 //! The statements, one kind a file, and the dispatch to them.
 
+pub mod alter;
 pub mod comment;
 pub mod copy;
 pub mod create_index;
@@ -70,7 +71,7 @@ pub(crate) async fn execute(
         Statement::Subscribe(_) => unsupported("SUBSCRIBE"),
         Statement::DeclareSubscribeCursor(_) => unsupported("a cursor for SUBSCRIBE"),
         Statement::DeclareSubscriptionCursor(_) => unsupported("a subscription cursor"),
-        Statement::AlterRelation(_) => unsupported("ALTER"),
+        Statement::AlterRelation(alter) => Box::pin(alter::execute(session, *alter)).await,
         Statement::AlterSystemSet(_) => unsupported("ALTER SYSTEM"),
         Statement::CancelJob(number) => Box::pin(job::cancel(session, number)).await,
         Statement::Pause(_) => unsupported("PAUSE"),
@@ -206,6 +207,7 @@ fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::CreateTable(_) => "CREATE TABLE",
         Statement::CreateMaterializedView(_) => "CREATE MATERIALIZED VIEW",
         Statement::Drop(_) => "DROP",
+        Statement::AlterRelation(_) => "ALTER",
         Statement::Sql(sql) => match **sql {
             ast::Statement::CreateView(_) => "CREATE VIEW",
             ast::Statement::CreateIndex(_) => "CREATE INDEX",

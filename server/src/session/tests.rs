@@ -54,6 +54,14 @@ impl Fixture {
         Self::open(directory).await
     }
 
+    /// Opens what is on the disk at this moment, as after a kill: nothing is closed or flushed first.
+    pub(super) async fn killed(&self) -> Fixture {
+        let directory = tempfile::tempdir().unwrap();
+        let from = self.directory.as_ref().unwrap().path();
+        copy_directory(from, directory.path());
+        Self::open(directory).await
+    }
+
     pub(super) async fn ok(&self, sql: &str) -> Vec<String> {
         run(&self.session, sql)
             .await
@@ -64,6 +72,19 @@ impl Fixture {
         match run(&self.session, sql).await {
             Err(error) => error,
             Ok(rows) => panic!("{sql}: {rows:?}"),
+        }
+    }
+}
+
+fn copy_directory(from: &std::path::Path, to: &std::path::Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir(&to).unwrap();
+            copy_directory(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
         }
     }
 }

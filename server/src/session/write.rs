@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use millrace_planner::{RelationId, RelationKind};
 use millrace_runtime::{RuntimeError, TableLocks};
@@ -16,6 +17,8 @@ use crate::session::{Session, overlay};
 pub struct WriteScope {
     session: Arc<Session>,
     relation: RelationId,
+    /// Its columns as the statement knows them.
+    schema: SchemaRef,
     /// Whether it is a table, and so locked.
     table: bool,
     locks: Option<TableLocks>,
@@ -59,15 +62,37 @@ impl Session {
         };
         if table && !locked {
             locks = Some(self.lock_also(locks, &held, id).await?);
+            self.check_unaltered(relation)?;
         }
         Ok(WriteScope {
             session: Arc::clone(self),
             relation: id,
+            schema: Arc::clone(relation.schema()),
             table,
             locks,
             in_transaction,
             before,
         })
+    }
+
+    /// Refuses to change a locked table to which a column was added since the statement was bound: it would lose what
+    /// others wrote there since.
+    fn check_unaltered(&self, relation: &Relation) -> SqlResult<()> {
+        let catalog = self.db.catalog();
+        let now = catalog
+            .object(ObjectId(relation.info.id.0))
+            .and_then(|object| object.relation());
+        match now {
+            Some(now) if now.columns.len() != relation.columns.len() => Err(SqlError::new(
+                SqlState::SerializationFailure,
+                format!(
+                    "table \"{}\" was altered while the statement waited for it",
+                    relation.info.name
+                ),
+            )
+            .with_hint("Run the transaction again.")),
+            _ => Ok(()),
+        }
     }
 
     /// The locks of the tables `held` and of one more.
@@ -168,7 +193,7 @@ impl WriteScope {
             .as_ref()
             .ok_or_else(|| SqlError::internal("the rows of a relation were asked for that is not locked"))?;
         let snapshot = self.session.db.runtime().latest(locks).await?;
-        let base = snapshot.table_provider(self.relation)?;
+        let base = snapshot.table_provider_as(self.relation, &self.schema)?;
         overlay::provider(&self.session, base, &self.before).await
     }
 

@@ -147,6 +147,7 @@ async fn table_as(
                 generated: None,
                 proctime: false,
                 comment: None,
+                added: None,
             }
         })
         .collect();
@@ -283,7 +284,7 @@ fn check_expressions(session: &Session, scope: &Scope, relation: &Relation) -> S
 }
 
 /// Columns from their definitions. Those of the key are not nullable.
-fn columns(definitions: &[ColumnDefinition], key: &[usize]) -> SqlResult<Vec<ColumnDef>> {
+pub(super) fn columns(definitions: &[ColumnDefinition], key: &[usize]) -> SqlResult<Vec<ColumnDef>> {
     let names: Vec<String> = definitions
         .iter()
         .map(|column| millrace_parser::fold(&column.name))
@@ -315,6 +316,7 @@ fn columns(definitions: &[ColumnDefinition], key: &[usize]) -> SqlResult<Vec<Col
                 generated: definition.generated.clone(),
                 proctime: definition.proctime,
                 comment: definition.comment.clone(),
+                added: None,
             })
         })
         .collect()

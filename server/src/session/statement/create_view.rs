@@ -1,6 +1,5 @@
 //! CREATE VIEW and CREATE MATERIALIZED VIEW.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{self, CreateView};
@@ -8,14 +7,16 @@ use millrace_parser::ast::{CreateMaterializedView, Emit};
 use millrace_runtime::{BackfillOptions, ViewSpec};
 use millrace_storage::ObjectKind;
 
-use crate::catalog::{CatalogSnapshot, Definition, Object, QueryDef, Relation};
+use crate::catalog::{Definition, Object, QueryDef, Relation};
+use crate::database::ddl::DdlGuard;
 use crate::database::jobs::{Making, Waiting};
 use crate::database::now_ms;
+use crate::database::replace::check_no_circle;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::rewrite;
 use crate::session::constants::lasting_search_path;
 use crate::session::statement::create_relation::check_columns;
-use crate::session::statement::{done, drop, names, select};
+use crate::session::statement::{done, names, select};
 use crate::session::{Outcome, Session, Severity};
 
 /// CREATE VIEW.
@@ -32,7 +33,7 @@ pub(crate) async fn plain(session: &Arc<Session>, view: CreateView, text: &str) 
         .map(|column| millrace_parser::fold(&column.name))
         .collect();
     check_names(&view.query, &columns)?;
-    let query = QueryDef::new(view.query.to_string(), lasting_search_path(session), columns);
+    let mut query = QueryDef::new(view.query.to_string(), lasting_search_path(session), columns);
     let guard = session.database().ddl().await;
     let scope = session.scope();
     let (schema, name) = names::new_name(session, &scope, &view.name)?;
@@ -64,10 +65,11 @@ pub(crate) async fn plain(session: &Arc<Session>, view: CreateView, text: &str) 
     let reader = path_scope.reader(session.database());
     let plan = reader.bind_query_text(&query)?;
     check_columns(plan.schema().fields().iter().map(|field| field.name().as_str()))?;
-    let depends = reader.used();
+    query.names = reader.names();
+    let depends = query.depends();
     session.database().jobs().check_unlocked(&depends)?;
     if let Some(old) = &before {
-        replaceable(&scope.catalog, old, &depends)?;
+        check_no_circle(&scope.catalog, old, &depends)?;
     }
     let object = Object {
         id,
@@ -76,7 +78,7 @@ pub(crate) async fn plain(session: &Arc<Session>, view: CreateView, text: &str) 
         schema,
         name,
         sql: text.to_string(),
-        comment: before.and_then(|old| old.comment.clone()),
+        comment: before.as_ref().and_then(|old| old.comment.clone()),
         created_at_ms: now_ms(),
         depends,
         definition: Definition::View(Arc::new(query)),
@@ -84,7 +86,16 @@ pub(crate) async fn plain(session: &Arc<Session>, view: CreateView, text: &str) 
     if let Definition::View(query) = &object.definition {
         reader.view(&object, query)?;
     }
-    guard.put(object)?;
+    let Some(old) = before else {
+        guard.put(object)?;
+        return done("CREATE VIEW");
+    };
+    let making = guard.replace(&old, object, None)?;
+    if making.specs.is_empty() {
+        guard.put_all(making.put)?;
+        return done("CREATE VIEW");
+    }
+    make(session, guard, making).await?;
     done("CREATE VIEW")
 }
 
@@ -99,26 +110,19 @@ fn check_names(query: &ast::Query, columns: &[String]) -> SqlResult<()> {
     )
 }
 
-/// A view may be replaced when nobody depends on it: what does was planned with the old query.
-fn replaceable(
-    catalog: &CatalogSnapshot,
-    old: &Arc<Object>,
-    depends: &[millrace_storage::ObjectId],
-) -> SqlResult<()> {
-    if catalog.closure(&[old.id]).iter().any(|id| depends.contains(id)) {
-        return Err(SqlError::new(
-            SqlState::InvalidTableDefinition,
-            format!("view \"{}\" would depend on itself", old.name),
-        ));
-    }
-    if catalog.dependents(&BTreeSet::from([old.id])).is_empty() {
+/// Begins a job; unless it is one for the background, waits for its end.
+async fn make(session: &Session, guard: DdlGuard<'_>, making: Making) -> SqlResult<()> {
+    let options = backfill_options(session)?;
+    let is_background = session.setting("background_ddl").as_deref() == Some("on");
+    let job = guard.start_job(making, options, is_background)?;
+    // Other definitions may change while the views are filled.
+    drop(guard);
+    if is_background {
         return Ok(());
     }
-    let message = format!(
-        "cannot replace {} because other objects depend on it",
-        old.described()
-    );
-    Err(drop::dependents_error(&message, old, catalog))
+    // Whoever goes away from here takes the job along.
+    let waiting = Waiting(job);
+    waiting.0.wait().await
 }
 
 /// CREATE MATERIALIZED VIEW: returns when the view is live.
@@ -144,7 +148,6 @@ pub(crate) async fn materialized(
     if let Ok(ast::Statement::Query(query)) = select::parse_query(&create.query_text) {
         check_names(&query, &columns)?;
     }
-    let options = backfill_options(session)?;
     let guard = session.database().ddl().await;
     let scope = session.scope();
     let (schema, name) = names::new_name(session, &scope, &create.name)?;
@@ -167,21 +170,7 @@ pub(crate) async fn materialized(
             );
             return done("CREATE MATERIALIZED VIEW");
         }
-        Some(old) if create.or_replace && old.kind == ObjectKind::MaterializedView => {
-            let ids = BTreeSet::from([old.id]);
-            let only_indexes = scope
-                .catalog
-                .dependents(&ids)
-                .iter()
-                .all(|dependent| dependent.kind == ObjectKind::Index);
-            if !only_indexes {
-                let message = format!(
-                    "cannot replace {} because other objects depend on it",
-                    old.described()
-                );
-                return Err(drop::dependents_error(&message, old, &scope.catalog));
-            }
-        }
+        Some(old) if create.or_replace && old.kind == ObjectKind::MaterializedView => {}
         Some(old) if create.or_replace => {
             return Err(SqlError::new(
                 SqlState::WrongObjectType,
@@ -191,24 +180,21 @@ pub(crate) async fn materialized(
         }
         _ => guard.check_free(&scope.database, &schema, &name)?,
     }
-    let query = Arc::new(QueryDef::new(
-        create.query_text.clone(),
-        lasting_search_path(session),
-        columns,
-    ));
-    let (graph, depends) = session
+    let query = QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns);
+    let (graph, names) = session
         .database()
         .plan_materialized(&scope.catalog, &scope.database, &query)?;
+    let query = Arc::new(query.with_names(names));
+    let depends = query.depends();
     check_columns(graph.schema.fields().iter().map(|field| field.name().as_str()))?;
-    if before.as_ref().is_some_and(|old| depends.contains(&old.id)) {
-        return Err(SqlError::new(
-            SqlState::InvalidTableDefinition,
-            format!("materialized view \"{name}\" would depend on itself"),
-        ));
+    if let Some(old) = &before {
+        check_no_circle(&scope.catalog, old, &depends)?;
     }
     session.database().jobs().check_unlocked(&depends)?;
     let id = guard.next_id()?;
-    let relation = Relation::of_view(id, &name, &graph, query, &[]);
+    let columns_before = before.as_ref().and_then(|old| old.relation());
+    let columns_before = columns_before.map_or(&[][..], |relation| &relation.columns);
+    let relation = Relation::of_view(id, &name, &graph, query, columns_before);
     let relation_id = relation.info.id;
     let object = Object {
         id,
@@ -217,33 +203,24 @@ pub(crate) async fn materialized(
         schema,
         name,
         sql: text.to_string(),
-        comment: None,
+        comment: before.as_ref().and_then(|old| old.comment.clone()),
         created_at_ms: now_ms(),
         depends,
         definition: Definition::Relation(Box::new(relation)),
     };
-    if let Some(old) = &before {
-        guard.drop(&scope.catalog.closure(&[old.id])).await?;
-    }
-    let spec = ViewSpec {
-        id: relation_id,
-        name: object.name.clone(),
-        graph,
+    let making = match &before {
+        Some(old) => guard.replace(old, object, Some(graph))?,
+        None => Making {
+            specs: vec![ViewSpec {
+                id: relation_id,
+                name: object.name.clone(),
+                graph,
+            }],
+            put: vec![object],
+            removed: vec![],
+        },
     };
-    let making = Making {
-        specs: vec![spec],
-        put: vec![object],
-        removed: vec![],
-    };
-    let is_background = session.setting("background_ddl").as_deref() == Some("on");
-    let job = guard.start_job(making, options, is_background)?;
-    // Other definitions may change while the view is filled.
-    drop(guard);
-    if !is_background {
-        // Whoever goes away from here takes the job along.
-        let waiting = Waiting(job);
-        waiting.0.wait().await?;
-    }
+    make(session, guard, making).await?;
     done("CREATE MATERIALIZED VIEW")
 }
 

@@ -32,12 +32,28 @@ pub(crate) async fn execute(
     text: &str,
     running: Running,
 ) -> SqlResult<Outcome> {
-    let scope = session.scope();
-    let Bound { plan, names, effects } = bind_with_effects(session, &scope, statement, text, Purpose::Run)?;
-    if !effects.sleep.is_zero() {
-        tokio::time::sleep(effects.sleep).await;
+    let written = statement.clone();
+    let mut has_slept = false;
+    loop {
+        let scope = session.scope();
+        let Bound { plan, names, effects } =
+            bind_with_effects(session, &scope, statement, text, Purpose::Run)?;
+        if !effects.sleep.is_zero() && !has_slept {
+            tokio::time::sleep(effects.sleep).await;
+            has_slept = true;
+        }
+        let tag = CommandTag::sent("SELECT");
+        match run(session, plan, &names, running.clone(), tag).await {
+            // A view was replaced between binding and reading: what has its name now is read.
+            Err(error)
+                if error.code == SqlState::UndefinedTable
+                    && session.database().catalog().version != scope.catalog.version =>
+            {
+                statement.clone_from(&written);
+            }
+            outcome => return outcome,
+        }
     }
-    run(session, plan, &names, running, CommandTag::sent("SELECT")).await
 }
 
 /// Runs a bound query for its rows.

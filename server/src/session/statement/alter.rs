@@ -1,0 +1,299 @@
+//! ALTER of relations: names, columns, and two relations that swap their names.
+//!
+//! Views keep what their names meant when they were made, so that none of this touches them: see
+//! [`crate::catalog::bound`].
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::sql::sqlparser::ast::{self, Ident};
+use millrace_parser::ast::{AlterOperation, AlterRelation, ColumnDefinition, ObjectKind as Kind};
+use millrace_planner::{Binder, RelationKind};
+use millrace_storage::ObjectKind;
+
+use crate::catalog::{ColumnDef, Definition, Object, Relation, kind_name};
+use crate::database::ddl::DdlGuard;
+use crate::database::df;
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::rewrite;
+use crate::session::rows::{RowBuilder, positions};
+use crate::session::statement::create_relation::{check_columns, columns};
+use crate::session::statement::{done, names};
+use crate::session::{Outcome, Scope, Session, Severity};
+
+/// Executes ALTER.
+pub(crate) async fn execute(session: &Arc<Session>, alter: AlterRelation) -> SqlResult<Outcome> {
+    let (tag, kind) = match alter.kind {
+        Kind::Stream => ("ALTER STREAM", ObjectKind::Stream),
+        Kind::Table => ("ALTER TABLE", ObjectKind::Table),
+        Kind::View => ("ALTER VIEW", ObjectKind::View),
+        Kind::MaterializedView => ("ALTER MATERIALIZED VIEW", ObjectKind::MaterializedView),
+        Kind::Index => ("ALTER INDEX", ObjectKind::Index),
+        _ => {
+            return Err(SqlError::unsupported(
+                "ALTER of this kind of object is not supported",
+            ));
+        }
+    };
+    let guard = session.database().ddl().await;
+    let scope = session.scope();
+    let object = match find(session, &scope, &alter.name, kind) {
+        Err(error) if alter.if_exists && error.code == SqlState::UndefinedTable => {
+            session.notice(
+                Severity::Notice,
+                format!("relation \"{}\" does not exist, skipping", alter.name),
+            );
+            return done(tag);
+        }
+        found => found?,
+    };
+    session.database().jobs().check_unlocked(&[object.id])?;
+    match alter.operation {
+        AlterOperation::RenameTo(name) => rename(&guard, &object, &millrace_parser::fold(&name))?,
+        AlterOperation::SwapWith(other) => {
+            let other = find(session, &scope, &other, kind)?;
+            session.database().jobs().check_unlocked(&[other.id])?;
+            swap(&guard, &object, &other)?;
+        }
+        AlterOperation::RenameColumn { from, to } => rename_column(&guard, &object, &from, &to)?,
+        AlterOperation::AddColumn {
+            if_not_exists,
+            column,
+        } => add_column(session, &scope, &guard, &object, &column, if_not_exists).await?,
+        AlterOperation::DropColumn { .. } => {
+            return Err(
+                SqlError::unsupported(format!("{tag} .. DROP COLUMN is not supported")).with_hint(
+                    "Leave the column out of a view over it, or copy the rest with CREATE TABLE .. AS.",
+                ),
+            );
+        }
+        AlterOperation::SetColumnType { .. } => {
+            return Err(SqlError::unsupported(format!("{tag} .. TYPE is not supported"))
+                .with_hint("Add a column of the new type, or cast in a view."));
+        }
+        AlterOperation::SetColumnDefault { .. } | AlterOperation::SetColumnNotNull { .. } => {
+            return Err(SqlError::unsupported(format!(
+                "{tag} .. ALTER COLUMN is not supported"
+            )));
+        }
+        AlterOperation::SetOptions(_) | AlterOperation::ResetOptions(_) => {
+            return Err(SqlError::unsupported(format!("{tag} .. SET is not supported")));
+        }
+        AlterOperation::SetSchema(_) => {
+            return Err(SqlError::unsupported(format!(
+                "{tag} .. SET SCHEMA is not supported"
+            )));
+        }
+        AlterOperation::OwnerTo(_) => {
+            return Err(SqlError::unsupported(format!(
+                "{tag} .. OWNER TO is not supported"
+            )));
+        }
+    }
+    done(tag)
+}
+
+fn find(
+    session: &Session,
+    scope: &Scope,
+    name: &ast::ObjectName,
+    kind: ObjectKind,
+) -> SqlResult<Arc<Object>> {
+    let object = names::resolve(session, scope, name)?;
+    if object.kind == kind {
+        return Ok(object);
+    }
+    let message = format!("\"{}\" is not a {}", object.name, kind_name(kind));
+    Err(
+        SqlError::new(SqlState::WrongObjectType, message.replace("a index", "an index"))
+            .with_hint(format!("Use ALTER {}.", kind_name(object.kind).to_uppercase())),
+    )
+}
+
+/// The object under another name.
+fn renamed(object: &Object, schema: &str, name: &str) -> Object {
+    let mut new = object.clone();
+    new.name = name.to_string();
+    new.schema = schema.to_string();
+    if let Definition::Relation(relation) = &mut new.definition {
+        relation.rename(name);
+    }
+    new.restate();
+    new
+}
+
+fn rename(guard: &DdlGuard<'_>, object: &Object, name: &str) -> SqlResult<()> {
+    guard.check_free(&object.database, &object.schema, name)?;
+    guard.put(renamed(object, &object.schema, name))
+}
+
+/// Each gets the other's name. What was made over one of them goes on reading that one, under its new name.
+fn swap(guard: &DdlGuard<'_>, one: &Object, other: &Object) -> SqlResult<()> {
+    if one.id == other.id {
+        return Err(SqlError::new(
+            SqlState::InvalidParameterValue,
+            format!("cannot swap {} with itself", one.described()),
+        ));
+    }
+    guard.put_all(vec![
+        renamed(one, &other.schema, &other.name),
+        renamed(other, &one.schema, &one.name),
+    ])
+}
+
+/// The stored columns of a stream or table.
+fn columns_of(object: &Object) -> SqlResult<&Relation> {
+    match (object.kind, object.relation()) {
+        (ObjectKind::Stream | ObjectKind::Table, Some(relation)) => Ok(relation),
+        _ => Err(
+            SqlError::unsupported(format!("the columns of {} cannot be altered", object.described()))
+                .with_hint("Use CREATE OR REPLACE with other columns."),
+        ),
+    }
+}
+
+fn rename_column(guard: &DdlGuard<'_>, object: &Object, from: &Ident, to: &Ident) -> SqlResult<()> {
+    let relation = columns_of(object)?;
+    let (from, to) = (millrace_parser::fold(from), millrace_parser::fold(to));
+    let position = positions(relation, std::slice::from_ref(&from))?[0];
+    let mut changed = relation.columns.clone();
+    check_new(object, relation, &to)?;
+    changed[position].field = Arc::new(changed[position].field.as_ref().clone().with_name(&to));
+    for column in &mut changed {
+        if let Some(expression) = &mut column.generated {
+            rename_in(expression, &from, &to);
+        }
+    }
+    guard.put(with_columns(object, relation, changed))
+}
+
+/// Renames a column in an expression over the columns of one relation.
+fn rename_in(expression: &mut ast::Expr, from: &str, to: &str) {
+    let rename = |ident: &mut Ident| {
+        if millrace_parser::fold(ident) == from {
+            *ident = Ident::with_quote('"', to);
+        }
+    };
+    let _: ControlFlow<()> = ast::visit_expressions_mut(expression, |expr| {
+        match expr {
+            ast::Expr::Identifier(ident) => rename(ident),
+            ast::Expr::CompoundIdentifier(parts) => {
+                if let Some(last) = parts.last_mut() {
+                    rename(last);
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+}
+
+fn check_new(object: &Object, relation: &Relation, name: &str) -> SqlResult<()> {
+    if relation.columns.iter().any(|column| column.field.name() == name) {
+        return Err(SqlError::new(
+            SqlState::DuplicateColumn,
+            format!("column \"{name}\" of relation \"{}\" already exists", object.name),
+        ));
+    }
+    Ok(())
+}
+
+/// The object with other columns; the key and its name stay.
+fn with_columns(object: &Object, relation: &Relation, columns: Vec<ColumnDef>) -> Object {
+    let kind = relation.info.kind;
+    let mut changed = Relation::new(
+        object.id,
+        &object.name,
+        kind,
+        columns,
+        relation.key(),
+        kind == RelationKind::Stream,
+    );
+    changed.key_name.clone_from(&relation.key_name);
+    let mut new = object.clone();
+    new.definition = Definition::Relation(Box::new(changed));
+    new.restate();
+    new
+}
+
+async fn add_column(
+    session: &Arc<Session>,
+    scope: &Scope,
+    guard: &DdlGuard<'_>,
+    object: &Object,
+    definition: &ColumnDefinition,
+    if_not_exists: bool,
+) -> SqlResult<()> {
+    let relation = columns_of(object)?;
+    let name = millrace_parser::fold(&definition.name);
+    if let Err(error) = check_new(object, relation, &name) {
+        if if_not_exists {
+            session.notice(Severity::Notice, format!("{}, skipping", error.message));
+            return Ok(());
+        }
+        return Err(error);
+    }
+    if definition.generated.is_some() || definition.proctime {
+        return Err(
+            SqlError::unsupported("adding a generated column is not supported")
+                .with_hint(format!("Compute it in a view over \"{}\".", object.name)),
+        );
+    }
+    let mut column = columns(std::slice::from_ref(definition), &[])?.remove(0);
+    column.added = Some(value_in_old_rows(session, scope, object, &column)?);
+    let mut changed = relation.columns.clone();
+    changed.push(column.clone());
+    check_columns(changed.iter().map(|column| column.field.name().as_str()))?;
+    guard
+        .add_column(with_columns(object, relation, changed), &column)
+        .await
+}
+
+/// What the rows that there are get: the default, as it is now, or NULL.
+fn value_in_old_rows(
+    session: &Session,
+    scope: &Scope,
+    object: &Object,
+    column: &ColumnDef,
+) -> SqlResult<ScalarValue> {
+    if let Some(default) = &column.default {
+        let mut default = default.clone();
+        rewrite::expression(&mut default)?;
+        let reader = scope.reader(session.database());
+        let bound =
+            df(Binder::new(session.database().state(), &reader).expression(&default, &DFSchema::empty()))?;
+        if bound.is_volatile() {
+            return Err(
+                SqlError::unsupported("adding a column with a volatile default is not supported")
+                    .with_detail("Each of the rows that there are would get a value of its own."),
+            );
+        }
+    }
+    let alone = Relation::new(
+        object.id,
+        &object.name,
+        RelationKind::Table,
+        vec![column.clone()],
+        &[],
+        false,
+    );
+    let builder = RowBuilder::new(session.database(), scope, &alone, &[])?;
+    let row = builder.build(&[], 1).map_err(|failure| {
+        let error = *failure.error;
+        match error.code {
+            SqlState::NotNullViolation => SqlError::new(
+                error.code,
+                format!(
+                    "column \"{}\" is NOT NULL and has no DEFAULT",
+                    column.field.name()
+                ),
+            )
+            .with_hint(
+                "Rows that are there already would have NULL in it: give a DEFAULT, or leave NOT NULL out.",
+            ),
+            _ => error,
+        }
+    })?;
+    df(ScalarValue::try_from_array(row.column(0), 0))
+}
