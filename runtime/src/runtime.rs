@@ -23,7 +23,7 @@ use crate::timers::Timers;
 use crate::versions::Versions;
 use crate::worker::cpu::{CpuScheduler, QueryClass};
 use crate::worker::{EpochCut, Surroundings, TaskId, Worker};
-use crate::write::WriteToken;
+use crate::write::{TableLocks, WriteToken};
 
 /// How the runtime is laid out.
 #[derive(Debug, Clone)]
@@ -220,13 +220,18 @@ impl Runtime {
     }
 
     /// Adds a column behind those that a stream or table has; rows that there are have `value` in it. Returns when it can
-    /// be written and read.
+    /// be written and read, with the lock of the table, which is to be kept until everybody knows the column.
     ///
     /// # Errors
     /// The relation is not known, or is a view.
-    pub async fn add_column(&self, id: RelationId, field: FieldRef, value: ScalarValue) -> Result<()> {
+    pub async fn add_column(
+        &self,
+        id: RelationId,
+        field: FieldRef,
+        value: ScalarValue,
+    ) -> Result<TableLocks> {
         // No write to a table is under way from here on. Streams' are widened when they are cut.
-        let _locks = self.lock_tables(&[id]).await?;
+        let locks = self.lock_tables(&[id]).await?;
         let relation = self.inner.relation(id)?;
         let widened = |schema: &SchemaRef| -> SchemaRef {
             let fields = schema.fields().iter().cloned().chain([Arc::clone(&field)]);
@@ -256,7 +261,7 @@ impl Runtime {
         };
         self.inner.logs.widen(id.0, &wider.schema())?;
         self.inner.relations.write().insert(id, Arc::new(wider));
-        Ok(())
+        Ok(locks)
     }
 
     /// Adds an index for key look-ups to a table or view.

@@ -133,11 +133,14 @@ impl DdlGuard<'_> {
         let id = RelationId(object.id.0);
         let changes = vec![CatalogChange::Put(object.to_stored())];
         self.db.store().catalog().apply(changes)?;
-        self.db
+        // A transaction that waits for the table is to see that it was altered.
+        let locks = self
+            .db
             .runtime()
             .add_column(id, Arc::clone(&column.field), value)
             .await?;
         self.db.publish([Arc::new(object)], &[]);
+        drop(locks);
         Ok(())
     }
 
