@@ -21,3 +21,4 @@ pub mod process;
 pub mod results;
 pub mod statistics;
 pub mod target;
+pub mod tpch;

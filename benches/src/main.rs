@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use millrace_benches::error::BenchError;
 use millrace_benches::first_light::{self, Scale};
-use millrace_benches::flights;
-use millrace_benches::results::Run;
+use millrace_benches::results::{Experiment, Run};
 use millrace_benches::target::Target;
+use millrace_benches::{flights, tpch};
+use millrace_sql_tests::oracle;
 
 /// Benchmarks of millrace.
 #[derive(Debug, Parser)]
@@ -22,6 +23,42 @@ struct Cli {
 enum Suite {
     /// Start-up, idle cost, freshness, bulk loading and point queries of one server
     FirstLight(SuiteArgs),
+    /// TPC-H: the back-fill of the 22 queries as views against their batch answers, refreshes, memory
+    Tpch(TpchArgs),
+    /// The random oracle: random views over random changes, compared with plain DataFusion; exits with 1 if one is wrong
+    Oracle(OracleArgs),
+}
+
+#[derive(Debug, Args)]
+struct TpchArgs {
+    /// TPC-H's scale factor
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+    /// Where the results' directory is made [default: benches/results]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct OracleArgs {
+    /// Views to compare
+    #[arg(long, default_value_t = 1_000)]
+    cases: u64,
+    /// The seed of the first script; the one of a failure repeats it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Scripts at once [default: as many as there are cores]
+    #[arg(long)]
+    threads: Option<usize>,
+    /// After so many failures it ends
+    #[arg(long, default_value_t = 20)]
+    failures: usize,
+    /// Where scripts of failures are written, for `millrace test` [default: printed only]
+    #[arg(long, value_name = "DIR")]
+    scripts: Option<PathBuf>,
+    /// Keep the results, in a directory made here
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -48,8 +85,12 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let Suite::FirstLight(args) = Cli::parse().suite;
-    match runtime.block_on(first_light(args)) {
+    let outcome = match Cli::parse().suite {
+        Suite::FirstLight(args) => runtime.block_on(first_light(args)),
+        Suite::Tpch(args) => runtime.block_on(tpch(args)),
+        Suite::Oracle(args) => oracle(&args),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("millrace-benches: {error}");
@@ -75,6 +116,68 @@ async fn first_light(args: SuiteArgs) -> Result<(), BenchError> {
     };
     println!("kept in {}", run.write(&out)?.display());
     Ok(())
+}
+
+async fn tpch(args: TpchArgs) -> Result<(), BenchError> {
+    let command = format!(
+        "cargo run --release -p millrace-benches -- tpch --scale {}",
+        args.scale
+    );
+    let scale = tpch::Scale::real(args.scale);
+    let run = tpch::run(Run::begin("tpch", command, scale.fsync_probes)?, &scale).await?;
+    println!("{}", run.report());
+    let results = || Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
+    println!(
+        "kept in {}",
+        run.write(&args.out.unwrap_or_else(results))?.display()
+    );
+    Ok(())
+}
+
+fn oracle(args: &OracleArgs) -> Result<(), BenchError> {
+    let options = oracle::Options {
+        cases: args.cases,
+        seed: args.seed,
+        threads: args
+            .threads
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
+        out: args.scripts.clone(),
+        failures_max: args.failures,
+        shrink: true,
+    };
+    let report = oracle::run(&options).map_err(|error| BenchError::Server(error.to_string()))?;
+    println!("{}", report.text());
+    if let Some(out) = &args.out {
+        let (cases, seed) = (args.cases, args.seed);
+        let command =
+            format!("cargo run --release -p millrace-benches -- oracle --cases {cases} --seed {seed}");
+        let mut run = Run::begin("oracle", command, 0)?;
+        let mut experiment = Experiment::new(
+            "random views",
+            "A case is one random query that is kept as a view through one random interleaving of changes and compared \
+             with plain DataFusion at several epochs, rows and multiplicities.",
+        );
+        let seconds = report.elapsed.as_secs_f64();
+        experiment.add("cases", "", vec![report.cases as f64], None);
+        experiment.add("comparisons", "", vec![report.comparisons as f64], None);
+        experiment.add("cases a second", "1/s", vec![report.cases as f64 / seconds], None);
+        experiment.add(
+            "refused by the planner",
+            "%",
+            vec![report.refused_share() * 100.0],
+            None,
+        );
+        experiment.add("failures", "", vec![report.failures.len() as f64], None);
+        run.add(experiment);
+        run.note(format!("```text\n{}```", report.text()));
+        println!("kept in {}", run.write(out)?.display());
+    }
+    match report.failures.len() {
+        0 => Ok(()),
+        failures => Err(BenchError::Wrong(format!(
+            "{failures} views differ from their batch answer"
+        ))),
+    }
 }
 
 /// The command that repeats this run; files by their names only, because directories differ between machines.

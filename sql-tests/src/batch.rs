@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -25,6 +26,7 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions,
     SendableRecordBatchStream, collect,
 };
+use futures::FutureExt;
 use millrace_planner::CatalogReader;
 use parking_lot::Mutex;
 use sqlparser::ast;
@@ -103,10 +105,13 @@ impl Batch {
     /// # Errors
     /// What the binder, the optimizer or the physical planner says.
     pub async fn plan(&self, query: &ast::Query) -> Result<BatchQuery, String> {
-        let plan = self.bind(query)?;
-        let plan = self.state.create_physical_plan(&plan).await;
-        let plan = plan.map_err(|error| error.strip_backtrace())?;
-        Ok(BatchQuery { plan })
+        let planning = async {
+            let plan = self.bind(query)?;
+            let plan = self.state.create_physical_plan(&plan).await;
+            let plan = plan.map_err(|error| error.to_string())?;
+            Ok(BatchQuery { plan })
+        };
+        no_panic(planning).await
     }
 
     /// Runs a planned query over the rows of this moment. One run of a plan at a time.
@@ -114,11 +119,13 @@ impl Batch {
     /// # Errors
     /// An expression fails on a row.
     pub async fn run(&self, query: &mut BatchQuery) -> Result<Vec<RecordBatch>, String> {
-        let again = reset_plan_states(Arc::clone(&query.plan)).map_err(|error| error.strip_backtrace())?;
+        let again = reset_plan_states(Arc::clone(&query.plan)).map_err(|error| error.to_string())?;
         query.plan = Arc::clone(&again);
-        collect(again, self.state.task_ctx())
-            .await
-            .map_err(|error| error.strip_backtrace())
+        let running = async {
+            let rows = collect(again, self.state.task_ctx()).await;
+            rows.map_err(|error| error.to_string())
+        };
+        no_panic(running).await
     }
 
     /// Plans and runs a query.
@@ -138,6 +145,12 @@ impl Batch {
         };
         bind(&self.state, &names(false), query).or_else(|_| bind(&self.state, &names(true), query))
     }
+}
+
+/// A panic of plain DataFusion is no answer, as an error is none.
+async fn no_panic<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let outcome = AssertUnwindSafe(work).catch_unwind().await;
+    outcome.unwrap_or_else(|_| Err("plain DataFusion panics".to_owned()))
 }
 
 /// The relations, with or without their keys.

@@ -17,14 +17,13 @@ use datafusion::common::TableReference;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use futures::TryStreamExt;
+use datafusion::physical_plan::collect;
 use millrace_planner::{
     Binder, CatalogReader, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions,
     plan_view,
 };
 use millrace_runtime::{
-    QueryClass, QueryOptions, Runtime, RuntimeError, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
-    WriteToken,
+    Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind, SourceSpec, ViewSpec, WriteToken,
 };
 use millrace_server::catalog::CatalogSnapshot;
 use millrace_server::database::{DatabaseOptions, engine};
@@ -86,7 +85,7 @@ pub fn bind(
     Binder::new(state, catalog)
         .query(&query)
         .and_then(comparisons::read_literals)
-        .map_err(|error| error.strip_backtrace())
+        .map_err(|error| error.to_string())
 }
 
 /// Relations by name, as views name them.
@@ -116,7 +115,6 @@ pub struct Engine {
     runtime: Runtime,
     store: Store,
     state: SessionState,
-    partitions: usize,
     next_id: AtomicU64,
 }
 
@@ -125,7 +123,7 @@ impl Engine {
     ///
     /// # Errors
     /// The directory cannot be used.
-    pub fn start(directory: &Path, cores: usize, partitions: usize) -> Result<Engine, Failure> {
+    pub fn start(directory: &Path, cores: usize) -> Result<Engine, Failure> {
         let options = StoreOptions {
             durability: Durability::Off,
             ..StoreOptions::default()
@@ -137,7 +135,6 @@ impl Engine {
             runtime,
             store,
             state,
-            partitions,
             next_id: AtomicU64::new(1),
         })
     }
@@ -196,7 +193,7 @@ impl Engine {
         Ok(id)
     }
 
-    /// Makes a materialized view and waits until it is live.
+    /// Makes a materialized view whose state has so many partitions, and waits until it is live.
     ///
     /// # Errors
     /// The query is wrong, is refused, or fails.
@@ -205,13 +202,14 @@ impl Engine {
         relations: &mut Relations,
         name: &str,
         query: &ast::Query,
+        partitions: usize,
     ) -> Result<RelationId, CreateError> {
         let plan = bind(&self.state, relations, query).map_err(CreateError::Invalid)?;
-        let graph =
-            plan_view(&self.state, plan, ViewOptions::new(self.partitions)).map_err(|error| match error {
-                PlanError::NotIncremental { .. } => CreateError::Refused(error.to_string()),
-                other => CreateError::Failed(other.to_string()),
-            })?;
+        let options = ViewOptions::new(partitions);
+        let graph = plan_view(&self.state, plan, options).map_err(|error| match error {
+            PlanError::NotIncremental { .. } => CreateError::Refused(error.to_string()),
+            other => CreateError::Failed(other.to_string()),
+        })?;
         let id = self.next_id();
         let info = RelationInfo {
             id,
@@ -256,27 +254,22 @@ impl Engine {
         self.runtime.append(changes, Some(&locks)).await
     }
 
-    /// The rows of relations at one epoch that contains the writes of `after`.
+    /// One epoch of relations that contains the writes of `after`.
     ///
     /// # Errors
-    /// A view has failed.
-    pub async fn rows(
-        &self,
-        ids: &[RelationId],
-        after: &WriteToken,
-    ) -> Result<Vec<Vec<RecordBatch>>, Failure> {
-        let snapshot = self.runtime.snapshot(ids, Some(after)).await?;
-        let mut all = vec![];
-        for id in ids {
-            let provider = snapshot.table_provider(*id)?;
-            let plan = provider.scan(&self.state, None, &[], None).await?;
-            let options = QueryOptions {
-                class: QueryClass::Interactive,
-                context: self.state.task_ctx(),
-            };
-            all.push(self.runtime.execute(plan, options)?.try_collect().await?);
-        }
-        Ok(all)
+    /// A relation is not known.
+    pub async fn snapshot(&self, ids: &[RelationId], after: &WriteToken) -> Result<Snapshot, RuntimeError> {
+        self.runtime.snapshot(ids, Some(after)).await
+    }
+
+    /// The rows of a relation in a snapshot.
+    ///
+    /// # Errors
+    /// It is a view that has failed.
+    pub async fn read(&self, snapshot: &Snapshot, id: RelationId) -> Result<Vec<RecordBatch>, Failure> {
+        let provider = snapshot.table_provider(id)?;
+        let plan = provider.scan(&self.state, None, &[], None).await?;
+        Ok(collect(plan, self.state.task_ctx()).await?)
     }
 
     /// Finishes what runs. What was given to this engine must not be used afterwards.

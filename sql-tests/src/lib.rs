@@ -5,6 +5,7 @@
 
 pub mod batch;
 pub mod engine;
+pub mod oracle;
 pub mod rows;
 pub mod tpch;
 

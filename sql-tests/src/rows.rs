@@ -1,13 +1,14 @@
 //! Whether two answers are the same multiset of rows.
 //!
-//! Everything is compared exactly, types included, except floating-point numbers: their last digits depend on the order
-//! of addition, which neither side promises.
+//! Everything is compared exactly, types included, with two exceptions: the last digits of floating-point numbers depend
+//! on the order of addition, and how many digits a decimal may have at most depends on how an optimizer splits sums. Neither
+//! side promises those.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::compute::concat;
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::compute::{cast, concat, take_record_batch};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use arrow::error::ArrowError;
 use arrow::row::{RowConverter, SortField};
@@ -102,6 +103,15 @@ pub fn difference(shown: &[RecordBatch], expected: &[RecordBatch]) -> Result<Opt
     )))
 }
 
+/// The same rows, the last first.
+///
+/// # Errors
+/// A type cannot be taken by position.
+pub fn reversed(rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let places = UInt32Array::from_iter_values((0..rows.num_rows() as u32).rev());
+    take_record_batch(rows, &places)
+}
+
 /// The rows of several batches as whole columns.
 struct Columns {
     columns: Vec<ArrayRef>,
@@ -117,9 +127,13 @@ impl Columns {
         let mut columns = vec![];
         for index in 0..first.num_columns() {
             let parts: Vec<&dyn Array> = batches.iter().map(|batch| batch.column(index).as_ref()).collect();
-            columns.push(match parts.as_slice() {
+            let column = match parts.as_slice() {
                 [_] => Arc::clone(first.column(index)),
                 parts => concat(parts)?,
+            };
+            columns.push(match column.data_type() {
+                DataType::Decimal128(_, scale) => cast(&column, &DataType::Decimal128(38, *scale))?,
+                _ => column,
             });
         }
         let rows = batches.iter().map(RecordBatch::num_rows).sum();

@@ -11,7 +11,6 @@ use std::collections::HashSet;
 use arrow::array::{BooleanArray, Int64Array, RecordBatch};
 use arrow::compute::filter_record_batch;
 use millrace_planner::RelationId;
-use millrace_runtime::WriteToken;
 use millrace_storage::ChangeBatch;
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -65,14 +64,8 @@ pub struct Tpch {
     live: Vec<Vec<bool>>,
     /// Rows that were loaded, all tables together.
     pub rows_loaded: usize,
-}
-
-/// What a refresh did.
-pub struct Refresh {
-    /// Rows that were deleted or inserted, orders and line items.
-    pub rows: usize,
-    /// The write.
-    pub token: WriteToken,
+    /// Bytes of Arrow arrays that they take.
+    pub bytes_loaded: usize,
 }
 
 impl Tpch {
@@ -82,12 +75,13 @@ impl Tpch {
     /// The tables cannot be generated or written.
     pub async fn load(engine: &Engine, batch: &mut Batch, scale: f64) -> Result<Tpch, Failure> {
         let mut relations = Relations::default();
-        let mut rows_loaded = 0;
+        let (mut rows_loaded, mut bytes_loaded) = (0, 0);
         for table in tables::dimensions(scale)? {
             let schema = table.rows.schema();
             batch.create(table.name, schema.clone(), Some(table.key.clone()));
             batch.set_rows(table.name, vec![table.rows.clone()]);
             rows_loaded += table.rows.num_rows();
+            bytes_loaded += table.rows.get_array_memory_size();
             let id = engine
                 .create_source(&mut relations, table.name, schema, Some(table.key))
                 .await?;
@@ -125,10 +119,12 @@ impl Tpch {
             chunks,
             live,
             rows_loaded,
+            bytes_loaded,
         };
         tpch.show(batch)?;
         for (orders, lines) in batch.rows("orders").into_iter().zip(batch.rows("lineitem")) {
             tpch.rows_loaded += orders.num_rows() + lines.num_rows();
+            tpch.bytes_loaded += orders.get_array_memory_size() + lines.get_array_memory_size();
             let changes = vec![
                 (tpch.orders, ChangeBatch::insertions(orders)),
                 (tpch.lineitem, ChangeBatch::insertions(lines)),
@@ -159,18 +155,16 @@ impl Tpch {
         Ok(())
     }
 
-    /// Deletes about half of `orders` random orders with their line items, and inserts the other half.
+    /// A refresh: of `orders` random orders one half is to be deleted with its line items, the other to be inserted.
     ///
     /// # Errors
-    /// The write is refused.
-    pub async fn refresh(
+    /// Arrow refuses, which only a wrong mask brings about.
+    pub fn refresh(
         &mut self,
-        engine: &Engine,
         random: &mut StdRng,
         orders: usize,
-    ) -> Result<Refresh, Failure> {
+    ) -> Result<Vec<(RelationId, ChangeBatch)>, Failure> {
         let mut changes = vec![];
-        let mut rows = 0;
         let mut left = orders;
         while left > 0 {
             let place = random.random_range(0..self.chunks.len());
@@ -188,14 +182,12 @@ impl Tpch {
                 }
                 let weight = if inserted { 1 } else { -1 };
                 let (order_rows, line_rows) = (chunk.orders_of(&orders)?, chunk.lines_of(&orders)?);
-                rows += order_rows.num_rows() + line_rows.num_rows();
                 changes.push((self.orders, weighted(order_rows, weight)?));
                 changes.push((self.lineitem, weighted(line_rows, weight)?));
             }
             left = left.saturating_sub(2 * share);
         }
-        let token = engine.write(changes).await?;
-        Ok(Refresh { rows, token })
+        Ok(changes)
     }
 }
 

@@ -333,35 +333,18 @@ impl JoinInstance {
                 .collect()
         };
         let width = self.sides[side].width;
-        match self.sides[side].appearance {
-            Appearance::Paired => Ok(()),
-            Appearance::NullExtended | Appearance::Unmatched => self.emit_alone(
-                side,
-                take_columns(rows, width, &pick(false))?,
-                false,
-                weight,
-                output,
-            ),
-            Appearance::Matched => self.emit_alone(
-                side,
-                take_columns(rows, width, &pick(true))?,
-                true,
-                weight,
-                output,
-            ),
-            Appearance::Marked => {
-                for mark in [false, true] {
-                    self.emit_alone(
-                        side,
-                        take_columns(rows, width, &pick(mark))?,
-                        mark,
-                        weight,
-                        output,
-                    )?;
-                }
-                Ok(())
-            }
+        let marks: &[bool] = match self.sides[side].appearance {
+            Appearance::Paired => &[],
+            Appearance::NullExtended | Appearance::Unmatched => &[false],
+            Appearance::Matched => &[true],
+            Appearance::Marked => &[false, true],
+        };
+        for mark in marks {
+            let picked = pick(*mark);
+            let columns = take_columns(rows, width, &picked)?;
+            self.emit_alone(side, columns, picked.len(), *mark, weight, output)?;
         }
+        Ok(())
     }
 
     /// How rows whose count of matches changed appear now.
@@ -386,33 +369,34 @@ impl JoinInstance {
                 continue;
             }
             let values = table.gather(&rows, &columns)?;
+            let rows = rows.len();
             match self.sides[side].appearance {
                 Appearance::Paired => {}
                 Appearance::NullExtended | Appearance::Unmatched => {
-                    self.emit_alone(side, values, false, if has_match { -1 } else { 1 }, output)?;
+                    self.emit_alone(side, values, rows, false, if has_match { -1 } else { 1 }, output)?;
                 }
                 Appearance::Matched => {
-                    self.emit_alone(side, values, true, if has_match { 1 } else { -1 }, output)?;
+                    self.emit_alone(side, values, rows, true, if has_match { 1 } else { -1 }, output)?;
                 }
                 Appearance::Marked => {
-                    self.emit_alone(side, values.clone(), !has_match, -1, output)?;
-                    self.emit_alone(side, values, has_match, 1, output)?;
+                    self.emit_alone(side, values.clone(), rows, !has_match, -1, output)?;
+                    self.emit_alone(side, values, rows, has_match, 1, output)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Rows of one side in the form of the output.
+    /// Rows of one side in the form of the output. They are counted, because there may be no column.
     fn emit_alone(
         &self,
         side: usize,
         columns: Vec<ArrayRef>,
+        rows: usize,
         mark: bool,
         weight: i64,
         output: &mut Vec<ChangeBatch>,
     ) -> Result<()> {
-        let rows = columns.first().map_or(0, |column| column.len());
         if rows == 0 {
             return Ok(());
         }

@@ -1,0 +1,151 @@
+//! A script as a sqllogictest file, which `millrace test` runs.
+//!
+//! What a view must show is asked of the server itself, as a SELECT: ad hoc queries are plain DataFusion's.
+
+use std::fmt::Write;
+
+use super::script::{Model, Script, Step};
+use crate::{Failure, TextRow, connect, rows, run, start};
+
+/// The file, and whether a server fails it.
+#[derive(Debug)]
+pub struct Rendered {
+    pub text: String,
+    pub fails: bool,
+}
+
+/// Writes the script as a file. `title` says what it shows, one comment line for each of its lines.
+///
+/// # Errors
+/// A server cannot be started, or does not take one of the statements: its answer is in the error.
+pub async fn render(script: &Script, title: &str) -> Result<Rendered, Failure> {
+    let directory = tempfile::tempdir()?;
+    let server = start(directory.path()).await?;
+    let outcome = async {
+        let client = connect(server.pg_addr()).await?;
+        let mut file = File {
+            client,
+            text: title.lines().map(|line| format!("# {line}\n")).collect(),
+            fails: false,
+        };
+        file.script(script).await?;
+        Ok(Rendered {
+            text: file.text,
+            fails: file.fails,
+        })
+    };
+    let rendered = outcome.await;
+    server.shutdown().await;
+    rendered
+}
+
+struct File {
+    client: tokio_postgres::Client,
+    text: String,
+    fails: bool,
+}
+
+impl File {
+    async fn script(&mut self, script: &Script) -> Result<(), Failure> {
+        let mut model = Model::new(&script.relations);
+        for relation in &script.relations {
+            self.statement(&relation.create()).await?;
+        }
+        let mut made: Vec<usize> = vec![];
+        for step in &script.steps {
+            match step {
+                Step::Write(changes) => {
+                    let mut statements = vec![];
+                    for change in changes {
+                        let effects = model.apply(change);
+                        if effects.is_empty() {
+                            continue;
+                        }
+                        let relation = &script.relations[change.relation];
+                        let name = &relation.name;
+                        statements.push(if change.insert {
+                            let values: Vec<String> = change.row.iter().map(ToString::to_string).collect();
+                            format!("INSERT INTO {name} VALUES ({})", values.join(", "))
+                        } else {
+                            format!("DELETE FROM {name} WHERE {}", relation.is_row(&change.row))
+                        });
+                    }
+                    if statements.len() > 1 {
+                        statements.insert(0, "BEGIN".to_owned());
+                        statements.push("COMMIT".to_owned());
+                    }
+                    for statement in statements {
+                        self.statement(&statement).await?;
+                    }
+                }
+                Step::Create(view) => {
+                    let (name, query) = (&script.views[*view].name, &script.views[*view].query);
+                    let sql = format!("CREATE MATERIALIZED VIEW {name} AS {query}");
+                    if run(&self.client, &sql).await.is_err() {
+                        self.fails = true;
+                    } else {
+                        made.push(*view);
+                    }
+                    let _ = write!(self.text, "\nstatement ok\n{sql}\n");
+                }
+                Step::Check => {
+                    for view in &made {
+                        self.check(script, *view).await?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn statement(&mut self, sql: &str) -> Result<(), Failure> {
+        let _ = write!(self.text, "\nstatement ok\n{sql}\n");
+        run(&self.client, sql).await
+    }
+
+    /// What the view must show, and whether it does.
+    async fn check(&mut self, script: &Script, view: usize) -> Result<(), Failure> {
+        // Views that it reads are taken as their queries.
+        let mut needed = script.needed_by(view);
+        needed.remove(&view);
+        let parts: Vec<String> = needed
+            .iter()
+            .map(|other| {
+                format!(
+                    "{} AS ({})",
+                    script.views[*other].name, script.views[*other].query
+                )
+            })
+            .collect();
+        let with = match parts.as_slice() {
+            [] => String::new(),
+            parts => format!("WITH {} ", parts.join(", ")),
+        };
+        let (name, query) = (&script.views[view].name, &script.views[view].query);
+        let expected = shown(rows(&self.client, &format!("{with}SELECT * FROM ({query}) AS q")).await?);
+        let sql = format!("SELECT * FROM {name}");
+        let columns = self.client.prepare(&sql).await?.columns().len();
+        self.fails |= rows(&self.client, &sql).await.map(shown).ok().as_ref() != Some(&expected);
+        let types = "T".repeat(columns);
+        let _ = write!(self.text, "\nquery {types} rowsort\n{sql}\n----\n");
+        for row in expected {
+            let _ = writeln!(self.text, "{row}");
+        }
+        Ok(())
+    }
+}
+
+/// Rows as the files write them, sorted.
+fn shown(rows: Vec<TextRow>) -> Vec<String> {
+    let value = |value: Option<String>| match value {
+        None => "NULL".to_owned(),
+        Some(text) if text.is_empty() => "(empty)".to_owned(),
+        Some(text) => text,
+    };
+    let mut rows: Vec<String> = rows
+        .into_iter()
+        .map(|row| row.into_iter().map(value).collect::<Vec<_>>().join(" "))
+        .collect();
+    rows.sort();
+    rows
+}
