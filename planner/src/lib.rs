@@ -10,6 +10,7 @@
 pub mod binder;
 pub mod error;
 pub mod explain;
+pub mod growth;
 pub mod query;
 mod refused;
 pub mod relation;

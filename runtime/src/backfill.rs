@@ -143,16 +143,25 @@ impl Runtime {
             .map(|spec| ViewInstance::new(spec).map(Arc::new))
             .collect::<Result<Vec<_>>>()?;
         let made: BTreeSet<RelationId> = views.iter().map(|view| view.id).collect();
-        let inputs: BTreeSet<RelationId> = views
-            .iter()
-            .flat_map(|view| view.graph.inputs.iter().map(|input| input.id))
-            .filter(|input| !made.contains(input))
-            .collect();
+        // In the order in which the plans name them: rows of one may have to be there before those of another.
+        let mut inputs: Vec<Input> = vec![];
+        for info in views.iter().flat_map(|view| &view.graph.inputs) {
+            if !made.contains(&info.id) && inputs.iter().all(|input| input.relation != info.id) {
+                self.inner.relation(info.id)?;
+                inputs.push(Input::new(info.id));
+            }
+        }
         let mut job = self.begin(views, options)?;
-        let mut inputs = self.inputs(&inputs)?;
         // An empty piece first: rows that are there without any input appear with it.
         job.feed(vec![]).await?;
-        job.approach(self, &mut inputs).await?;
+        let total = (inputs.iter())
+            .filter_map(|input| self.rows(input.relation))
+            .sum();
+        job.update(|status| status.rows_total = total);
+        let all = inputs.len();
+        for entered in 1..=all {
+            job.approach(self, &mut inputs[..entered], entered == all).await?;
+        }
         job.set_state(JobState::Attaching);
         let held = self
             .inner
@@ -228,21 +237,6 @@ impl Runtime {
         });
         Ok(job)
     }
-
-    /// What is in memory comes first, since it is pinned until it was fed; logs are not.
-    fn inputs(&self, relations: &BTreeSet<RelationId>) -> Result<Vec<Input>> {
-        let (mut logs, mut inputs) = (vec![], vec![]);
-        for relation in relations {
-            let input = Input::new(*relation);
-            if input.is_log(self)? {
-                logs.push(input);
-            } else {
-                inputs.push(input);
-            }
-        }
-        inputs.extend(logs);
-        Ok(inputs)
-    }
 }
 
 impl Job {
@@ -254,13 +248,8 @@ impl Job {
         self.views.iter().map(|view| (view.id, view.tasks())).collect()
     }
 
-    /// Feeds the inputs until little is left, or until it is in vain.
-    async fn approach(&mut self, runtime: &Runtime, inputs: &mut [Input]) -> Result<()> {
-        let total: u64 = inputs
-            .iter()
-            .filter_map(|input| runtime.rows(input.relation))
-            .sum();
-        self.update(|status| status.rows_total = total);
+    /// Feeds the inputs until little is left of them, or until it is in vain.
+    async fn approach(&mut self, runtime: &Runtime, inputs: &mut [Input], is_all: bool) -> Result<()> {
         let log_rows_max = self.options.piece_rows as u64 * LOG_PIECES_A_STEP;
         let (mut nearest, mut vain_rounds) = (u64::MAX, 0);
         loop {
@@ -274,12 +263,12 @@ impl Job {
             self.settled(0).await?;
             drop(self.inner.quiesce(vec![self.id()]).await?);
             self.check()?;
-            if left == 0 {
+            if left == 0 && is_all {
                 self.set_state(JobState::CatchingUp);
-                // The changes that came while so many rows were fed are fewer: so is the next round.
-                if fed <= self.options.piece_rows as u64 {
-                    return Ok(());
-                }
+            }
+            // The changes that came while so many rows were fed are fewer: so is the next round.
+            if left == 0 && fed <= self.options.piece_rows as u64 {
+                return Ok(());
             }
             let distance = fed + left;
             if distance < nearest {

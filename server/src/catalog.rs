@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use millrace_storage::{ObjectId, ObjectKind};
 
-pub use object::{ColumnDef, Definition, IndexDef, Object, QueryDef, Relation};
+pub use object::{ColumnDef, Definition, IndexDef, Object, Planned, QueryDef, Relation};
 pub use reader::Reader;
 
 /// The database that exists at the start.

@@ -22,17 +22,18 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use datafusion::catalog::TableProvider;
 use datafusion::execution::SessionState;
+use millrace_planner::growth::growth;
 use millrace_planner::stage::RecursionLimits;
-use millrace_planner::{StageGraph, ViewOptions, plan_view};
+use millrace_planner::{ViewOptions, plan_view};
 use millrace_runtime::{QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec};
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind, Store, StoreOptions};
 use parking_lot::Mutex;
 
-use crate::catalog::bound::BoundName;
 use crate::catalog::pg_catalog::PgCatalog;
 use crate::catalog::reader::SystemRelations;
 use crate::catalog::{
-    CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA, Definition, Object, QueryDef, Reader, Relation,
+    CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA, Definition, Object, Planned, QueryDef, Reader,
+    Relation,
 };
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::Session;
@@ -274,13 +275,12 @@ impl Database {
                 None => self.create_source(&name, relation).await,
                 Some(query) => {
                     let catalog = self.catalog();
-                    let (graph, _) = self.plan_materialized(&catalog, &object.database, &query)?;
-                    **relation =
-                        Relation::of_view(object.id, &name, &graph, Arc::clone(&query), &relation.columns);
+                    let planned = self.plan_materialized(&catalog, &object.database, &query)?;
+                    **relation = Relation::of_view(object.id, &name, &planned, &relation.columns);
                     let spec = ViewSpec {
                         id: relation.info.id,
                         name,
-                        graph,
+                        graph: planned.graph,
                     };
                     Ok(self.runtime.create_view(spec).await?)
                 }
@@ -333,17 +333,25 @@ impl Database {
         }
     }
 
-    /// The stages of a materialized view's query, and what its names mean.
+    /// The plan of a materialized view.
     pub(crate) fn plan_materialized(
         &self,
         catalog: &CatalogSnapshot,
         database: &str,
         query: &QueryDef,
-    ) -> SqlResult<(StageGraph, Vec<BoundName>)> {
+    ) -> SqlResult<Planned> {
         let reader = Reader::of_query(self, &self.state, catalog, database, query);
         let plan = reader.bind_query_text(query)?;
         let graph = plan_view(&self.state, plan, self.view_options())?;
-        Ok((graph, reader.names()))
+        let growth = growth(&graph, &|info| {
+            let object = catalog.object(ObjectId(info.id.0))?;
+            object.relation()?.growth.endless.clone()
+        });
+        Ok(Planned {
+            graph,
+            query: Arc::new(query.with_names(reader.names())),
+            growth,
+        })
     }
 
     /// Swaps the catalog for one with these changes. Only the holder of the DDL lock, or the start, may.

@@ -52,12 +52,6 @@ impl Input {
         }
     }
 
-    /// Whether the input is read from its log, so that nothing has to be pinned for it.
-    pub fn is_log(&self, runtime: &Runtime) -> Result<bool> {
-        let relation = runtime.inner.relation(self.relation)?;
-        Ok(matches!(relation.as_ref(), Relation::Stream(_)))
-    }
-
     /// Takes the newest committed version as what is to be fed next, of a log at most so many rows. Returns it with the
     /// rows that are left for later.
     pub async fn next(&mut self, runtime: &Runtime, log_rows_max: u64) -> Result<(Step, u64)> {

@@ -7,14 +7,16 @@ use arrow::array::{ArrayRef, Float64Array, Int64Array, IntervalMonthDayNanoArray
 use arrow::datatypes::IntervalMonthDayNano;
 use datafusion::catalog::{MemTable, TableProvider};
 
+use millrace_planner::growth::GrowingState;
 use millrace_storage::ObjectId;
 
+use crate::catalog::Object;
 use crate::database::jobs::JobInfo;
 use crate::database::{Database, df};
 use crate::error::{SqlResult, from_internal};
 
 /// The names of the relations.
-pub const RELATIONS: [&str; 4] = ["batches", "jobs", "views", "workers"];
+pub const RELATIONS: [&str; 5] = ["batches", "jobs", "unbounded_state", "views", "workers"];
 
 /// A relation by name; `None`: there is none.
 ///
@@ -24,6 +26,7 @@ pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn Tab
     let columns = match name {
         "batches" => batches(database),
         "jobs" => jobs(database),
+        "unbounded_state" => unbounded_state(database),
         "views" => views(database),
         "workers" => workers(database),
         _ => return Ok(None),
@@ -137,6 +140,35 @@ fn views(database: &Database) -> Columns {
         (
             "failure",
             optional(views.iter().map(|view| view.failure.clone()).collect()),
+        ),
+    ]
+}
+
+/// One row an operator of a materialized view whose state grows without bound.
+fn unbounded_state(database: &Database) -> Columns {
+    let catalog = database.catalog();
+    let growing: Vec<(&Object, &GrowingState)> = catalog
+        .objects()
+        .filter_map(|object| Some((object.as_ref(), object.relation()?)))
+        .flat_map(|(object, relation)| relation.growth.state.iter().map(move |state| (object, state)))
+        .collect();
+    vec![
+        ("relation", numbers(growing.iter().map(|(object, _)| object.id.0))),
+        (
+            "name",
+            texts(growing.iter().map(|(object, _)| object.name.clone())),
+        ),
+        (
+            "operator",
+            texts(growing.iter().map(|(_, state)| state.operator.clone())),
+        ),
+        (
+            "keeps",
+            texts(growing.iter().map(|(_, state)| state.keeps.clone())),
+        ),
+        (
+            "stream",
+            texts(growing.iter().map(|(_, state)| state.stream.clone())),
         ),
     ]
 }

@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use millrace_parser::quote_identifier;
+use millrace_planner::growth::Growth;
 use millrace_planner::{RelationId, RelationInfo, RelationKind, RelationTable, StageGraph};
 use millrace_storage::{CatalogObject, ObjectId, ObjectKind};
 use serde::{Deserialize, Serialize};
@@ -73,8 +74,20 @@ pub struct Relation {
     pub key_name: Option<String>,
     /// The query, if it is a materialized view.
     pub query: Option<Arc<QueryDef>>,
+    /// What of it grows without bound, if it is a materialized view.
+    pub growth: Growth,
     /// The provider that plans are bound against.
     pub provider: Arc<RelationTable>,
+}
+
+/// A materialized view's plan.
+#[derive(Debug)]
+pub struct Planned {
+    pub graph: StageGraph,
+    /// The query, with what its names mean.
+    pub query: Arc<QueryDef>,
+    /// What of the view grows without bound.
+    pub growth: Growth,
 }
 
 /// A column of a stored relation.
@@ -196,18 +209,14 @@ impl Relation {
             columns,
             key_name,
             query: None,
+            growth: Growth::default(),
             provider,
         }
     }
 
     /// A materialized view with this plan. Comments of columns that were there before are kept.
-    pub fn of_view(
-        id: ObjectId,
-        name: &str,
-        graph: &StageGraph,
-        query: Arc<QueryDef>,
-        before: &[ColumnDef],
-    ) -> Self {
+    pub fn of_view(id: ObjectId, name: &str, planned: &Planned, before: &[ColumnDef]) -> Self {
+        let graph = &planned.graph;
         let columns = graph.schema.fields().iter().map(|field| ColumnDef {
             field: Arc::clone(field),
             default: None,
@@ -232,7 +241,8 @@ impl Relation {
         relation.info.key.clone_from(&graph.key);
         relation.info.schema = Arc::clone(&graph.schema);
         relation.provider = Arc::new(RelationTable::new(relation.info.clone()));
-        relation.query = Some(query);
+        relation.query = Some(Arc::clone(&planned.query));
+        relation.growth = planned.growth.clone();
         relation
     }
 

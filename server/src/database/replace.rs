@@ -95,7 +95,6 @@ impl Replacement<'_> {
 
     /// Makes a dependent anew over what it depends on now.
     fn follow(&mut self, root: &Arc<Object>, dependent: &Arc<Object>) -> SqlResult<()> {
-        let depends = |query: &QueryDef| query.depends();
         let mut new: Object = dependent.as_ref().clone();
         let mut plan = None;
         match &dependent.definition {
@@ -122,7 +121,7 @@ impl Replacement<'_> {
             }
             Definition::View(query) => {
                 let query = self.rebind(root, dependent, query)?;
-                new.depends = depends(&query);
+                new.depends = query.depends();
                 new.definition = Definition::View(Arc::new(query));
             }
             Definition::Relation(relation) => {
@@ -133,15 +132,14 @@ impl Replacement<'_> {
                     )));
                 };
                 let query = self.rebind(root, dependent, query)?;
-                let (graph, names) = self
+                let planned = self
                     .db()
                     .plan_materialized(&self.after, &dependent.database, &query)?;
-                let query = Arc::new(query.with_names(names));
                 new.id = self.guard.next_id()?;
-                new.depends = depends(&query);
-                let made = Relation::of_view(new.id, &new.name, &graph, query, &relation.columns);
+                new.depends = planned.query.depends();
+                let made = Relation::of_view(new.id, &new.name, &planned, &relation.columns);
                 new.definition = Definition::Relation(Box::new(made));
-                plan = Some(graph);
+                plan = Some(planned.graph);
             }
             Definition::SetAside(_) | Definition::Other => {
                 return Err(SqlError::new(

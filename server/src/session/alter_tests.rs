@@ -184,3 +184,27 @@ async fn names_are_kept_through_a_kill() {
     );
     f.ok("DROP TABLE a").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_that_grows_without_bound_is_said() {
+    let f = Fixture::new().await;
+    f.ok("CREATE STREAM s (k INT)").await;
+    f.ok("CREATE MATERIALIZED VIEW one AS SELECT count(*) AS n FROM s")
+        .await;
+    assert!(f.session.take_notices().is_empty());
+    f.ok("CREATE MATERIALIZED VIEW many AS SELECT k, count(*) AS n FROM s GROUP BY k")
+        .await;
+    let said: Vec<String> = f
+        .session
+        .take_notices()
+        .into_iter()
+        .map(|notice| notice.message)
+        .collect();
+    assert_eq!(
+        said,
+        [
+            "the state of materialized view \"many\" grows without bound: GROUP BY (k) keeps every group of stream \"s\"; \
+             if old rows do not matter, a condition such as ts > now() - INTERVAL '1 day' lets them go"
+        ]
+    );
+}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{self, CreateView};
 use millrace_parser::ast::{CreateMaterializedView, Emit};
+use millrace_planner::growth::Growth;
 use millrace_runtime::{BackfillOptions, ViewSpec};
 use millrace_storage::ObjectKind;
 
@@ -181,12 +182,18 @@ pub(crate) async fn materialized(
         _ => guard.check_free(&scope.database, &schema, &name)?,
     }
     let query = QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns);
-    let (graph, names) = session
+    let planned = session
         .database()
         .plan_materialized(&scope.catalog, &scope.database, &query)?;
-    let query = Arc::new(query.with_names(names));
-    let depends = query.depends();
-    check_columns(graph.schema.fields().iter().map(|field| field.name().as_str()))?;
+    let depends = planned.query.depends();
+    check_columns(
+        planned
+            .graph
+            .schema
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str()),
+    )?;
     if let Some(old) = &before {
         check_no_circle(&scope.catalog, old, &depends)?;
     }
@@ -194,7 +201,9 @@ pub(crate) async fn materialized(
     let id = guard.next_id()?;
     let columns_before = before.as_ref().and_then(|old| old.relation());
     let columns_before = columns_before.map_or(&[][..], |relation| &relation.columns);
-    let relation = Relation::of_view(id, &name, &graph, query, columns_before);
+    let relation = Relation::of_view(id, &name, &planned, columns_before);
+    say_what_grows(session, &name, &planned.growth);
+    let graph = planned.graph;
     let relation_id = relation.info.id;
     let object = Object {
         id,
@@ -222,6 +231,20 @@ pub(crate) async fn materialized(
     };
     make(session, guard, making).await?;
     done("CREATE MATERIALIZED VIEW")
+}
+
+/// State that grows for ever is accepted, but said.
+fn say_what_grows(session: &Session, name: &str, growth: &Growth) {
+    for state in &growth.state {
+        session.notice(
+            Severity::Notice,
+            format!(
+                "the state of materialized view \"{name}\" grows without bound: {} keeps {} of stream \"{}\"; \
+                 if old rows do not matter, a condition such as ts > now() - INTERVAL '1 day' lets them go",
+                state.operator, state.keeps, state.stream
+            ),
+        );
+    }
 }
 
 /// What the session wants of a back-fill: `backfill_rate_limit`, in rows a second.

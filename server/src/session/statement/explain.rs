@@ -141,8 +141,8 @@ fn view(session: &Session, definition: &QueryDef, plan_type: ExplainType) -> Sql
         let plan = scope.reader(db).bind_query_text(definition)?;
         return logical(session, &plan);
     }
-    let (graph, _) = db.plan_materialized(&scope.catalog, &scope.database, definition)?;
-    Ok(stages(&graph))
+    let planned = db.plan_materialized(&scope.catalog, &scope.database, definition)?;
+    Ok(stages(&planned.graph))
 }
 
 fn logical(session: &Session, plan: &LogicalPlan) -> SqlResult<Vec<String>> {

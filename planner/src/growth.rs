@@ -1,0 +1,176 @@
+//! What of a view grows without bound: state that holds rows, or a key each, of a stream that never ends.
+//!
+//! Such a view is accepted, since it may be what is wanted and the stream may be small, but its maker is told.
+
+use std::collections::HashMap;
+
+use arrow::datatypes::SchemaRef;
+
+use crate::relation::{RelationInfo, RelationKind};
+use crate::stage::{AggregateForm, Aggregation, Join, JoinKind, Operator, StageGraph};
+
+/// What of a view grows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Growth {
+    /// The stream for whose sake the view's own rows grow in number without bound, if they do.
+    pub endless: Option<String>,
+    /// The operators whose state does.
+    pub state: Vec<GrowingState>,
+}
+
+/// An operator whose state grows without bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrowingState {
+    /// The operator, as the query has it: `GROUP BY (carrier)`.
+    pub operator: String,
+    /// What it keeps: `every group`.
+    pub keeps: String,
+    /// The stream that makes it grow.
+    pub stream: String,
+}
+
+/// What of a view grows. `endless` says for whose sake the rows of another view grow; a stream's always do, a table's
+/// never: it holds what its user lets stand.
+pub fn growth(graph: &StageGraph, endless: &dyn Fn(&RelationInfo) -> Option<String>) -> Growth {
+    let mut analysis = Analysis {
+        graph,
+        endless,
+        stages: HashMap::new(),
+        growth: Growth::default(),
+    };
+    for stage in &graph.stages {
+        let grows = analysis.operator(&stage.root);
+        analysis.stages.insert(stage.id, grows);
+    }
+    let last = graph.stages.last().map(|stage| stage.id);
+    analysis.growth.endless = last.and_then(|last| analysis.stages.remove(&last)).flatten();
+    analysis.growth
+}
+
+struct Analysis<'a> {
+    graph: &'a StageGraph,
+    endless: &'a dyn Fn(&RelationInfo) -> Option<String>,
+    /// By stage, the stream for whose sake its output grows. Stages come after those that they read.
+    stages: HashMap<usize, Option<String>>,
+    growth: Growth,
+}
+
+impl Analysis<'_> {
+    /// The stream for whose sake the operator's rows grow in number without bound; notes state on the way.
+    fn operator(&mut self, operator: &Operator) -> Option<String> {
+        match operator {
+            Operator::Source { relation, .. } => {
+                let info = self.graph.inputs.iter().find(|info| info.id == *relation)?;
+                match info.kind {
+                    RelationKind::Stream => Some(info.name.clone()),
+                    RelationKind::Table => None,
+                    RelationKind::View => (self.endless)(info),
+                }
+            }
+            Operator::Exchange { stages, .. } => stages
+                .iter()
+                .find_map(|stage| self.stages.get(stage).cloned().flatten()),
+            Operator::Aggregate(aggregation) => self.aggregate(aggregation),
+            Operator::Join(join) => self.join(join),
+            Operator::TopN(top) => {
+                let stream = self.operator(&top.input)?;
+                // Of rows that only arrive those behind the first ones are not kept.
+                let is_bounded = top.input_append_only && top.fetch.is_some();
+                if top.partition_by.is_empty() {
+                    if !is_bounded {
+                        self.note("ORDER BY .. LIMIT".into(), "every row", &stream);
+                    }
+                    return top.fetch.is_none().then_some(stream);
+                }
+                let names = names(top.input.schema(), top.partition_by.iter().copied());
+                let keeps = if is_bounded {
+                    "the first rows of every partition"
+                } else {
+                    "every row"
+                };
+                self.note(format!("first rows by ({names})"), keeps, &stream);
+                Some(stream)
+            }
+            Operator::Recompute(recompute) => {
+                let stream = self.operator(&recompute.input)?;
+                let names = names(recompute.input.schema(), recompute.partition_by.iter().copied());
+                let over = match names.is_empty() {
+                    true => "OVER ()".to_owned(),
+                    false => format!("OVER (PARTITION BY {names})"),
+                };
+                self.note(over, "every row", &stream);
+                Some(stream)
+            }
+            Operator::Recursion(recursion) => {
+                let (base, body) = (self.operator(&recursion.base), self.operator(&recursion.body));
+                let stream = base.or(body)?;
+                self.note(format!("WITH RECURSIVE {}", recursion.name), "every row", &stream);
+                Some(stream)
+            }
+            // The others keep nothing, and put out no more than comes in.
+            other => {
+                let streams: Vec<Option<String>> = (other.inputs().into_iter())
+                    .map(|input| self.operator(input))
+                    .collect();
+                streams.into_iter().flatten().next()
+            }
+        }
+    }
+
+    fn aggregate(&mut self, aggregation: &Aggregation) -> Option<String> {
+        let stream = self.operator(&aggregation.input)?;
+        if aggregation.group_columns > 0 {
+            let names = names(&aggregation.schema, 0..aggregation.group_columns);
+            let operator = match aggregation.calls.is_empty() {
+                true => format!("DISTINCT ({names})"),
+                false => format!("GROUP BY ({names})"),
+            };
+            self.note(operator, "every group", &stream);
+            return Some(stream);
+        }
+        for call in &aggregation.calls {
+            let keeps_values = call.distinct
+                || matches!(
+                    call.form,
+                    AggregateForm::Values | AggregateForm::Min | AggregateForm::Max
+                );
+            if keeps_values {
+                self.note(call.function.name().to_owned(), "every value", &stream);
+            }
+        }
+        None
+    }
+
+    fn join(&mut self, join: &Join) -> Option<String> {
+        let (left, right) = (self.operator(&join.left), self.operator(&join.right));
+        for stream in left
+            .iter()
+            .chain(right.iter().filter(|right| left.as_ref() != Some(*right)))
+        {
+            self.note("JOIN".into(), "every row", stream);
+        }
+        match join.kind {
+            JoinKind::LeftSemi | JoinKind::LeftAnti | JoinKind::LeftMark => left,
+            JoinKind::RightSemi | JoinKind::RightAnti => right,
+            JoinKind::Inner | JoinKind::Left | JoinKind::Right | JoinKind::Full => left.or(right),
+        }
+    }
+
+    fn note(&mut self, operator: String, keeps: &str, stream: &str) {
+        let state = GrowingState {
+            operator,
+            keeps: keeps.to_owned(),
+            stream: stream.to_owned(),
+        };
+        if !self.growth.state.contains(&state) {
+            self.growth.state.push(state);
+        }
+    }
+}
+
+fn names(schema: &SchemaRef, columns: impl Iterator<Item = usize>) -> String {
+    let names: Vec<&str> = columns
+        .map(|column| schema.field(column).name().as_str())
+        .collect();
+    names.join(", ")
+}
