@@ -16,6 +16,7 @@
 //! | `SESSION(s PARTITION BY a, b, ts, gap)` | `SESSION(s, ts, gap, partition_by => ARRAY[a, b])` |
 //! | `t FOR SYSTEM_TIME AS OF e` | `TableFactor::Table { version: Some(TableVersion::ForSystemTimeAsOf(e)), .. }` |
 //! | `ASOF [LEFT] JOIN t ON c` | `JoinOperator::AsOf { match_condition, constraint }`, where the match condition is the identifier [`ASOF_INNER`] or [`ASOF_LEFT`] |
+//! | `ASOF LEFT JOIN t MATCH_CONDITION (m) ON c` | the same with the match condition `m AND asof_left` |
 
 pub use sqlparser::ast::{
     DataType, Expr, FetchDirection, Ident, IndexColumn, ObjectName, Query, TableConstraint,

@@ -246,7 +246,22 @@ fn asof_joins(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, Failure>
         let ends = is_word(Some(token), "ON") || is_word(Some(token), "USING");
         let ours = open.last().is_some_and(|(at, _, _)| *at == depth);
         if ours && is_word(Some(token), "MATCH_CONDITION") {
-            open.pop();
+            let is_left = open.pop().is_some_and(|(_, marker, _)| marker == ASOF_LEFT);
+            let end = if is(tokens.get(i + 1), &Token::LParen) {
+                closing(&tokens, i + 1)
+            } else {
+                None
+            };
+            if let Some(end) = end.filter(|_| is_left) {
+                // sqlparser has no ASOF LEFT JOIN: the last conjunct says so.
+                out.extend_from_slice(&tokens[i..end]);
+                out.push(word("AND", token.span));
+                out.push(word(ASOF_LEFT, token.span));
+                // The closing parenthesis comes next.
+                depth += 1;
+                i = end;
+                continue;
+            }
         } else if ours && ends {
             let (_, marker, span) = open.pop().expect("there is one, as was just seen");
             out.push(word("MATCH_CONDITION", span));
@@ -317,7 +332,7 @@ fn ends_table(token: &TokenWithSpan) -> bool {
 
 fn word(text: &str, span: Span) -> TokenWithSpan {
     let token = match text {
-        "ARRAY" | "MATCH_CONDITION" => Token::make_keyword(text),
+        "AND" | "ARRAY" | "MATCH_CONDITION" => Token::make_keyword(text),
         name => Token::make_word(&Ident::new(name).value, None),
     };
     TokenWithSpan::new(token, span)
@@ -374,6 +389,13 @@ mod tests {
         let once = printed(sql);
         assert!(once.contains("MATCH_CONDITION (asof_left)"), "{once}");
         assert_eq!(printed(&once), once);
+        let explicit =
+            printed("SELECT * FROM a ASOF LEFT JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k");
+        assert!(
+            explicit.contains("MATCH_CONDITION (a.ts >= b.ts AND asof_left)"),
+            "{explicit}"
+        );
+        assert_eq!(printed(&explicit), explicit);
         printed(
             "SELECT * FROM a ASOF JOIN (SELECT * FROM x JOIN y ON x.i = y.i) b ON a.k = b.k AND a.ts >= b.ts JOIN c ON true",
         );

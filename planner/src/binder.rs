@@ -23,7 +23,7 @@ use datafusion::logical_expr::{
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 
-use crate::{refused, rewrite, with_recursive};
+use crate::{refused, rewrite, time_join, with_recursive};
 
 /// How names become relations. Implemented by the session: search path, visibility and views are its business.
 pub trait CatalogReader {
@@ -32,6 +32,11 @@ pub trait CatalogReader {
     /// # Errors
     /// The name is not known; the message suggests the nearest one.
     fn table(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>>;
+
+    /// Whether a column holds the time at which its row was written (`AS PROCTIME()`).
+    fn is_proctime(&self, _table: &TableReference, _column: &str) -> bool {
+        false
+    }
 }
 
 /// Binds statements and expressions. Cheap to make: one a statement.
@@ -56,10 +61,11 @@ impl<'a> Binder<'a> {
     /// Unknown names, type errors and unsupported SQL, as DataFusion reports them.
     pub fn statement(&self, statement: &ast::Statement) -> Result<LogicalPlan> {
         let mut statement = statement.clone();
+        time_join::rewrite(&mut statement, self.catalog)?;
         with_recursive::prepare(&mut statement)?;
         rewrite::statement(&mut statement).map_err(|error| DataFusionError::SQL(Box::new(error), None))?;
         refused::check(&statement)?;
-        let plan = self.planner().sql_statement_to_plan(statement)?;
+        let plan = time_join::recognise(self.planner().sql_statement_to_plan(statement)?)?;
         with_recursive::check_types(&plan)?;
         rewrite::decorrelate(plan)
     }
@@ -147,7 +153,8 @@ impl ContextProvider for Binder<'_> {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        self.state.scalar_functions().get(name).cloned()
+        let known = self.state.scalar_functions().get(name).cloned();
+        known.or_else(|| time_join::marker(name))
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {

@@ -14,8 +14,8 @@ use std::fmt::Write;
 use arrow::datatypes::SchemaRef;
 
 use crate::stage::{
-    AggregateCall, AggregateForm, Aggregation, ExchangeForm, Join, Numbering, Operator, Output, Stage,
-    StageGraph, TopN, UnnestColumn,
+    AggregateCall, AggregateForm, Aggregation, AsofJoin, ExchangeForm, Join, LookupJoin, Nearest, Numbering,
+    Operator, Output, Passage, Stage, StageGraph, TemporalFilter, TopN, UnnestColumn,
 };
 
 /// The DAG, last stage first, as one reads a query plan.
@@ -99,6 +99,9 @@ fn operator(text: &mut String, node: &Operator, depth: usize) {
             format!("Unnest: {}", names(input.schema(), &lists))
         }
         Operator::TopN(top) => top_n(top),
+        Operator::TemporalFilter(filter) => temporal_filter(filter),
+        Operator::LookupJoin(join) => lookup_join(join),
+        Operator::AsofJoin(join) => asof_join(join),
         Operator::Recompute(recompute) => format!(
             "Recompute: changed partitions of {}, by {}",
             names(recompute.input.schema(), &recompute.partition_by),
@@ -207,6 +210,69 @@ fn top_n(top: &TopN) -> String {
         top.skip,
         order.join(", ")
     )
+}
+
+/// `k = k`, for each pair of keys.
+fn key_pairs(left: &SchemaRef, right: &SchemaRef, keys: &[(usize, usize)]) -> String {
+    let pairs: Vec<String> = keys
+        .iter()
+        .map(|(l, r)| format!("{} = {}", left.field(*l).name(), right.field(*r).name()))
+        .collect();
+    format!("({})", pairs.join(", "))
+}
+
+fn outer(is_outer: bool) -> &'static str {
+    if is_outer { "Left" } else { "Inner" }
+}
+
+fn lookup_join(join: &LookupJoin) -> String {
+    let filter = join
+        .filter
+        .as_ref()
+        .map_or(String::new(), |filter| format!(", filter {filter}"));
+    let kept = if join.left_append_only {
+        "append-only: nothing is kept of it"
+    } else {
+        "changing: its output is kept"
+    };
+    format!(
+        "LookupJoin: {} on {}{filter}, left {kept}",
+        outer(join.is_outer),
+        key_pairs(join.left.schema(), join.right.schema(), &join.keys)
+    )
+}
+
+fn asof_join(join: &AsofJoin) -> String {
+    let (left, right) = (join.left.schema(), join.right.schema());
+    let comparison = match join.nearest {
+        Nearest::AtOrBefore => ">=",
+        Nearest::Before => ">",
+        Nearest::AtOrAfter => "<=",
+        Nearest::After => "<",
+    };
+    format!(
+        "AsofJoin: {} on {}, nearest {} {comparison} {}",
+        outer(join.is_outer),
+        key_pairs(left, right, &join.keys),
+        left.field(join.times.0).name(),
+        right.field(join.times.1).name()
+    )
+}
+
+fn temporal_filter(filter: &TemporalFilter) -> String {
+    let mut conditions: Vec<&str> = filter
+        .bounds
+        .iter()
+        .map(|bound| bound.condition.as_str())
+        .collect();
+    conditions.dedup();
+    let passes = |passage| filter.bounds.iter().any(|bound| bound.passage == passage);
+    let rows = match (passes(Passage::Enters), passes(Passage::Leaves)) {
+        (true, true) => "rows enter and leave",
+        (true, false) => "rows enter",
+        _ => "rows leave",
+    };
+    format!("TemporalFilter: {}, {rows}", conditions.join(" AND "))
 }
 
 fn names(schema: &SchemaRef, positions: &[usize]) -> String {

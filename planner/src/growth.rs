@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use arrow::datatypes::SchemaRef;
 
 use crate::relation::{RelationInfo, RelationKind};
-use crate::stage::{AggregateForm, Aggregation, Join, JoinKind, Operator, StageGraph};
+use crate::stage::{AggregateForm, Aggregation, Join, JoinKind, Operator, Passage, StageGraph};
 
 /// What of a view grows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -106,6 +106,36 @@ impl Analysis<'_> {
                 let stream = base.or(body)?;
                 self.note(format!("WITH RECURSIVE {}", recursion.name), "every row", &stream);
                 Some(stream)
+            }
+            Operator::TemporalFilter(filter) => {
+                let stream = self.operator(&filter.input)?;
+                // What leaves is forgotten, and what is to enter waits for a while only.
+                let leaves = filter.bounds.iter().any(|bound| bound.passage == Passage::Leaves);
+                (!leaves).then_some(stream)
+            }
+            Operator::LookupJoin(join) => {
+                let (left, right) = (self.operator(&join.left), self.operator(&join.right));
+                if let Some(stream) = &right {
+                    self.note("JOIN .. FOR SYSTEM_TIME AS OF".into(), "every row", stream);
+                }
+                if let Some(stream) = left.as_ref().filter(|_| !join.left_append_only) {
+                    self.note(
+                        "JOIN .. FOR SYSTEM_TIME AS OF".into(),
+                        "what every row was joined with",
+                        stream,
+                    );
+                }
+                left
+            }
+            Operator::AsofJoin(join) => {
+                let (left, right) = (self.operator(&join.left), self.operator(&join.right));
+                for stream in left
+                    .iter()
+                    .chain(right.iter().filter(|right| left.as_ref() != Some(*right)))
+                {
+                    self.note("ASOF JOIN".into(), "every row", stream);
+                }
+                left
             }
             // The others keep nothing, and put out no more than comes in.
             other => {

@@ -16,6 +16,7 @@ mod refused;
 pub mod relation;
 mod rewrite;
 pub mod stage;
+mod time_join;
 pub mod view;
 mod with_recursive;
 

@@ -17,6 +17,8 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, TableScan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
+use crate::time_join;
+
 /// The identity of a stream, table or materialized view. Never reused; names may change, this does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelationId(pub u64);
@@ -128,7 +130,8 @@ pub fn relations(plan: &LogicalPlan) -> Result<Vec<RelationId>> {
     Ok(found.into_iter().collect())
 }
 
-/// Replaces each placeholder by the provider that `snapshot` gives for it.
+/// Replaces each placeholder by the provider that `snapshot` gives for it, and each join in time by what it is at one
+/// moment.
 pub fn attach(
     plan: LogicalPlan,
     snapshot: &dyn Fn(RelationId) -> Result<Arc<dyn TableProvider>>,
@@ -141,7 +144,7 @@ pub fn attach(
             }
             None => Ok(Transformed::no(LogicalPlan::TableScan(scan))),
         },
-        other => Ok(Transformed::no(other)),
+        other => time_join::in_batch(other),
     })
     .map(|transformed| transformed.data)
 }

@@ -43,6 +43,11 @@ impl StageGraph {
     pub fn keeps_time(&self) -> bool {
         self.stages.iter().any(|stage| stage.root.keeps_time())
     }
+
+    /// Whether rows that exist already can be put out only when all of them are there.
+    pub fn awaits_all(&self) -> bool {
+        self.stages.iter().any(|stage| stage.root.awaits_all())
+    }
 }
 
 /// Operators between two exchanges.
@@ -121,6 +126,90 @@ pub enum Operator {
     WorkingTable {
         schema: SchemaRef,
     },
+    TemporalFilter(Box<TemporalFilter>),
+    LookupJoin(Box<LookupJoin>),
+    AsofJoin(Box<AsofJoin>),
+}
+
+/// Each change of the left side, with the right side as it is in that epoch; later changes of the right side do not change
+/// what was put out. The rows that exist when the view is made are joined when all of them are there. Inner, or left outer.
+#[derive(Debug, Clone)]
+pub struct LookupJoin {
+    pub left: Operator,
+    pub right: Operator,
+    /// Columns of each side that reach the output; what an input has beyond them are computed keys.
+    pub left_width: usize,
+    pub right_width: usize,
+    pub is_outer: bool,
+    /// Pairs of (left column, right column); both sides are exchanged by them.
+    pub keys: Vec<(usize, usize)>,
+    /// Over left columns, then right columns.
+    pub filter: Option<Arc<dyn PhysicalExpr>>,
+    pub left_append_only: bool,
+    pub right_append_only: bool,
+    pub schema: SchemaRef,
+}
+
+/// Each left row with the nearest right row in time, of those with its key. Inner, or left outer.
+#[derive(Debug, Clone)]
+pub struct AsofJoin {
+    pub left: Operator,
+    pub right: Operator,
+    /// As in [`LookupJoin`]; times may be computed too.
+    pub left_width: usize,
+    pub right_width: usize,
+    pub is_outer: bool,
+    pub keys: Vec<(usize, usize)>,
+    /// The columns that are compared: left, right.
+    pub times: (usize, usize),
+    pub nearest: Nearest,
+    pub left_append_only: bool,
+    pub right_append_only: bool,
+    pub schema: SchemaRef,
+}
+
+/// Which right row a left row of an ASOF join gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nearest {
+    /// `l >= r`: the latest that is not later.
+    AtOrBefore,
+    /// `l > r`: the latest that is earlier.
+    Before,
+    /// `l <= r`: the earliest that is not earlier.
+    AtOrAfter,
+    /// `l < r`: the earliest that is later.
+    After,
+}
+
+/// Rows while their time is: a row is put out when it has entered by all bounds, until it leaves by one. What is to enter
+/// or leave later is kept in the order of the time when it does.
+#[derive(Debug, Clone)]
+pub struct TemporalFilter {
+    pub input: Operator,
+    pub bounds: Vec<TimeBound>,
+    pub schema: SchemaRef,
+}
+
+/// The moment of a row: the first at which a function of the time reaches the row's value. A row whose value is NULL never
+/// passes.
+#[derive(Debug, Clone)]
+pub struct TimeBound {
+    pub passage: Passage,
+    /// Over the input's columns.
+    pub value: Arc<dyn PhysicalExpr>,
+    /// Of the type of `value`, over one column: the time, in microseconds UTC. It never goes back.
+    pub clock: Arc<dyn PhysicalExpr>,
+    /// The moment comes when the clock is past the value, not when they are equal.
+    pub is_strict: bool,
+    /// The condition, to be shown.
+    pub condition: String,
+}
+
+/// What happens to a row at its moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passage {
+    Enters,
+    Leaves,
 }
 
 /// A fix-point inside the epoch (WITH RECURSIVE). The working table holds the rows of every iteration: `base` is
@@ -338,12 +427,20 @@ impl Operator {
             Operator::TopN(top) => &top.schema,
             Operator::Recompute(recompute) => &recompute.schema,
             Operator::Recursion(recursion) => &recursion.schema,
+            Operator::TemporalFilter(filter) => &filter.schema,
+            Operator::LookupJoin(join) => &join.schema,
+            Operator::AsofJoin(join) => &join.schema,
         }
     }
 
     /// Whether the output can change by time alone.
     pub fn keeps_time(&self) -> bool {
-        self.inputs().into_iter().any(Operator::keeps_time)
+        matches!(self, Operator::TemporalFilter(_)) || self.inputs().into_iter().any(Operator::keeps_time)
+    }
+
+    /// See [`StageGraph::awaits_all`].
+    fn awaits_all(&self) -> bool {
+        matches!(self, Operator::LookupJoin(_)) || self.inputs().into_iter().any(Operator::awaits_all)
     }
 
     /// The operators that it reads, left to right.
@@ -361,6 +458,9 @@ impl Operator {
             }
             Operator::TopN(top) => vec![&top.input],
             Operator::Recompute(recompute) => vec![&recompute.input],
+            Operator::TemporalFilter(filter) => vec![&filter.input],
+            Operator::LookupJoin(join) => vec![&join.left, &join.right],
+            Operator::AsofJoin(join) => vec![&join.left, &join.right],
             Operator::PartialAggregate(aggregation) | Operator::Aggregate(aggregation) => {
                 vec![&aggregation.input]
             }

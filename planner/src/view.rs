@@ -5,6 +5,7 @@
 
 mod aggregate;
 mod check;
+mod clock;
 mod distinct_on;
 mod fragment;
 mod join;
@@ -14,6 +15,8 @@ mod optimize;
 mod ranking;
 mod recursive;
 mod series;
+mod temporal;
+mod time_join;
 mod unnest;
 mod window;
 
@@ -49,9 +52,12 @@ impl ViewOptions {
 /// # Errors
 /// [`crate::PlanError::NotIncremental`] names the construct that cannot be maintained.
 pub fn plan_view(state: &SessionState, plan: LogicalPlan, options: ViewOptions) -> Result<StageGraph> {
+    let plan = clock::replace(plan)?;
     check::check(&plan)?;
     let plan = rewrite::single_rows(plan)?;
     let plan = distinct_on::as_first_rows(plan)?;
     let plan = optimize::optimize(state, plan)?;
+    clock::check(&plan)?;
+    let plan = temporal::narrow(plan)?;
     lower::lower(state, &plan, options)
 }

@@ -9,7 +9,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::dialect::{Dialect, MsSqlDialect, PostgreSqlDialect};
 use datafusion::sql::sqlparser::parser::Parser;
 use millrace_planner::{
     Binder, CatalogReader, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, StageGraph,
@@ -65,11 +65,17 @@ impl CatalogReader for Flights {
 }
 
 fn plan(sql: &str) -> std::result::Result<StageGraph, PlanError> {
+    // PostgreSQL's dialect has no FOR SYSTEM_TIME.
+    let dialect: &dyn Dialect = if sql.contains("SYSTEM_TIME") {
+        &MsSqlDialect {}
+    } else {
+        &PostgreSqlDialect {}
+    };
     let config = SessionConfig::new()
         .with_target_partitions(1)
         .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false);
     let state = SessionContext::new_with_config(config).state();
-    let statement = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap().remove(0);
+    let statement = Parser::parse_sql(dialect, sql).unwrap().remove(0);
     let plan = Binder::new(&state, &Flights).statement(&statement)?;
     plan_view(&state, plan, ViewOptions::new(4))
 }
@@ -158,10 +164,41 @@ fn a_recursion_reads_its_other_inputs_through_exchanges_and_runs_in_one_task() {
 }
 
 #[test]
+fn conditions_on_the_time_are_kept_by_row_and_below_the_aggregate() {
+    insta::assert_snapshot!(stages(
+        "SELECT carrier, count(*) AS n FROM flights
+         WHERE sched_dep > now() - INTERVAL '1 hour' AND sched_dep <= now() AND origin = 'JFK' GROUP BY carrier"
+    ));
+}
+
+#[test]
 fn a_recursion_over_what_only_grows_only_grows() {
     insta::assert_snapshot!(stages(
         "WITH RECURSIVE r(n) AS (SELECT origin FROM flights
            UNION ALL SELECT f.tailnum FROM flights f JOIN r ON f.origin = r.n) SELECT * FROM r"
+    ));
+}
+
+#[test]
+fn a_condition_on_the_time_above_an_aggregate_needs_no_exchange() {
+    insta::assert_snapshot!(stages(
+        "SELECT carrier, max(sched_dep) AS latest FROM flights GROUP BY carrier HAVING max(sched_dep) >= current_date"
+    ));
+}
+
+#[test]
+fn an_asof_join_is_exchanged_by_its_equalities() {
+    insta::assert_snapshot!(stages(
+        "SELECT f.tailnum, g.origin FROM flights f
+         ASOF JOIN flights g MATCH_CONDITION (f.sched_dep > g.sched_dep AND asof_left) ON g.tailnum = f.tailnum AND g.distance > 100"
+    ));
+}
+
+#[test]
+fn a_lookup_by_an_append_only_stream_keeps_the_table_only() {
+    insta::assert_snapshot!(stages(
+        "SELECT f.tailnum, a.name FROM flights f
+         LEFT JOIN airlines FOR SYSTEM_TIME AS OF PROCTIME() AS a ON f.carrier = a.carrier AND f.distance > 100"
     ));
 }
 
@@ -172,10 +209,26 @@ fn what_cannot_be_maintained_is_named() {
             "SELECT random() AS r FROM flights",
             "the volatile function random()",
         ),
-        ("SELECT * FROM flights WHERE sched_dep > now()", "now()"),
+        (
+            "SELECT carrier, now() AS at FROM flights",
+            "now() outside of a comparison with columns",
+        ),
+        (
+            "SELECT carrier FROM flights WHERE sched_dep > now() OR distance > 10",
+            "now() outside of a comparison with columns",
+        ),
+        (
+            "SELECT carrier FROM flights WHERE sched_dep > now() - INTERVAL '1 month'",
+            "now() plus or minus months",
+        ),
         (
             "WITH RECURSIVE r(n) AS (SELECT 1 UNION SELECT m FROM (SELECT max(n) AS m FROM r) x) SELECT * FROM r",
             "an aggregate without GROUP BY over recursive query \"r\" in its own recursive term",
+        ),
+        (
+            "WITH RECURSIVE r(t) AS (SELECT sched_dep FROM flights
+             UNION SELECT t + INTERVAL '1 day' FROM r WHERE t < now()) SELECT * FROM r",
+            "now() over recursive query \"r\" in its own recursive term",
         ),
         (
             "WITH RECURSIVE r(n) AS (SELECT 1 UNION SELECT n FROM (SELECT n FROM r LIMIT 1) x) SELECT * FROM r",

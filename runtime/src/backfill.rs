@@ -11,7 +11,7 @@
 //! not come nearer, it attaches from where it is, and the pipeline waits for that.
 //!
 //! An operator may be fed its inputs at different versions on the way, since what it holds is a function of what each of
-//! them has brought. At the end all are at one epoch.
+//! them has brought. At the end all are at one epoch. Where that is not so (a lookup join), it waits for the end.
 
 mod input;
 
@@ -174,6 +174,13 @@ impl Runtime {
         }
         // All is cut; when the back-fill's own pipeline is idle, all is done, and nothing of it will start again.
         job.settled(0).await?;
+        if job.views.iter().any(|view| view.graph.awaits_all()) {
+            drop(self.inner.quiesce(vec![job.id()]).await?);
+            job.views.iter().for_each(|view| view.end_filling());
+            // One more epoch, for what waited until all was there.
+            job.feed(vec![]).await?;
+            job.settled(0).await?;
+        }
         let job_held = self.inner.quiesce(vec![job.id()]).await?;
         job.check()?;
         {

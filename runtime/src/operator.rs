@@ -4,10 +4,13 @@
 //! Operators do no I/O and start nothing. Between chunks of work they pass a suspension point ([`Gate::checkpoint`]).
 
 mod aggregate;
+mod asof;
 mod expression;
 mod join;
+mod lookup;
 mod recompute;
 mod recursion;
+mod temporal;
 mod top_n;
 mod unnest;
 
@@ -29,10 +32,13 @@ pub(crate) use aggregate::consolidate;
 pub use expression::ErrorCounter;
 
 use aggregate::{AggregateInstance, PartialAggregate};
+use asof::AsofJoinInstance;
 use expression::{evaluate, evaluate_predicate};
 use join::JoinInstance;
+use lookup::LookupJoinInstance;
 use recompute::RecomputeInstance;
 use recursion::RecursionInstance;
+use temporal::TemporalInstance;
 use top_n::TopNInstance;
 
 /// Rows handled between two suspension points.
@@ -57,6 +63,8 @@ pub struct Inputs {
     pub first: bool,
     /// The epoch's time, in microseconds since 1970-01-01 00:00 UTC.
     pub now: i64,
+    /// Whether rows that existed before the view are still to come, for operators that wait for them.
+    pub is_filling: bool,
 }
 
 /// An operator tree with its state.
@@ -118,6 +126,20 @@ pub enum OperatorInstance {
         recursion: Box<RecursionInstance>,
     },
     WorkingTable,
+    TemporalFilter {
+        input: Box<OperatorInstance>,
+        filter: Box<TemporalInstance>,
+    },
+    LookupJoin {
+        left: Box<OperatorInstance>,
+        right: Box<OperatorInstance>,
+        join: Box<LookupJoinInstance>,
+    },
+    AsofJoin {
+        left: Box<OperatorInstance>,
+        right: Box<OperatorInstance>,
+        join: Box<AsofJoinInstance>,
+    },
 }
 
 impl OperatorInstance {
@@ -198,6 +220,20 @@ impl OperatorInstance {
                 recursion: Box::new(RecursionInstance::new(recursion)?),
             },
             Operator::WorkingTable { .. } => OperatorInstance::WorkingTable,
+            Operator::TemporalFilter(filter) => OperatorInstance::TemporalFilter {
+                input: boxed(&filter.input)?,
+                filter: Box::new(TemporalInstance::new(filter)?),
+            },
+            Operator::LookupJoin(join) => OperatorInstance::LookupJoin {
+                left: boxed(&join.left)?,
+                right: boxed(&join.right)?,
+                join: Box::new(LookupJoinInstance::new(join)?),
+            },
+            Operator::AsofJoin(join) => OperatorInstance::AsofJoin {
+                left: boxed(&join.left)?,
+                right: boxed(&join.right)?,
+                join: Box::new(AsofJoinInstance::new(join)?),
+            },
         })
     }
 
@@ -315,12 +351,26 @@ impl OperatorInstance {
                     recursion.run(batches, body, inputs, gate, errors).await
                 }
                 OperatorInstance::WorkingTable => Ok(std::mem::take(&mut inputs.working_table)),
+                OperatorInstance::TemporalFilter { input, filter } => {
+                    let batches = input.run(inputs, gate, errors).await?;
+                    filter.run(batches, inputs.now, gate, errors).await
+                }
+                OperatorInstance::LookupJoin { left, right, join } => {
+                    let left = left.run(inputs, gate, errors).await?;
+                    let right = right.run(inputs, gate, errors).await?;
+                    join.run(left, right, inputs.is_filling, gate, errors).await
+                }
+                OperatorInstance::AsofJoin { left, right, join } => {
+                    let left = left.run(inputs, gate, errors).await?;
+                    let right = right.run(inputs, gate, errors).await?;
+                    join.run(left, right, gate).await
+                }
             }
         }
         .boxed()
     }
 
-    /// Whether an epoch without input leaves the output as it is. Not so for the first epoch of an aggregate without
+    /// Whether an epoch without input leaves the output as it is, time apart (see [`OperatorInstance::due`]). Not so for the first epoch of an aggregate without
     /// groups, which has a row even over nothing.
     pub fn idle_without_input(&self) -> bool {
         match self {
@@ -333,12 +383,16 @@ impl OperatorInstance {
             | OperatorInstance::Unnest { input, .. }
             | OperatorInstance::TopN { input, .. }
             | OperatorInstance::Recompute { input, .. }
+            | OperatorInstance::TemporalFilter { input, .. }
             | OperatorInstance::PartialAggregate { input, .. } => input.idle_without_input(),
-            OperatorInstance::Join { left, right, .. } => {
+            OperatorInstance::Join { left, right, .. } | OperatorInstance::AsofJoin { left, right, .. } => {
                 left.idle_without_input() && right.idle_without_input()
             }
             OperatorInstance::Recursion { base, body, .. } => {
                 base.idle_without_input() && body.idle_without_input()
+            }
+            OperatorInstance::LookupJoin { left, right, join } => {
+                join.idle_without_input() && left.idle_without_input() && right.idle_without_input()
             }
             _ => true,
         }
@@ -346,7 +400,12 @@ impl OperatorInstance {
 
     /// When the output next changes without input, in microseconds since 1970-01-01 00:00 UTC.
     pub fn due(&self) -> Option<i64> {
-        self.inputs().into_iter().filter_map(OperatorInstance::due).min()
+        let own = match self {
+            OperatorInstance::TemporalFilter { filter, .. } => filter.due(),
+            _ => None,
+        };
+        let below = self.inputs().into_iter().filter_map(OperatorInstance::due);
+        below.chain(own).min()
     }
 
     fn inputs(&self) -> Vec<&OperatorInstance> {
@@ -362,8 +421,11 @@ impl OperatorInstance {
             | OperatorInstance::Expand { input, .. }
             | OperatorInstance::Unnest { input, .. }
             | OperatorInstance::TopN { input, .. }
-            | OperatorInstance::Recompute { input, .. } => vec![input],
-            OperatorInstance::Join { left, right, .. } => vec![left, right],
+            | OperatorInstance::Recompute { input, .. }
+            | OperatorInstance::TemporalFilter { input, .. } => vec![input],
+            OperatorInstance::Join { left, right, .. }
+            | OperatorInstance::LookupJoin { left, right, .. }
+            | OperatorInstance::AsofJoin { left, right, .. } => vec![left, right],
             OperatorInstance::Recursion { base, body, .. } => vec![base, body],
         }
     }
@@ -374,6 +436,7 @@ impl OperatorInstance {
             OperatorInstance::Aggregate { input, aggregate } => aggregate.state_bytes() + input.state_bytes(),
             OperatorInstance::TopN { input, top } => top.state_bytes() + input.state_bytes(),
             OperatorInstance::Recompute { input, recompute } => recompute.state_bytes() + input.state_bytes(),
+            OperatorInstance::TemporalFilter { input, filter } => filter.state_bytes() + input.state_bytes(),
             OperatorInstance::Filter { input, .. }
             | OperatorInstance::Project { input, .. }
             | OperatorInstance::Expand { input, .. }
@@ -387,6 +450,12 @@ impl OperatorInstance {
                 body,
                 recursion,
             } => recursion.state_bytes() + base.state_bytes() + body.state_bytes(),
+            OperatorInstance::LookupJoin { left, right, join } => {
+                join.state_bytes() + left.state_bytes() + right.state_bytes()
+            }
+            OperatorInstance::AsofJoin { left, right, join } => {
+                join.state_bytes() + left.state_bytes() + right.state_bytes()
+            }
             _ => 0,
         }
     }

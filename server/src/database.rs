@@ -25,6 +25,7 @@ use datafusion::execution::SessionState;
 use millrace_planner::growth::growth;
 use millrace_planner::stage::RecursionLimits;
 use millrace_planner::{ViewOptions, plan_view};
+use millrace_runtime::clock::{Clock, VirtualClock};
 use millrace_runtime::{QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec};
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind, Store, StoreOptions};
 use parking_lot::Mutex;
@@ -53,6 +54,8 @@ pub struct DatabaseOptions {
     pub recursion: RecursionLimits,
     /// How the store behaves.
     pub store: StoreOptions,
+    /// A clock that is set by hand, in place of the machine's.
+    pub virtual_clock: Option<Arc<VirtualClock>>,
 }
 
 impl DatabaseOptions {
@@ -66,6 +69,7 @@ impl DatabaseOptions {
             memory_limit_bytes: None,
             recursion: RecursionLimits::default(),
             store: StoreOptions::default(),
+            virtual_clock: None,
         }
     }
 }
@@ -96,7 +100,10 @@ impl Database {
         let store = tokio::task::spawn_blocking(move || Store::open(&data, store_options))
             .await
             .map_err(|error| SqlError::internal(format!("opening the data directory: {error}")))??;
-        let runtime_options = RuntimeOptions::new(options.cores);
+        let mut runtime_options = RuntimeOptions::new(options.cores);
+        if let Some(clock) = &options.virtual_clock {
+            runtime_options.clock = Arc::clone(clock) as Arc<dyn Clock>;
+        }
         let runtime = Runtime::start(runtime_options, Arc::clone(store.logs()))?;
         let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
         let (state, pg_catalog) = engine::build(&options, &catalog)?;
@@ -140,6 +147,20 @@ impl Database {
     /// The catalog of this moment.
     pub fn catalog(&self) -> Arc<CatalogSnapshot> {
         self.catalog.load_full()
+    }
+
+    /// The clock, if it is one that is set by hand.
+    pub fn virtual_clock(&self) -> Option<&Arc<VirtualClock>> {
+        self.options.virtual_clock.as_ref()
+    }
+
+    /// The session state for one statement, to which `now()` is this moment.
+    pub fn statement_state(&self) -> SessionState {
+        let mut state = self.state.clone();
+        state.mark_start_execution();
+        let now = chrono::DateTime::from_timestamp_micros(self.runtime.now());
+        state.execution_props_mut().query_execution_start_time = now;
+        state
     }
 
     /// The runtime.

@@ -8,6 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use millrace_runtime::clock::VirtualClock;
 use parking_lot::RwLock;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -136,6 +137,14 @@ impl Server {
     /// # Errors
     /// An address cannot be listened on, or the data directory cannot be opened.
     pub async fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_on(config, None).await
+    }
+
+    /// As [`Server::start`], on a clock that is set by hand if there is one.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub async fn start_on(config: Config, clock: Option<Arc<VirtualClock>>) -> Result<Self, StartError> {
         let (pg_listener, pg_addr) = listen(config.pg, "PostgreSQL clients", "--pg").await?;
         let (http_listener, http_addr) = listen(config.http, "HTTP", "--http").await?;
         let database = Arc::new(DatabaseSlot::default());
@@ -182,7 +191,9 @@ impl Server {
             http_task: tokio::spawn(http::run(http_listener, http_state, stopping, abandoned)),
             shutdown_timeout: config.shutdown_timeout,
         };
-        match Database::open(database_options(&config)).await {
+        let mut options = database_options(&config);
+        options.virtual_clock = clock;
+        match Database::open(options).await {
             Ok(database) => {
                 let collector = RuntimeCollector(database.runtime().clone());
                 server

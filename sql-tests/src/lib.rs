@@ -11,9 +11,10 @@ pub mod tpch;
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use millrace_server::Server;
-use millrace_server::cli::test::throw_away;
+use millrace_server::cli::test::{VirtualClock, throw_away};
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 /// A failure, in words.
@@ -28,6 +29,14 @@ pub type TextRow = Vec<Option<String>>;
 /// The server cannot be started.
 pub async fn start(directory: &Path) -> Result<Server, Failure> {
     Ok(Server::start(throw_away(directory)).await?)
+}
+
+/// As [`start`], on a clock that is set by hand.
+///
+/// # Errors
+/// The server cannot be started.
+pub async fn start_on(directory: &Path, clock: &Arc<VirtualClock>) -> Result<Server, Failure> {
+    Ok(Server::start_on(throw_away(directory), Some(Arc::clone(clock))).await?)
 }
 
 /// A connection. It lives as long as the client that is returned.

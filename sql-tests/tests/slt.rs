@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use millrace_server::Server;
-use millrace_server::cli::test::{Protocol, run_file, run_file_on};
-use millrace_sql_tests::{Failure, TextRow, connect, rows, sorted_rows, start};
+use millrace_server::cli::test::{Protocol, VirtualClock, run_file, run_file_on, virtual_clock};
+use millrace_sql_tests::{Failure, TextRow, connect, rows, sorted_rows, start_on};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -98,6 +98,8 @@ impl FirstRun {
 struct Left {
     directory: TempDir,
     views: Vec<ViewRows>,
+    /// The restarted server goes on at the same time, so that its views hold the same.
+    clock: Arc<VirtualClock>,
 }
 
 /// A materialized view's name and its rows, sorted.
@@ -105,7 +107,8 @@ type ViewRows = (String, Vec<TextRow>);
 
 async fn first_run(file: &Path) -> Result<Left, Failure> {
     let directory = tempfile::tempdir()?;
-    let server = start(directory.path()).await?;
+    let clock = virtual_clock();
+    let server = start_on(directory.path(), &clock).await?;
     let outcome = match run_file_on(&server, file, Protocol::Simple).await {
         Ok(()) => views(&server).await,
         Err(message) => Err(message.into()),
@@ -114,11 +117,12 @@ async fn first_run(file: &Path) -> Result<Left, Failure> {
     Ok(Left {
         directory,
         views: outcome?,
+        clock,
     })
 }
 
 async fn restart(file: &Path, left: &Left) -> Result<(), Failure> {
-    let server = start(left.directory.path()).await?;
+    let server = start_on(left.directory.path(), &left.clock).await?;
     let outcome = check_again(&server, file, left).await;
     server.shutdown().await;
     outcome

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use datafusion::common::{DFSchema, JoinType, NullEquality};
-use datafusion::logical_expr::{Join as LogicalJoin, lit};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction};
+use datafusion::logical_expr::{Expr, Join as LogicalJoin, lit};
 
+use super::clock::reads_clock;
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema};
 use crate::error::{PlanError, Result};
@@ -39,7 +41,17 @@ impl Lowering {
             self.with_columns(right, join.right.schema(), join.on.iter().map(|(_, r)| r))?;
         let left = self.with_some_column(left, join.left.schema())?;
         let right = self.with_some_column(right, join.right.schema())?;
-        let filter = match &join.filter {
+        let (temporal, filter) = match &join.filter {
+            Some(filter) => split_clock(filter),
+            None => (None, None),
+        };
+        if temporal.is_some() && kind != JoinKind::Inner {
+            return Err(PlanError::not_incremental(
+                "now() in the condition of an outer join or of EXISTS, compared with columns of the side that is kept, or of both",
+                "filter one side before it is joined: (SELECT .. FROM t WHERE ts > now() - ..) AS t",
+            ));
+        }
+        let filter = match &filter {
             Some(filter) => {
                 let both = join.left.schema().join(join.right.schema())?;
                 Some(self.expression(filter, &both)?)
@@ -73,7 +85,7 @@ impl Lowering {
             right_append_only,
             schema: Arc::clone(&schema),
         }));
-        Ok(Fragment {
+        let joined = Fragment {
             parts: vec![Part { operator, placement }],
             // A row that waits for its first match may be taken back; a pair or a match that was found may not.
             append_only: left_append_only
@@ -81,7 +93,11 @@ impl Lowering {
                 && matches!(kind, JoinKind::Inner | JoinKind::LeftSemi | JoinKind::RightSemi),
             key,
             schema,
-        })
+        };
+        match temporal {
+            Some(condition) => self.filtered(joined, &condition, &join.schema),
+            None => Ok(joined),
+        }
     }
 }
 
@@ -94,6 +110,17 @@ impl Lowering {
         let (fragment, _) = self.with_columns(fragment, schema, std::iter::once(&lit(true)))?;
         Ok(fragment)
     }
+}
+
+/// The conjuncts that read the clock, and the others.
+fn split_clock(filter: &Expr) -> (Option<Expr>, Option<Expr>) {
+    let (temporal, timeless): (Vec<&Expr>, Vec<&Expr>) = split_conjunction(filter)
+        .into_iter()
+        .partition(|e| reads_clock(e));
+    (
+        conjunction(temporal.into_iter().cloned()),
+        conjunction(timeless.into_iter().cloned()),
+    )
 }
 
 /// Where the joined rows are. An unmatched row of an outer join has NULL for the other side's keys, but lives where its own

@@ -13,11 +13,13 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 
 use super::ViewOptions;
+use super::clock::{misplaced, reads_clock};
 use super::fragment::{Fragment, Part, Placement, Stages, placement_after};
 use super::series;
 use crate::error::{PlanError, Result};
 use crate::relation::{RelationId, RelationInfo, relation_of};
 use crate::stage::{Operator, Output, StageGraph};
+use crate::time_join::TimeJoin;
 
 /// Lowers an optimised plan and closes its last stage.
 pub(super) fn lower(state: &SessionState, plan: &LogicalPlan, options: ViewOptions) -> Result<StageGraph> {
@@ -73,8 +75,7 @@ impl Lowering {
                     return Ok(fragment);
                 }
                 let fragment = self.node(&filter.input)?;
-                let predicate = self.expression(&filter.predicate, filter.input.schema())?;
-                Ok(fragment.filter(&predicate))
+                self.filtered(fragment, &filter.predicate, filter.input.schema())
             }
             LogicalPlan::Projection(projection) => {
                 if let LogicalPlan::Filter(filter) = projection.input.as_ref()
@@ -88,6 +89,10 @@ impl Lowering {
             LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate),
             LogicalPlan::Distinct(Distinct::All(input)) => self.distinct(input),
             LogicalPlan::Join(join) => self.join(join),
+            LogicalPlan::Extension(extension) => match TimeJoin::of(extension) {
+                Some(join) => self.time_join(join),
+                None => Err(refused(plan)),
+            },
             LogicalPlan::Union(union) => {
                 let schema = arrow_schema(&union.schema);
                 let mut parts = vec![];
@@ -183,6 +188,9 @@ impl Lowering {
 
     /// A physical expression over the columns of `schema`.
     pub fn expression(&self, expression: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
+        if reads_clock(expression) {
+            return Err(misplaced());
+        }
         Ok(create_physical_expr(
             expression,
             schema,

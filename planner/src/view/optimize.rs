@@ -8,15 +8,24 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::OptimizerRule;
 
+use super::clock;
 use crate::query::logical_optimizer_rules;
 
 /// Rules that would spoil an incremental plan: DISTINCT inside aggregates has its own maintained form, and a limit
 /// pushed below a union or a join would drop rows that a later deletion brings back.
 const LEFT_OUT: [&str; 2] = ["single_distinct_aggregation_to_group_by", "push_down_limit"];
 
+/// Rules that would move `now()` to where no filter can follow it: into a projection below its conditions, or into the
+/// condition of a semi join.
+const LEFT_OUT_WITH_CLOCK: [&str; 2] = ["common_sub_expression_eliminate", "eliminate_join"];
+
 pub(super) fn optimize(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
+    let reads_clock = clock::is_read(&plan)?;
     let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = logical_optimizer_rules();
-    rules.retain(|rule| !LEFT_OUT.contains(&rule.name()));
+    rules.retain(|rule| {
+        let is_left_out = LEFT_OUT.contains(&rule.name());
+        !(is_left_out || reads_clock && LEFT_OUT_WITH_CLOCK.contains(&rule.name()))
+    });
     let mut config = state.config().clone();
     // A scalar subquery becomes a join, which is maintained; as a physical subquery it would be evaluated once.
     config

@@ -66,6 +66,15 @@ impl Lowering {
                 query.name
             )));
         }
+        if body.keeps_time() {
+            return Err(PlanError::not_incremental(
+                format!(
+                    "now() over recursive query \"{}\" in its own recursive term",
+                    query.name
+                ),
+                "compare with now() in a subquery over the other relations, or outside of the recursive query",
+            ));
+        }
         let columns = (0..schema.fields().len()).collect();
         let operator = Operator::Recursion(Box::new(Recursion {
             name: query.name.clone(),

@@ -262,6 +262,7 @@ impl LocalScheduler {
         let stage = &view.graph.stages[task.stage];
         let mut inputs = Inputs {
             now,
+            is_filling: view.is_filling(),
             ..Inputs::default()
         };
         if view.is_reduce(task.stage) {

@@ -31,6 +31,8 @@ pub struct ViewInstance {
     pub contents: Arc<ViewContents>,
     pub errors: ErrorCounter,
     failure: Mutex<Option<String>>,
+    /// Whether it waits for rows that existed before it.
+    is_filling: AtomicBool,
     /// For each stage, whether its fixed rows are still to come.
     first: Vec<AtomicBool>,
 }
@@ -42,6 +44,7 @@ impl ViewInstance {
     /// The plan asks for an operator that cannot be built.
     pub fn new(spec: ViewSpec) -> Result<Self> {
         let ViewSpec { id, name, graph } = spec;
+        let awaits_all = graph.awaits_all();
         let mut reduces = vec![];
         for stage in &graph.stages {
             let mut instances = vec![];
@@ -82,6 +85,7 @@ impl ViewInstance {
             contents,
             errors: ErrorCounter::default(),
             failure: Mutex::default(),
+            is_filling: AtomicBool::new(awaits_all),
             first,
         })
     }
@@ -141,6 +145,15 @@ impl ViewInstance {
     /// True once for each stage.
     pub(super) fn take_first(&self, stage: usize) -> bool {
         self.first[stage].swap(false, Ordering::Relaxed)
+    }
+
+    pub(super) fn is_filling(&self) -> bool {
+        self.is_filling.load(Ordering::Acquire)
+    }
+
+    /// All rows that existed before the view were brought to it, and it is at rest.
+    pub fn end_filling(&self) {
+        self.is_filling.store(false, Ordering::Release);
     }
 
     /// Sets the view aside: it stays readable as an error until it is dropped.

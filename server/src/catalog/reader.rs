@@ -352,4 +352,18 @@ impl CatalogReader for Reader<'_> {
     fn table(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>> {
         self.resolve(name).map_err(Into::into)
     }
+
+    fn is_proctime(&self, table: &TableReference, column: &str) -> bool {
+        let object = self
+            .parts(table)
+            .ok()
+            .and_then(|(schema, name)| self.object(schema, name));
+        match object.map(|object| &object.definition) {
+            Some(Definition::Relation(relation)) => relation
+                .columns
+                .iter()
+                .any(|known| known.proctime && known.field.name() == column),
+            _ => false,
+        }
+    }
 }

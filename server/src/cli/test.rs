@@ -1,7 +1,8 @@
 //! `millrace test`: sqllogictest files, each against a server of its own on a temporary directory.
 //!
 //! The files are run over PostgreSQL's wire, so that what passes here is what a client sees. Values are compared as
-//! texts; NULL is `NULL` and the empty text is `(empty)`.
+//! texts; NULL is `NULL` and the empty text is `(empty)`. The server's clock stands still, so that `now()` has one answer:
+//! see [`virtual_clock`].
 
 mod binary;
 
@@ -9,11 +10,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use clap::{Args, ValueEnum};
 use futures::StreamExt;
+pub use millrace_runtime::clock::VirtualClock;
 use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType, Runner};
 use tokio_postgres::{Client, Config as PgConfig, NoTls, SimpleQueryMessage};
 
@@ -78,7 +81,7 @@ pub async fn run(args: TestArgs) -> ExitCode {
 pub async fn run_file(file: &Path, protocol: Protocol) -> Result<(), String> {
     let directory =
         tempfile::tempdir().map_err(|error| format!("cannot make a temporary directory: {error}"))?;
-    let server = Server::start(throw_away(directory.path()))
+    let server = Server::start_on(throw_away(directory.path()), Some(virtual_clock()))
         .await
         .map_err(|error| error.to_string())?;
     let outcome = run_file_on(&server, file, protocol).await;
@@ -103,6 +106,11 @@ pub async fn run_file_on(server: &Server, file: &Path, protocol: Protocol) -> Re
         .map_err(|error| error.display(false).to_string());
     runner.shutdown_async().await;
     outcome
+}
+
+/// The clock of a test file: it stands at 2026-01-01 00:00 UTC until `ALTER SYSTEM SET clock` moves it.
+pub fn virtual_clock() -> Arc<VirtualClock> {
+    Arc::new(VirtualClock::new(1_767_225_600_000_000))
 }
 
 /// A configuration on free loopback ports, for servers that do not last.

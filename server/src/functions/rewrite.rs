@@ -463,6 +463,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("clock_timestamp", "now"),
     ("statement_timestamp", "now"),
     ("transaction_timestamp", "now"),
+    ("proctime", "now"),
 ];
 
 fn rename(function: &mut Function) {

@@ -33,8 +33,7 @@ pub async fn provider(
     let scan =
         df(LogicalPlanBuilder::scan("base", provider_as_source(base), None)
             .and_then(LogicalPlanBuilder::build))?;
-    let mut state = session.database().state().clone();
-    state.mark_start_execution();
+    let state = session.database().statement_state();
     let physical = df(state.create_physical_plan(&scan).await)?;
     let rows = session.collect_physical(physical).await?;
     let merged = apply(rows, changes).map_err(from_internal::arrow)?;

@@ -54,8 +54,7 @@ impl Session {
         if let Some(zone) = self.other_zone() {
             plan = df(zoned_cast::in_zone(plan, zone))?;
         }
-        let mut state = self.db.state().clone();
-        state.mark_start_execution();
+        let state = self.db.statement_state();
         df(state.create_physical_plan(&plan).await)
     }
 

@@ -11,6 +11,7 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
 use millrace_planner::Binder;
+use millrace_runtime::Runtime;
 
 use crate::catalog::Relation;
 use crate::database::{Database, df};
@@ -59,6 +60,8 @@ pub struct RowBuilder {
     sources: Vec<Source>,
     /// The zone in which texts are assigned to timestamptz, if it is not UTC.
     zone: Option<crate::types::zone::Zone>,
+    /// Tells when rows arrive.
+    runtime: Runtime,
 }
 
 impl RowBuilder {
@@ -70,8 +73,7 @@ impl RowBuilder {
         let schema = Arc::clone(relation.schema());
         let reader = scope.reader(db);
         let binder = Binder::new(db.state(), &reader);
-        let mut state = db.state().clone();
-        state.mark_start_execution();
+        let state = db.statement_state();
         let empty = DFSchema::empty();
         let whole = df(DFSchema::try_from(schema.as_ref().clone()))?;
         let mut sources = Vec::with_capacity(relation.columns.len());
@@ -115,6 +117,7 @@ impl RowBuilder {
             schema,
             sources,
             zone: scope.zone,
+            runtime: db.runtime().clone(),
         })
     }
 
@@ -145,7 +148,7 @@ impl RowBuilder {
                     convert(from, field, values, self.zone)?
                 }
                 Source::Default(expression) => evaluate(expression, &nothing, field).map_err(fail)?,
-                Source::Now => now(field, rows).map_err(fail)?,
+                Source::Now => now(self.runtime.now(), field, rows).map_err(fail)?,
                 // Generated columns are filled in below, once the others are there.
                 Source::Null | Source::Generated(_) => arrow::array::new_null_array(field.data_type(), rows),
             };
@@ -256,8 +259,7 @@ pub fn describe_row(schema: &Schema, columns: &[ArrayRef], row: usize) -> String
     format!("({})", values.join(", "))
 }
 
-fn now(field: &Field, rows: usize) -> datafusion::error::Result<ArrayRef> {
-    let instant = chrono::Utc::now().timestamp_micros();
+fn now(instant: i64, field: &Field, rows: usize) -> datafusion::error::Result<ArrayRef> {
     let values: ArrayRef =
         Arc::new(TimestampMicrosecondArray::from_value(instant, rows).with_timezone("UTC"));
     Ok(arrow::compute::cast(&values, field.data_type())?)

@@ -108,8 +108,7 @@ fn constant(session: &Session, expr: &Expr) -> SqlResult<ScalarValue> {
     rewrite::expression(&mut expr)?;
     let scope = session.scope();
     let reader = scope.reader(session.database());
-    let mut state = session.database().state().clone();
-    state.mark_start_execution();
+    let state = session.database().statement_state();
     let empty = DFSchema::empty();
     let bound = df(Binder::new(&state, &reader).expression(&expr, &empty))?;
     let physical = df(state.create_physical_expr(bound, &empty))?;
