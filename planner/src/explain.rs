@@ -11,6 +11,7 @@
 
 use std::fmt::Write;
 
+use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 
 use crate::stage::{
@@ -103,9 +104,15 @@ fn operator(text: &mut String, node: &Operator, depth: usize) {
         Operator::LookupJoin(join) => lookup_join(join),
         Operator::AsofJoin(join) => asof_join(join),
         Operator::Recompute(recompute) => format!(
-            "Recompute: changed partitions of {}, by {}",
+            "Recompute: changed partitions of {}, order {}, functions [{}]",
             names(recompute.input.schema(), &recompute.partition_by),
-            recompute.plan.name()
+            order(recompute.input.schema(), &recompute.order_by),
+            recompute
+                .functions
+                .iter()
+                .map(|function| function.name())
+                .collect::<Vec<_>>()
+                .join(", ")
         ),
         Operator::Recursion(recursion) => format!(
             "Recursion: {}, {}",
@@ -179,15 +186,18 @@ fn joins(join: &Join) -> String {
     )
 }
 
-fn top_n(top: &TopN) -> String {
-    let order: Vec<String> = top
-        .order_by
+fn order(schema: &SchemaRef, order_by: &[(usize, SortOptions)]) -> String {
+    let shown: Vec<String> = order_by
         .iter()
         .map(|(column, options)| {
             let direction = if options.descending { " DESC" } else { "" };
-            format!("{}{direction}", top.input.schema().field(*column).name())
+            format!("{}{direction}", schema.field(*column).name())
         })
         .collect();
+    format!("({})", shown.join(", "))
+}
+
+fn top_n(top: &TopN) -> String {
     let fetch = top.fetch.map_or("all".to_owned(), |fetch| fetch.to_string());
     let partitions = if top.partition_by.is_empty() {
         String::new()
@@ -206,9 +216,9 @@ fn top_n(top: &TopN) -> String {
         (Numbering::DenseRank, true) => ", by dense rank, numbered",
     };
     format!(
-        "TopN: fetch {fetch}, skip {}{partitions}, order ({}){numbering}",
+        "TopN: fetch {fetch}, skip {}{partitions}, order {}{numbering}",
         top.skip,
-        order.join(", ")
+        order(top.input.schema(), &top.order_by)
     )
 }
 

@@ -17,7 +17,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::NullHandling;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_expr::window::WindowExpr;
 
 use crate::relation::{RelationId, RelationInfo};
 
@@ -294,8 +294,11 @@ pub struct Recompute {
     pub input: Operator,
     /// Input columns that tell partitions apart; empty: all rows are one.
     pub partition_by: Vec<usize>,
-    /// From one partition's rows (a [`PartitionRows`] leaf) to its output.
-    pub plan: Arc<dyn ExecutionPlan>,
+    /// Input columns that order a partition's rows. Equal rows are ordered by all their columns, so that what is computed
+    /// again is what was put out before.
+    pub order_by: Vec<(usize, arrow::compute::SortOptions)>,
+    /// Each makes one column from the rows of one partition, in their order.
+    pub functions: Vec<Arc<dyn WindowExpr>>,
     pub input_append_only: bool,
     pub schema: SchemaRef,
 }

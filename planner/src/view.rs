@@ -22,7 +22,6 @@ mod window;
 
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-pub use window::PartitionRows;
 
 use crate::error::Result;
 use crate::rewrite;

@@ -340,7 +340,7 @@ impl OperatorInstance {
                 }
                 OperatorInstance::Recompute { input, recompute } => {
                     let batches = input.run(inputs, gate, errors).await?;
-                    recompute.run(batches, gate).await
+                    recompute.run(batches, gate, errors).await
                 }
                 OperatorInstance::Recursion {
                     base,

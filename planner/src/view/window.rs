@@ -1,28 +1,25 @@
-//! OVER windows: rows are exchanged by PARTITION BY; a partition that changed is computed again by DataFusion's operator.
+//! OVER windows: rows are exchanged by PARTITION BY; a partition that changed is computed again by DataFusion's functions.
 
-use std::fmt;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::tree_node::TreeNodeRecursion;
+use arrow::array::{RecordBatch, new_null_array};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::{Column, DFSchema, TableReference};
 use datafusion::error::DataFusionError;
-use datafusion::execution::TaskContext;
 use datafusion::logical_expr::expr::WindowFunction;
-use datafusion::logical_expr::{Expr, SortExpr, Window};
-use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
-use datafusion::physical_plan::sorts::sort::SortExec;
-use datafusion::physical_plan::windows::WindowAggExec;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions,
-    SendableRecordBatchStream,
-};
+use datafusion::logical_expr::{Expr, Window};
+use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_planner::create_window_expr;
 
 use super::fragment::{Fragment, Part, Placement};
+use super::limit::sort_columns;
 use super::lower::{Lowering, arrow_schema, column};
 use crate::error::{PlanError, Result};
 use crate::stage::{Operator, Output, Recompute};
+
+/// What computed columns are qualified with while the functions are planned.
+const COMPUTED: &str = "$window";
 
 impl Lowering {
     pub(super) fn window(&mut self, window: &Window) -> Result<Fragment> {
@@ -34,91 +31,78 @@ impl Lowering {
         let Some(first) = functions.first() else {
             return Err(PlanError::Internal("a window node without functions".into()));
         };
+        // The node's functions share their partitions and an order.
+        let is_shared = |function: &&WindowFunction| {
+            let (own, shared) = (&function.params.partition_by, &first.params.partition_by);
+            own.len() == shared.len() && own.iter().all(|e| shared.contains(e))
+        };
+        if !functions.iter().all(is_shared) {
+            return Err(PlanError::Internal(
+                "a window node with several PARTITION BY".into(),
+            ));
+        }
         let fragment = self.node(&window.input)?;
-        let input_append_only = fragment.append_only;
-        let key = fragment.key.clone();
-        let input_schema: SchemaRef = Arc::clone(&fragment.schema);
+        let (input_append_only, key) = (fragment.append_only, fragment.key.clone());
         let logical = window.input.schema();
+        let width = logical.fields().len();
 
-        // The node's functions share an order; partitions are told apart by what they all partition by.
-        let shared: Vec<&Expr> = first
-            .params
-            .partition_by
-            .iter()
-            .filter(|e| {
-                functions
-                    .iter()
-                    .all(|function| function.params.partition_by.contains(e))
-            })
-            .collect();
-        let (fragment, partition_by) = self.with_columns(fragment, logical, shared.into_iter())?;
-        // Expressions to partition by are further columns, dropped again below.
-        let computed = fragment.schema.fields().len() - input_schema.fields().len();
+        // What the functions work on is computed before them, where an expression that fails on a row is NULL there.
+        let mut computed: Vec<Expr> = vec![];
+        for function in &functions {
+            let arguments = arguments(function).filter(|e| !matches!(e, Expr::Literal(..)));
+            for e in arguments.chain(keys(function)) {
+                if !matches!(e, Expr::Column(_)) && !computed.contains(e) {
+                    computed.push(e.clone());
+                }
+            }
+        }
+        let (fragment, _) = self.with_columns(fragment, logical, computed.iter())?;
         let rows_schema = Arc::clone(&fragment.schema);
-        let windows = window
-            .window_expr
-            .iter()
-            .map(|e| create_window_expr(e, logical, &self.properties, &self.context))
-            .collect::<std::result::Result<Vec<_>, _>>()?;
-        let mut order: Vec<PhysicalSortExpr> = vec![];
-        for e in &first.params.partition_by {
-            order.push(PhysicalSortExpr {
-                expr: self.expression(e, logical)?,
-                options: Default::default(),
-            });
-        }
-        for SortExpr {
-            expr,
-            asc,
-            nulls_first,
-        } in &first.params.order_by
-        {
-            let options = arrow::compute::SortOptions {
-                descending: !asc,
-                nulls_first: *nulls_first,
-            };
-            order.push(PhysicalSortExpr {
-                expr: self.expression(expr, logical)?,
-                options,
-            });
-        }
-        // Equal rows in a definite order: what is computed again must be what was put out before.
-        for index in 0..input_schema.fields().len() {
-            order.push(PhysicalSortExpr {
-                expr: column(&input_schema, index),
-                options: Default::default(),
-            });
-        }
-        let rows: Arc<dyn ExecutionPlan> = Arc::new(PartitionRows::new(Arc::clone(&rows_schema)));
-        let sorted: Arc<dyn ExecutionPlan> = match LexOrdering::new(order) {
-            Some(order) => Arc::new(SortExec::new(order, rows)),
-            None => rows,
+        let columns = qualified(logical, &rows_schema)?;
+        let over_columns = |e: &Expr| -> Expr {
+            let position = computed.iter().position(|computed| computed == e);
+            position.map_or_else(|| e.clone(), |position| computed_column(width + position))
         };
-        let plan: Arc<dyn ExecutionPlan> = Arc::new(WindowAggExec::try_new(windows, sorted, false)?);
+        let keys: Vec<Expr> = keys(first).map(over_columns).collect();
+        let (fragment, mut partition_by) = self.with_columns(fragment, &columns, keys.iter())?;
+        let order_by = partition_by.split_off(first.params.partition_by.len());
+        let order_by = sort_columns(order_by, &first.params.order_by);
+
+        let mut planned: Vec<Arc<dyn WindowExpr>> = vec![];
+        for function in &functions {
+            let mut over = (*function).clone();
+            let params = &mut over.params;
+            for e in params.args.iter_mut().chain(params.filter.as_deref_mut()) {
+                if !matches!(e, Expr::Literal(..)) {
+                    *e = over_columns(e);
+                }
+            }
+            let order = params.order_by.iter_mut().map(|sort| &mut sort.expr);
+            for e in params.partition_by.iter_mut().chain(order) {
+                *e = over_columns(e);
+            }
+            let e = Expr::WindowFunction(Box::new(over));
+            let e = create_window_expr(&e, &columns, &self.properties, &self.context)?;
+            check(function, &e, &rows_schema)?;
+            planned.push(e);
+        }
         let schema = arrow_schema(&window.schema);
-        let width = input_schema.fields().len();
-        let fields: Vec<_> = rows_schema
-            .fields()
-            .iter()
-            .chain(&schema.fields()[width..])
-            .cloned()
-            .collect();
-        let output_schema: SchemaRef = Arc::new(Schema::new(fields));
-        let output = if partition_by.is_empty() {
-            Output::Single
+        let fields = rows_schema.fields().iter().chain(&schema.fields()[width..]);
+        let output_schema: SchemaRef = Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()));
+        let (output, placement) = if partition_by.is_empty() {
+            (Output::Single, Placement::Keyed)
         } else {
-            Output::Hash(partition_by.clone())
-        };
-        let placement = if partition_by.is_empty() {
-            Placement::Keyed
-        } else {
-            Placement::Hash(partition_by.clone())
+            (
+                Output::Hash(partition_by.clone()),
+                Placement::Hash(partition_by.clone()),
+            )
         };
         let exchanged = self.stages.exchange(fragment, output);
         let operator = Operator::Recompute(Box::new(Recompute {
             input: exchanged,
             partition_by,
-            plan,
+            order_by,
+            functions: planned,
             input_append_only,
             schema: Arc::clone(&output_schema),
         }));
@@ -128,11 +112,77 @@ impl Lowering {
             key,
             schema: Arc::clone(&output_schema),
         };
-        if computed == 0 {
+        if computed.is_empty() {
             return Ok(Fragment { schema, ..fragment });
         }
-        let kept = (0..width).chain(width + computed..output_schema.fields().len());
+        let kept = (0..width).chain(rows_schema.fields().len()..output_schema.fields().len());
         Ok(fragment.project(kept.map(|index| column(&output_schema, index)).collect(), schema))
+    }
+}
+
+/// What a function reads of a row. A literal stays one: it may be an offset or a number of buckets.
+fn arguments(function: &WindowFunction) -> impl Iterator<Item = &Expr> {
+    function
+        .params
+        .args
+        .iter()
+        .chain(function.params.filter.as_deref())
+}
+
+/// What tells its partitions apart, then what orders their rows.
+fn keys(function: &WindowFunction) -> impl Iterator<Item = &Expr> {
+    let params = &function.params;
+    let order = params.order_by.iter().map(|sort| &sort.expr);
+    params.partition_by.iter().chain(order)
+}
+
+/// The name of a computed column: its position.
+fn computed_column(index: usize) -> Expr {
+    Expr::Column(Column::new(Some(COMPUTED), index.to_string()))
+}
+
+/// The columns of `logical`, and what was computed beside them.
+fn qualified(logical: &DFSchema, rows: &SchemaRef) -> Result<DFSchema> {
+    let width = logical.fields().len();
+    let known = logical
+        .iter()
+        .map(|(relation, field)| (relation.cloned(), Arc::clone(field)));
+    let computed = rows
+        .fields()
+        .iter()
+        .enumerate()
+        .skip(width)
+        .map(|(index, field)| {
+            let field = Field::clone(field).with_name(index.to_string());
+            (Some(TableReference::bare(COMPUTED)), Arc::new(field))
+        });
+    Ok(DFSchema::new_with_metadata(
+        known.chain(computed).collect(),
+        HashMap::new(),
+    )?)
+}
+
+/// Refuses a function that is not there for its frame: it says so when it is asked for anything.
+fn check(function: &WindowFunction, planned: &Arc<dyn WindowExpr>, rows: &SchemaRef) -> Result<()> {
+    let fields = rows.fields().iter();
+    let nullable: Vec<_> = fields
+        .map(|field| Arc::new(Field::clone(field).with_nullable(true)))
+        .collect();
+    let nulls = nullable.iter().map(|field| new_null_array(field.data_type(), 1));
+    let columns = nulls.collect();
+    let row =
+        RecordBatch::try_new(Arc::new(Schema::new(nullable)), columns).map_err(DataFusionError::from)?;
+    match planned.evaluate(&row) {
+        Err(error) if matches!(error.find_root(), DataFusionError::NotImplemented(_)) => {
+            Err(PlanError::not_incremental(
+                format!(
+                    "{} OVER a frame that may begin after the partition's first row",
+                    function.fun.name()
+                ),
+                "let the frame begin with UNBOUNDED PRECEDING, or leave it out",
+            ))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -141,72 +191,5 @@ fn window_function(expression: &Expr) -> Result<&WindowFunction> {
         Expr::Alias(alias) => window_function(&alias.expr),
         Expr::WindowFunction(function) => Ok(function),
         other => Err(PlanError::Internal(format!("not a window function: {other}"))),
-    }
-}
-
-/// The leaf of a [`Recompute`] plan: stands for the rows of one partition and is replaced by them before each run.
-#[derive(Debug)]
-pub struct PartitionRows {
-    properties: Arc<PlanProperties>,
-}
-
-impl PartitionRows {
-    pub fn new(schema: SchemaRef) -> Self {
-        PartitionRows {
-            properties: Arc::new(PlanProperties::new(
-                EquivalenceProperties::new(schema),
-                Partitioning::UnknownPartitioning(1),
-                EmissionType::Incremental,
-                Boundedness::Bounded,
-            )),
-        }
-    }
-}
-
-impl DisplayAs for PartitionRows {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PartitionRows")
-    }
-}
-
-impl ExecutionPlan for PartitionRows {
-    fn name(&self) -> &'static str {
-        "PartitionRows"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> datafusion::error::Result<TreeNodeRecursion>,
-    ) -> datafusion::error::Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn execute(&self, _: usize, _: Arc<TaskContext>) -> datafusion::error::Result<SendableRecordBatchStream> {
-        Err(DataFusionError::Internal(
-            "the rows of a partition were not put in".into(),
-        ))
     }
 }

@@ -73,7 +73,7 @@ pub(super) fn evaluate_predicate(
 }
 
 /// A literal of a neighbouring type (a timestamp's unit, a view of a string) as the plan's type.
-fn conform(array: ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+pub(super) fn conform(array: ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
     if array.data_type() == data_type {
         return Ok(array);
     }

@@ -1,52 +1,59 @@
 //! Functions of whole partitions (OVER windows): a partition that changed is computed again, before and after the change,
-//! and the difference is put out.
+//! and the difference is put out. An epoch costs what its partitions hold, and a logarithm for their order.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
+use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, UInt32Array, new_null_array};
 use arrow::compute::take;
-use arrow::datatypes::SchemaRef;
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::datasource::memory::MemorySourceConfig;
-use datafusion::execution::TaskContext;
-use datafusion::physical_plan::{ExecutionPlan, collect};
+use arrow::datatypes::{DataType, SchemaRef};
+use arrow::row::{RowConverter, SortField};
+use datafusion::physical_expr::window::WindowExpr;
 use millrace_planner::stage::Recompute;
-use millrace_planner::view::PartitionRows;
 use millrace_storage::ChangeBatch;
 
 use super::aggregate::{GroupKeys, consolidate};
-use super::{Gate, batch_of, nullable};
+use super::expression::{ErrorCounter, conform};
+use super::{CHUNK_ROWS, Gate, batch_of, nullable};
 use crate::error::Result;
 use crate::state::RowTable;
-use crate::state::row_table::arrow_error;
+use crate::state::row_table::{Matches, arrow_error};
 
 /// The rows of every partition, indexed by what tells partitions apart.
 pub struct RecomputeInstance {
     partition_by: Vec<usize>,
-    plan: Arc<dyn ExecutionPlan>,
-    input_schema: SchemaRef,
+    order_by: Vec<usize>,
+    functions: Vec<Arc<dyn WindowExpr>>,
     schema: SchemaRef,
     rows: RowTable,
     index: Option<usize>,
+    /// The partition, what orders its rows, and all their columns, as comparable bytes.
+    order: RowConverter,
 }
 
 impl RecomputeInstance {
     pub fn new(plan: &Recompute) -> Result<Self> {
-        let input_schema = Arc::clone(plan.input.schema());
-        let identity = (!plan.input_append_only).then(|| (0..input_schema.fields().len()).collect());
-        let mut rows = RowTable::new(nullable(&input_schema), identity);
+        let input = plan.input.schema();
+        let identity = (!plan.input_append_only).then(|| (0..input.fields().len()).collect());
+        let mut rows = RowTable::new(nullable(input), identity);
         let index = if plan.partition_by.is_empty() {
             None
         } else {
             Some(rows.add_index(plan.partition_by.clone())?)
         };
+        let mut order = vec![SortField::new(DataType::UInt32)];
+        order.extend(plan.order_by.iter().map(|(column, options)| {
+            SortField::new_with_options(input.field(*column).data_type().clone(), *options)
+        }));
+        let columns = input.fields().iter();
+        order.extend(columns.map(|field| SortField::new(field.data_type().clone())));
         Ok(RecomputeInstance {
             partition_by: plan.partition_by.clone(),
-            plan: Arc::clone(&plan.plan),
-            input_schema,
-            schema: Arc::clone(&plan.schema),
+            order_by: plan.order_by.iter().map(|(column, _)| *column).collect(),
+            functions: plan.functions.clone(),
+            schema: nullable(&plan.schema),
             rows,
             index,
+            order: RowConverter::new(order).map_err(arrow_error)?,
         })
     }
 
@@ -55,34 +62,30 @@ impl RecomputeInstance {
     }
 
     /// Applies what changed and puts out how the results of the changed partitions differ.
-    pub async fn run(&mut self, batches: Vec<ChangeBatch>, gate: &dyn Gate) -> Result<Vec<ChangeBatch>> {
+    pub async fn run(
+        &mut self,
+        batches: Vec<ChangeBatch>,
+        gate: &dyn Gate,
+        errors: &ErrorCounter,
+    ) -> Result<Vec<ChangeBatch>> {
         let Some(changes) = consolidate(batches)? else {
             return Ok(vec![]);
         };
         let keys = self.changed_partitions(&changes)?;
-        let before = self.compute(&keys).await?;
-        gate.checkpoint().await;
+        let before = self.compute(&keys, gate, None).await?;
         let rows = RecordBatch::try_new(Arc::clone(self.rows.schema()), changes.rows.columns().to_vec());
         let changes = ChangeBatch {
             rows: rows.map_err(arrow_error)?,
             weights: changes.weights,
         };
         self.rows.apply(&changes, 0, u64::MAX - 1)?;
-        let after = self.compute(&keys).await?;
-        gate.checkpoint().await;
+        let after = self.compute(&keys, gate, Some(errors)).await?;
         let mut output = vec![];
-        for (batches, weight) in [(before, -1), (after, 1)] {
-            for batch in batches {
-                let rows = batch_of(
-                    &nullable(&self.schema),
-                    batch.columns().to_vec(),
-                    batch.num_rows(),
-                )?;
-                output.push(ChangeBatch {
-                    weights: Some(Int64Array::from(vec![weight; rows.num_rows()])),
-                    rows,
-                });
-            }
+        for (rows, weight) in [(before, -1), (after, 1)] {
+            output.extend(rows.map(|rows| ChangeBatch {
+                weights: Some(Int64Array::from(vec![weight; rows.num_rows()])),
+                rows,
+            }));
         }
         Ok(consolidate(output)?.into_iter().collect())
     }
@@ -107,30 +110,91 @@ impl RecomputeInstance {
             .collect()
     }
 
-    /// The plan's answer over the rows of these partitions as they are now.
-    async fn compute(&self, keys: &[ArrayRef]) -> Result<Vec<RecordBatch>> {
-        let numbers = match self.index {
-            Some(index) => self.rows.probe(index, keys, true)?.rows,
-            None => self.rows.live_row_numbers(),
+    /// The rows of these partitions as they are now, with the functions' values; `None` if there are none.
+    async fn compute(
+        &mut self,
+        keys: &[ArrayRef],
+        gate: &dyn Gate,
+        errors: Option<&ErrorCounter>,
+    ) -> Result<Option<RecordBatch>> {
+        let Matches { probe, rows } = match self.index {
+            Some(index) => self.rows.probe(index, keys, true)?,
+            None => {
+                let rows = self.rows.live_row_numbers();
+                Matches {
+                    probe: vec![0; rows.len()],
+                    rows,
+                }
+            }
         };
-        if numbers.is_empty() {
-            return Ok(vec![]);
+        if rows.is_empty() {
+            return Ok(None);
         }
-        let rows = self.rows.rows(&numbers)?;
-        let rows = RecordBatch::try_new(Arc::clone(&self.input_schema), rows.columns().to_vec())
-            .or_else(|_| RecordBatch::try_new(nullable(&self.input_schema), rows.columns().to_vec()))
-            .map_err(arrow_error)?;
-        let schema = rows.schema();
-        let leaf = MemorySourceConfig::try_new_exec(&[vec![rows]], schema, None)?;
-        let plan = Arc::clone(&self.plan)
-            .transform_up(|node| {
-                Ok(if node.is::<PartitionRows>() {
-                    Transformed::yes(Arc::clone(&leaf) as Arc<dyn ExecutionPlan>)
-                } else {
-                    Transformed::no(node)
-                })
-            })?
-            .data;
-        Ok(collect(plan, Arc::new(TaskContext::default())).await?)
+        let (sorted, ends) = self.in_order(probe, &rows)?;
+        gate.checkpoint().await;
+        let width = sorted.num_columns();
+        let mut values: Vec<Vec<ArrayRef>> = vec![vec![]; self.functions.len()];
+        let (mut start, mut since) = (0, 0);
+        for end in ends {
+            let partition = sorted.slice(start, end - start);
+            for (position, function) in self.functions.iter().enumerate() {
+                let data_type = self.schema.field(width + position).data_type();
+                values[position].push(evaluate(function, &partition, data_type, errors)?);
+            }
+            since += end - start;
+            start = end;
+            if since >= CHUNK_ROWS {
+                since = 0;
+                gate.checkpoint().await;
+            }
+        }
+        let mut columns = sorted.columns().to_vec();
+        for partitions in &values {
+            let partitions: Vec<&dyn Array> = partitions.iter().map(AsRef::as_ref).collect();
+            columns.push(arrow::compute::concat(&partitions).map_err(arrow_error)?);
+        }
+        Ok(Some(batch_of(&self.schema, columns, sorted.num_rows())?))
+    }
+
+    /// The rows, partition by partition, and where each of these ends.
+    fn in_order(&mut self, partitions: Vec<u32>, rows: &[u32]) -> Result<(RecordBatch, Vec<usize>)> {
+        let rows = self.rows.rows(rows)?;
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(UInt32Array::from(partitions.clone()))];
+        columns.extend(
+            self.order_by
+                .iter()
+                .map(|column| Arc::clone(rows.column(*column))),
+        );
+        columns.extend(rows.columns().iter().cloned());
+        let keys = self.order.convert_columns(&columns).map_err(arrow_error)?;
+        let mut positions: Vec<u32> = (0..rows.num_rows() as u32).collect();
+        positions.sort_unstable_by(|left, right| keys.row(*left as usize).cmp(&keys.row(*right as usize)));
+        let mut ends = vec![];
+        for (position, next) in positions.iter().zip(positions.iter().skip(1)).enumerate() {
+            if partitions[*next.0 as usize] != partitions[*next.1 as usize] {
+                ends.push(position + 1);
+            }
+        }
+        ends.push(rows.num_rows());
+        let sorted = arrow::compute::take_record_batch(&rows, &UInt32Array::from(positions));
+        Ok((sorted.map_err(arrow_error)?, ends))
+    }
+}
+
+/// A function over one partition. Where it fails it is NULL for the whole partition, and that is counted.
+fn evaluate(
+    function: &Arc<dyn WindowExpr>,
+    partition: &RecordBatch,
+    data_type: &DataType,
+    errors: Option<&ErrorCounter>,
+) -> Result<ArrayRef> {
+    match function.evaluate(partition) {
+        Ok(values) => conform(values, data_type),
+        Err(error) => {
+            if let Some(errors) = errors {
+                errors.note(error.strip_backtrace());
+            }
+            Ok(new_null_array(data_type, partition.num_rows()))
+        }
     }
 }
