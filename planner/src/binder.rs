@@ -23,7 +23,7 @@ use datafusion::logical_expr::{
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 
-use crate::{refused, rewrite, time_join, with_recursive};
+use crate::{named_windows, refused, rewrite, time_join, with_recursive};
 
 /// How names become relations. Implemented by the session: search path, visibility and views are its business.
 pub trait CatalogReader {
@@ -63,6 +63,7 @@ impl<'a> Binder<'a> {
         let mut statement = statement.clone();
         time_join::rewrite(&mut statement, self.catalog)?;
         with_recursive::prepare(&mut statement)?;
+        named_windows::resolve(&mut statement)?;
         rewrite::statement(&mut statement).map_err(|error| DataFusionError::SQL(Box::new(error), None))?;
         refused::check(&statement)?;
         let plan = time_join::recognise(self.planner().sql_statement_to_plan(statement)?)?;

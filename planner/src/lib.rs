@@ -11,6 +11,7 @@ pub mod binder;
 pub mod error;
 pub mod explain;
 pub mod growth;
+mod named_windows;
 pub mod query;
 mod refused;
 pub mod relation;

@@ -56,12 +56,14 @@ impl Lowering {
                 }
             }
         }
-        let (fragment, _) = self.with_columns(fragment, logical, computed.iter())?;
+        let (fragment, positions) = self.with_columns(fragment, logical, computed.iter())?;
         let rows_schema = Arc::clone(&fragment.schema);
         let columns = qualified(logical, &rows_schema)?;
         let over_columns = |e: &Expr| -> Expr {
-            let position = computed.iter().position(|computed| computed == e);
-            position.map_or_else(|| e.clone(), |position| computed_column(width + position))
+            match computed.iter().position(|computed| computed == e) {
+                Some(position) => Expr::Column(Column::from(columns.qualified_field(positions[position]))),
+                None => e.clone(),
+            }
         };
         let keys: Vec<Expr> = keys(first).map(over_columns).collect();
         let (fragment, mut partition_by) = self.with_columns(fragment, &columns, keys.iter())?;
@@ -112,7 +114,7 @@ impl Lowering {
             key,
             schema: Arc::clone(&output_schema),
         };
-        if computed.is_empty() {
+        if rows_schema.fields().len() == width {
             return Ok(Fragment { schema, ..fragment });
         }
         let kept = (0..width).chain(rows_schema.fields().len()..output_schema.fields().len());
@@ -136,12 +138,7 @@ fn keys(function: &WindowFunction) -> impl Iterator<Item = &Expr> {
     params.partition_by.iter().chain(order)
 }
 
-/// The name of a computed column: its position.
-fn computed_column(index: usize) -> Expr {
-    Expr::Column(Column::new(Some(COMPUTED), index.to_string()))
-}
-
-/// The columns of `logical`, and what was computed beside them.
+/// The columns of `logical`, and what was computed beside them, named by their positions.
 fn qualified(logical: &DFSchema, rows: &SchemaRef) -> Result<DFSchema> {
     let width = logical.fields().len();
     let known = logical
