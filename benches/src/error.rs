@@ -33,6 +33,12 @@ pub enum BenchError {
     /// The server did not start or stop as it should.
     #[error("{0}")]
     Server(String),
+    /// The engine inside this process failed.
+    #[error("the engine failed: {0}")]
+    Engine(String),
+    /// A figure cannot be drawn.
+    #[error("cannot draw {0}")]
+    Plot(String),
     /// The server's answer is wrong: speed does not matter then.
     #[error("wrong result: {0}")]
     Wrong(String),
@@ -43,6 +49,11 @@ impl BenchError {
     pub fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| BenchError::Io { doing, source }
+    }
+
+    /// For `map_err`: an error of the engine inside this process.
+    pub fn engine(error: impl std::fmt::Display) -> Self {
+        BenchError::Engine(error.to_string())
     }
 
     /// For `map_err`: the server's error while doing something.

@@ -1,11 +1,12 @@
-//! Benchmarks of millrace, each against a real server over the PostgreSQL protocol.
+//! Benchmarks of millrace.
 //!
 //! ```text
 //!   main ── chooses a suite, its scale and its target
-//!    └─ first_light ── a suite: one file per experiment, each gives an Experiment
-//!        ├─ target ── the server under test: the release binary as a child process, or one inside this process
-//!        ├─ flights, views, oracle ── the data, the views over it, and what they must show
-//!        └─ results ── what was measured, on which machine, written as results.json and report.md
+//!    ├─ first_light ── a suite against a real server over the PostgreSQL protocol
+//!    │   ├─ target ── the server under test: the release binary as a child process, or one inside this process
+//!    │   └─ flights, views, oracle ── the data, the views over it, and what they must show
+//!    ├─ ivm ── a suite against the engine alone, in a process for each view and size
+//!    └─ results, plot ── what was measured, on which machine, written as results.json, report.md and figures
 //! ```
 //!
 //! Every suite has a real mode, whose results are kept in `benches/results/`, and a small one that the tests run.
@@ -15,8 +16,10 @@ pub mod client;
 pub mod error;
 pub mod first_light;
 pub mod flights;
+pub mod ivm;
 pub mod machine;
 pub mod oracle;
+pub mod plot;
 pub mod process;
 pub mod results;
 pub mod statistics;

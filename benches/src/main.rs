@@ -6,10 +6,15 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use millrace_benches::error::BenchError;
 use millrace_benches::first_light::{self, Scale};
+use millrace_benches::ivm::{self, Cell, Isolation};
 use millrace_benches::results::{Experiment, Run};
 use millrace_benches::target::Target;
 use millrace_benches::{flights, tpch};
 use millrace_sql_tests::oracle;
+
+/// What the server uses too: engines inside this process are to be measured as they are.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Benchmarks of millrace.
 #[derive(Debug, Parser)]
@@ -27,6 +32,14 @@ enum Suite {
     Tpch(TpchArgs),
     /// The random oracle: random views over random changes, compared with plain DataFusion; exits with 1 if one is wrong
     Oracle(OracleArgs),
+    /// What it costs to keep views, by the size of the change and by the size of the base
+    Ivm(IvmArgs),
+    /// One measurement of `ivm`, which gives each a process of its own
+    #[command(hide = true)]
+    IvmCell {
+        /// The measurement, as JSON
+        cell: String,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -62,6 +75,19 @@ struct OracleArgs {
 }
 
 #[derive(Debug, Args)]
+struct IvmArgs {
+    /// A bounded run inside this process: shows that the experiments work, not how fast millrace is
+    #[arg(long)]
+    small: bool,
+    /// Where the results' directory is made [default: benches/results; with --small nothing is kept]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Measure only the views whose name contains this
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+}
+
+#[derive(Debug, Args)]
 struct SuiteArgs {
     /// A bounded run with a server inside this process: shows that the experiments work, not how fast millrace is
     #[arg(long)]
@@ -87,6 +113,8 @@ fn main() -> ExitCode {
     };
     let outcome = match Cli::parse().suite {
         Suite::FirstLight(args) => runtime.block_on(first_light(args)),
+        Suite::Ivm(args) => runtime.block_on(ivm(args)),
+        Suite::IvmCell { cell } => runtime.block_on(ivm_cell(&cell)),
         Suite::Tpch(args) => runtime.block_on(tpch(args)),
         Suite::Oracle(args) => oracle(&args),
     };
@@ -108,8 +136,42 @@ async fn first_light(args: SuiteArgs) -> Result<(), BenchError> {
     let flights = flights::load(args.flights.as_deref(), scale.flights)?;
     let run = Run::begin("first-light", command(&args), scale.fsync_probes)?;
     let run = first_light::run(run, &scale, &target, &flights, args.only.as_deref()).await?;
+    keep(&run, args.out, args.small)
+}
+
+async fn ivm(args: IvmArgs) -> Result<(), BenchError> {
+    let (scale, isolation) = if args.small {
+        (ivm::Scale::small(), Isolation::None)
+    } else {
+        (ivm::Scale::real(), Isolation::Process)
+    };
+    let mut command = "cargo run --release -p millrace-benches -- ivm".to_owned();
+    if args.small {
+        command.push_str(" --small");
+    }
+    if let Some(only) = &args.only {
+        command.push_str(&format!(" --only {only}"));
+    }
+    let run = Run::begin("ivm", command, scale.fsync_probes)?;
+    let run = ivm::run(run, &scale, isolation, args.only.as_deref()).await?;
+    keep(&run, args.out, args.small)
+}
+
+/// Runs a measurement and prints what it found, for the process that started this one.
+async fn ivm_cell(cell: &str) -> Result<(), BenchError> {
+    let cell: Cell = serde_json::from_str(cell).map_err(BenchError::engine)?;
+    let measured = cell.run().await?;
+    println!(
+        "{}",
+        serde_json::to_string(&measured).map_err(BenchError::engine)?
+    );
+    Ok(())
+}
+
+/// Shows a run, and keeps it unless it was a small one.
+fn keep(run: &Run, out: Option<PathBuf>, small: bool) -> Result<(), BenchError> {
     println!("{}", run.report());
-    let out = match (args.out, args.small) {
+    let out = match (out, small) {
         (Some(out), _) => out,
         (None, true) => return Ok(()),
         (None, false) => Path::new(env!("CARGO_MANIFEST_DIR")).join("results"),
@@ -125,13 +187,7 @@ async fn tpch(args: TpchArgs) -> Result<(), BenchError> {
     );
     let scale = tpch::Scale::real(args.scale);
     let run = tpch::run(Run::begin("tpch", command, scale.fsync_probes)?, &scale).await?;
-    println!("{}", run.report());
-    let results = || Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
-    println!(
-        "kept in {}",
-        run.write(&args.out.unwrap_or_else(results))?.display()
-    );
-    Ok(())
+    keep(&run, args.out, false)
 }
 
 fn oracle(args: &OracleArgs) -> Result<(), BenchError> {

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::error::BenchError;
 use crate::machine::{self, Machine};
+use crate::plot::Chart;
 use crate::statistics::{Sample, Summary};
 
 /// Samples up to this size are kept value by value, larger ones as percentiles.
@@ -170,6 +171,7 @@ pub struct Run {
     machine: Machine,
     notes: Vec<String>,
     experiments: Vec<Experiment>,
+    charts: Vec<Chart>,
 }
 
 impl Run {
@@ -189,6 +191,7 @@ impl Run {
             machine,
             notes: Vec::new(),
             experiments: vec![disk],
+            charts: Vec::new(),
         })
     }
 
@@ -200,6 +203,16 @@ impl Run {
     /// Adds what an experiment found out.
     pub fn add(&mut self, experiment: Experiment) {
         self.experiments.push(experiment);
+    }
+
+    /// Adds a figure.
+    pub fn draw(&mut self, chart: Chart) {
+        self.charts.push(chart);
+    }
+
+    /// The figures.
+    pub fn charts(&self) -> &[Chart] {
+        &self.charts
     }
 
     /// What the experiments found out, that of the disk first.
@@ -220,6 +233,9 @@ impl Run {
         let _ = writeln!(text, "| commit | {} |", m.commit);
         for note in &self.notes {
             let _ = write!(text, "\n{note}\n");
+        }
+        for chart in &self.charts {
+            let _ = write!(text, "\n![{}]({}.svg)\n", chart.title, chart.name);
         }
         for experiment in &self.experiments {
             experiment.report(&mut text);
@@ -246,13 +262,17 @@ impl Run {
         })
     }
 
-    /// Writes `results.json` and `report.md` into `<out>/<date>-<suite>/`, and returns that directory.
+    /// Writes `results.json`, `report.md` and the figures into `<out>/<date>-<suite>/`, and returns that directory.
     pub fn write(&self, out: &Path) -> Result<PathBuf, BenchError> {
         let directory = out.join(format!("{}-{}", self.date, self.suite));
         let failed = || BenchError::io(format!("cannot write results into {}", directory.display()));
         fs::create_dir_all(&directory).map_err(failed())?;
         fs::write(directory.join("results.json"), format!("{:#}\n", self.json())).map_err(failed())?;
         fs::write(directory.join("report.md"), self.report()).map_err(failed())?;
+        for chart in &self.charts {
+            let file = directory.join(format!("{}.svg", chart.name));
+            fs::write(file, chart.svg()?).map_err(failed())?;
+        }
         Ok(directory)
     }
 }

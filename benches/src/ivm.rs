@@ -1,0 +1,354 @@
+//! What it costs to keep views: time and memory of a change, by its size and by the size of the base.
+//!
+//! The engine runs inside the measuring process, without server, wire and SQL evaluation. Each view over each size of
+//! base is a [`Cell`] in a process of its own, so that one leaves nothing in the memory of the next.
+
+mod bed;
+mod cell;
+mod views;
+mod workload;
+
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::BenchError;
+use crate::machine;
+use crate::plot::{Chart, Line};
+use crate::results::{Aim, Experiment, Run};
+use crate::statistics::Sample;
+use cell::{Memory, Task, Times};
+use views::{VIEWS, View};
+
+/// Changes of the transaction that the aims are about.
+const AIM_CHANGES: usize = 100;
+/// From the smallest base to the largest, that transaction may become slower by this factor.
+const GROWTH_MAX: f64 = 2.0;
+/// Over the largest base it is to be faster than the batch query by this factor.
+const SPEEDUP_MIN: f64 = 100.0;
+/// State may be larger than the values that it stands for by this factor.
+const STATE_RATIO_MAX: f64 = 3.0;
+
+/// How much of everything a run does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scale {
+    /// Probes of the disk.
+    pub fsync_probes: usize,
+    /// Rows of the base, ascending.
+    pub base_rows: Vec<usize>,
+    /// Changes of a transaction, and how many transactions of that size there are.
+    pub writes: Vec<(usize, usize)>,
+    /// How often each batch query is run.
+    pub recomputations: usize,
+}
+
+impl Scale {
+    /// What the issue asks for.
+    pub fn real() -> Self {
+        Scale {
+            fsync_probes: 500,
+            base_rows: vec![10_000, 100_000, 1_000_000],
+            writes: vec![(1, 300), (AIM_CHANGES, 200), (10_000, 15)],
+            recomputations: 7,
+        }
+    }
+
+    /// Enough to see that every experiment works.
+    pub fn small() -> Self {
+        Scale {
+            fsync_probes: 1,
+            base_rows: vec![200, 600],
+            writes: vec![(1, 3), (AIM_CHANGES, 2)],
+            recomputations: 1,
+        }
+    }
+}
+
+/// Where measurements run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolation {
+    /// Each in a process of its own, started from this executable.
+    Process,
+    /// All in this process; memory is not measured then.
+    None,
+}
+
+/// One measurement.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Cell {
+    view: String,
+    quantity: Quantity,
+    task: Task,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Quantity {
+    Time,
+    Memory,
+}
+
+/// What a measurement found.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Measured {
+    Times(Times),
+    Memory(Memory),
+}
+
+impl Cell {
+    /// Measures in this process.
+    ///
+    /// # Errors
+    /// There is no such view, the engine failed, or the view is wrong.
+    pub async fn run(&self) -> Result<Measured, BenchError> {
+        let view = views::find(&self.view)
+            .ok_or_else(|| BenchError::engine(format!("there is no view {} to measure", self.view)))?;
+        Ok(match self.quantity {
+            Quantity::Time => Measured::Times(cell::times(view, &self.task).await?),
+            Quantity::Memory => Measured::Memory(cell::memory(view, &self.task).await?),
+        })
+    }
+
+    /// Measures in another process.
+    async fn run_apart(&self) -> Result<Measured, BenchError> {
+        let failed = || BenchError::io("cannot start a process for a measurement");
+        let executable = std::env::current_exe().map_err(failed())?;
+        let cell = serde_json::to_string(self).map_err(BenchError::engine)?;
+        let mut command = Command::new(executable);
+        command.args(["ivm-cell", &cell]).stderr(Stdio::inherit());
+        let output = tokio::task::spawn_blocking(move || command.output()).await;
+        let output = output.map_err(BenchError::engine)?.map_err(failed())?;
+        if !output.status.success() {
+            return Err(BenchError::engine(format!(
+                "the measurement of {} over {} rows ended with {}; what it said is above",
+                self.view, self.task.base_rows, output.status
+            )));
+        }
+        serde_json::from_slice(&output.stdout).map_err(BenchError::engine)
+    }
+}
+
+/// Measures the views whose names contain `only`.
+///
+/// # Errors
+/// The engine failed, or a view is wrong: a fast wrong answer is no result.
+pub async fn run(
+    mut run: Run,
+    scale: &Scale,
+    isolation: Isolation,
+    only: Option<&str>,
+) -> Result<Run, BenchError> {
+    run.note(
+        "The engine runs inside the measuring process, on all cores: writes are calls, not SQL. A time is that from the \
+         call until the change is visible in the view: keys are checked, the log is written (and synced, but it lies \
+         in memory: what a disk adds is below), the table and the view's operators and contents are brought up to \
+         date, the epoch is committed and the caller woken. Changes are inserts, updates and deletes, a third each, \
+         of rows all over the base. The batch query is the view's SELECT in plain DataFusion on as many cores, planning \
+         included, over the same rows in memory; every view is compared with it at the end.",
+    );
+    let mut cost = vec![];
+    let mut recompute = vec![];
+    for view in VIEWS
+        .iter()
+        .filter(|view| only.is_none_or(|only| view.name.contains(only)))
+    {
+        let mut sizes = vec![];
+        for base_rows in &scale.base_rows {
+            eprintln!("{} over {base_rows} rows ...", view.name);
+            let cell = Cell {
+                view: view.name.to_owned(),
+                quantity: Quantity::Time,
+                task: task(scale, *base_rows),
+            };
+            let measured = match isolation {
+                Isolation::Process => cell.run_apart().await?,
+                Isolation::None => cell.run().await?,
+            };
+            if let Measured::Times(times) = measured {
+                sizes.push((*base_rows, times));
+            }
+        }
+        let mut experiment = Experiment::new(view.name, method(view));
+        report_times(&mut experiment, &sizes);
+        if isolation == Isolation::Process
+            && let Some(base_rows) = scale.base_rows.last()
+        {
+            let cell = Cell {
+                view: view.name.to_owned(),
+                quantity: Quantity::Memory,
+                task: task(scale, *base_rows),
+            };
+            if let Measured::Memory(memory) = cell.run_apart().await? {
+                report_memory(&mut experiment, *base_rows, &memory);
+            }
+        }
+        run.add(experiment);
+        cost.push(line(view, &sizes, |times| aim_median(times)));
+        recompute.push(line(view, &sizes, |times| median(&times.recompute_ms)));
+    }
+    run.draw(Chart {
+        name: "cost",
+        title: format!("Time until {AIM_CHANGES} changes are visible"),
+        x: "rows of the base",
+        y: "ms",
+        lines: cost,
+    });
+    run.draw(Chart {
+        name: "recompute",
+        title: "Time of the batch query".to_owned(),
+        x: "rows of the base",
+        y: "ms",
+        lines: recompute,
+    });
+    run.note(format!("Load after the run: {}.", machine::load_average()));
+    Ok(run)
+}
+
+fn task(scale: &Scale, base_rows: usize) -> Task {
+    Task {
+        base_rows,
+        writes: scale.writes.clone(),
+        recomputations: scale.recomputations,
+        seed: base_rows as u64,
+    }
+}
+
+fn method(view: &View) -> String {
+    let about = view.about;
+    let select = view.select.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("{}{}.\n\n    {select}", about[..1].to_uppercase(), &about[1..])
+}
+
+fn line(view: &View, sizes: &[(usize, Times)], value: impl Fn(&Times) -> Option<f64>) -> Line {
+    Line {
+        name: view.name.to_owned(),
+        points: sizes
+            .iter()
+            .filter_map(|(base_rows, times)| Some((*base_rows as f64, value(times)?)))
+            .collect(),
+    }
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    Sample::new(values.to_vec()).map(|sample| sample.summary().median)
+}
+
+/// Of the transaction that the aims are about.
+fn aim_median(times: &Times) -> Option<f64> {
+    let applied = times
+        .applied
+        .iter()
+        .find(|applied| applied.changes == AIM_CHANGES)?;
+    median(&applied.visible_ms)
+}
+
+fn report_times(experiment: &mut Experiment, sizes: &[(usize, Times)]) {
+    let changes: Vec<usize> = match sizes.first() {
+        Some((_, times)) => times.applied.iter().map(|applied| applied.changes).collect(),
+        None => return,
+    };
+    for (place, changes) in changes.iter().enumerate() {
+        for (base_rows, times) in sizes {
+            let applied = &times.applied[place];
+            let name = format!("{} over {}", count(*changes, "change"), rows(*base_rows));
+            experiment.add(name.clone(), "ms", applied.visible_ms.clone(), None);
+            experiment.add(name + ", processor time", "ms", vec![applied.cpu_ms], None);
+        }
+    }
+    for (base_rows, times) in sizes {
+        experiment.add(
+            format!("batch query over {}", rows(*base_rows)),
+            "ms",
+            times.recompute_ms.clone(),
+            None,
+        );
+    }
+    let (Some((_, smallest)), Some((largest_rows, largest))) = (sizes.first(), sizes.last()) else {
+        return;
+    };
+    if let (Some(small), Some(large), Some(batch)) = (
+        aim_median(smallest),
+        aim_median(largest),
+        median(&largest.recompute_ms),
+    ) {
+        experiment.add(
+            format!("{AIM_CHANGES} changes: largest base against smallest"),
+            "x",
+            vec![large / small],
+            Some(Aim::MedianUnder(GROWTH_MAX)),
+        );
+        experiment.add(
+            format!(
+                "batch query against {AIM_CHANGES} changes, {}",
+                rows(*largest_rows)
+            ),
+            "x",
+            vec![batch / large],
+            Some(Aim::MedianOver(SPEEDUP_MIN)),
+        );
+    }
+    experiment.add(
+        format!("state against raw bytes, {} loaded", rows(*largest_rows)),
+        "x",
+        vec![largest.state_ratio_loaded],
+        Some(Aim::MedianUnder(STATE_RATIO_MAX)),
+    );
+    experiment.add(
+        "state against raw bytes, after all changes",
+        "x",
+        vec![largest.state_ratio_changed],
+        None,
+    );
+    for (base_rows, times) in sizes {
+        experiment.add(
+            format!("loading {} with the view", rows(*base_rows)),
+            "rows/s",
+            vec![times.load_rows_per_s],
+            None,
+        );
+    }
+    experiment.add("rows of the view", "", vec![largest.view_rows as f64], None);
+}
+
+fn report_memory(experiment: &mut Experiment, base_rows: usize, memory: &Memory) {
+    let megabytes = |bytes: f64| vec![bytes / 1e6];
+    let rows = rows(base_rows);
+    experiment.add(
+        format!("raw bytes of what is kept, {rows}"),
+        "MB",
+        megabytes(memory.raw_bytes as f64),
+        None,
+    );
+    experiment.add(
+        format!("state, {rows}"),
+        "MB",
+        megabytes(memory.state_bytes as f64),
+        None,
+    );
+    experiment.add(
+        format!("resident memory of the view, {rows}"),
+        "MB",
+        megabytes(memory.resident_bytes as f64),
+        None,
+    );
+    experiment.add(
+        format!("loading {rows} without the view"),
+        "rows/s",
+        vec![memory.load_rows_per_s],
+        None,
+    );
+}
+
+fn rows(count: usize) -> String {
+    let text = count.to_string();
+    match text.strip_suffix("000000") {
+        Some(millions) => format!("{millions}M rows"),
+        None => match text.strip_suffix("000") {
+            Some(thousands) => format!("{thousands}k rows"),
+            None => format!("{text} rows"),
+        },
+    }
+}
+
+fn count(number: usize, of: &str) -> String {
+    format!("{number} {of}{}", if number == 1 { "" } else { "s" })
+}
