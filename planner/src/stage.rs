@@ -395,6 +395,9 @@ pub struct Join {
     pub filter: Option<Arc<dyn PhysicalExpr>>,
     pub left_append_only: bool,
     pub right_append_only: bool,
+    /// Columns whose values are unique together in a side, if the plan proves it: a deleted row is found by them.
+    pub left_key: Option<Vec<usize>>,
+    pub right_key: Option<Vec<usize>>,
     pub schema: SchemaRef,
 }
 

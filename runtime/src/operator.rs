@@ -5,6 +5,7 @@
 
 mod aggregate;
 mod asof;
+mod consolidate;
 mod expression;
 mod join;
 mod lookup;
@@ -28,7 +29,7 @@ use millrace_storage::ChangeBatch;
 
 use crate::error::Result;
 use crate::state::row_table::arrow_error;
-pub(crate) use aggregate::consolidate;
+pub(crate) use consolidate::consolidate;
 pub use expression::ErrorCounter;
 
 use aggregate::{AggregateInstance, PartialAggregate};

@@ -61,6 +61,7 @@ impl Lowering {
         let key = joined_key(kind, &left, &right, &left_keys, &right_keys, left_width);
         let (left_append_only, right_append_only) = (left.append_only, right.append_only);
         let in_recursion = left.reads_working_table() || right.reads_working_table();
+        let (left_key, right_key) = (left.key.clone(), right.key.clone());
         let exchange = |keys: &[usize]| {
             if keys.is_empty() || in_recursion {
                 Output::Single
@@ -83,6 +84,8 @@ impl Lowering {
             filter,
             left_append_only,
             right_append_only,
+            left_key,
+            right_key,
             schema: Arc::clone(&schema),
         }));
         let joined = Fragment {

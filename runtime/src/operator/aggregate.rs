@@ -11,6 +11,7 @@ mod extremum;
 mod float_sum;
 mod keys;
 mod linear;
+mod multiset;
 mod state;
 mod values;
 
@@ -19,15 +20,16 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::{Int64Type, SchemaRef};
+use hashbrown::HashSet;
 use millrace_planner::stage::{AggregateCall, Aggregation, ExchangeForm};
 use millrace_storage::ChangeBatch;
 
-use super::{ErrorCounter, Gate, batch_of, chunks, concat, weights_of};
+use super::{ErrorCounter, Gate, batch_of, chunks, concat, consolidate, weights_of};
 use crate::error::Result;
 use crate::state::row_table::arrow_error;
 use crate::state::rows_equal;
 pub(crate) use keys::GroupKeys;
-use state::{GroupState, group_state};
+use state::{GroupState, group_state, resize};
 
 /// Groups that are gone are swept when there are more of them than live ones, and at least this many.
 const SWEEP_GROUPS_MIN: usize = 1_024;
@@ -59,7 +61,8 @@ impl PartialAggregate {
             return Ok(consolidate(batches)?.into_iter().collect());
         }
         let input_schema = batches[0].schema();
-        let mut groups = Groups::new(&input_schema, self.group_columns, &self.calls)?;
+        let keys = GroupKeys::passing(&input_schema, self.group_columns)?;
+        let mut groups = Groups::new(keys, &self.calls)?;
         for batch in &batches {
             for chunk in chunks(batch) {
                 groups.apply_rows(&chunk, &self.calls)?;
@@ -138,16 +141,18 @@ impl AggregateInstance {
         };
         let mut groups = match self.groups.take() {
             Some(groups) => groups,
-            None => Groups::new(&self.input_schema, self.group_columns, &self.calls)?,
+            None => Groups::new(
+                GroupKeys::kept(&self.input_schema, self.group_columns)?,
+                &self.calls,
+            )?,
         };
         let ids = groups.intern(&input.rows.columns()[..self.group_columns], input.num_rows())?;
-        let touched = Touched::new(&ids, groups.keys.len());
+        let touched = touched(&ids);
         let was_alive: Vec<bool> = touched
-            .groups
             .iter()
             .map(|group| self.is_alive(&groups, *group))
             .collect();
-        let old = groups.evaluate(&touched.groups, None)?;
+        let old = groups.evaluate(&touched, None)?;
         gate.checkpoint().await;
         match self.exchange {
             ExchangeForm::Partial => groups.merge(&input.rows, &ids, self.group_columns)?,
@@ -158,11 +163,10 @@ impl AggregateInstance {
         }
         gate.checkpoint().await;
         let is_alive: Vec<bool> = touched
-            .groups
             .iter()
             .map(|group| self.is_alive(&groups, *group))
             .collect();
-        for (position, group) in touched.groups.iter().enumerate() {
+        for (position, group) in touched.iter().enumerate() {
             match (was_alive[position], is_alive[position]) {
                 (false, true) => self.live_groups += 1,
                 (true, false) => self.live_groups -= 1,
@@ -172,8 +176,8 @@ impl AggregateInstance {
                 groups.reset(*group);
             }
         }
-        let new = groups.evaluate(&touched.groups, Some(errors))?;
-        let keys = touched.keys(&input.rows, self.group_columns)?;
+        let new = groups.evaluate(&touched, Some(errors))?;
+        let keys = groups.keys.values(&touched)?;
         output.extend(self.changes(&keys, &old, &new, &was_alive, &is_alive)?);
         if groups.keys.len() > SWEEP_GROUPS_MIN && groups.keys.len() > 2 * self.live_groups {
             groups.sweep()?;
@@ -189,7 +193,7 @@ impl AggregateInstance {
     /// The row of an aggregate over nothing.
     fn emit_first(&mut self) -> Result<Vec<ChangeBatch>> {
         self.emitted_first = true;
-        let mut groups = Groups::new(&self.input_schema, 0, &self.calls)?;
+        let mut groups = Groups::new(GroupKeys::kept(&self.input_schema, 0)?, &self.calls)?;
         groups.intern(&[], 1)?;
         let columns = groups.evaluate(&[0], None)?;
         self.groups = Some(groups);
@@ -237,35 +241,10 @@ impl AggregateInstance {
     }
 }
 
-/// The groups that an epoch touches, each once, with a row that has its key.
-struct Touched {
-    groups: Vec<usize>,
-    rows: Vec<u32>,
-}
-
-impl Touched {
-    fn new(ids: &[usize], groups_total: usize) -> Self {
-        let mut seen = vec![false; groups_total];
-        let mut touched = Touched {
-            groups: vec![],
-            rows: vec![],
-        };
-        for (row, group) in ids.iter().enumerate() {
-            if !std::mem::replace(&mut seen[*group], true) {
-                touched.groups.push(*group);
-                touched.rows.push(row as u32);
-            }
-        }
-        touched
-    }
-
-    fn keys(&self, rows: &RecordBatch, group_columns: usize) -> Result<Vec<ArrayRef>> {
-        let positions = UInt32Array::from(self.rows.clone());
-        rows.columns()[..group_columns]
-            .iter()
-            .map(|column| take(column, &positions, None).map_err(arrow_error))
-            .collect()
-    }
+/// The groups that an epoch touches, each once.
+fn touched(ids: &[usize]) -> Vec<usize> {
+    let mut seen = HashSet::with_capacity(ids.len());
+    ids.iter().copied().filter(|group| seen.insert(*group)).collect()
 }
 
 /// Keys, row counts and aggregate states of groups, by group number.
@@ -277,9 +256,9 @@ struct Groups {
 }
 
 impl Groups {
-    fn new(input_schema: &SchemaRef, group_columns: usize, calls: &[AggregateCall]) -> Result<Self> {
+    fn new(keys: GroupKeys, calls: &[AggregateCall]) -> Result<Self> {
         Ok(Groups {
-            keys: GroupKeys::new(input_schema, group_columns)?,
+            keys,
             rows: vec![],
             states: calls.iter().map(group_state).collect::<Result<_>>()?,
         })
@@ -288,7 +267,7 @@ impl Groups {
     /// Group numbers of the rows; new groups get empty states.
     fn intern(&mut self, keys: &[ArrayRef], rows: usize) -> Result<Vec<usize>> {
         let ids = self.keys.intern(keys, rows)?;
-        self.rows.resize(self.keys.len(), 0);
+        resize(&mut self.rows, self.keys.len(), || 0);
         for state in &mut self.states {
             state.resize(self.keys.len());
         }
@@ -378,33 +357,4 @@ impl Groups {
             + self.rows.capacity() * 8
             + self.states.iter().map(|s| s.memory_bytes()).sum::<usize>()
     }
-}
-
-/// Equal rows as one, with the sum of their weights; rows that cancel out are left out.
-pub(crate) fn consolidate(batches: Vec<ChangeBatch>) -> Result<Option<ChangeBatch>> {
-    let Some(batch) = concat(batches)? else {
-        return Ok(None);
-    };
-    let mut keys = GroupKeys::new(&batch.schema(), batch.rows.num_columns())?;
-    let ids = keys.intern(batch.rows.columns(), batch.num_rows())?;
-    if keys.len() == batch.num_rows() {
-        return Ok(Some(batch));
-    }
-    let mut weights = vec![0; keys.len()];
-    let mut first = vec![u32::MAX; keys.len()];
-    for (row, id) in ids.iter().enumerate() {
-        weights[*id] += batch.weight(row);
-        first[*id] = first[*id].min(row as u32);
-    }
-    let kept: Vec<usize> = (0..keys.len()).filter(|id| weights[*id] != 0).collect();
-    if kept.is_empty() {
-        return Ok(None);
-    }
-    let positions = UInt32Array::from_iter_values(kept.iter().map(|id| first[*id]));
-    let rows = arrow::compute::take_record_batch(&batch.rows, &positions).map_err(arrow_error)?;
-    let weights = Int64Array::from_iter_values(kept.iter().map(|id| weights[*id]));
-    Ok(Some(ChangeBatch {
-        rows,
-        weights: Some(weights),
-    }))
 }

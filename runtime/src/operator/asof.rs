@@ -22,8 +22,7 @@ use arrow::row::{RowConverter, SortField};
 use millrace_planner::stage::{AsofJoin, Nearest};
 use millrace_storage::ChangeBatch;
 
-use super::aggregate::consolidate;
-use super::{CHUNK_ROWS, Gate, batch_of, concat};
+use super::{CHUNK_ROWS, Gate, batch_of, concat, consolidate};
 use crate::error::Result;
 use crate::state::row_table::arrow_error;
 

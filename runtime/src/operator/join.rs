@@ -7,7 +7,6 @@
 //! row. Every pair that comes or goes changes the counts; where one leaves or reaches zero, the row's own appearance
 //! changes. One side is worked off after the other, so that a pair of two new rows is met once.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt32Array, new_null_array};
@@ -18,7 +17,7 @@ use millrace_planner::stage::{Join, JoinKind};
 use millrace_storage::ChangeBatch;
 
 use super::expression::{ErrorCounter, evaluate_predicate};
-use super::{CHUNK_ROWS, Gate, aggregate::consolidate, batch_of, concat, filter_changes, nullable};
+use super::{CHUNK_ROWS, Gate, batch_of, concat, consolidate, filter_changes, nullable};
 use crate::error::Result;
 use crate::state::RowTable;
 use crate::state::row_table::{Matches, arrow_error, split};
@@ -88,9 +87,18 @@ impl Side {
         keys: Vec<usize>,
         width: usize,
         append_only: bool,
+        unique: Option<&[usize]>,
         appearance: Appearance,
     ) -> Result<Side> {
-        let identity = (!append_only).then(|| (0..schema.fields().len()).collect());
+        let identity = match unique {
+            // The index over the join keys finds a row as well.
+            Some(unique) if !keys.is_empty() && unique.iter().all(|column| keys.contains(column)) => {
+                keys.clone()
+            }
+            Some(unique) if !unique.is_empty() => unique.to_vec(),
+            _ => (0..schema.fields().len()).collect(),
+        };
+        let identity = (!append_only).then_some(identity);
         let mut table = RowTable::new(nullable(schema), identity);
         if appearance != Appearance::Paired {
             table = table.with_tags();
@@ -168,6 +176,7 @@ impl JoinInstance {
                     left_keys,
                     plan.left_width,
                     plan.left_append_only,
+                    plan.left_key.as_deref(),
                     left_appears,
                 )?,
                 Side::new(
@@ -175,6 +184,7 @@ impl JoinInstance {
                     right_keys,
                     plan.right_width,
                     plan.right_append_only,
+                    plan.right_key.as_deref(),
                     right_appears,
                 )?,
             ],
@@ -230,7 +240,7 @@ impl JoinInstance {
         &mut self,
         side: usize,
         rows: &RecordBatch,
-        weight: i64,
+        weight: i32,
         output: &mut Vec<ChangeBatch>,
         gate: &dyn Gate,
         errors: &ErrorCounter,
@@ -243,21 +253,22 @@ impl JoinInstance {
         .map_err(arrow_error)?;
         let matches = self.sides[other].matches(&stored, &self.sides[side].keys, self.null_equals_null)?;
         gate.checkpoint().await;
-        let mut own_matches = vec![0_i64; rows.num_rows()];
+        let mut own_matches = vec![0_u32; rows.num_rows()];
         // Of each touched row of the other side: its count before this change.
-        let mut touched: BTreeMap<u32, i64> = BTreeMap::new();
+        let mut touched: Vec<(u32, u32)> = vec![];
         for start in (0..matches.rows.len()).step_by(OUTPUT_ROWS_STEP) {
             let end = (start + OUTPUT_ROWS_STEP).min(matches.rows.len());
             let candidates = Matches {
                 probe: matches.probe[start..end].to_vec(),
                 rows: matches.rows[start..end].to_vec(),
             };
-            let Matches { probe, rows: met } = self.pair(side, rows, weight, candidates, output, errors)?;
+            let Matches { probe, rows: met } =
+                self.pair(side, rows, i64::from(weight), candidates, output, errors)?;
             for (probe, met) in probe.iter().zip(&met) {
                 own_matches[*probe as usize] += 1;
                 if self.sides[other].appearance != Appearance::Paired {
                     let before = self.sides[other].table.add_to_tag(*met, weight);
-                    touched.entry(*met).or_insert(before);
+                    touched.push((*met, before));
                 }
             }
             gate.checkpoint().await;
@@ -266,13 +277,16 @@ impl JoinInstance {
             let first = self.sides[side].table.insert(stored, 0)?;
             if self.sides[side].appearance != Appearance::Paired {
                 for (row, count) in own_matches.iter().enumerate() {
-                    self.sides[side].table.add_to_tag(first + row as u32, *count);
+                    self.sides[side].table.set_tag(first + row as u32, *count);
                 }
             }
         } else {
             self.sides[side].table.delete(&stored, 0)?;
         }
-        self.appear(side, rows, weight, &own_matches, output)?;
+        self.appear(side, rows, i64::from(weight), &own_matches, output)?;
+        // The first mention of a row is from before the change.
+        touched.sort_by_key(|(row, _)| *row);
+        touched.dedup_by_key(|(row, _)| *row);
         self.reappear(other, &touched, output)
     }
 
@@ -323,7 +337,7 @@ impl JoinInstance {
         side: usize,
         rows: &RecordBatch,
         weight: i64,
-        matches: &[i64],
+        matches: &[u32],
         output: &mut Vec<ChangeBatch>,
     ) -> Result<()> {
         let pick = |wanted: bool| -> Vec<u32> {
@@ -348,12 +362,7 @@ impl JoinInstance {
     }
 
     /// How rows whose count of matches changed appear now.
-    fn reappear(
-        &self,
-        side: usize,
-        touched: &BTreeMap<u32, i64>,
-        output: &mut Vec<ChangeBatch>,
-    ) -> Result<()> {
+    fn reappear(&self, side: usize, touched: &[(u32, u32)], output: &mut Vec<ChangeBatch>) -> Result<()> {
         let table = &self.sides[side].table;
         let (mut gained, mut lost) = (vec![], vec![]);
         for (row, before) in touched {

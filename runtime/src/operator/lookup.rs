@@ -19,9 +19,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use millrace_planner::stage::LookupJoin;
 use millrace_storage::ChangeBatch;
 
-use super::aggregate::consolidate;
 use super::expression::{ErrorCounter, evaluate_predicate};
-use super::{CHUNK_ROWS, Gate, batch_of, concat, nullable};
+use super::{CHUNK_ROWS, Gate, batch_of, concat, consolidate, nullable};
 use crate::error::Result;
 use crate::state::RowTable;
 use crate::state::row_table::{arrow_error, split};

@@ -11,9 +11,9 @@ use datafusion::physical_expr::window::WindowExpr;
 use millrace_planner::stage::Recompute;
 use millrace_storage::ChangeBatch;
 
-use super::aggregate::{GroupKeys, consolidate};
+use super::aggregate::GroupKeys;
 use super::expression::{ErrorCounter, conform};
-use super::{CHUNK_ROWS, Gate, batch_of, nullable};
+use super::{CHUNK_ROWS, Gate, batch_of, consolidate, nullable};
 use crate::error::Result;
 use crate::state::RowTable;
 use crate::state::row_table::{Matches, arrow_error};
@@ -96,7 +96,7 @@ impl RecomputeInstance {
             return Ok(vec![]);
         }
         let columns = changes.rows.project(&self.partition_by).map_err(arrow_error)?;
-        let mut partitions = GroupKeys::new(&columns.schema(), columns.num_columns())?;
+        let mut partitions = GroupKeys::passing(&columns.schema(), columns.num_columns())?;
         let ids = partitions.intern(columns.columns(), columns.num_rows())?;
         let mut first = vec![u32::MAX; partitions.len()];
         for (row, id) in ids.iter().enumerate() {

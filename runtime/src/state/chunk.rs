@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{BooleanArray, RecordBatch, UInt32Array};
 use arrow::buffer::BooleanBuffer;
+use arrow::error::ArrowError;
 
 /// A point in a relation's history: an epoch for a view, a log offset for a table. A reader at version `v` sees what
 /// appeared at or before `v` and went after `v`.
@@ -12,28 +13,37 @@ pub type Version = u64;
 
 /// Not deleted.
 const ALIVE: Version = Version::MAX;
+/// Before whatever anyone reads.
+const ANCIENT: Version = 0;
+/// Rows that share one allocation of deletion marks.
+const BLOCK_ROWS: usize = 64;
 
-/// When the rows of a chunk appeared.
-#[derive(Debug, Clone)]
-enum Created {
-    Together(Version),
-    Each(Box<[Version]>),
+/// Rows from `first` on appeared at `version`.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    first: u32,
+    version: Version,
 }
+
+/// When the rows of 64 neighbours went; made by the first that goes.
+type Block = OnceLock<Box<[AtomicU64]>>;
 
 /// Rows that do not move. Deleting one is an atomic store, so that readers need no lock.
 #[derive(Debug)]
 pub struct Chunk {
     pub rows: RecordBatch,
-    created: Created,
-    /// Made by the first deletion: what only grows pays nothing.
-    deleted: OnceLock<Box<[AtomicU64]>>,
+    /// Ascending by row, not always by version: epochs of a stage without state overtake each other. What every reader
+    /// sees is one run.
+    created: Vec<Run>,
+    /// Made by the first deletion: what only grows pays nothing, and what is deleted here and there little.
+    deleted: OnceLock<Box<[Block]>>,
 }
 
 impl Chunk {
     pub fn new(rows: RecordBatch, version: Version) -> Self {
         Chunk {
             rows,
-            created: Created::Together(version),
+            created: vec![Run { first: 0, version }],
             deleted: OnceLock::new(),
         }
     }
@@ -45,43 +55,53 @@ impl Chunk {
             created: self.created.clone(),
             deleted: OnceLock::new(),
         };
-        for row in (0..self.len()).filter(|row| !self.is_alive(*row)) {
-            copy.delete(row, self.deleted_at(row));
+        for (row, version) in self.deletions() {
+            copy.delete(row, version);
         }
         copy
     }
 
-    /// Several chunks as one, in order, dead rows included: row numbers stay as they are.
-    pub fn concat(chunks: &[&Chunk]) -> Result<Chunk, arrow::error::ArrowError> {
+    /// Several chunks as one, in order, dead rows included: row numbers stay as they are. What appeared at or before
+    /// `low_water` is no longer told apart.
+    pub fn concat(chunks: &[&Chunk], low_water: Version) -> Result<Chunk, ArrowError> {
         let schema = chunks[0].rows.schema();
         let rows = arrow::compute::concat_batches(&schema, chunks.iter().map(|chunk| &chunk.rows))?;
-        let first = chunks[0].created_at(0);
-        let created = if chunks
-            .iter()
-            .all(|c| matches!(c.created, Created::Together(v) if v == first))
-        {
-            Created::Together(first)
-        } else {
-            Created::Each(
-                chunks
-                    .iter()
-                    .flat_map(|c| (0..c.len()).map(|row| c.created_at(row)))
-                    .collect(),
-            )
-        };
-        let merged = Chunk {
+        let mut merged = Chunk {
             rows,
-            created,
+            created: vec![],
             deleted: OnceLock::new(),
         };
-        if chunks.iter().any(|chunk| chunk.deleted.get().is_some()) {
-            let deleted = chunks
-                .iter()
-                .flat_map(|c| (0..c.len()).map(|row| AtomicU64::new(c.deleted_at(row))))
-                .collect();
-            merged.deleted.set(deleted).expect("the chunk was just made");
+        let mut base = 0;
+        for chunk in chunks {
+            for run in &chunk.created {
+                merged.begin_run(base as u32 + run.first, run.version, low_water);
+            }
+            for (row, version) in chunk.deletions() {
+                merged.delete(base + row, version);
+            }
+            base += chunk.len();
         }
         Ok(merged)
+    }
+
+    /// Rows from `first` on appeared at `version`.
+    fn begin_run(&mut self, first: u32, version: Version, low_water: Version) {
+        let version = if version <= low_water { ANCIENT } else { version };
+        if self.created.last().is_none_or(|last| last.version != version) {
+            self.created.push(Run { first, version });
+        }
+    }
+
+    /// Rows that are gone, with when they went.
+    fn deletions(&self) -> impl Iterator<Item = (usize, Version)> + '_ {
+        let blocks = self.deleted.get().map_or(&[][..], |blocks| blocks);
+        blocks.iter().enumerate().flat_map(|(place, block)| {
+            let marks = block.get().map_or(&[][..], |marks| marks);
+            marks.iter().enumerate().filter_map(move |(row, mark)| {
+                let version = mark.load(Ordering::Relaxed);
+                (version != ALIVE).then_some((place * BLOCK_ROWS + row, version))
+            })
+        })
     }
 
     /// Positions of the rows that someone reading at `low_water` or later may still see.
@@ -90,25 +110,22 @@ impl Chunk {
     }
 
     /// The rows that someone reading at `low_water` or later may still see; `None` if there are none.
-    pub fn survivors(&self, low_water: Version) -> Result<Option<Chunk>, arrow::error::ArrowError> {
+    pub fn survivors(&self, low_water: Version) -> Result<Option<Chunk>, ArrowError> {
         let kept: Vec<usize> = self.surviving(low_water).collect();
         if kept.is_empty() {
             return Ok(None);
         }
         let positions = UInt32Array::from_iter_values(kept.iter().map(|row| *row as u32));
-        let rows = arrow::compute::take_record_batch(&self.rows, &positions)?;
-        let created = match self.created {
-            Created::Together(version) => Created::Together(version),
-            Created::Each(_) => Created::Each(kept.iter().map(|row| self.created_at(*row)).collect()),
-        };
-        let survivors = Chunk {
-            rows,
-            created,
+        let mut survivors = Chunk {
+            rows: arrow::compute::take_record_batch(&self.rows, &positions)?,
+            created: vec![],
             deleted: OnceLock::new(),
         };
         for (row, old) in kept.iter().enumerate() {
-            if !self.is_alive(*old) {
-                survivors.delete(row, self.deleted_at(*old));
+            survivors.begin_run(row as u32, self.created_at(*old), low_water);
+            let deleted_at = self.deleted_at(*old);
+            if deleted_at != ALIVE {
+                survivors.delete(row, deleted_at);
             }
         }
         Ok(Some(survivors))
@@ -118,17 +135,16 @@ impl Chunk {
         self.rows.num_rows()
     }
 
-    pub fn created_at(&self, row: usize) -> Version {
-        match &self.created {
-            Created::Together(version) => *version,
-            Created::Each(versions) => versions[row],
-        }
+    fn created_at(&self, row: usize) -> Version {
+        let run = self.created.partition_point(|run| run.first as usize <= row);
+        self.created[run - 1].version
     }
 
     pub fn deleted_at(&self, row: usize) -> Version {
         self.deleted
             .get()
-            .map_or(ALIVE, |deleted| deleted[row].load(Ordering::Relaxed))
+            .and_then(|blocks| blocks[row / BLOCK_ROWS].get())
+            .map_or(ALIVE, |marks| marks[row % BLOCK_ROWS].load(Ordering::Relaxed))
     }
 
     /// Whether the row is there for the writer, who sees everything written so far.
@@ -142,18 +158,23 @@ impl Chunk {
 
     /// Marks a row as gone from `version` on.
     pub fn delete(&self, row: usize, version: Version) {
-        let deleted = self
-            .deleted
-            .get_or_init(|| (0..self.len()).map(|_| AtomicU64::new(ALIVE)).collect());
-        deleted[row].store(version, Ordering::Relaxed);
+        let blocks = self.deleted.get_or_init(|| {
+            let blocks = self.len().div_ceil(BLOCK_ROWS);
+            (0..blocks).map(|_| Block::new()).collect()
+        });
+        let marks = blocks[row / BLOCK_ROWS].get_or_init(|| {
+            let rows = (self.len() - row / BLOCK_ROWS * BLOCK_ROWS).min(BLOCK_ROWS);
+            (0..rows).map(|_| AtomicU64::new(ALIVE)).collect()
+        });
+        marks[row % BLOCK_ROWS].store(version, Ordering::Relaxed);
     }
 
     /// What changed between two versions: the positions of the rows that came or went, each with its weight. A row that
     /// came and went in between is not among them.
     pub fn changes(&self, since: Version, until: Version) -> (Vec<u32>, Vec<i64>) {
         let (mut positions, mut weights) = (vec![], vec![]);
-        let is_older = matches!(self.created, Created::Together(created) if created <= since);
-        let is_newer = matches!(self.created, Created::Together(created) if created > until);
+        let is_older = self.created.iter().all(|run| run.version <= since);
+        let is_newer = self.created.iter().all(|run| run.version > until);
         if is_newer || (is_older && self.deleted.get().is_none()) {
             return (positions, weights);
         }
@@ -168,25 +189,88 @@ impl Chunk {
     }
 
     /// The rows that a reader at `version` sees, without copying where that is all of them.
-    pub fn visible(
-        &self,
-        version: Version,
-        rows: &RecordBatch,
-    ) -> Result<RecordBatch, arrow::error::ArrowError> {
-        let all_created = matches!(self.created, Created::Together(created) if created <= version);
+    pub fn visible(&self, version: Version, rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+        let all_created = self.created.iter().all(|run| run.version <= version);
         if all_created && self.deleted.get().is_none() {
             return Ok(rows.clone());
         }
-        if let Created::Together(created) = self.created
-            && created > version
-        {
-            return Ok(rows.slice(0, 0));
-        }
-        let mask = BooleanBuffer::collect_bool(self.len(), |row| self.is_visible(row, version));
+        let mask = if all_created {
+            BooleanBuffer::collect_bool(self.len(), |row| self.deleted_at(row) > version)
+        } else {
+            BooleanBuffer::collect_bool(self.len(), |row| self.is_visible(row, version))
+        };
         match mask.count_set_bits() {
             0 => Ok(rows.slice(0, 0)),
             count if count == self.len() => Ok(rows.clone()),
             _ => arrow::compute::filter_record_batch(rows, &BooleanArray::new(mask, None)),
         }
+    }
+
+    /// Bytes of the columns and of the versions.
+    pub fn memory_bytes(&self) -> usize {
+        let columns = self.rows.columns().iter().map(|column| {
+            let data = column.to_data();
+            // A slice answers for its own part of what it shares.
+            data.get_slice_memory_size()
+                .unwrap_or_else(|_| data.get_array_memory_size())
+        });
+        let blocks = self.deleted.get().map_or(&[][..], |blocks| blocks);
+        let marks = blocks
+            .iter()
+            .filter_map(Block::get)
+            .map(|marks| size_of_val::<[AtomicU64]>(marks));
+        columns.sum::<usize>()
+            + self.created.capacity() * size_of::<Run>()
+            + size_of_val(blocks)
+            + marks.sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array};
+
+    use super::*;
+
+    fn chunk(values: std::ops::Range<i64>, version: Version) -> Chunk {
+        let values: ArrayRef = Arc::new(Int64Array::from_iter_values(values));
+        Chunk::new(RecordBatch::try_from_iter([("v", values)]).unwrap(), version)
+    }
+
+    #[test]
+    fn merged_chunks_tell_versions_apart_as_far_as_a_reader_can() {
+        let chunks = [
+            chunk(0..100, 3),
+            chunk(100..150, 5),
+            chunk(150..200, 9),
+            chunk(200..250, 8),
+        ];
+        chunks[0].delete(70, 8);
+        chunks[2].delete(0, 12);
+        let merged = Chunk::concat(&chunks.iter().collect::<Vec<_>>(), 6).unwrap();
+        assert_eq!(merged.created.len(), 3, "{:?}", merged.created);
+        for version in 6..14 {
+            let seen = merged.visible(version, &merged.rows).unwrap().num_rows();
+            let expected = (0..250).filter(|row| merged.is_visible(*row, version)).count();
+            assert_eq!(seen, expected, "version {version}");
+        }
+        assert_eq!(merged.visible(8, &merged.rows).unwrap().num_rows(), 199);
+        assert_eq!(merged.visible(12, &merged.rows).unwrap().num_rows(), 248);
+        let survivors = merged.survivors(8).unwrap().unwrap();
+        assert_eq!(survivors.len(), 249);
+        assert_eq!(survivors.visible(12, &survivors.rows).unwrap().num_rows(), 248);
+    }
+
+    #[test]
+    fn a_deletion_costs_the_memory_of_its_neighbourhood() {
+        let chunk = chunk(0..65_536, 1);
+        let before = chunk.memory_bytes();
+        chunk.delete(40_000, 2);
+        let marks = BLOCK_ROWS * size_of::<AtomicU64>();
+        let blocks = 65_536 / BLOCK_ROWS * size_of::<Block>();
+        assert_eq!(chunk.memory_bytes() - before, marks + blocks);
+        assert!(!chunk.is_alive(40_000) && chunk.is_alive(39_999));
     }
 }

@@ -8,7 +8,7 @@ use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, SortField};
 use millrace_planner::stage::{AggregateCall, AggregateForm};
 
-use super::state::{GroupState, retain_positions};
+use super::state::{GroupState, resize, retain_positions};
 use crate::error::{Result, RuntimeError};
 use crate::operator::ErrorCounter;
 use crate::state::row_table::arrow_error;
@@ -87,7 +87,7 @@ impl Extremum {
 
 impl GroupState for Extremum {
     fn resize(&mut self, groups: usize) {
-        self.best.resize(groups, None);
+        resize(&mut self.best, groups, || None);
     }
 
     fn apply(&mut self, ids: &[usize], rows: &RecordBatch, weights: &[i64]) -> Result<()> {

@@ -1,36 +1,59 @@
-//! Group keys to dense group numbers: DataFusion's `GroupValues`, with removal and the case of no columns.
+//! Group keys to dense group numbers.
+//!
+//! For one epoch (the map half) by DataFusion's `GroupValues`, which are fast; for good (the reduce half) by a
+//! [`RowTable`] that only grows, whose row numbers are the groups' numbers: it takes less than half of the memory.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, UInt64Array};
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::compute::take;
+use arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type, Schema, SchemaRef};
 use datafusion::logical_expr::EmitTo;
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 
-use crate::error::Result;
+use crate::error::{Result, RuntimeError};
+use crate::operator::consolidate::first_equal;
+use crate::operator::nullable;
+use crate::state::RowTable;
 use crate::state::row_table::arrow_error;
 
 pub(crate) struct GroupKeys {
     schema: SchemaRef,
-    /// `None` for a grouping by nothing: one group, number 0.
-    values: Option<Box<dyn GroupValues>>,
+    keys: Keys,
     len: usize,
 }
 
+enum Keys {
+    /// Grouping by nothing: one group, number 0.
+    Nothing,
+    Passing(Box<dyn GroupValues>),
+    Kept(Box<RowTable>),
+}
+
 impl GroupKeys {
-    /// The first `columns` of the schema are the key.
-    pub fn new(schema: &SchemaRef, columns: usize) -> Result<Self> {
+    /// For one epoch. The first `columns` of the schema are the key.
+    pub fn passing(schema: &SchemaRef, columns: usize) -> Result<Self> {
         let schema: SchemaRef = Arc::new(Schema::new(schema.fields()[..columns].to_vec()));
-        let values = match columns {
-            0 => None,
-            _ => Some(new_group_values(Arc::clone(&schema), &GroupOrdering::None)?),
+        let keys = match columns {
+            0 => Keys::Nothing,
+            _ => Keys::Passing(new_group_values(Arc::clone(&schema), &GroupOrdering::None)?),
         };
-        Ok(GroupKeys {
-            schema,
-            values,
-            len: 0,
-        })
+        Ok(GroupKeys { schema, keys, len: 0 })
+    }
+
+    /// For good.
+    pub fn kept(schema: &SchemaRef, columns: usize) -> Result<Self> {
+        let schema: SchemaRef = nullable(&Arc::new(Schema::new(schema.fields()[..columns].to_vec())));
+        let keys = match columns {
+            0 => Keys::Nothing,
+            _ => {
+                let mut table = RowTable::new(Arc::clone(&schema), None);
+                table.add_index((0..columns).collect())?;
+                Keys::Kept(Box::new(table))
+            }
+        };
+        Ok(GroupKeys { schema, keys, len: 0 })
     }
 
     pub fn columns(&self) -> usize {
@@ -43,42 +66,179 @@ impl GroupKeys {
 
     /// The group of each row.
     pub fn intern(&mut self, keys: &[ArrayRef], rows: usize) -> Result<Vec<usize>> {
-        let Some(values) = &mut self.values else {
-            self.len = 1;
-            return Ok(vec![0; rows]);
-        };
-        let mut groups = Vec::with_capacity(rows);
-        values.intern(keys, &mut groups)?;
-        self.len = values.len();
-        Ok(groups)
+        match &mut self.keys {
+            Keys::Nothing => {
+                self.len = 1;
+                Ok(vec![0; rows])
+            }
+            Keys::Passing(values) => {
+                let mut groups = Vec::with_capacity(rows);
+                values.intern(keys, &mut groups)?;
+                self.len = values.len();
+                Ok(groups)
+            }
+            Keys::Kept(table) => {
+                let keys: Vec<ArrayRef> = keys.iter().map(without_negative_zero).collect();
+                let groups = intern(table, &keys, rows)?;
+                self.len = table.live_rows();
+                Ok(groups)
+            }
+        }
     }
 
-    /// All keys, by group number; leaves nothing.
+    /// The keys of these groups, which are kept.
+    pub fn values(&self, groups: &[usize]) -> Result<Vec<ArrayRef>> {
+        match &self.keys {
+            Keys::Nothing => Ok(vec![]),
+            Keys::Passing(_) => Err(RuntimeError::Internal(
+                "passing groups are taken all at once".into(),
+            )),
+            Keys::Kept(table) => {
+                let rows: Vec<u32> = groups.iter().map(|group| *group as u32).collect();
+                table.gather(&rows, &(0..self.columns()).collect::<Vec<_>>())
+            }
+        }
+    }
+
+    /// All keys of passing groups, by group number; leaves nothing.
     pub fn take_all(&mut self) -> Result<Vec<ArrayRef>> {
         self.len = 0;
-        match &mut self.values {
-            None => Ok(vec![]),
-            Some(values) => Ok(values.emit(EmitTo::All)?),
+        match &mut self.keys {
+            Keys::Nothing => Ok(vec![]),
+            Keys::Passing(values) => Ok(values.emit(EmitTo::All)?),
+            Keys::Kept(_) => Err(RuntimeError::Internal("kept groups were taken".into())),
         }
     }
 
     /// Keeps only these groups, renumbered in the order given.
     pub fn retain(&mut self, groups: &[usize]) -> Result<()> {
-        if self.values.is_none() {
+        if matches!(self.keys, Keys::Nothing) {
             return Ok(());
         }
-        let positions = UInt64Array::from_iter_values(groups.iter().map(|group| *group as u64));
-        let kept = self
-            .take_all()?
-            .iter()
-            .map(|column| arrow::compute::take(column, &positions, None).map_err(arrow_error))
-            .collect::<Result<Vec<_>>>()?;
-        self.values = Some(new_group_values(Arc::clone(&self.schema), &GroupOrdering::None)?);
+        let kept = self.values(groups)?;
+        *self = GroupKeys::kept(&self.schema, self.columns())?;
         self.intern(&kept, groups.len())?;
         Ok(())
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.values.as_ref().map_or(0, |values| values.size())
+        match &self.keys {
+            Keys::Nothing => 0,
+            Keys::Passing(values) => values.size(),
+            Keys::Kept(table) => table.memory_bytes(),
+        }
+    }
+}
+
+/// The rows' numbers in the table; those that are not there are added.
+fn intern(table: &mut RowTable, keys: &[ArrayRef], rows: usize) -> Result<Vec<usize>> {
+    let matches = table.probe(0, keys, true)?;
+    let mut groups = vec![usize::MAX; rows];
+    for (probe, row) in matches.probe.iter().zip(&matches.rows) {
+        groups[*probe as usize] = *row as usize;
+    }
+    let missing: Vec<u32> = (0..rows as u32)
+        .filter(|row| groups[*row as usize] == usize::MAX)
+        .collect();
+    if missing.is_empty() {
+        return Ok(groups);
+    }
+    let pick = |columns: &[ArrayRef], positions: Vec<u32>| {
+        let positions = UInt32Array::from(positions);
+        let columns = columns.iter().map(|column| take(column, &positions, None));
+        columns.collect::<Result<Vec<_>, _>>().map_err(arrow_error)
+    };
+    let columns = pick(keys, missing.clone())?;
+    let first = first_equal(&columns, missing.len())?;
+    let new: Vec<u32> = (0..missing.len() as u32)
+        .filter(|row| first[*row as usize] == *row)
+        .collect();
+    let columns = pick(&columns, new.clone())?;
+    let batch = RecordBatch::try_new(Arc::clone(table.schema()), columns).map_err(arrow_error)?;
+    let base = table.insert(batch, 0)? as usize;
+    let mut number = vec![0; missing.len()];
+    for (place, row) in new.iter().enumerate() {
+        number[*row as usize] = base + place;
+    }
+    for (row, first) in missing.iter().zip(&first) {
+        groups[*row as usize] = number[*first as usize];
+    }
+    Ok(groups)
+}
+
+/// Zero has two signs and is one value, to GROUP BY too; DataFusion's groups are of the positive one.
+fn without_negative_zero(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Float16 => Arc::new(column.as_primitive::<Float16Type>().unary::<_, Float16Type>(
+            |value| {
+                if value.to_bits() << 1 == 0 {
+                    Default::default()
+                } else {
+                    value
+                }
+            },
+        )),
+        DataType::Float32 => Arc::new(
+            column
+                .as_primitive::<Float32Type>()
+                .unary::<_, Float32Type>(|value| value + 0.0),
+        ),
+        DataType::Float64 => Arc::new(
+            column
+                .as_primitive::<Float64Type>()
+                .unary::<_, Float64Type>(|value| value + 0.0),
+        ),
+        _ => Arc::clone(column),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Float64Array, StringArray};
+    use arrow::datatypes::Field;
+
+    use super::*;
+
+    fn schema() -> SchemaRef {
+        Arc::new(Schema::new(vec![
+            Field::new("f", DataType::Float64, true),
+            Field::new("s", DataType::Utf8, true),
+        ]))
+    }
+
+    fn rows(values: &[(Option<f64>, &str)]) -> Vec<ArrayRef> {
+        vec![
+            Arc::new(Float64Array::from_iter(values.iter().map(|value| value.0))),
+            Arc::new(StringArray::from_iter_values(values.iter().map(|value| value.1))),
+        ]
+    }
+
+    #[test]
+    fn kept_groups_keep_their_numbers_and_can_be_swept() {
+        let mut keys = GroupKeys::kept(&schema(), 2).unwrap();
+        let first = rows(&[(Some(1.0), "a"), (None, "a"), (Some(1.0), "a"), (Some(0.0), "b")]);
+        assert_eq!(keys.intern(&first, 4).unwrap(), [0, 1, 0, 2]);
+        let second = rows(&[(Some(-0.0), "b"), (Some(2.0), "a"), (None, "a"), (Some(2.0), "a")]);
+        assert_eq!(keys.intern(&second, 4).unwrap(), [2, 3, 1, 3]);
+        assert_eq!(keys.len(), 4);
+        keys.retain(&[3, 1]).unwrap();
+        assert_eq!(keys.len(), 2);
+        assert_eq!(keys.intern(&second, 4).unwrap(), [2, 0, 1, 0]);
+        let values = keys.values(&[1, 0]).unwrap();
+        assert!(values[0].is_null(0) && values[0].as_primitive::<Float64Type>().value(1) == 2.0);
+    }
+
+    #[test]
+    fn both_kinds_number_groups_alike() {
+        let keys: Vec<_> = (0..500)
+            .map(|row| (Some(f64::from(row % 37)), ["x", "y", "z"][row as usize % 3]))
+            .collect();
+        let keys = rows(&keys);
+        let passing = GroupKeys::passing(&schema(), 2)
+            .unwrap()
+            .intern(&keys, 500)
+            .unwrap();
+        let kept = GroupKeys::kept(&schema(), 2).unwrap().intern(&keys, 500).unwrap();
+        assert_eq!(passing, kept);
     }
 }

@@ -11,7 +11,7 @@ use datafusion_functions_aggregate_common::utils::DecimalAverager;
 use millrace_planner::stage::{AggregateCall, AggregateForm};
 
 use super::float_sum::FloatSum;
-use super::state::{GroupState, retain_positions};
+use super::state::{GroupState, resize, retain_positions};
 use crate::error::{Result, RuntimeError};
 use crate::operator::ErrorCounter;
 
@@ -32,7 +32,7 @@ impl Count {
 
 impl GroupState for Count {
     fn resize(&mut self, groups: usize) {
-        self.counts.resize(groups, 0);
+        resize(&mut self.counts, groups, || 0);
     }
 
     fn apply(&mut self, ids: &[usize], rows: &RecordBatch, weights: &[i64]) -> Result<()> {
@@ -199,10 +199,10 @@ fn add_weighted<T: ArrowPrimitiveType>(
 
 impl GroupState for Sum {
     fn resize(&mut self, groups: usize) {
-        self.counts.resize(groups, 0);
+        resize(&mut self.counts, groups, || 0);
         match &mut self.sums {
-            Sums::Exact(sums) => sums.resize(groups, 0),
-            Sums::Float(sums) => sums.resize(groups, FloatSum::default()),
+            Sums::Exact(sums) => resize(sums, groups, || 0),
+            Sums::Float(sums) => resize(sums, groups, FloatSum::default),
         }
     }
 
@@ -389,9 +389,9 @@ impl Moments {
 
 impl GroupState for Moments {
     fn resize(&mut self, groups: usize) {
-        self.counts.resize(groups, 0);
-        self.sums.resize(groups, FloatSum::default());
-        self.squares.resize(groups, FloatSum::default());
+        resize(&mut self.counts, groups, || 0);
+        resize(&mut self.sums, groups, FloatSum::default);
+        resize(&mut self.squares, groups, FloatSum::default);
     }
 
     fn apply(&mut self, ids: &[usize], rows: &RecordBatch, weights: &[i64]) -> Result<()> {
@@ -483,8 +483,8 @@ impl Booleans {
 
 impl GroupState for Booleans {
     fn resize(&mut self, groups: usize) {
-        self.yes.resize(groups, 0);
-        self.no.resize(groups, 0);
+        resize(&mut self.yes, groups, || 0);
+        resize(&mut self.no, groups, || 0);
     }
 
     fn apply(&mut self, ids: &[usize], rows: &RecordBatch, weights: &[i64]) -> Result<()> {

@@ -4,7 +4,6 @@
 //! first entry, `count(DISTINCT)` its size; any other aggregate of DataFusion's is computed by its own accumulator from
 //! the values of the groups that an epoch touched.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, new_empty_array};
@@ -16,7 +15,8 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Literal;
 use millrace_planner::stage::{AggregateCall, AggregateForm};
 
-use super::state::{GroupState, retain_positions};
+use super::multiset::Multiset;
+use super::state::{GroupState, resize, retain_positions};
 use crate::error::{Result, RuntimeError};
 use crate::operator::ErrorCounter;
 use crate::state::row_table::arrow_error;
@@ -31,7 +31,7 @@ pub(super) struct Values {
     /// The arguments that are not literals.
     arguments: Vec<Arc<dyn PhysicalExpr>>,
     converter: RowConverter,
-    groups: Vec<BTreeMap<Box<[u8]>, i64>>,
+    groups: Vec<Multiset>,
 }
 
 /// How the answer is found in the multiset.
@@ -88,10 +88,7 @@ impl Values {
 
     fn first(&self, groups: &[usize]) -> Result<ArrayRef> {
         let parser = self.converter.parser();
-        let firsts: Vec<_> = groups
-            .iter()
-            .map(|group| self.groups[*group].keys().next())
-            .collect();
+        let firsts: Vec<_> = groups.iter().map(|group| self.groups[*group].first()).collect();
         let present = firsts.iter().flatten().map(|bytes| parser.parse(bytes));
         let columns = self.converter.convert_rows(present).map_err(arrow_error)?;
         let values = columns
@@ -111,12 +108,12 @@ impl Values {
     }
 
     /// DataFusion's own answer over the values of one group, in order.
-    fn accumulate(&self, group: &BTreeMap<Box<[u8]>, i64>) -> Result<ScalarValue> {
+    fn accumulate(&self, group: &Multiset) -> Result<ScalarValue> {
         let mut accumulator = self.function.create_accumulator()?;
         let parser = self.converter.parser();
         let mut rows = vec![];
-        for (bytes, count) in group {
-            let times = if self.distinct { 1 } else { *count };
+        for (bytes, count) in group.iter() {
+            let times = if self.distinct { 1 } else { count };
             for _ in 0..times {
                 rows.push(parser.parse(bytes));
             }
@@ -155,7 +152,7 @@ impl Values {
 
 impl GroupState for Values {
     fn resize(&mut self, groups: usize) {
-        self.groups.resize_with(groups, BTreeMap::new);
+        resize(&mut self.groups, groups, Multiset::default);
     }
 
     fn apply(&mut self, ids: &[usize], rows: &RecordBatch, weights: &[i64]) -> Result<()> {
@@ -181,19 +178,8 @@ impl GroupState for Values {
             if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                 continue;
             }
-            let group = &mut self.groups[*id];
             let key: &[u8] = keys.as_ref().map_or(&[], |keys| keys.row(row).data());
-            match group.get_mut(key) {
-                Some(count) => {
-                    *count += weight;
-                    if *count == 0 {
-                        group.remove(key);
-                    }
-                }
-                None => {
-                    group.insert(key.into(), *weight);
-                }
-            }
+            self.groups[*id].add(key, *weight);
         }
         Ok(())
     }
@@ -243,7 +229,7 @@ impl GroupState for Values {
     }
 
     fn reset(&mut self, group: usize) {
-        self.groups[group].clear();
+        self.groups[group] = Multiset::default();
     }
 
     fn retain(&mut self, groups: &[usize]) {
@@ -251,9 +237,7 @@ impl GroupState for Values {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.groups
-            .iter()
-            .map(|group| group.keys().map(|key| key.len() + 40).sum::<usize>() + 24)
-            .sum()
+        self.groups.capacity() * size_of::<Multiset>()
+            + self.groups.iter().map(Multiset::memory_bytes).sum::<usize>()
     }
 }

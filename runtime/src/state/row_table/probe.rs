@@ -1,0 +1,170 @@
+//! Finding rows: by key, and their columns by number.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
+use arrow::compute::{interleave, take};
+use datafusion::common::hash_utils::create_hashes;
+
+use super::{RowTable, arrow_error, seed};
+use crate::error::{Result, RuntimeError};
+use crate::state::chunk::{Chunk, Version};
+use crate::state::compare::rows_equal;
+
+/// A chain with this many dead rows more than live ones is worth cleaning.
+const CROWDED_DEAD_ROWS_MIN: usize = 8;
+
+/// Pairs of a probing row and a row of the table.
+#[derive(Debug, Default)]
+pub struct Matches {
+    pub probe: Vec<u32>,
+    pub rows: Vec<u32>,
+}
+
+impl Matches {
+    fn retain(&mut self, mut keep: impl FnMut(u32, u32) -> bool) {
+        let mut kept = 0;
+        for position in 0..self.rows.len() {
+            if keep(self.probe[position], self.rows[position]) {
+                self.probe[kept] = self.probe[position];
+                self.rows[kept] = self.rows[position];
+                kept += 1;
+            }
+        }
+        self.probe.truncate(kept);
+        self.rows.truncate(kept);
+    }
+}
+
+impl RowTable {
+    /// Live rows whose indexed columns equal the keys. With `nulls_match`, NULL equals NULL.
+    pub fn probe(&self, index: usize, keys: &[ArrayRef], nulls_match: bool) -> Result<Matches> {
+        self.probe_where(index, keys, nulls_match, Chunk::is_alive)
+    }
+
+    /// As [`RowTable::probe`], for a reader at a version.
+    pub fn probe_at(&self, index: usize, keys: &[ArrayRef], version: Version) -> Result<Matches> {
+        self.probe_where(index, keys, false, |chunk, row| chunk.is_visible(row, version))
+    }
+
+    fn probe_where(
+        &self,
+        index: usize,
+        keys: &[ArrayRef],
+        nulls_match: bool,
+        is_there: impl Fn(&Chunk, usize) -> bool,
+    ) -> Result<Matches> {
+        let mut matches = self.candidates(index, keys, is_there)?;
+        if !nulls_match {
+            let nulls: Vec<_> = keys.iter().filter_map(|key| key.logical_nulls()).collect();
+            if !nulls.is_empty() {
+                matches.retain(|probe, _| nulls.iter().all(|nulls| nulls.is_valid(probe as usize)));
+            }
+        }
+        self.keep_equal(&mut matches, &self.indexes[index].columns, keys)?;
+        Ok(matches)
+    }
+
+    /// Rows with the hash of the keys.
+    pub(super) fn candidates(
+        &self,
+        index: usize,
+        keys: &[ArrayRef],
+        is_there: impl Fn(&Chunk, usize) -> bool,
+    ) -> Result<Matches> {
+        let rows = match keys.first() {
+            Some(key) => key.len(),
+            None => return Err(RuntimeError::Internal("a probe without keys".into())),
+        };
+        let mut hashes = vec![0; rows];
+        create_hashes(keys, &seed(), &mut hashes)?;
+        let mut matches = Matches::default();
+        for (probe, hash) in hashes.iter().enumerate() {
+            let mut dead = 0;
+            let before = matches.rows.len();
+            let chains = &self.indexes[index];
+            for row in chains.chain(chains.head(*hash)) {
+                let (chunk, offset) = self.locate(row);
+                if is_there(&self.chunks[chunk], offset) {
+                    matches.probe.push(probe as u32);
+                    matches.rows.push(row);
+                } else {
+                    dead += 1;
+                }
+            }
+            self.note_crowded(index, *hash, dead, matches.rows.len() - before);
+        }
+        Ok(matches)
+    }
+
+    /// Remembers a chain in which a walk met many dead rows beside the live ones.
+    pub(super) fn note_crowded(&self, index: usize, hash: u64, dead: usize, live: usize) {
+        if dead > CROWDED_DEAD_ROWS_MIN + live {
+            self.crowded.lock().push((index, hash));
+        }
+    }
+
+    /// Drops the pairs whose columns differ (equal hashes are not equal keys).
+    pub(super) fn keep_equal(
+        &self,
+        matches: &mut Matches,
+        columns: &[usize],
+        probe: &[ArrayRef],
+    ) -> Result<()> {
+        if matches.rows.is_empty() {
+            return Ok(());
+        }
+        let stored = self.gather(&matches.rows, columns)?;
+        let positions = UInt32Array::from(matches.probe.clone());
+        let probing = probe
+            .iter()
+            .map(|key| take(key, &positions, None))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(arrow_error)?;
+        let equal = rows_equal(&stored, &probing, matches.rows.len()).map_err(arrow_error)?;
+        if equal.true_count() < equal.len() {
+            let mut position = 0;
+            matches.retain(|_, _| {
+                position += 1;
+                equal.value(position - 1)
+            });
+        }
+        Ok(())
+    }
+
+    /// Columns of the given rows, in the order given.
+    pub fn gather(&self, rows: &[u32], columns: &[usize]) -> Result<Vec<ArrayRef>> {
+        if let [chunk] = self.chunks.as_slice() {
+            let positions = UInt32Array::from(rows.to_vec());
+            let columns = columns.iter().map(|column| chunk.rows.column(*column));
+            return columns
+                .map(|column| take(column, &positions, None).map_err(arrow_error))
+                .collect();
+        }
+        let positions: Vec<(usize, usize)> = rows.iter().map(|row| self.locate(*row)).collect();
+        columns
+            .iter()
+            .map(|column| {
+                if self.chunks.is_empty() {
+                    return Ok(arrow::array::new_empty_array(
+                        self.schema.field(*column).data_type(),
+                    ));
+                }
+                let arrays: Vec<&dyn Array> = self
+                    .chunks
+                    .iter()
+                    .map(|chunk| chunk.rows.column(*column).as_ref())
+                    .collect();
+                interleave(&arrays, &positions).map_err(arrow_error)
+            })
+            .collect()
+    }
+
+    /// Whole rows.
+    pub fn rows(&self, rows: &[u32]) -> Result<RecordBatch> {
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let columns = self.gather(rows, &all)?;
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options).map_err(arrow_error)
+    }
+}

@@ -1,0 +1,101 @@
+//! Forgetting rows that are gone: from the chains in which probes met them, and for good.
+
+use std::sync::Arc;
+
+use super::{CHUNK_ROWS_MAX, RowTable, arrow_error, hashes};
+use crate::error::Result;
+use crate::state::chunk::{Chunk, Version};
+use crate::state::index::HashIndex;
+
+/// A table smaller than this is not rebuilt: there is nothing to win.
+const REBUILD_DEAD_ROWS_MIN: usize = 1_024;
+
+impl RowTable {
+    /// Frees what no reader at `low_water` or later can see, when there is enough of it. Row numbers change.
+    pub fn tidy(&mut self, low_water: Version) -> Result<()> {
+        self.low_water = low_water;
+        self.prune(low_water);
+        // What a reader held back the last time may be held back still.
+        let enough = REBUILD_DEAD_ROWS_MIN
+            .max(self.live_rows)
+            .max(2 * self.dead_rows_kept);
+        if self.dead_rows > enough {
+            self.rebuild(low_water)?;
+        }
+        Ok(())
+    }
+
+    /// Unlinks rows that no reader can see from the chains in which probes met many of them.
+    fn prune(&mut self, low_water: Version) {
+        let crowded = std::mem::take(self.crowded.get_mut());
+        for (index, hash) in crowded {
+            let (chunks, bases) = (&self.chunks, &self.bases);
+            self.indexes[index].prune(hash, |row| {
+                let chunk = bases.partition_point(|base| *base <= row) - 1;
+                chunks[chunk].deleted_at((row - bases[chunk]) as usize) <= low_water
+            });
+        }
+    }
+
+    /// Makes the table anew from the rows that are alive or that a reader at `low_water` or later may see.
+    fn rebuild(&mut self, low_water: Version) -> Result<()> {
+        let mut rebuilt = RowTable::new(Arc::clone(&self.schema), None);
+        rebuilt.has_identity = self.has_identity;
+        rebuilt.low_water = low_water;
+        rebuilt.tags = self.tags.as_ref().map(|tags| {
+            let survivors = self
+                .chunks
+                .iter()
+                .zip(self.bases.iter())
+                .flat_map(|(chunk, base)| {
+                    chunk
+                        .surviving(low_water)
+                        .map(|row| tags[*base as usize + row])
+                        .collect::<Vec<_>>()
+                });
+            survivors.collect()
+        });
+        rebuilt.indexes = self
+            .indexes
+            .iter()
+            .map(|index| HashIndex::new(index.columns.clone()))
+            .collect();
+        let mut small: Vec<Chunk> = vec![];
+        let mut small_rows = 0;
+        for chunk in self.chunks.iter() {
+            let Some(survivors) = chunk.survivors(low_water).map_err(arrow_error)? else {
+                continue;
+            };
+            if small_rows + survivors.len() > CHUNK_ROWS_MAX {
+                rebuilt.adopt(&small)?;
+                small.clear();
+                small_rows = 0;
+            }
+            small_rows += survivors.len();
+            small.push(survivors);
+        }
+        rebuilt.adopt(&small)?;
+        rebuilt.dead_rows_kept = rebuilt.dead_rows;
+        *self = rebuilt;
+        Ok(())
+    }
+
+    /// Appends chunks as one, with their versions.
+    fn adopt(&mut self, chunks: &[Chunk]) -> Result<()> {
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        let chunk = Chunk::concat(&chunks.iter().collect::<Vec<_>>(), self.low_water).map_err(arrow_error)?;
+        for index in &mut self.indexes {
+            let hashes = hashes(&chunk.rows, &index.columns)?;
+            index.insert(self.rows, &hashes);
+        }
+        let live = (0..chunk.len()).filter(|row| chunk.is_alive(*row)).count();
+        self.live_rows += live;
+        self.dead_rows += chunk.len() - live;
+        Arc::make_mut(&mut self.bases).push(self.rows);
+        self.rows += chunk.len() as u32;
+        Arc::make_mut(&mut self.chunks).push(Arc::new(chunk));
+        Ok(())
+    }
+}
