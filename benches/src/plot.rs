@@ -5,6 +5,11 @@ use plotters::prelude::*;
 use crate::error::BenchError;
 
 const SIZE: (u32, u32) = (960, 560);
+const FONT: &str = "sans-serif";
+/// Pixels of the lines' names, beside the plot.
+const LEGEND_WIDTH: u32 = 170;
+const LEGEND_TOP: i32 = 56;
+const LEGEND_STEP: i32 = 22;
 /// Room between the outermost points and the frame, as a factor.
 const MARGIN: f64 = 1.5;
 
@@ -49,12 +54,12 @@ impl Chart {
         };
         let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
         area.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&area)
-            .caption(&self.title, ("sans-serif", 20))
+        let (plot, legend) = area.split_horizontally(SIZE.0 - LEGEND_WIDTH);
+        let mut chart = ChartBuilder::on(&plot)
+            .caption(&self.title, (FONT, 20))
             .margin(12)
             .x_label_area_size(44)
-            .y_label_area_size(72)
-            .right_y_label_area_size(170)
+            .y_label_area_size(64)
             .build_cartesian_2d(xs.log_scale(), ys.log_scale())?;
         chart
             .configure_mesh()
@@ -64,20 +69,17 @@ impl Chart {
             .y_label_formatter(&label)
             .light_line_style(WHITE)
             .draw()?;
-        for (place, line) in self.lines.iter().enumerate() {
-            let color = Palette99::pick(place).to_rgba();
-            let style = color.stroke_width(2);
-            chart
-                .draw_series(LineSeries::new(line.points.iter().copied(), style).point_size(3))?
-                .label(&line.name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+        // Names stand in the order in which the lines end.
+        let end = |line: &Line| line.points.last().map_or(0.0, |point| point.1);
+        let mut lines: Vec<&Line> = self.lines.iter().collect();
+        lines.sort_by(|left, right| end(right).total_cmp(&end(left)));
+        for (place, line) in lines.into_iter().enumerate() {
+            let style = Palette99::pick(place).stroke_width(2);
+            chart.draw_series(LineSeries::new(line.points.iter().copied(), style).point_size(3))?;
+            let y = LEGEND_TOP + place as i32 * LEGEND_STEP;
+            legend.draw(&PathElement::new([(0, y), (18, y)], style))?;
+            legend.draw(&Text::new(line.name.as_str(), (26, y - 7), (FONT, 14)))?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::Coordinate(SIZE.0 as i32 - 250, 10))
-            .border_style(BLACK.mix(0.3))
-            .background_style(WHITE)
-            .draw()?;
         area.present()?;
         Ok(())
     }

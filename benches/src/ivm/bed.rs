@@ -71,7 +71,7 @@ impl Bed {
         };
         let directory = directory.map_err(BenchError::io("cannot make a directory for the log"))?;
         let store = Store::open(directory.path(), StoreOptions::default()).map_err(BenchError::engine)?;
-        let runtime = Runtime::start(RuntimeOptions { cores: cores() }, Arc::clone(store.logs()))
+        let runtime = Runtime::start(RuntimeOptions::new(cores()), Arc::clone(store.logs()))
             .map_err(BenchError::engine)?;
         let mut relations = BTreeMap::new();
         for table in tables {
@@ -114,7 +114,7 @@ impl Bed {
         let plan = Binder::new(&state, &self.relations)
             .statement(&statement)
             .map_err(BenchError::engine)?;
-        let options = ViewOptions { partitions: cores() };
+        let options = ViewOptions::new(cores());
         let graph = plan_view(&state, plan, options).map_err(BenchError::engine)?;
         let spec = ViewSpec {
             id: VIEW,

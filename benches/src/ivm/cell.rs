@@ -214,16 +214,15 @@ fn raw_bytes(view: &View, model: &Model, answer: &[RecordBatch]) -> Result<usize
         .flat_map(RecordBatch::columns)
         .map(value_bytes)
         .sum();
-    let remembered = match view.remembers {
-        Remembers::Groups => contents,
-        Remembers::Rows(tables) => {
-            let mut bytes = 0;
-            for (table, columns) in tables {
-                bytes += table_bytes(model, *table, columns)?;
-            }
-            bytes
-        }
+    let (tables, again) = match view.remembers {
+        Remembers::Groups => (&[][..], contents),
+        Remembers::Rows(tables) => (tables, 0),
+        Remembers::RowsAndContents(tables) => (tables, contents),
     };
+    let mut remembered = again;
+    for (table, columns) in tables {
+        remembered += table_bytes(model, *table, columns)?;
+    }
     Ok(contents + remembered)
 }
 

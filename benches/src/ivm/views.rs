@@ -23,6 +23,8 @@ pub enum Remembers {
     Groups,
     /// These columns of every row of these tables.
     Rows(&'static [(Table, &'static [&'static str])]),
+    /// Those, and the contents once more.
+    RowsAndContents(&'static [(Table, &'static [&'static str])]),
 }
 
 /// Every view, simplest first.
@@ -97,6 +99,15 @@ pub const VIEWS: &[View] = &[
                  AS place FROM fact) AS placed WHERE place <= 3",
         tables: &[Table::Fact],
         remembers: Remembers::Rows(&[(Table::Fact, &["id", "k", "v"])]),
+    },
+    View {
+        name: "reachability",
+        about: "which node of a graph reaches which, over edges in small components, some of them cyclic",
+        select: "WITH RECURSIVE reach (a, b) AS (SELECT a, b FROM edges \
+                 UNION SELECT r.a, e.b FROM reach r JOIN edges e ON r.b = e.a) SELECT a, b FROM reach",
+        tables: &[Table::Edges],
+        // Besides the edges every pair that was found, by which the next ones are.
+        remembers: Remembers::RowsAndContents(&[(Table::Edges, &["a", "b"])]),
     },
 ];
 
