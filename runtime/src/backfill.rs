@@ -28,6 +28,7 @@ use crate::feed::Part;
 use crate::operator::concat;
 use crate::relation::Relation;
 use crate::runtime::{Inner, Runtime, ViewSpec};
+use crate::schedule::template::ViewShape;
 use crate::worker::ViewInstance;
 use input::Input;
 
@@ -107,6 +108,7 @@ struct Job {
 impl Drop for Job {
     fn drop(&mut self) {
         self.inner.jobs.lock().remove(&self.id());
+        self.inner.urgent.lock().remove(&self.pipeline);
         self.inner.feeds.lock().remove_pipeline(self.pipeline);
         self.inner.versions.remove_pipeline(self.pipeline);
         if !self.is_live {
@@ -114,10 +116,8 @@ impl Drop for Job {
             for view in &self.views {
                 self.inner.timers.remove(&self.inner, view.id);
             }
-            if let Ok(worker) = self.inner.worker() {
-                for view in &self.views {
-                    worker.uninstall(view.id);
-                }
+            for view in &self.views {
+                self.inner.uninstall(view.id);
             }
         }
     }
@@ -191,7 +191,7 @@ impl Runtime {
         }
         job.is_live = true;
         job_held.keep();
-        held.resume(job.tasks(), vec![]);
+        held.resume(job.shapes(), vec![]);
         // The driver may still be at another thread's events: a view is made when it is visible.
         let mut progress = self.inner.versions.progress();
         while made
@@ -222,9 +222,8 @@ impl Runtime {
             started: Instant::now(),
             is_urgent: false,
         };
-        let worker = self.inner.worker()?;
         for view in &views {
-            worker.install(Arc::clone(view));
+            self.inner.install(view);
             if view.graph.keeps_time() {
                 self.inner.timers.install(view.id);
             }
@@ -239,7 +238,7 @@ impl Runtime {
         };
         self.inner.jobs.lock().insert(job.id(), status);
         self.inner.post(Event::JobAdded {
-            views: job.tasks(),
+            views: job.shapes(),
             pipeline: job.pipeline,
         });
         Ok(job)
@@ -251,8 +250,15 @@ impl Job {
         self.views[0].id
     }
 
-    fn tasks(&self) -> Vec<(RelationId, usize)> {
-        self.views.iter().map(|view| (view.id, view.tasks())).collect()
+    fn shapes(&self) -> Vec<Arc<ViewShape>> {
+        self.views.iter().map(|view| Arc::clone(&view.shape)).collect()
+    }
+
+    /// From now on the job runs at the priority of streams; returns whether it did already.
+    fn hurry(&self) -> bool {
+        self.inner.urgent.lock().insert(self.pipeline);
+        self.update(|status| std::mem::replace(&mut status.is_urgent, true))
+            .unwrap_or(true)
     }
 
     /// Feeds the inputs until little is left of them, or until it is in vain.
@@ -284,8 +290,7 @@ impl Job {
             }
             vain_rounds += 1;
             if vain_rounds == VAIN_ROUNDS_MAX {
-                let was_urgent = self.update(|status| std::mem::replace(&mut status.is_urgent, true));
-                if was_urgent != Some(false) {
+                if self.hurry() {
                     return Ok(());
                 }
                 (nearest, vain_rounds) = (u64::MAX, 0);
@@ -362,9 +367,7 @@ impl Job {
 
     async fn feed(&self, parts: Vec<Part>) -> Result<()> {
         self.inner.feeds.lock().submit_durable(self.pipeline, parts);
-        self.inner.post(Event::InputArrived {
-            pipeline: self.pipeline,
-        });
+        self.inner.input_arrived(self.pipeline);
         self.settled(PIECES_WAITING_MAX).await
     }
 
@@ -394,10 +397,10 @@ impl Job {
     }
 
     fn set_state(&self, state: JobState) {
-        self.update(|status| {
-            status.state = state;
-            status.is_urgent |= state == JobState::Attaching;
-        });
+        self.update(|status| status.state = state);
+        if state == JobState::Attaching {
+            self.hurry();
+        }
     }
 
     fn update<T>(&self, change: impl FnOnce(&mut JobStatus) -> T) -> Option<T> {

@@ -1,53 +1,57 @@
-//! The driver: decides which epochs run, and when. It never touches data.
+//! The driver: decides which epochs may run, where, and which are visible. It never touches data.
 //!
 //! A pure state machine: [`Driver::on`] takes an event and returns commands. It reads no clock, starts nothing and asks
 //! nobody, so that the same code runs live, in a simulation and under a fuzzer.
 //!
 //! ```text
-//!  InputArrived --> launch epoch e (if e-1 has taken its cut) --> RunGroup --> CutTaken, TasksFinished.. --> Commit e
+//!  open: Prepare(template), Launch(a..=b) --> workers run epochs on their own --> EpochDone.. --> Commit e
+//!                                         <-- NeedEpochs --> Launch(b+1..=c)
 //! ```
 //!
-//! A *pipeline* is a set of sources and views that are connected through common inputs, with one clock. Definitions change
-//! only while the pipelines concerned are idle: [`Event::Quiesce`] holds back their next epochs, joins them into one, and
-//! answers [`Command::Quiesced`] when nothing is in flight; [`Event::Resume`] lets them go on.
+//! A *pipeline* is a set of sources and views that are connected through common inputs, with one clock. Epochs are launched
+//! in groups; within a group the driver is not asked (Drizzle, section 3.1). Definitions and placement change only between
+//! groups, while the pipelines concerned are idle: [`Event::Quiesce`] closes their groups, joins them into one pipeline, and
+//! answers [`Command::Quiesced`] when nothing is in flight; [`Event::Resume`] opens the next group.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use millrace_planner::RelationId;
+use serde::{Deserialize, Serialize};
+
+use crate::schedule::group::{GroupCosts, GroupSize, GroupTuner};
+use crate::schedule::message::{EpochCosts, ToDriver, ToWorker};
+use crate::schedule::template::{Template, ViewShape, WorkerId};
 
 /// Identifies a pipeline. Joining two keeps the smaller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PipelineId(pub u64);
 
 /// Identifies a change of definitions under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// Epochs of one pipeline that may be under way at once: maps run ahead of reduces, but not without bound.
-pub const EPOCHS_IN_FLIGHT_MAX: usize = 4;
+/// Groups of a pipeline that are remembered for inspection.
+const GROUPS_REMEMBERED: usize = 64;
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Event {
+    /// A worker is there from now on; partitions move to it when their pipeline is next opened.
+    WorkerJoined { worker: WorkerId },
+    /// A worker is to leave: pipelines that have partitions there are moved off it; then [`Command::WorkerFree`].
+    WorkerLeaving { worker: WorkerId },
+    /// A worker says something.
+    Worker(ToDriver),
     /// A stream or table exists from now on; it is a pipeline of its own.
     SourceAdded {
         relation: RelationId,
         pipeline: PipelineId,
     },
-    /// A back-fill of views (each with its tasks an epoch) starts: a pipeline of its own until it has caught up.
+    /// A back-fill of views starts: a pipeline of its own until it has caught up.
     JobAdded {
-        views: Vec<(RelationId, usize)>,
+        views: Vec<Arc<ViewShape>>,
         pipeline: PipelineId,
-    },
-    /// Input waits to be cut.
-    InputArrived { pipeline: PipelineId },
-    /// The epoch has its cut: its maps have started.
-    CutTaken { pipeline: PipelineId, epoch: u64 },
-    /// Tasks of an epoch ended.
-    TasksFinished {
-        pipeline: PipelineId,
-        epoch: u64,
-        tasks: usize,
     },
     /// Definitions over these relations are to change (a view that is back-filled stands for its back-fill). If there are
     /// none, a new pipeline is made, under the id given.
@@ -56,60 +60,118 @@ pub enum Event {
         relations: Vec<RelationId>,
         or_new: PipelineId,
     },
-    /// The change is done: `views` (each with its tasks an epoch) joined the pipeline, in this order; `dropped` are gone.
+    /// The change is done: `views` joined the pipeline, in this order; `dropped` are gone.
     Resume {
         ticket: Ticket,
-        views: Vec<(RelationId, usize)>,
+        views: Vec<Arc<ViewShape>>,
         dropped: Vec<RelationId>,
     },
     /// The back-fill of a view, and of what is filled with it, ended or was given up.
     JobRemoved { view: RelationId },
+    /// How many epochs groups have from now on.
+    GroupSize(GroupSize),
 }
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Run these epochs of the pipeline: tasks of every stage of every view, launched together.
-    RunGroup {
-        pipeline: PipelineId,
-        first_epoch: u64,
-        epochs: u64,
-        views: Vec<RelationId>,
-    },
+    Send(WorkerId, ToWorker),
     /// Everything up to this epoch is done: readers may see it.
-    Commit { pipeline: PipelineId, epoch: u64 },
+    Commit {
+        pipeline: PipelineId,
+        epoch: u64,
+    },
     /// The view is part of the pipeline, and what its back-fill made is visible.
-    Attached { view: RelationId, pipeline: PipelineId },
+    Attached {
+        view: RelationId,
+        pipeline: PipelineId,
+    },
     /// These pipelines are one from now on.
-    Joined { into: PipelineId, from: PipelineId },
+    Joined {
+        into: PipelineId,
+        from: PipelineId,
+    },
+    /// The pipeline's cuts are taken by this worker from now on.
+    CutterIs {
+        pipeline: PipelineId,
+        worker: WorkerId,
+    },
     /// Nothing of the pipeline is in flight, and nothing will be until the ticket is resumed.
     Quiesced {
         ticket: Ticket,
         pipeline: PipelineId,
         epoch: u64,
     },
+    /// No pipeline has anything on the worker any more.
+    WorkerFree {
+        worker: WorkerId,
+    },
 }
 
-#[derive(Debug, Default)]
+/// A group that ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupRecord {
+    pub first_epoch: u64,
+    pub last_epoch: u64,
+    /// Input rows.
+    pub rows: u64,
+    pub costs: GroupCosts,
+    /// Tasks that ran, and tasks that had nothing to do.
+    pub tasks: u64,
+    pub tasks_skipped: u64,
+    /// Time in which its tasks ran, all workers together, in nanoseconds.
+    pub busy_ns: u64,
+    /// The smoothed share of coordination after it.
+    pub share: f64,
+}
+
+/// A pipeline as operators see it.
+#[derive(Debug, Clone)]
+pub struct PipelineRecord {
+    pub id: PipelineId,
+    pub sources: Vec<RelationId>,
+    pub views: Vec<RelationId>,
+    pub committed: u64,
+    /// Epochs of the next group.
+    pub group_size: u64,
+    pub cutter: Option<WorkerId>,
+    /// The newest last.
+    pub groups: Vec<GroupRecord>,
+}
+
+#[derive(Debug)]
 struct Pipeline {
     sources: BTreeSet<RelationId>,
     /// In the order in which they were made: a view comes after what it reads.
-    views: Vec<(RelationId, usize)>,
-    /// The last epoch that was launched.
-    epoch: u64,
+    views: Vec<Arc<ViewShape>>,
+    is_job: bool,
     committed: u64,
-    has_input: bool,
-    in_flight: BTreeMap<u64, InFlight>,
+    phase: Phase,
+    template: Option<Arc<Template>>,
+    /// Who of the participants has reported which epoch.
+    done: BTreeMap<u64, BTreeSet<WorkerId>>,
+    participants: usize,
+    tuner: GroupTuner,
+    /// Groups that were launched and have not ended, by their last epoch.
+    groups: BTreeMap<u64, GroupRecord>,
+    remembered: VecDeque<GroupRecord>,
+    /// The driver's time that no group has been charged with yet.
+    spent_ns: u64,
     /// Changes of definitions that wait or are under way, in order. While there is one, no epoch is launched.
     tickets: VecDeque<Ticket>,
     /// The first ticket has been told that the pipeline is idle.
     is_held: bool,
 }
 
-#[derive(Debug)]
-struct InFlight {
-    tasks: usize,
-    has_cut: bool,
+/// Whether epochs run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Epochs up to `launched` may run.
+    Open { launched: u64 },
+    /// The cutter was asked to start no further one.
+    Closing,
+    /// None will be started after this one.
+    Closed { last: u64 },
 }
 
 /// See the module.
@@ -121,6 +183,37 @@ pub struct Driver {
     jobs: BTreeMap<RelationId, PipelineId>,
     /// Which pipelines a change of definitions holds back, or waits to.
     tickets: BTreeMap<Ticket, BTreeSet<PipelineId>>,
+    workers: BTreeSet<WorkerId>,
+    leaving: BTreeSet<WorkerId>,
+    /// Where each partition is: the same for all pipelines, so that equal keys of different views are on one worker.
+    placement: Vec<WorkerId>,
+    version: u64,
+    group_size: GroupSize,
+}
+
+impl Pipeline {
+    fn new(group_size: GroupSize) -> Self {
+        Pipeline {
+            sources: BTreeSet::new(),
+            views: vec![],
+            is_job: false,
+            committed: 0,
+            phase: Phase::Closed { last: 0 },
+            template: None,
+            done: BTreeMap::new(),
+            participants: 0,
+            tuner: GroupTuner::new(group_size),
+            groups: BTreeMap::new(),
+            remembered: VecDeque::new(),
+            spent_ns: 0,
+            tickets: VecDeque::new(),
+            is_held: false,
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.phase == Phase::Closed { last: self.committed }
+    }
 }
 
 impl Driver {
@@ -128,50 +221,36 @@ impl Driver {
     pub fn on(&mut self, event: Event) -> Vec<Command> {
         let mut commands = vec![];
         match event {
+            Event::WorkerJoined { worker } => {
+                if self.workers.insert(worker) {
+                    self.reopen_all(&mut commands);
+                }
+            }
+            Event::WorkerLeaving { worker } => {
+                // The last worker stays: there is nowhere to go.
+                if self.workers.len() > 1 && self.workers.remove(&worker) {
+                    self.leaving.insert(worker);
+                    self.reopen_all(&mut commands);
+                }
+            }
+            Event::Worker(message) => self.heard(message, &mut commands),
             Event::SourceAdded { relation, pipeline } => {
-                let state = Pipeline {
-                    sources: BTreeSet::from([relation]),
-                    ..Pipeline::default()
-                };
+                let mut state = Pipeline::new(self.group_size);
+                state.sources.insert(relation);
                 self.pipelines.insert(pipeline, state);
                 self.pipeline_of.insert(relation, pipeline);
+                self.open(pipeline, &mut commands);
             }
             Event::JobAdded { views, pipeline } => {
-                self.jobs.extend(views.iter().map(|(view, _)| (*view, pipeline)));
-                let state = Pipeline {
-                    views,
-                    ..Pipeline::default()
-                };
+                let mut state = Pipeline::new(self.group_size);
+                self.jobs.extend(views.iter().map(|view| (view.id, pipeline)));
+                state.views = views;
+                state.is_job = true;
                 self.pipelines.insert(pipeline, state);
+                self.open(pipeline, &mut commands);
             }
             Event::JobRemoved { view } => {
-                self.remove_job(view);
-            }
-            Event::InputArrived { pipeline } => {
-                if let Some(state) = self.pipelines.get_mut(&pipeline) {
-                    state.has_input = true;
-                }
-                self.advance(pipeline, &mut commands);
-            }
-            Event::CutTaken { pipeline, epoch } => {
-                if let Some(state) = self.in_flight(pipeline, epoch) {
-                    state.has_cut = true;
-                }
-                self.advance(pipeline, &mut commands);
-            }
-            Event::TasksFinished {
-                pipeline,
-                epoch,
-                tasks,
-            } => {
-                if let Some(state) = self.in_flight(pipeline, epoch) {
-                    assert!(
-                        tasks <= state.tasks,
-                        "more tasks of epoch {epoch} ended than were started"
-                    );
-                    state.tasks -= tasks;
-                }
-                self.advance(pipeline, &mut commands);
+                self.remove_job(view, &mut commands);
             }
             Event::Quiesce {
                 ticket,
@@ -183,80 +262,286 @@ impl Driver {
                 views,
                 dropped,
             } => self.resume(ticket, views, &dropped, &mut commands),
+            Event::GroupSize(setting) => {
+                self.group_size = setting;
+                for pipeline in self.pipelines.values_mut() {
+                    pipeline.tuner.set(setting);
+                }
+            }
         }
         commands
     }
 
-    /// Pipelines with their sources, views and last committed epoch.
-    pub fn pipelines(&self) -> Vec<(PipelineId, Vec<RelationId>, Vec<RelationId>, u64)> {
+    /// Charges a pipeline with time that the driver, and the sending of what it decided, took.
+    pub fn spent(&mut self, pipeline: PipelineId, nanoseconds: u64) {
+        if let Some(pipeline) = self.pipelines.get_mut(&pipeline) {
+            pipeline.spent_ns += nanoseconds;
+        }
+    }
+
+    /// How the pipelines are doing.
+    pub fn pipelines(&self) -> Vec<PipelineRecord> {
         self.pipelines
             .iter()
-            .map(|(id, p)| {
-                (
-                    *id,
-                    p.sources.iter().copied().collect(),
-                    p.views.iter().map(|v| v.0).collect(),
-                    p.committed,
-                )
+            .map(|(id, pipeline)| PipelineRecord {
+                id: *id,
+                sources: pipeline.sources.iter().copied().collect(),
+                views: pipeline.views.iter().map(|view| view.id).collect(),
+                committed: pipeline.committed,
+                group_size: pipeline.tuner.size(),
+                cutter: pipeline.template.as_ref().map(|template| template.cutter),
+                groups: pipeline.remembered.iter().cloned().collect(),
             })
             .collect()
     }
 
-    /// Forgets a back-fill and whatever waited for it.
-    fn remove_job(&mut self, view: RelationId) -> Option<Pipeline> {
-        let id = self.jobs.remove(&view)?;
-        self.jobs.retain(|_, pipeline| *pipeline != id);
-        self.tickets.retain(|_, pipelines| !pipelines.contains(&id));
-        self.pipelines.remove(&id)
+    /// The sources of a pipeline.
+    pub fn sources(&self, pipeline: PipelineId) -> Vec<RelationId> {
+        let state = self.pipelines.get(&pipeline);
+        state.map_or(vec![], |state| state.sources.iter().copied().collect())
     }
 
-    fn in_flight(&mut self, pipeline: PipelineId, epoch: u64) -> Option<&mut InFlight> {
-        self.pipelines.get_mut(&pipeline)?.in_flight.get_mut(&epoch)
+    /// The group of a pipeline that ended last.
+    pub fn last_group(&self, pipeline: PipelineId) -> Option<&GroupRecord> {
+        self.pipelines.get(&pipeline)?.remembered.back()
     }
 
-    /// Commits what is done, tells a ticket that the pipeline is idle, launches the next epoch.
+    /// The pipeline of a source or view.
+    pub fn pipeline_of(&self, relation: RelationId) -> Option<PipelineId> {
+        self.pipeline_of.get(&relation).copied()
+    }
+
+    /// Workers that take part, and for each the partitions that it has.
+    pub fn workers(&self) -> Vec<(WorkerId, usize)> {
+        self.workers
+            .iter()
+            .map(|worker| (*worker, self.placement.iter().filter(|at| *at == worker).count()))
+            .collect()
+    }
+
+    /// Makes a template of the pipeline as it is, and launches its first group.
+    fn open(&mut self, id: PipelineId, commands: &mut Vec<Command>) {
+        let partitions = self
+            .pipelines
+            .get(&id)
+            .and_then(|pipeline| pipeline.views.iter().map(|view| view.partitions).max())
+            .unwrap_or(1);
+        if self.workers.is_empty() {
+            return;
+        }
+        self.place(partitions.max(self.placement.len()));
+        let Some(pipeline) = self.pipelines.get_mut(&id) else {
+            return;
+        };
+        let Phase::Closed { last } = pipeline.phase else {
+            return;
+        };
+        self.version += 1;
+        let cutter = self.placement[id.0 as usize % self.placement.len()];
+        let template = Arc::new(Template {
+            pipeline: id,
+            version: self.version,
+            after: last,
+            is_job: pipeline.is_job,
+            views: pipeline.views.clone(),
+            placement: self.placement.clone(),
+            cutter,
+        });
+        let participants = template.participants();
+        pipeline.participants = participants.len();
+        if let Some(old) = pipeline.template.replace(Arc::clone(&template)) {
+            for worker in old.participants() {
+                if !participants.contains(&worker) {
+                    let message = ToWorker::Forget {
+                        pipeline: id,
+                        version: old.version,
+                    };
+                    commands.push(Command::Send(worker, message));
+                }
+            }
+        }
+        for worker in participants {
+            commands.push(Command::Send(worker, ToWorker::Prepare(Arc::clone(&template))));
+        }
+        commands.push(Command::CutterIs {
+            pipeline: id,
+            worker: cutter,
+        });
+        pipeline.phase = Phase::Open { launched: last };
+        pipeline.launch(commands);
+    }
+
+    /// Spreads partitions evenly over the workers, moving as few as it can.
+    fn place(&mut self, partitions: usize) {
+        let mut counts: BTreeMap<WorkerId, usize> = self.workers.iter().map(|worker| (*worker, 0)).collect();
+        let share = partitions.div_ceil(counts.len());
+        let mut homeless = vec![];
+        for (partition, at) in self.placement.iter().enumerate() {
+            match counts.get_mut(at) {
+                Some(count) if *count < share => *count += 1,
+                _ => homeless.push(partition),
+            }
+        }
+        for partition in self.placement.len()..partitions {
+            homeless.push(partition);
+            self.placement.push(WorkerId(u32::MAX));
+        }
+        for partition in homeless {
+            if let Some((worker, count)) = counts
+                .iter_mut()
+                .min_by_key(|(worker, count)| (**count, **worker))
+            {
+                *count += 1;
+                self.placement[partition] = *worker;
+            }
+        }
+        // A newcomer takes from those that have most.
+        loop {
+            let most = counts
+                .iter()
+                .max_by_key(|(_, count)| **count)
+                .map(|(worker, count)| (*worker, *count));
+            let least = counts
+                .iter()
+                .min_by_key(|(_, count)| **count)
+                .map(|(worker, count)| (*worker, *count));
+            let (Some((most, high)), Some((least, low))) = (most, least) else {
+                return;
+            };
+            if high <= low + 1 {
+                return;
+            }
+            if let Some(partition) = self.placement.iter().rposition(|at| *at == most) {
+                self.placement[partition] = least;
+                counts.insert(most, high - 1);
+                counts.insert(least, low + 1);
+            }
+        }
+    }
+
+    /// Closes every pipeline; each opens again, over the workers as they are then, when it is idle.
+    fn reopen_all(&mut self, commands: &mut Vec<Command>) {
+        let ids: Vec<PipelineId> = self.pipelines.keys().copied().collect();
+        for id in ids {
+            self.close(id, commands);
+            self.advance(id, commands);
+        }
+        self.free_leaving(commands);
+    }
+
+    fn close(&mut self, id: PipelineId, commands: &mut Vec<Command>) {
+        let Some(pipeline) = self.pipelines.get_mut(&id) else {
+            return;
+        };
+        if let (Phase::Open { .. }, Some(template)) = (pipeline.phase, &pipeline.template) {
+            pipeline.phase = Phase::Closing;
+            let message = ToWorker::Close {
+                pipeline: id,
+                version: template.version,
+            };
+            commands.push(Command::Send(template.cutter, message));
+        }
+    }
+
+    fn heard(&mut self, message: ToDriver, commands: &mut Vec<Command>) {
+        let (id, version) = match &message {
+            ToDriver::EpochDone {
+                pipeline, version, ..
+            }
+            | ToDriver::NeedEpochs {
+                pipeline, version, ..
+            }
+            | ToDriver::Closed {
+                pipeline, version, ..
+            } => (*pipeline, *version),
+        };
+        let Some(pipeline) = self.pipelines.get_mut(&id) else {
+            return;
+        };
+        if pipeline
+            .template
+            .as_ref()
+            .is_none_or(|template| template.version != version)
+        {
+            return;
+        }
+        match message {
+            ToDriver::EpochDone {
+                epoch, worker, costs, ..
+            } => {
+                if epoch > pipeline.committed && pipeline.done.entry(epoch).or_default().insert(worker) {
+                    pipeline.charge(epoch, costs);
+                }
+            }
+            ToDriver::NeedEpochs { last, .. } => {
+                if pipeline.phase == (Phase::Open { launched: last }) {
+                    pipeline.launch(commands);
+                }
+            }
+            ToDriver::Closed { last, .. } => {
+                if pipeline.phase == Phase::Closing {
+                    pipeline.phase = Phase::Closed { last };
+                }
+            }
+        }
+        self.advance(id, commands);
+    }
+
+    /// Commits what is done, in order; tells a ticket that the pipeline is idle; opens it again if it was closed for its
+    /// placement only.
     fn advance(&mut self, id: PipelineId, commands: &mut Vec<Command>) {
         let Some(pipeline) = self.pipelines.get_mut(&id) else {
             return;
         };
-        while let Some(first) = pipeline.in_flight.first_entry() {
-            if first.get().tasks > 0 || !first.get().has_cut {
+        while let Some(first) = pipeline.done.first_entry() {
+            if *first.key() != pipeline.committed + 1 || first.get().len() < pipeline.participants {
                 break;
             }
-            pipeline.committed = *first.key();
             first.remove();
+            pipeline.committed += 1;
             commands.push(Command::Commit {
                 pipeline: id,
                 epoch: pipeline.committed,
             });
         }
+        pipeline.end_groups();
         if let Some(ticket) = pipeline.tickets.front().copied() {
             self.try_hold(ticket, commands);
-            return;
+        } else if pipeline.is_idle() {
+            self.open(id, commands);
+            self.free_leaving(commands);
         }
-        let previous_cut = pipeline
-            .in_flight
-            .values()
-            .next_back()
-            .is_none_or(|last| last.has_cut);
-        if pipeline.has_input && previous_cut && pipeline.in_flight.len() < EPOCHS_IN_FLIGHT_MAX {
-            pipeline.has_input = false;
-            pipeline.epoch += 1;
-            let tasks = pipeline.views.iter().map(|view| view.1).sum();
-            pipeline.in_flight.insert(
-                pipeline.epoch,
-                InFlight {
-                    tasks,
-                    has_cut: false,
-                },
-            );
-            commands.push(Command::RunGroup {
-                pipeline: id,
-                first_epoch: pipeline.epoch,
-                epochs: 1,
-                views: pipeline.views.iter().map(|view| view.0).collect(),
-            });
+    }
+
+    fn free_leaving(&mut self, commands: &mut Vec<Command>) {
+        let is_used = |worker: &WorkerId| {
+            self.pipelines.values().any(|pipeline| {
+                pipeline
+                    .template
+                    .as_ref()
+                    .is_some_and(|template| template.participants().contains(worker))
+            })
+        };
+        let free: Vec<WorkerId> = self
+            .leaving
+            .iter()
+            .copied()
+            .filter(|worker| !is_used(worker))
+            .collect();
+        for worker in free {
+            self.leaving.remove(&worker);
+            commands.push(Command::WorkerFree { worker });
         }
+    }
+
+    /// Forgets a back-fill and whatever waited for it.
+    fn remove_job(&mut self, view: RelationId, commands: &mut Vec<Command>) -> Option<Pipeline> {
+        let id = self.jobs.remove(&view)?;
+        self.jobs.retain(|_, pipeline| *pipeline != id);
+        self.tickets.retain(|_, pipelines| !pipelines.contains(&id));
+        let pipeline = self.pipelines.remove(&id)?;
+        forget(id, &pipeline, commands);
+        Some(pipeline)
     }
 
     /// Queues the ticket at every pipeline of the relations.
@@ -276,13 +561,14 @@ impl Driver {
         let mut ids: BTreeSet<PipelineId> = relations.iter().filter_map(pipeline_of).collect();
         if ids.is_empty() {
             // A view over nothing (VALUES) is a pipeline of its own.
-            self.pipelines.insert(or_new, Pipeline::default());
+            self.pipelines.insert(or_new, Pipeline::new(self.group_size));
             ids.insert(or_new);
         }
         for id in &ids {
             if let Some(pipeline) = self.pipelines.get_mut(id) {
                 pipeline.tickets.push_back(ticket);
             }
+            self.close(*id, commands);
         }
         self.tickets.insert(ticket, ids);
         self.try_hold(ticket, commands);
@@ -295,7 +581,7 @@ impl Driver {
         };
         let is_ready = |id: &PipelineId| {
             let pipeline = &self.pipelines[id];
-            pipeline.tickets.front() == Some(&ticket) && pipeline.in_flight.is_empty() && !pipeline.is_held
+            pipeline.tickets.front() == Some(&ticket) && pipeline.is_idle() && !pipeline.is_held
         };
         if !ids.iter().all(is_ready) {
             return;
@@ -310,7 +596,7 @@ impl Driver {
             commands.push(Command::Quiesced {
                 ticket,
                 pipeline: into,
-                epoch: pipeline.epoch,
+                epoch: pipeline.committed,
             });
         }
     }
@@ -320,18 +606,21 @@ impl Driver {
         let Some(other) = self.pipelines.remove(&from) else {
             return;
         };
+        forget(from, &other, commands);
         let Some(pipeline) = self.pipelines.get_mut(&into) else {
             return;
         };
-        for relation in other.sources.iter().chain(other.views.iter().map(|view| &view.0)) {
+        for relation in other
+            .sources
+            .iter()
+            .chain(other.views.iter().map(|view| &view.id))
+        {
             self.pipeline_of.insert(*relation, into);
         }
         pipeline.sources.extend(other.sources);
         // Views of different pipelines do not read each other: any order between them will do.
         pipeline.views.extend(other.views);
-        pipeline.epoch = pipeline.epoch.max(other.epoch);
-        pipeline.committed = pipeline.epoch;
-        pipeline.has_input |= other.has_input;
+        pipeline.skip_to(other.committed);
         let waiting: BTreeSet<Ticket> = pipeline.tickets.iter().copied().chain(other.tickets).collect();
         pipeline.tickets = waiting.into_iter().collect();
         for pipelines in self.tickets.values_mut() {
@@ -339,17 +628,18 @@ impl Driver {
                 pipelines.insert(into);
             }
         }
+        let epoch = pipeline.committed;
         commands.push(Command::Joined { into, from });
         commands.push(Command::Commit {
             pipeline: into,
-            epoch: self.pipelines[&into].committed,
+            epoch,
         });
     }
 
     fn resume(
         &mut self,
         ticket: Ticket,
-        views: Vec<(RelationId, usize)>,
+        views: Vec<Arc<ViewShape>>,
         dropped: &[RelationId],
         commands: &mut Vec<Command>,
     ) {
@@ -357,9 +647,9 @@ impl Driver {
             return;
         };
         let mut epoch_min = 0;
-        let attached: Vec<RelationId> = views.iter().map(|view| view.0).collect();
-        for (view, _) in &views {
-            if let Some(job) = self.remove_job(*view) {
+        let attached: Vec<RelationId> = views.iter().map(|view| view.id).collect();
+        for view in &attached {
+            if let Some(job) = self.remove_job(*view, commands) {
                 epoch_min = job.committed.max(epoch_min);
             }
             self.pipeline_of.insert(*view, id);
@@ -367,314 +657,126 @@ impl Driver {
         for relation in dropped {
             self.pipeline_of.remove(relation);
         }
-        let mut next = None;
-        if let Some(pipeline) = self.pipelines.get_mut(&id) {
-            pipeline.tickets.pop_front();
-            pipeline.is_held = false;
-            pipeline.views.extend(views);
-            pipeline.views.retain(|(view, _)| !dropped.contains(view));
-            pipeline.sources.retain(|source| !dropped.contains(source));
-            // A back-fill counted its own epochs; the view's versions go on from there.
-            pipeline.epoch = pipeline.epoch.max(epoch_min);
-            pipeline.committed = pipeline.committed.max(epoch_min);
-            commands.push(Command::Commit {
-                pipeline: id,
-                epoch: pipeline.committed,
-            });
-            commands.extend(
-                attached
-                    .into_iter()
-                    .map(|view| Command::Attached { view, pipeline: id }),
-            );
-            if pipeline.sources.is_empty() && pipeline.views.is_empty() && pipeline.tickets.is_empty() {
-                self.pipelines.remove(&id);
-                return;
+        let Some(pipeline) = self.pipelines.get_mut(&id) else {
+            return;
+        };
+        pipeline.tickets.pop_front();
+        pipeline.is_held = false;
+        pipeline.views.extend(views);
+        pipeline.views.retain(|view| !dropped.contains(&view.id));
+        pipeline.sources.retain(|source| !dropped.contains(source));
+        // A back-fill counted its own epochs; the view's versions go on from there.
+        pipeline.skip_to(epoch_min);
+        commands.push(Command::Commit {
+            pipeline: id,
+            epoch: pipeline.committed,
+        });
+        commands.extend(
+            attached
+                .into_iter()
+                .map(|view| Command::Attached { view, pipeline: id }),
+        );
+        if pipeline.sources.is_empty() && pipeline.views.is_empty() && pipeline.tickets.is_empty() {
+            if let Some(pipeline) = self.pipelines.remove(&id) {
+                forget(id, &pipeline, commands);
             }
-            next = pipeline.tickets.front().copied();
+            return;
         }
-        match next {
-            Some(ticket) => self.try_hold(ticket, commands),
-            None => self.advance(id, commands),
+        self.advance(id, commands);
+    }
+}
+
+/// Tells the workers that the pipeline is gone.
+fn forget(id: PipelineId, pipeline: &Pipeline, commands: &mut Vec<Command>) {
+    if let Some(template) = &pipeline.template {
+        for worker in template.participants() {
+            let message = ToWorker::Forget {
+                pipeline: id,
+                version: template.version,
+            };
+            commands.push(Command::Send(worker, message));
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use rand::rngs::StdRng;
-    use rand::seq::IndexedRandom;
-    use rand::{Rng, SeedableRng};
-
-    use super::*;
-
-    const A: RelationId = RelationId(1);
-    const B: RelationId = RelationId(2);
-    const V: RelationId = RelationId(3);
-
-    #[test]
-    fn an_epoch_runs_when_input_arrives_and_commits_when_its_tasks_end() {
-        let mut driver = Driver::default();
-        let pipeline = PipelineId(1);
-        assert_eq!(
-            driver.on(Event::SourceAdded {
-                relation: A,
-                pipeline
-            }),
-            []
-        );
-        assert_eq!(
-            driver.on(Event::InputArrived { pipeline }),
-            [Command::RunGroup {
-                pipeline,
-                first_epoch: 1,
-                epochs: 1,
-                views: vec![]
-            }]
-        );
-        // More input before the cut belongs to the same epoch or the next: nothing is launched yet.
-        assert_eq!(driver.on(Event::InputArrived { pipeline }), []);
-        assert_eq!(
-            driver.on(Event::CutTaken { pipeline, epoch: 1 }),
-            [
-                Command::Commit { pipeline, epoch: 1 },
-                Command::RunGroup {
-                    pipeline,
-                    first_epoch: 2,
-                    epochs: 1,
-                    views: vec![]
-                }
-            ]
-        );
+impl Pipeline {
+    /// Launches the next group: one message a worker.
+    fn launch(&mut self, commands: &mut Vec<Command>) {
+        let (Phase::Open { launched }, Some(template)) = (self.phase, &self.template) else {
+            return;
+        };
+        let (first, last) = (launched + 1, launched + self.tuner.size());
+        for worker in template.participants() {
+            let message = ToWorker::Launch {
+                pipeline: template.pipeline,
+                version: template.version,
+                first,
+                last,
+            };
+            commands.push(Command::Send(worker, message));
+        }
+        self.phase = Phase::Open { launched: last };
+        self.groups.insert(last, GroupRecord::new(first, last));
     }
 
-    #[test]
-    fn a_view_over_two_sources_joins_their_pipelines_once_both_are_idle() {
-        let mut driver = Driver::default();
-        let (a, b) = (PipelineId(1), PipelineId(2));
-        driver.on(Event::SourceAdded {
-            relation: A,
-            pipeline: a,
-        });
-        driver.on(Event::SourceAdded {
-            relation: B,
-            pipeline: b,
-        });
-        driver.on(Event::InputArrived { pipeline: b });
-        let ticket = Ticket(1);
-        assert_eq!(
-            driver.on(Event::Quiesce {
-                ticket,
-                relations: vec![A, B],
-                or_new: PipelineId(9)
-            }),
-            []
-        );
-        assert_eq!(driver.on(Event::InputArrived { pipeline: a }), []);
-        let commands = driver.on(Event::CutTaken {
-            pipeline: b,
-            epoch: 1,
-        });
-        assert_eq!(
-            commands,
-            [
-                Command::Commit {
-                    pipeline: b,
-                    epoch: 1
-                },
-                Command::Joined { into: a, from: b },
-                Command::Commit {
-                    pipeline: a,
-                    epoch: 1
-                },
-                Command::Quiesced {
-                    ticket,
-                    pipeline: a,
-                    epoch: 1
-                },
-            ]
-        );
-        let commands = driver.on(Event::Resume {
-            ticket,
-            views: vec![(V, 3)],
-            dropped: vec![],
-        });
-        assert_eq!(
-            commands.last(),
-            Some(&Command::RunGroup {
-                pipeline: a,
-                first_epoch: 2,
-                epochs: 1,
-                views: vec![V]
-            })
-        );
+    /// An idle pipeline goes on from a later epoch.
+    fn skip_to(&mut self, epoch: u64) {
+        self.committed = self.committed.max(epoch);
+        self.phase = Phase::Closed { last: self.committed };
+        self.done.clear();
+        self.groups.clear();
     }
 
-    /// Random events against what must always hold: epochs of a pipeline commit in order, each once, all tasks done; a
-    /// ticket is told of idleness only when nothing is in flight; nothing is stuck at the end.
-    #[test]
-    fn random_schedules_commit_every_epoch_once_and_in_order() {
-        for seed in 0..300 {
-            let mut random = StdRng::seed_from_u64(seed);
-            let mut driver = Driver::default();
-            let sources: Vec<RelationId> = (0..4).map(RelationId).collect();
-            for relation in &sources {
-                driver.on(Event::SourceAdded {
-                    relation: *relation,
-                    pipeline: PipelineId(relation.0),
-                });
+    /// Adds what an epoch cost a worker to its group.
+    fn charge(&mut self, epoch: u64, costs: EpochCosts) {
+        if let Some((_, group)) = self.groups.range_mut(epoch..).next() {
+            group.rows += costs.rows;
+            group.busy_ns += costs.busy_ns;
+            group.tasks += u64::from(costs.tasks);
+            group.tasks_skipped += u64::from(costs.tasks_skipped);
+            group.costs.waited_ns += costs.waited_ns;
+            // The cutter's view of the epoch is the longest but for messages under way.
+            group.costs.execution_ns += costs.elapsed_ns / self.participants.max(1) as u64;
+        }
+    }
+
+    /// Learns from the groups whose epochs are all committed, and from one that was closed early.
+    fn end_groups(&mut self) {
+        let end = match self.phase {
+            Phase::Closed { last } if last == self.committed => u64::MAX,
+            _ => self.committed,
+        };
+        while let Some(first) = self.groups.first_entry() {
+            if *first.key() > end {
+                return;
             }
-            let mut views: Vec<(RelationId, usize)> = vec![];
-            // (pipeline, epoch) -> tasks left, cut taken
-            let mut running: BTreeMap<(PipelineId, u64), (usize, bool)> = BTreeMap::new();
-            let mut committed: BTreeMap<PipelineId, u64> = BTreeMap::new();
-            let mut held: Vec<(Ticket, PipelineId)> = vec![];
-            let mut asked = 0;
-            let mut told = 0;
-            let mut next = 0;
-            for step in 0..600 {
-                let draining = step > 500;
-                let event = match random.random_range(0..10) {
-                    0..=2 if !draining => Event::InputArrived {
-                        pipeline: driver.pipeline_of[sources.choose(&mut random).unwrap()],
-                    },
-                    3 if !draining && asked < 20 => {
-                        asked += 1;
-                        let relations = sources.choose_multiple(&mut random, 2).copied().collect();
-                        Event::Quiesce {
-                            ticket: Ticket(asked),
-                            relations,
-                            or_new: PipelineId(99),
-                        }
-                    }
-                    4 | 5 if !held.is_empty() => {
-                        let (ticket, _) = held.remove(0);
-                        next += 1;
-                        let view = (RelationId(100 + next), random.random_range(0..4));
-                        views.push(view);
-                        Event::Resume {
-                            ticket,
-                            views: vec![view],
-                            dropped: vec![],
-                        }
-                    }
-                    _ => {
-                        let keys: Vec<_> = running.keys().copied().collect();
-                        let Some((pipeline, epoch)) = keys.choose(&mut random).copied() else {
-                            continue;
-                        };
-                        let state = running.get_mut(&(pipeline, epoch)).unwrap();
-                        if !state.1 {
-                            state.1 = true;
-                            Event::CutTaken { pipeline, epoch }
-                        } else if state.0 > 0 {
-                            let tasks = random.random_range(1..=state.0);
-                            state.0 -= tasks;
-                            Event::TasksFinished {
-                                pipeline,
-                                epoch,
-                                tasks,
-                            }
-                        } else {
-                            continue;
-                        }
-                    }
-                };
-                for command in driver.on(event) {
-                    match command {
-                        Command::RunGroup {
-                            pipeline,
-                            first_epoch,
-                            views: run,
-                            ..
-                        } => {
-                            assert!(
-                                held.iter().all(|(_, p)| *p != pipeline),
-                                "seed {seed}: launched while held"
-                            );
-                            let tasks = views.iter().filter(|v| run.contains(&v.0)).map(|v| v.1).sum();
-                            assert!(running.insert((pipeline, first_epoch), (tasks, false)).is_none());
-                        }
-                        Command::Commit { pipeline, epoch } => {
-                            let last = committed.insert(pipeline, epoch).unwrap_or(0);
-                            assert!(epoch >= last, "seed {seed}: epoch {epoch} after {last}");
-                            if let Some(state) = running.remove(&(pipeline, epoch)) {
-                                assert_eq!(state, (0, true), "seed {seed}: committed before it was done");
-                            }
-                            assert!(
-                                running.keys().all(|(p, e)| *p != pipeline || *e > epoch),
-                                "seed {seed}: out of order"
-                            );
-                        }
-                        Command::Attached { .. } => {}
-                        Command::Joined { into, from } => {
-                            assert!(
-                                running.keys().all(|(p, _)| *p != into && *p != from),
-                                "seed {seed}: joined while busy"
-                            );
-                        }
-                        Command::Quiesced { ticket, pipeline, .. } => {
-                            assert!(
-                                running.keys().all(|(p, _)| *p != pipeline),
-                                "seed {seed}: not idle"
-                            );
-                            held.push((ticket, pipeline));
-                            told += 1;
-                        }
-                    }
-                }
+            let mut group = first.remove();
+            group.last_epoch = group.last_epoch.min(self.committed);
+            if group.last_epoch < group.first_epoch {
+                continue;
             }
-            // Drain: everything asked for comes to its end.
-            for _ in 0..10_000 {
-                if running.is_empty() && held.is_empty() {
-                    break;
-                }
-                let event = if let Some((ticket, _)) = held.pop() {
-                    Event::Resume {
-                        ticket,
-                        views: vec![],
-                        dropped: vec![],
-                    }
-                } else {
-                    let ((pipeline, epoch), state) = running.iter_mut().next().map(|(k, v)| (*k, v)).unwrap();
-                    if !state.1 {
-                        state.1 = true;
-                        Event::CutTaken { pipeline, epoch }
-                    } else {
-                        let tasks = std::mem::take(&mut state.0);
-                        Event::TasksFinished {
-                            pipeline,
-                            epoch,
-                            tasks,
-                        }
-                    }
-                };
-                for command in driver.on(event) {
-                    match command {
-                        Command::RunGroup {
-                            pipeline,
-                            first_epoch,
-                            views: run,
-                            ..
-                        } => {
-                            let tasks = views.iter().filter(|v| run.contains(&v.0)).map(|v| v.1).sum();
-                            running.insert((pipeline, first_epoch), (tasks, false));
-                        }
-                        Command::Commit { pipeline, epoch } => {
-                            running.remove(&(pipeline, epoch));
-                        }
-                        Command::Quiesced { ticket, pipeline, .. } => {
-                            held.push((ticket, pipeline));
-                            told += 1;
-                        }
-                        Command::Joined { .. } | Command::Attached { .. } => {}
-                    }
-                }
+            group.costs.scheduling_ns = std::mem::take(&mut self.spent_ns);
+            self.tuner.learn(group.costs);
+            group.share = self.tuner.share();
+            if self.remembered.len() == GROUPS_REMEMBERED {
+                self.remembered.pop_front();
             }
-            assert!(running.is_empty() && held.is_empty(), "seed {seed}: stuck");
-            assert_eq!(
-                told, asked,
-                "seed {seed}: a change of definitions was never let in"
-            );
+            self.remembered.push_back(group);
+        }
+    }
+}
+
+impl GroupRecord {
+    fn new(first_epoch: u64, last_epoch: u64) -> Self {
+        GroupRecord {
+            first_epoch,
+            last_epoch,
+            rows: 0,
+            costs: GroupCosts::default(),
+            tasks: 0,
+            tasks_skipped: 0,
+            busy_ns: 0,
+            share: 0.0,
         }
     }
 }

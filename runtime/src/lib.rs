@@ -19,6 +19,7 @@ pub mod operator;
 mod query;
 mod relation;
 mod runtime;
+pub mod schedule;
 mod snapshot;
 mod state;
 mod timers;
@@ -27,9 +28,12 @@ pub mod worker;
 mod write;
 
 pub use backfill::{BackfillOptions, JobState, JobStatus};
+pub use driver::{GroupRecord, PipelineRecord};
 pub use error::RuntimeError;
 pub use query::QueryOptions;
-pub use runtime::{PipelineStatus, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec, ViewStatus};
+pub use runtime::{
+    PipelineStatus, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec, ViewStatus, WorkerStatus,
+};
 pub use snapshot::Snapshot;
 pub use worker::cpu::{CpuTask, QueryClass};
 pub use write::{TableLocks, WriteToken};

@@ -31,20 +31,24 @@ pub struct QueryOptions {
 impl Runtime {
     /// Runs a piece of work on the cpu scheduler: what is neither a plan nor an epoch, such as converting what a client sent.
     /// Dropping the handle cancels it, if it has not begun.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
     pub fn compute<T: Send + 'static>(
         &self,
         class: QueryClass,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> CpuTask<T> {
-        self.inner
-            .cpu
-            .spawn(class, move |_| async move { Ok(work()) }.boxed())
+    ) -> Result<CpuTask<T>> {
+        Ok(self
+            .inner
+            .cpu()?
+            .spawn(class, move |_| async move { Ok(work()) }.boxed()))
     }
 
     /// Runs a physical plan. Dropping the stream cancels the query at its next suspension point.
     ///
     /// # Errors
-    /// None at this point; a failing plan ends the stream with its error.
+    /// The runtime is shutting down. A failing plan ends the stream with its error.
     pub fn execute(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -53,7 +57,7 @@ impl Runtime {
         let schema = plan.schema();
         let (sender, receiver) = mpsc::channel(RESULT_BATCHES_MAX);
         let QueryOptions { class, context } = options;
-        let task = self.inner.cpu.spawn(class, move |_| {
+        let task = self.inner.cpu()?.spawn(class, move |_| {
             async move {
                 for partition in 0..plan.output_partitioning().partition_count() {
                     let mut rows = match plan.execute(partition, Arc::clone(&context)) {

@@ -1,11 +1,14 @@
 //! The handle by which the server uses the runtime, and the loop that joins driver and worker.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use millrace_planner::{RelationId, StageGraph};
 use millrace_storage::{ChangeBatch, LogStore};
 use parking_lot::{Mutex, RwLock};
@@ -13,32 +16,40 @@ use tokio::sync::oneshot;
 
 use crate::backfill::JobStatus;
 use crate::clock::{Clock, SystemClock};
-use crate::driver::{Command, Driver, Event, PipelineId, Ticket};
+use crate::driver::{Command, Driver, Event, PipelineId, PipelineRecord, Ticket};
 use crate::error::{Result, RuntimeError};
 use crate::feed::{Feeds, Taken};
 use crate::relation::{Relation, Stream, Table, widen};
+use crate::schedule::group::GroupSize;
+use crate::schedule::local::TaskId;
+use crate::schedule::message::{ToDriver, ToPeer};
+use crate::schedule::template::{ViewShape, WorkerId};
 use crate::snapshot::{Frozen, Snapshot};
 use crate::state::RowTable;
 use crate::timers::Timers;
 use crate::versions::Versions;
 use crate::worker::cpu::{CpuScheduler, QueryClass};
-use crate::worker::{EpochCut, Surroundings, TaskId, Worker};
+use crate::worker::shuffle::Block;
+use crate::worker::{EpochCut, Transport, ViewInstance, Worker};
 use crate::write::{TableLocks, WriteToken};
 
 /// How the runtime is laid out.
 #[derive(Debug, Clone)]
 pub struct RuntimeOptions {
-    /// CPU slots.
+    /// CPU slots of a worker.
     pub cores: usize,
+    /// Workers at the start.
+    pub workers: usize,
     /// What dates epochs.
     pub clock: Arc<dyn Clock>,
 }
 
 impl RuntimeOptions {
-    /// So many CPU slots, and the machine's clock.
+    /// One worker of so many CPU slots, and the machine's clock.
     pub fn new(cores: usize) -> Self {
         RuntimeOptions {
             cores,
+            workers: 1,
             clock: Arc::new(SystemClock),
         }
     }
@@ -71,13 +82,20 @@ pub struct ViewSpec {
 /// A pipeline as operators see it.
 #[derive(Debug, Clone)]
 pub struct PipelineStatus {
-    pub id: u64,
-    pub sources: Vec<RelationId>,
-    pub views: Vec<RelationId>,
-    /// The last committed epoch.
-    pub epoch: u64,
+    pub pipeline: PipelineRecord,
     /// Writes that wait for their epoch.
     pub writes_waiting: usize,
+}
+
+/// A worker as operators see it.
+#[derive(Debug, Clone)]
+pub struct WorkerStatus {
+    pub id: u32,
+    pub cores: usize,
+    /// Partitions of keyed state that live there.
+    pub partitions: usize,
+    /// Tasks that are ready and wait for a slot.
+    pub tasks_waiting: usize,
 }
 
 /// A view as operators see it.
@@ -102,7 +120,7 @@ pub struct Runtime {
 
 pub(crate) struct Inner {
     pub logs: Arc<LogStore>,
-    pub cpu: CpuScheduler,
+    options: RuntimeOptions,
     pub io: tokio::runtime::Handle,
     pub driver: Mutex<Driver>,
     events: Mutex<EventQueue>,
@@ -111,9 +129,17 @@ pub(crate) struct Inner {
     pub timers: Timers,
     pub relations: RwLock<HashMap<RelationId, Arc<Relation>>>,
     pub jobs: Mutex<BTreeMap<RelationId, JobStatus>>,
+    /// Back-fills that run at the priority of streams.
+    pub urgent: Mutex<HashSet<PipelineId>>,
     /// Every write that was acknowledged, by whomever.
     pub acknowledged: Mutex<WriteToken>,
-    worker: Mutex<Option<Arc<Worker>>>,
+    workers: RwLock<BTreeMap<WorkerId, Arc<Worker>>>,
+    /// The worker that takes a pipeline's cuts.
+    cutters: RwLock<HashMap<PipelineId, WorkerId>>,
+    /// Time between two cuts; `None`: as soon as there is input.
+    interval: Mutex<Option<Duration>>,
+    next_worker: AtomicU32,
+    started: Instant,
     tickets: Mutex<HashMap<Ticket, oneshot::Sender<()>>>,
     next_ticket: AtomicU64,
     next_pipeline: AtomicU64,
@@ -133,27 +159,114 @@ impl Runtime {
     /// The operating system refuses a thread.
     pub fn start(options: RuntimeOptions, logs: Arc<LogStore>) -> Result<Runtime> {
         let io = tokio::runtime::Handle::current();
-        let cpu = CpuScheduler::start(options.cores, Some(io.clone()))?;
         let inner = Arc::new(Inner {
             logs,
-            cpu: cpu.clone(),
             io,
             driver: Mutex::default(),
             events: Mutex::default(),
             feeds: Mutex::default(),
             versions: Versions::new(),
-            timers: Timers::new(options.clock),
+            timers: Timers::new(Arc::clone(&options.clock)),
             relations: RwLock::default(),
             jobs: Mutex::default(),
+            urgent: Mutex::default(),
             acknowledged: Mutex::default(),
-            worker: Mutex::default(),
+            workers: RwLock::default(),
+            cutters: RwLock::default(),
+            interval: Mutex::default(),
             tickets: Mutex::default(),
+            next_worker: AtomicU32::new(0),
             next_ticket: AtomicU64::new(1),
             next_pipeline: AtomicU64::new(1),
+            started: Instant::now(),
+            options,
         });
-        let surroundings: Arc<dyn Surroundings> = Arc::new(WorkerSurroundings(Arc::downgrade(&inner)));
-        *inner.worker.lock() = Some(Worker::new(cpu, surroundings));
-        Ok(Runtime { inner })
+        let runtime = Runtime { inner };
+        for _ in 0..runtime.inner.options.workers.max(1) {
+            runtime.add_worker()?;
+        }
+        Ok(runtime)
+    }
+
+    /// Starts another worker. Partitions move to it, each pipeline's between two of its groups.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread.
+    pub fn add_worker(&self) -> Result<WorkerId> {
+        let inner = &self.inner;
+        let id = WorkerId(inner.next_worker.fetch_add(1, Ordering::Relaxed));
+        let cpu = CpuScheduler::start(inner.options.cores, Some(inner.io.clone()))?;
+        let transport: Arc<dyn Transport> = Arc::new(InProcess(Arc::downgrade(inner)));
+        let worker = Worker::new(id, cpu, transport, inner.started);
+        let known: Vec<Arc<ViewInstance>> = inner
+            .workers
+            .read()
+            .values()
+            .next()
+            .map_or(vec![], |worker| worker.views());
+        for view in known {
+            worker.install(view);
+        }
+        inner.workers.write().insert(id, worker);
+        inner.post(Event::WorkerJoined { worker: id });
+        Ok(id)
+    }
+
+    /// Lets a worker go: its partitions move to the others, each pipeline's between two of its groups; then its slots end.
+    ///
+    /// # Errors
+    /// There is no such worker, or it is the last one.
+    pub fn remove_worker(&self, worker: WorkerId) -> Result<()> {
+        {
+            let workers = self.inner.workers.read();
+            if !workers.contains_key(&worker) || workers.len() == 1 {
+                return Err(RuntimeError::Internal(format!(
+                    "worker {} cannot leave",
+                    worker.0
+                )));
+            }
+        }
+        self.inner.post(Event::WorkerLeaving { worker });
+        Ok(())
+    }
+
+    /// Workers that take part.
+    pub fn workers(&self) -> Vec<WorkerStatus> {
+        let placed = self.inner.driver.lock().workers();
+        let workers = self.inner.workers.read();
+        let all = [QueryClass::Stream, QueryClass::Interactive, QueryClass::Batch];
+        placed
+            .into_iter()
+            .filter_map(|(id, partitions)| {
+                let worker = workers.get(&id)?;
+                Some(WorkerStatus {
+                    id: id.0,
+                    cores: self.inner.options.cores,
+                    partitions,
+                    tasks_waiting: all.iter().map(|class| worker.cpu.waiting(*class)).sum(),
+                })
+            })
+            .collect()
+    }
+
+    /// How many epochs groups have from now on.
+    pub fn set_group_size(&self, size: GroupSize) {
+        self.inner.post(Event::GroupSize(size));
+    }
+
+    /// The time between two epochs of a pipeline; `None`: an epoch is cut as soon as there is input.
+    pub fn set_batch_interval(&self, interval: Option<Duration>) {
+        *self.inner.interval.lock() = interval;
+        let cutters: Vec<(PipelineId, WorkerId)> = self
+            .inner
+            .cutters
+            .read()
+            .iter()
+            .map(|(pipeline, worker)| (*pipeline, *worker))
+            .collect();
+        for (pipeline, worker) in cutters {
+            self.inner.apply_interval(pipeline, worker);
+        }
     }
 
     /// Makes a stream or table known and reads its log, which must exist in the log store. Its rows are visible when this
@@ -295,9 +408,7 @@ impl Runtime {
             self.inner.acknowledged.lock().ends.remove(id);
             self.inner.versions.detach(*id);
             self.inner.timers.remove(&self.inner, *id);
-            if let Some(worker) = self.inner.worker.lock().as_ref() {
-                worker.uninstall(*id);
-            }
+            self.inner.uninstall(*id);
         }
         held.resume(vec![], ids.to_vec());
         Ok(())
@@ -385,24 +496,21 @@ impl Runtime {
                 return Ok(());
             }
             for pipeline in behind {
-                self.inner.post(Event::InputArrived { pipeline });
+                self.inner.input_arrived(pipeline);
             }
             progress.changed().await.map_err(|_| RuntimeError::ShuttingDown)?;
         }
     }
 
-    /// Pipelines with their clocks.
+    /// Pipelines with their clocks and groups.
     pub fn pipelines(&self) -> Vec<PipelineStatus> {
         let pipelines = self.inner.driver.lock().pipelines();
         let feeds = self.inner.feeds.lock();
         pipelines
             .into_iter()
-            .map(|(id, sources, views, epoch)| PipelineStatus {
-                id: id.0,
-                sources,
-                views,
-                epoch,
-                writes_waiting: feeds.len(id),
+            .map(|pipeline| PipelineStatus {
+                writes_waiting: feeds.len(pipeline.id),
+                pipeline,
             })
             .collect()
     }
@@ -449,7 +557,12 @@ impl Runtime {
 
     /// Tasks that are ready and wait for a cpu slot.
     pub fn tasks_waiting(&self, class: QueryClass) -> usize {
-        self.inner.cpu.waiting(class)
+        self.inner
+            .workers
+            .read()
+            .values()
+            .map(|worker| worker.cpu.waiting(class))
+            .sum()
     }
 
     /// Finishes the epochs in flight and stops the slots.
@@ -460,10 +573,10 @@ impl Runtime {
             held.keep();
         }
         self.inner.timers.stop();
-        let cpu = self.inner.cpu.clone();
+        let workers = self.inner.workers.read().clone();
         // Slots end after the poll that they are in.
-        let _ = self.inner.io.spawn_blocking(move || cpu.stop()).await;
-        *self.inner.worker.lock() = None;
+        let stop = move || workers.values().for_each(|worker| worker.cpu.stop());
+        let _ = self.inner.io.spawn_blocking(stop).await;
     }
 }
 
@@ -503,7 +616,7 @@ pub(crate) struct Held {
 
 impl Held {
     /// Lets the pipeline go on, with these views and without those relations.
-    pub fn resume(mut self, views: Vec<(RelationId, usize)>, dropped: Vec<RelationId>) {
+    pub fn resume(mut self, views: Vec<Arc<ViewShape>>, dropped: Vec<RelationId>) {
         self.is_done = true;
         self.inner.post(Event::Resume {
             ticket: self.ticket,
@@ -582,8 +695,54 @@ impl Inner {
         PipelineId(self.next_pipeline.fetch_add(1, Ordering::Relaxed))
     }
 
-    pub fn worker(&self) -> Result<Arc<Worker>> {
-        self.worker.lock().clone().ok_or(RuntimeError::ShuttingDown)
+    /// The cpu slots on which a query runs: those of the worker where fewest tasks wait.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub fn cpu(&self) -> Result<CpuScheduler> {
+        let load = |worker: &&Arc<Worker>| {
+            worker.cpu.waiting(QueryClass::Stream)
+                + worker.cpu.waiting(QueryClass::Interactive)
+                + worker.cpu.waiting(QueryClass::Batch)
+        };
+        let workers = self.workers.read();
+        workers
+            .values()
+            .min_by_key(load)
+            .map(|worker| worker.cpu.clone())
+            .ok_or(RuntimeError::ShuttingDown)
+    }
+
+    /// Makes a view's operators known to every worker.
+    pub fn install(&self, view: &Arc<ViewInstance>) {
+        for worker in self.workers.read().values() {
+            worker.install(Arc::clone(view));
+        }
+    }
+
+    pub fn uninstall(&self, view: RelationId) {
+        for worker in self.workers.read().values() {
+            worker.uninstall(view);
+        }
+    }
+
+    /// Tells the cutter of a pipeline that input waits.
+    pub fn input_arrived(&self, pipeline: PipelineId) {
+        let cutter = self.cutters.read().get(&pipeline).copied();
+        if let Some(worker) = cutter.and_then(|cutter| self.workers.read().get(&cutter).cloned()) {
+            worker.input_arrived(pipeline);
+        }
+    }
+
+    fn apply_interval(&self, pipeline: PipelineId, worker: WorkerId) {
+        let interval = self
+            .interval
+            .lock()
+            .map_or(0, |interval| interval.as_nanos() as u64);
+        let worker = self.workers.read().get(&worker).cloned();
+        if let Some(worker) = worker {
+            worker.set_interval(pipeline, interval);
+        }
     }
 
     /// Waits until the pipelines of the relations are idle and joined into one.
@@ -631,30 +790,44 @@ impl Inner {
                     }
                 }
             };
+            let about = match &event {
+                Event::Worker(
+                    ToDriver::EpochDone { pipeline, .. }
+                    | ToDriver::NeedEpochs { pipeline, .. }
+                    | ToDriver::Closed { pipeline, .. },
+                ) => Some(*pipeline),
+                _ => None,
+            };
+            let started = Instant::now();
             let commands = self.driver.lock().on(event);
             for command in commands {
                 self.carry_out(command);
+            }
+            if let Some(pipeline) = about {
+                self.driver
+                    .lock()
+                    .spent(pipeline, started.elapsed().as_nanos() as u64);
             }
         }
     }
 
     fn carry_out(self: &Arc<Self>, command: Command) {
         match command {
-            Command::RunGroup {
-                pipeline,
-                first_epoch,
-                epochs,
-                views,
-            } => {
-                let job = views.first().and_then(|view| self.jobs.lock().get(view).cloned());
-                let class = match job {
-                    Some(job) if !job.is_urgent => QueryClass::Batch,
-                    _ => QueryClass::Stream,
-                };
-                if let Ok(worker) = self.worker() {
-                    for epoch in first_epoch..first_epoch + epochs {
-                        worker.launch(pipeline, epoch, &views, class);
-                    }
+            Command::Send(worker, message) => {
+                let worker = self.workers.read().get(&worker).cloned();
+                if let Some(worker) = worker {
+                    worker.command(message);
+                }
+            }
+            Command::CutterIs { pipeline, worker } => {
+                self.cutters.write().insert(pipeline, worker);
+                self.apply_interval(pipeline, worker);
+            }
+            Command::WorkerFree { worker } => {
+                let worker = self.workers.write().remove(&worker);
+                if let Some(worker) = worker {
+                    // Queries that run on its slots are seen through.
+                    self.io.spawn_blocking(move || worker.cpu.retire());
                 }
             }
             Command::Commit { pipeline, epoch } => self.versions.commit(pipeline, epoch),
@@ -682,10 +855,43 @@ impl Inner {
     }
 }
 
-/// What the worker sees of the runtime. Weak: the runtime owns the worker.
-struct WorkerSurroundings(std::sync::Weak<Inner>);
+/// Workers of one process: a message is a call, a fetch is a look. Weak: the runtime owns the workers.
+struct InProcess(std::sync::Weak<Inner>);
 
-impl Surroundings for WorkerSurroundings {
+impl Transport for InProcess {
+    fn report(&self, message: ToDriver) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.post(Event::Worker(message));
+        }
+    }
+
+    fn send(&self, to: WorkerId, message: ToPeer) {
+        let worker = self
+            .0
+            .upgrade()
+            .and_then(|inner| inner.workers.read().get(&to).cloned());
+        if let Some(worker) = worker {
+            worker.receive(message);
+        }
+    }
+
+    fn fetch(
+        &self,
+        from: WorkerId,
+        pipeline: PipelineId,
+        epoch: u64,
+        block: Block,
+    ) -> BoxFuture<'static, Result<Vec<ChangeBatch>>> {
+        let worker = self
+            .0
+            .upgrade()
+            .and_then(|inner| inner.workers.read().get(&from).cloned());
+        let rows = worker
+            .map(|worker| worker.fetch(pipeline, epoch, block))
+            .ok_or(RuntimeError::ShuttingDown);
+        async move { rows }.boxed()
+    }
+
     fn cut(&self, pipeline: PipelineId, epoch: u64) -> EpochCut {
         let Some(inner) = self.0.upgrade() else {
             return EpochCut::default();
@@ -694,12 +900,10 @@ impl Surroundings for WorkerSurroundings {
         inner.widen(&mut taken);
         let now = inner.timers.now();
         inner.versions.cut(pipeline, epoch, taken.ends, now);
-        if taken.more {
-            inner.post(Event::InputArrived { pipeline });
-        }
         EpochCut {
             changes: taken.changes,
             now,
+            more: taken.more,
         }
     }
 
@@ -709,15 +913,30 @@ impl Surroundings for WorkerSurroundings {
         }
     }
 
-    fn post(&self, event: Event) {
-        if let Some(inner) = self.0.upgrade() {
-            inner.post(event);
-        }
+    fn is_urgent(&self, job: PipelineId) -> bool {
+        self.0
+            .upgrade()
+            .is_some_and(|inner| inner.urgent.lock().contains(&job))
     }
 
     fn low_water(&self, view: RelationId) -> u64 {
         self.0
             .upgrade()
             .map_or(0, |inner| inner.versions.low_water(view, false))
+    }
+
+    fn wake_at(&self, worker: WorkerId, pipeline: PipelineId, at: u64) {
+        let Some(inner) = self.0.upgrade() else { return };
+        let due = tokio::time::Instant::from_std(inner.started + Duration::from_nanos(at));
+        let weak = self.0.clone();
+        inner.io.spawn(async move {
+            tokio::time::sleep_until(due).await;
+            let worker = weak
+                .upgrade()
+                .and_then(|inner| inner.workers.read().get(&worker).cloned());
+            if let Some(worker) = worker {
+                worker.wake(pipeline);
+            }
+        });
     }
 }

@@ -1,7 +1,7 @@
 //! When views change although no input comes: the earliest such moment of each pipeline is waited for.
 //!
 //! A task whose operators keep rows by time says when the next of them is due. A pipeline has one timer, for the earliest
-//! moment of its views; when it is reached the driver hears that there is input, and the epoch that it starts finds the
+//! moment of its views; when it is reached the cutter hears that there is input, and the epoch that it starts finds the
 //! tasks due. A pipeline without such views has none.
 
 use std::collections::{BTreeMap, HashMap};
@@ -13,9 +13,9 @@ use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
-use crate::driver::{Event, PipelineId};
+use crate::driver::PipelineId;
 use crate::runtime::Inner;
-use crate::worker::TaskId;
+use crate::schedule::local::TaskId;
 
 /// See the module.
 #[derive(Debug)]
@@ -159,7 +159,7 @@ impl Timers {
         let task = inner.io.spawn(async move {
             reached.await;
             if let Some(inner) = weak.upgrade() {
-                inner.post(Event::InputArrived { pipeline });
+                inner.input_arrived(pipeline);
             }
         });
         let task = task.abort_handle();

@@ -9,7 +9,6 @@ use millrace_planner::RelationId;
 use millrace_storage::{Appended, ChangeBatch, LogWrite};
 use tokio::sync::OwnedMutexGuard;
 
-use crate::driver::Event;
 use crate::error::{Result, RuntimeError};
 use crate::feed::Part;
 use crate::operator::{concat, consolidate};
@@ -206,7 +205,7 @@ impl Inner {
                 };
                 // What was behind it in the queue may be cut now.
                 if let Some(pipeline) = pipeline {
-                    self.post(Event::InputArrived { pipeline });
+                    self.input_arrived(pipeline);
                 }
                 return Err(error.into());
             }
@@ -223,7 +222,7 @@ impl Inner {
         }
         let pipeline = self.feeds.lock().acknowledge(first, sequence, &ends);
         if let Some(pipeline) = pipeline {
-            self.post(Event::InputArrived { pipeline });
+            self.input_arrived(pipeline);
         }
         let token = WriteToken {
             ends: writes

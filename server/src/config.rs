@@ -336,12 +336,7 @@ mod tests {
 
     #[test]
     fn more_than_one_worker_is_refused() {
-        assert_eq!(load("", &[], &[("workers", "1")]).unwrap().workers, Some(1));
-        let error = load("workers = 2", &[], &[]).unwrap_err().to_string();
-        assert!(
-            error.contains("more than one worker is not supported yet"),
-            "{error}"
-        );
+        assert_eq!(load("", &[], &[("workers", "2")]).unwrap().workers, Some(2));
     }
 
     #[test]

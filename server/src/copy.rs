@@ -322,7 +322,7 @@ impl CopyIn {
                 let layout = layout.clone();
                 runtime.compute(QueryClass::Interactive, move || {
                     conversion.texts(&texts, &lines, &layout)
-                })
+                })?
             }
             Decoder::Json(decoder) => {
                 let Some(batch) = decoder.take()? else {
@@ -330,7 +330,7 @@ impl CopyIn {
                 };
                 let before = self.decoded;
                 self.decoded += batch.num_rows() as u64;
-                runtime.compute(QueryClass::Interactive, move || conversion.typed(&batch, before))
+                runtime.compute(QueryClass::Interactive, move || conversion.typed(&batch, before))?
             }
         };
         self.converting.push_back(task);

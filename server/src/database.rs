@@ -72,6 +72,11 @@ impl DatabaseOptions {
             virtual_clock: None,
         }
     }
+
+    /// Partitions of keyed state that a new view has: one a core.
+    pub fn partitions(&self) -> usize {
+        (self.cores * self.workers).max(1)
+    }
 }
 
 /// An open data directory and all that runs over it.
@@ -100,7 +105,10 @@ impl Database {
         let store = tokio::task::spawn_blocking(move || Store::open(&data, store_options))
             .await
             .map_err(|error| SqlError::internal(format!("opening the data directory: {error}")))??;
-        let mut runtime_options = RuntimeOptions::new(options.cores);
+        let mut runtime_options = RuntimeOptions {
+            workers: options.workers,
+            ..RuntimeOptions::new(options.cores)
+        };
         if let Some(clock) = &options.virtual_clock {
             runtime_options.clock = Arc::clone(clock) as Arc<dyn Clock>;
         }
@@ -349,7 +357,7 @@ impl Database {
     /// What plans of views depend on besides their queries.
     pub(crate) fn view_options(&self) -> ViewOptions {
         ViewOptions {
-            partitions: self.options.cores.max(1),
+            partitions: self.options.partitions(),
             recursion: self.options.recursion,
         }
     }

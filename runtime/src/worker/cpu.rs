@@ -82,6 +82,8 @@ struct Queues {
     by_class: [VecDeque<Ready>; CLASSES],
     idle_slots: usize,
     is_stopped: bool,
+    /// Slots end when no task is left.
+    is_retired: bool,
 }
 
 struct Shared {
@@ -89,7 +91,23 @@ struct Shared {
     ready: Condvar,
     /// Ready tasks a class, for gates to look at without the lock.
     waiting: [AtomicUsize; CLASSES],
+    /// Tasks that have not ended, ready or not.
+    alive: AtomicUsize,
     is_stopped: AtomicBool,
+}
+
+/// Counts a task as alive.
+struct Alive(Arc<Shared>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        if self.0.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let queues = self.0.queues.lock();
+            if queues.is_retired {
+                self.0.ready.notify_all();
+            }
+        }
+    }
 }
 
 thread_local! {
@@ -120,6 +138,7 @@ impl CpuScheduler {
             queues: Mutex::default(),
             ready: Condvar::new(),
             waiting: Default::default(),
+            alive: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
         });
         let mut threads = vec![];
@@ -155,8 +174,14 @@ impl CpuScheduler {
             shared: Arc::clone(&self.shared),
             record: Arc::clone(&record),
         };
+        self.shared.alive.fetch_add(1, Ordering::AcqRel);
+        let alive = Alive(Arc::clone(&self.shared));
         let future = AssertUnwindSafe(future(gate))
             .catch_unwind()
+            .map(move |outcome| {
+                drop(alive);
+                outcome
+            })
             .map(|outcome| match outcome {
                 Ok(result) => result,
                 Err(panic) => Err(RuntimeError::Internal(format!(
@@ -183,6 +208,20 @@ impl CpuScheduler {
     /// Tasks that are ready and wait for a slot.
     pub fn waiting(&self, class: QueryClass) -> usize {
         self.shared.waiting[class as usize].load(Ordering::Relaxed)
+    }
+
+    /// Sees through what was spawned, then ends the slots. Blocks until then.
+    pub fn retire(&self) {
+        {
+            let mut queues = self.shared.queues.lock();
+            queues.is_retired = true;
+            self.shared.ready.notify_all();
+        }
+        let threads: Vec<_> = self.slots.lock().drain(..).collect();
+        for thread in threads {
+            // A slot thread ends by returning: tasks' panics are caught.
+            let _ = thread.join();
+        }
     }
 
     /// Stops the slots after the poll that each is in. Tasks that have not ended are dropped.
@@ -249,6 +288,9 @@ impl Shared {
                     self.waiting[class].fetch_sub(1, Ordering::Relaxed);
                     return Some(ready);
                 }
+            }
+            if queues.is_retired && self.alive.load(Ordering::Acquire) == 0 {
+                return None;
             }
             queues.idle_slots += 1;
             self.ready.wait(&mut queues);

@@ -9,10 +9,10 @@ use millrace_storage::ChangeBatch;
 use twox_hash::XxHash3_64;
 
 use super::cpu::CpuGate;
-use super::scheduler::Ready;
 use super::view::ViewInstance;
 use crate::error::Result;
-use crate::operator::consolidate;
+use crate::operator::{Inputs, consolidate};
+use crate::schedule::local::TaskId;
 use crate::state::row_table::arrow_error;
 
 /// What a task leaves behind.
@@ -24,18 +24,33 @@ pub(super) struct TaskOutput {
     pub materialized: Vec<ChangeBatch>,
 }
 
+impl TaskOutput {
+    /// The receiving partitions that have rows; partition 0 stands for a view that changed.
+    pub fn filled(&self) -> Vec<u32> {
+        let has_rows = |batches: &Vec<ChangeBatch>| batches.iter().any(|batch| batch.num_rows() > 0);
+        if has_rows(&self.materialized) {
+            return vec![0];
+        }
+        (0..)
+            .zip(&self.exchanged)
+            .filter(|(_, batches)| has_rows(batches))
+            .map(|(partition, _)| partition)
+            .collect()
+    }
+}
+
 /// Runs the operators and puts the rows where the stage's output says.
 pub(super) async fn run(
     view: &ViewInstance,
-    mut ready: Ready,
+    task: TaskId,
+    mut inputs: Inputs,
     gate: &CpuGate,
     low_water: u64,
 ) -> Result<TaskOutput> {
-    let task = ready.task;
     let Some(mut operators) = view.take(task.stage, task.partition)? else {
         return Ok(TaskOutput::default());
     };
-    let rows = operators.run(&mut ready.inputs, gate, &view.errors).await?;
+    let rows = operators.run(&mut inputs, gate, &view.errors).await?;
     view.put_back(task.stage, task.partition, operators);
     match &view.graph.stages[task.stage].output {
         Output::Hash(columns) => Ok(TaskOutput {

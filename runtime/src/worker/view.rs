@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::datatypes::SchemaRef;
-use millrace_planner::stage::{Operator, Output};
 use millrace_planner::{RelationId, StageGraph};
 use parking_lot::{Mutex, RwLock};
 
 use crate::ViewSpec;
 use crate::error::Result;
 use crate::operator::{ErrorCounter, OperatorInstance, nullable};
+use crate::schedule::template::{StageInput, ViewShape, is_reduce};
 use crate::state::RowTable;
 
 /// The rows of a view, partition by partition.
@@ -26,6 +26,7 @@ pub struct ViewInstance {
     pub id: RelationId,
     pub name: String,
     pub graph: StageGraph,
+    pub shape: Arc<ViewShape>,
     /// For each stage, for each partition: the operators with their state. Maps have none and are made for each task.
     reduces: Vec<Vec<Mutex<Option<OperatorInstance>>>>,
     pub contents: Arc<ViewContents>,
@@ -77,10 +78,12 @@ impl ViewInstance {
             key: graph.key.clone(),
             partitions,
         });
+        let shape = Arc::new(ViewShape::of(id, &graph));
         Ok(ViewInstance {
             id,
             name,
             graph,
+            shape,
             reduces,
             contents,
             errors: ErrorCounter::default(),
@@ -90,21 +93,9 @@ impl ViewInstance {
         })
     }
 
-    pub fn stages(&self) -> usize {
-        self.graph.stages.len()
-    }
-
-    /// Tasks of one epoch.
-    pub fn tasks(&self) -> usize {
-        self.stages() * self.graph.partitions
-    }
-
-    pub fn is_reduce(&self, stage: usize) -> bool {
-        is_reduce(&self.graph.stages[stage].root)
-    }
-
-    pub fn materializes(&self, stage: usize) -> bool {
-        self.graph.stages[stage].output == Output::Materialize
+    /// Whether a stage makes rows out of nothing.
+    pub fn is_fixed(&self, stage: usize) -> bool {
+        self.shape.stages[stage].input == StageInput::Fixed
     }
 
     /// Takes the operators of a partition for one task; a map's are made anew.
@@ -140,6 +131,11 @@ impl ViewInstance {
     pub(super) fn due(&self, stage: usize, partition: usize) -> Option<i64> {
         let instance = self.reduces[stage].get(partition)?.lock();
         instance.as_ref().and_then(OperatorInstance::due)
+    }
+
+    /// Whether the fixed rows of a stage are still to come.
+    pub fn is_first(&self, stage: usize) -> bool {
+        self.first[stage].load(Ordering::Relaxed)
     }
 
     /// True once for each stage.
@@ -191,8 +187,4 @@ impl ViewInstance {
             .map(|table| table.read().live_rows())
             .sum()
     }
-}
-
-fn is_reduce(root: &Operator) -> bool {
-    matches!(root, Operator::Exchange { .. }) || root.inputs().into_iter().any(is_reduce)
 }

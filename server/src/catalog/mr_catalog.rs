@@ -6,6 +6,7 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, Float64Array, Int64Array, IntervalMonthDayNanoArray, RecordBatch, StringArray};
 use arrow::datatypes::IntervalMonthDayNano;
 use datafusion::catalog::{MemTable, TableProvider};
+use millrace_runtime::GroupRecord;
 
 use millrace_planner::growth::GrowingState;
 use millrace_storage::ObjectId;
@@ -16,7 +17,7 @@ use crate::database::{Database, df};
 use crate::error::{SqlResult, from_internal};
 
 /// The names of the relations.
-pub const RELATIONS: [&str; 5] = ["batches", "jobs", "unbounded_state", "views", "workers"];
+pub const RELATIONS: [&str; 6] = ["batches", "groups", "jobs", "unbounded_state", "views", "workers"];
 
 /// A relation by name; `None`: there is none.
 ///
@@ -25,6 +26,7 @@ pub const RELATIONS: [&str; 5] = ["batches", "jobs", "unbounded_state", "views",
 pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn TableProvider>>> {
     let columns = match name {
         "batches" => batches(database),
+        "groups" => groups(database),
         "jobs" => jobs(database),
         "unbounded_state" => unbounded_state(database),
         "views" => views(database),
@@ -57,15 +59,33 @@ fn texts(values: impl Iterator<Item = String>) -> ArrayRef {
 fn batches(database: &Database) -> Columns {
     let pipelines = database.runtime().pipelines();
     vec![
-        ("pipeline", numbers(pipelines.iter().map(|pipeline| pipeline.id))),
-        ("epoch", numbers(pipelines.iter().map(|pipeline| pipeline.epoch))),
+        (
+            "pipeline",
+            numbers(pipelines.iter().map(|pipeline| pipeline.pipeline.id.0)),
+        ),
+        (
+            "epoch",
+            numbers(pipelines.iter().map(|pipeline| pipeline.pipeline.committed)),
+        ),
         (
             "sources",
-            numbers(pipelines.iter().map(|pipeline| pipeline.sources.len() as u64)),
+            numbers(
+                pipelines
+                    .iter()
+                    .map(|pipeline| pipeline.pipeline.sources.len() as u64),
+            ),
         ),
         (
             "views",
-            numbers(pipelines.iter().map(|pipeline| pipeline.views.len() as u64)),
+            numbers(
+                pipelines
+                    .iter()
+                    .map(|pipeline| pipeline.pipeline.views.len() as u64),
+            ),
+        ),
+        (
+            "group_size",
+            numbers(pipelines.iter().map(|pipeline| pipeline.pipeline.group_size)),
         ),
         (
             "writes_waiting",
@@ -173,14 +193,57 @@ fn unbounded_state(database: &Database) -> Columns {
     ]
 }
 
+/// One row a group of epochs that ended lately, the newest of a pipeline last. Times are in microseconds.
+fn groups(database: &Database) -> Columns {
+    let pipelines = database.runtime().pipelines();
+    let groups: Vec<(u64, &GroupRecord)> = pipelines
+        .iter()
+        .flat_map(|status| {
+            status
+                .pipeline
+                .groups
+                .iter()
+                .map(|group| (status.pipeline.id.0, group))
+        })
+        .collect();
+    let micros = |time: fn(&GroupRecord) -> u64| numbers(groups.iter().map(|(_, group)| time(group) / 1000));
+    let counts = |count: fn(&GroupRecord) -> u64| numbers(groups.iter().map(|(_, group)| count(group)));
+    vec![
+        ("pipeline", numbers(groups.iter().map(|(pipeline, _)| *pipeline))),
+        ("first_epoch", counts(|group| group.first_epoch)),
+        ("last_epoch", counts(|group| group.last_epoch)),
+        ("epochs", counts(|group| group.last_epoch + 1 - group.first_epoch)),
+        ("rows", counts(|group| group.rows)),
+        ("tasks", counts(|group| group.tasks)),
+        ("tasks_skipped", counts(|group| group.tasks_skipped)),
+        ("scheduling_us", micros(|group| group.costs.scheduling_ns)),
+        ("waited_us", micros(|group| group.costs.waited_ns)),
+        ("execution_us", micros(|group| group.costs.execution_ns)),
+        ("busy_us", micros(|group| group.busy_ns)),
+        (
+            "coordination_share",
+            Arc::new(Float64Array::from_iter_values(
+                groups.iter().map(|(_, group)| group.share),
+            )),
+        ),
+    ]
+}
+
 /// One row a worker; all of them are in this process.
 fn workers(database: &Database) -> Columns {
-    let options = database.options();
-    let count = options.workers;
+    let workers = database.runtime().workers();
     vec![
-        ("id", numbers((0..count).map(|id| id as u64))),
-        ("address", texts((0..count).map(|_| "in process".to_string()))),
-        ("state", texts((0..count).map(|_| "running".to_string()))),
-        ("cores", numbers((0..count).map(|_| options.cores as u64))),
+        ("id", numbers(workers.iter().map(|worker| u64::from(worker.id)))),
+        ("address", texts(workers.iter().map(|_| "in process".to_string()))),
+        ("state", texts(workers.iter().map(|_| "running".to_string()))),
+        ("cores", numbers(workers.iter().map(|worker| worker.cores as u64))),
+        (
+            "partitions",
+            numbers(workers.iter().map(|worker| worker.partitions as u64)),
+        ),
+        (
+            "tasks_waiting",
+            numbers(workers.iter().map(|worker| worker.tasks_waiting as u64)),
+        ),
     ]
 }

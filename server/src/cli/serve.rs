@@ -28,10 +28,10 @@ pub struct ServeArgs {
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Processor cores for queries and views [default: all]
+    /// Processor cores of a worker, for queries and views [default: all]
     #[arg(long, value_name = "N")]
     cores: Option<String>,
-    /// Workers that share the cores [default: 1]
+    /// Workers in this process [default: 1]
     #[arg(long, value_name = "N")]
     workers: Option<String>,
     /// Memory for queries, such as 600MB [default: half of the machine's]

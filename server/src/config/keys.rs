@@ -70,7 +70,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "cores",
         default: "auto",
-        help: "Processor cores for queries and views; auto is all of them.",
+        help: "Processor cores of a worker, for queries and views; auto is all of the machine's.",
         set: |config, text| {
             config.cores = auto_or(text, positive)?;
             Ok(())
@@ -79,13 +79,10 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "workers",
         default: "auto",
-        help: "Workers that share the cores; this version runs one.",
+        help: "Workers in this process, each with so many cores; auto is one.",
         set: |config, text| {
             config.workers = auto_or(text, positive)?;
-            match config.workers {
-                None | Some(1) => Ok(()),
-                Some(_) => Err("more than one worker is not supported yet; leave it at auto or 1".into()),
-            }
+            Ok(())
         },
     },
     Key {

@@ -57,8 +57,15 @@ pub(crate) fn columns(target: &ShowTarget) -> SchemaRef {
             "started_at",
             "info",
         ]),
-        ShowTarget::Batches => schema(&["pipeline", "epoch", "sources", "views", "writes_waiting"]),
-        ShowTarget::Workers => schema(&["id", "address", "state", "cores"]),
+        ShowTarget::Batches => schema(&[
+            "pipeline",
+            "epoch",
+            "sources",
+            "views",
+            "group_size",
+            "writes_waiting",
+        ]),
+        ShowTarget::Workers => schema(&["id", "address", "state", "cores", "partitions", "tasks_waiting"]),
         ShowTarget::Watermarks => schema(&["relation", "watermark"]),
         ShowTarget::Backpressure => schema(&["pipeline", "state"]),
         ShowTarget::Suspended => schema(&["task", "class", "since"]),
@@ -221,23 +228,30 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
             .runtime()
             .pipelines()
             .into_iter()
-            .map(|pipeline| {
+            .map(|status| {
+                let pipeline = status.pipeline;
                 vec![
-                    some(pipeline.id),
-                    some(pipeline.epoch),
+                    some(pipeline.id.0),
+                    some(pipeline.committed),
                     some(pipeline.sources.len()),
                     some(pipeline.views.len()),
-                    some(pipeline.writes_waiting),
+                    some(pipeline.group_size),
+                    some(status.writes_waiting),
                 ]
             })
             .collect(),
-        ShowTarget::Workers => (0..db.options().workers)
-            .map(|id| {
+        ShowTarget::Workers => db
+            .runtime()
+            .workers()
+            .into_iter()
+            .map(|worker| {
                 vec![
-                    some(id),
+                    some(worker.id),
                     some("in process"),
                     some("running"),
-                    some(db.options().cores),
+                    some(worker.cores),
+                    some(worker.partitions),
+                    some(worker.tasks_waiting),
                 ]
             })
             .collect(),

@@ -1,0 +1,185 @@
+//! The messages between driver and workers. Values: a process boundary could carry them ([`encode`], [`decode`]).
+
+use std::sync::Arc;
+
+use millrace_planner::RelationId;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::template::{Template, WorkerId};
+use crate::driver::PipelineId;
+use crate::error::{Result, RuntimeError};
+
+/// From the driver to a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToWorker {
+    /// Makes a pipeline's tasks known, in place of what was known of it. Sent once; launches refer to it.
+    Prepare(Arc<Template>),
+    /// A group: these epochs may run, as soon as there is input for them. The driver is not asked again.
+    Launch {
+        pipeline: PipelineId,
+        version: u64,
+        first: u64,
+        last: u64,
+    },
+    /// To the cutter: start no further epoch, and say which was the last.
+    Close { pipeline: PipelineId, version: u64 },
+    /// The pipeline, or the worker's part in it, is gone.
+    Forget { pipeline: PipelineId, version: u64 },
+}
+
+/// From a worker to the driver.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToDriver {
+    /// All tasks of the epoch on this worker ended.
+    EpochDone {
+        pipeline: PipelineId,
+        version: u64,
+        epoch: u64,
+        worker: WorkerId,
+        costs: EpochCosts,
+    },
+    /// The cutter will soon have used up the epochs that it may start.
+    NeedEpochs {
+        pipeline: PipelineId,
+        version: u64,
+        last: u64,
+    },
+    /// The answer to [`ToWorker::Close`]: the last epoch that was started.
+    Closed {
+        pipeline: PipelineId,
+        version: u64,
+        last: u64,
+    },
+}
+
+/// What an epoch cost one worker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EpochCosts {
+    /// Input rows, at the cutter.
+    pub rows: u64,
+    /// Nanoseconds that the cutter had input and waited for the driver's next group.
+    pub waited_ns: u64,
+    /// Nanoseconds in which tasks of the epoch ran.
+    pub busy_ns: u64,
+    /// Nanoseconds from the cut to the end of the epoch's last task here.
+    pub elapsed_ns: u64,
+    /// Tasks that ran, and tasks that had nothing to do.
+    pub tasks: u32,
+    pub tasks_skipped: u32,
+}
+
+/// From one worker to another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToPeer {
+    /// The epoch has its cut: so many rows of each source. Its maps may run.
+    Cut {
+        pipeline: PipelineId,
+        version: u64,
+        epoch: u64,
+        /// The epoch's clock, in microseconds.
+        now: i64,
+        rows: Vec<(RelationId, u64)>,
+    },
+    /// All tasks of a stage on worker `from` ended; these partitions of the reader have rows to fetch there.
+    StageDone {
+        pipeline: PipelineId,
+        version: u64,
+        epoch: u64,
+        view: RelationId,
+        stage: usize,
+        from: WorkerId,
+        filled: Vec<u32>,
+    },
+    /// A partition of a view has this epoch's changes.
+    Materialized {
+        pipeline: PipelineId,
+        version: u64,
+        epoch: u64,
+        view: RelationId,
+        partition: usize,
+        from: WorkerId,
+        is_filled: bool,
+    },
+    /// To the cutter: all tasks of the epoch on worker `from` ended.
+    EpochDone {
+        pipeline: PipelineId,
+        version: u64,
+        epoch: u64,
+        from: WorkerId,
+    },
+    /// From the cutter: the epoch is done everywhere, nobody will fetch rows of it any more.
+    Release {
+        pipeline: PipelineId,
+        version: u64,
+        epoch: u64,
+    },
+}
+
+impl ToWorker {
+    /// The pipeline and the template's version that it is about.
+    pub fn about(&self) -> (PipelineId, u64) {
+        match self {
+            ToWorker::Prepare(template) => (template.pipeline, template.version),
+            ToWorker::Launch {
+                pipeline, version, ..
+            }
+            | ToWorker::Close { pipeline, version }
+            | ToWorker::Forget { pipeline, version } => (*pipeline, *version),
+        }
+    }
+}
+
+impl ToPeer {
+    /// The pipeline, the template's version and the epoch that it is about.
+    pub fn about(&self) -> (PipelineId, u64, u64) {
+        match self {
+            ToPeer::Cut {
+                pipeline,
+                version,
+                epoch,
+                ..
+            }
+            | ToPeer::StageDone {
+                pipeline,
+                version,
+                epoch,
+                ..
+            }
+            | ToPeer::Materialized {
+                pipeline,
+                version,
+                epoch,
+                ..
+            }
+            | ToPeer::EpochDone {
+                pipeline,
+                version,
+                epoch,
+                ..
+            }
+            | ToPeer::Release {
+                pipeline,
+                version,
+                epoch,
+            } => (*pipeline, *version, *epoch),
+        }
+    }
+}
+
+/// A message as bytes.
+///
+/// # Errors
+/// The message is too large for its encoding.
+pub fn encode<M: Serialize>(message: &M) -> Result<Vec<u8>> {
+    rmp_serde::to_vec(message).map_err(|error| RuntimeError::Internal(format!("encoding a message: {error}")))
+}
+
+/// A message from bytes.
+///
+/// # Errors
+/// The bytes are not one.
+pub fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M> {
+    rmp_serde::from_slice(bytes)
+        .map_err(|error| RuntimeError::Internal(format!("decoding a message: {error}")))
+}

@@ -1,0 +1,572 @@
+//! A simulated cluster: the driver and the local schedulers that run live, over modelled tasks, messages and clocks.
+//!
+//! For experiments on more workers than there are machines, and for fuzzing: deliveries can be delayed and doubled at random
+//! (a seed gives the same run again). What must always hold is asserted while it runs: a task runs once, after everything
+//! that it reads was left for it, and before that is released; reduces of a partition run in the order of their epochs;
+//! an epoch is committed once, in order, when all of its tasks have ended.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use millrace_planner::RelationId;
+
+use super::group::GroupSize;
+use super::local::{Ended, LocalAction, LocalEvent, LocalScheduler, ReadyTask, Source, TaskId, Tasks};
+use super::message::{ToDriver, ToPeer, ToWorker, decode, encode};
+use super::template::{StageInput, ViewShape, WorkerId};
+use crate::driver::{Command, Driver, Event, PipelineId, Ticket};
+
+/// What things take, in nanoseconds.
+#[derive(Debug, Clone)]
+pub struct Costs {
+    /// A message on its way, at least and at most.
+    pub message_ns: (u64, u64),
+    /// A task on a slot.
+    pub task_ns: u64,
+    /// The driver's handling of an event, and of each message that it sends; `None`: as long as the real code, encoding
+    /// included, takes on this machine.
+    pub driver_ns: Option<(u64, u64)>,
+    /// How many messages of a thousand arrive twice.
+    pub doubled_per_mille: u64,
+}
+
+/// How large the cluster is, and how it behaves.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    pub workers: u32,
+    pub cores: usize,
+    pub group_size: GroupSize,
+    pub costs: Costs,
+    pub seed: u64,
+}
+
+/// What a run showed.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Simulated time.
+    pub elapsed_ns: u64,
+    pub epochs: u64,
+    pub tasks: u64,
+    /// Messages of the driver, their bytes, and the driver's time.
+    pub driver_messages: u64,
+    pub driver_bytes: u64,
+    pub driver_ns: u64,
+    /// From an epoch's cut to its commit.
+    pub latencies_ns: Vec<u64>,
+    /// Sizes of the groups in the order in which they ended.
+    pub groups: Vec<u64>,
+}
+
+#[derive(Debug, Clone)]
+enum Delivery {
+    ToWorker(WorkerId, ToWorker),
+    ToPeer(WorkerId, ToPeer),
+    ToDriver(ToDriver),
+    CutTaken {
+        worker: WorkerId,
+        pipeline: PipelineId,
+        version: u64,
+        epoch: u64,
+    },
+    TaskDone {
+        worker: WorkerId,
+        task: ReadyTask,
+    },
+    Wake {
+        worker: WorkerId,
+        pipeline: PipelineId,
+    },
+    Input(PipelineId),
+}
+
+/// Names rows that a simulated task left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Left {
+    Cut(PipelineId, u64, WorkerId),
+    Exchange(RelationId, usize, u64, usize, WorkerId),
+    Changes(RelationId, usize, u64, WorkerId),
+}
+
+struct SimulatedWorker {
+    local: LocalScheduler,
+    free: usize,
+    ready: VecDeque<ReadyTask>,
+}
+
+/// All tasks have work: the hardest case.
+struct Busy;
+
+impl Tasks for Busy {
+    fn has_work(&self, _: RelationId, _: usize, _: usize, _: i64, _: bool) -> bool {
+        true
+    }
+}
+
+/// See the module.
+pub struct Simulation {
+    setup: Setup,
+    driver: Driver,
+    driver_free_at: u64,
+    workers: BTreeMap<WorkerId, SimulatedWorker>,
+    now: u64,
+    queue: BinaryHeap<Reverse<(u64, u64)>>,
+    deliveries: HashMap<u64, Delivery>,
+    next: u64,
+    random: u64,
+    cutters: HashMap<PipelineId, WorkerId>,
+    shapes: HashMap<RelationId, Arc<ViewShape>>,
+    views: HashMap<PipelineId, BTreeSet<RelationId>>,
+    /// Epochs that inputs are still to make.
+    inputs_left: HashMap<PipelineId, u64>,
+    left: HashSet<Left>,
+    ran: HashMap<(PipelineId, u64), HashSet<TaskId>>,
+    last_reduce: HashMap<(RelationId, usize, usize), u64>,
+    committed: HashMap<PipelineId, u64>,
+    cut_at: HashMap<(PipelineId, u64), u64>,
+    /// Tickets that were granted.
+    pub held: Vec<(Ticket, PipelineId)>,
+    /// Workers that nothing uses any more.
+    pub freed: Vec<WorkerId>,
+    pub report: Report,
+    last_group: (Option<PipelineId>, u64),
+}
+
+impl Simulation {
+    pub fn new(setup: Setup) -> Self {
+        let mut simulation = Simulation {
+            random: setup.seed | 1,
+            driver: Driver::default(),
+            driver_free_at: 0,
+            workers: BTreeMap::new(),
+            now: 0,
+            queue: BinaryHeap::new(),
+            deliveries: HashMap::new(),
+            next: 0,
+            cutters: HashMap::new(),
+            shapes: HashMap::new(),
+            views: HashMap::new(),
+            inputs_left: HashMap::new(),
+            left: HashSet::new(),
+            ran: HashMap::new(),
+            last_reduce: HashMap::new(),
+            committed: HashMap::new(),
+            cut_at: HashMap::new(),
+            held: vec![],
+            freed: vec![],
+            report: Report::default(),
+            last_group: (None, 0),
+            setup,
+        };
+        simulation.event(Event::GroupSize(simulation.setup.group_size));
+        for worker in 0..simulation.setup.workers {
+            simulation.add_worker(WorkerId(worker));
+        }
+        simulation
+    }
+
+    pub fn add_worker(&mut self, worker: WorkerId) {
+        let simulated = SimulatedWorker {
+            local: LocalScheduler::new(worker),
+            free: self.setup.cores,
+            ready: VecDeque::new(),
+        };
+        self.workers.insert(worker, simulated);
+        self.event(Event::WorkerJoined { worker });
+    }
+
+    pub fn remove_worker(&mut self, worker: WorkerId) {
+        self.event(Event::WorkerLeaving { worker });
+    }
+
+    /// A source with a pipeline of its own.
+    pub fn add_source(&mut self, relation: RelationId, pipeline: PipelineId) {
+        self.event(Event::SourceAdded { relation, pipeline });
+    }
+
+    /// Asks for a change of definitions; granted when it is in `held`.
+    pub fn quiesce(&mut self, ticket: Ticket, relations: Vec<RelationId>, or_new: PipelineId) {
+        self.event(Event::Quiesce {
+            ticket,
+            relations,
+            or_new,
+        });
+    }
+
+    /// Ends a change of definitions that was granted.
+    pub fn resume(
+        &mut self,
+        ticket: Ticket,
+        pipeline: PipelineId,
+        views: Vec<Arc<ViewShape>>,
+        dropped: Vec<RelationId>,
+    ) {
+        for view in &views {
+            self.shapes.insert(view.id, Arc::clone(view));
+            self.views.entry(pipeline).or_default().insert(view.id);
+        }
+        for view in &dropped {
+            for views in self.views.values_mut() {
+                views.remove(view);
+            }
+        }
+        self.event(Event::Resume {
+            ticket,
+            views,
+            dropped,
+        });
+    }
+
+    /// The pipeline of a source or view.
+    pub fn pipeline_of(&self, relation: RelationId) -> Option<PipelineId> {
+        self.driver.pipeline_of(relation)
+    }
+
+    /// Input for so many more epochs arrives.
+    pub fn input(&mut self, pipeline: PipelineId, epochs: u64) {
+        *self.inputs_left.entry(pipeline).or_default() += epochs;
+        self.deliver(self.now, Delivery::Input(pipeline));
+    }
+
+    /// Runs until nothing is under way any more, or `steps` deliveries were made; returns whether all is quiet.
+    pub fn run(&mut self, steps: u64) -> bool {
+        for _ in 0..steps {
+            let Some(Reverse((at, number))) = self.queue.pop() else {
+                self.report.elapsed_ns = self.now;
+                return true;
+            };
+            self.now = self.now.max(at);
+            if let Some(delivery) = self.deliveries.remove(&number) {
+                self.arrive(delivery);
+            }
+        }
+        self.report.elapsed_ns = self.now;
+        self.queue.is_empty()
+    }
+
+    /// Nothing in flight, nothing remembered of any epoch.
+    ///
+    /// # Panics
+    /// Something is.
+    pub fn assert_idle(&self) {
+        for (id, worker) in &self.workers {
+            assert!(worker.local.is_idle(), "worker {} still remembers an epoch", id.0);
+            assert!(worker.ready.is_empty());
+        }
+        assert!(
+            self.left.is_empty(),
+            "rows that nobody released: {:?}",
+            self.left.iter().next()
+        );
+        assert!(
+            self.inputs_left.values().all(|left| *left == 0),
+            "input that was never cut"
+        );
+    }
+
+    fn arrive(&mut self, delivery: Delivery) {
+        match delivery {
+            Delivery::ToWorker(to, message) => self.local(to, LocalEvent::Driver(message)),
+            Delivery::ToPeer(to, message) => self.local(to, LocalEvent::Peer(message)),
+            Delivery::ToDriver(message) => self.event(Event::Worker(message)),
+            Delivery::Wake { worker, pipeline } => self.local(worker, LocalEvent::Wake { pipeline }),
+            Delivery::Input(pipeline) => {
+                if let Some(cutter) = self.cutters.get(&pipeline).copied() {
+                    self.local(cutter, LocalEvent::InputArrived { pipeline });
+                }
+            }
+            Delivery::CutTaken {
+                worker,
+                pipeline,
+                version,
+                epoch,
+            } => {
+                let left = self.inputs_left.entry(pipeline).or_default();
+                *left = left.saturating_sub(1);
+                let more = *left > 0;
+                self.left.insert(Left::Cut(pipeline, epoch, worker));
+                self.cut_at.insert((pipeline, epoch), self.now);
+                let sources = self.driver.sources(pipeline);
+                let rows = sources.into_iter().map(|source| (source, 1 << 20)).collect();
+                let now = i64::try_from(self.now).unwrap_or(i64::MAX);
+                self.local(
+                    worker,
+                    LocalEvent::CutTaken {
+                        pipeline,
+                        version,
+                        epoch,
+                        now,
+                        rows,
+                        more,
+                    },
+                );
+            }
+            Delivery::TaskDone { worker, task } => self.task_done(worker, task),
+        }
+    }
+
+    fn task_done(&mut self, worker: WorkerId, task: ReadyTask) {
+        let id = task.id;
+        let shape = Arc::clone(&self.shapes[&id.view]);
+        let stage = &shape.stages[id.stage];
+        let filled: Vec<u32> = match stage.reader {
+            Some(reader) => {
+                let partitions = shape.partitions_of(&shape.stages[reader]);
+                for partition in partitions.clone() {
+                    self.left
+                        .insert(Left::Exchange(id.view, id.stage, id.epoch, partition, worker));
+                }
+                partitions.map(|partition| partition as u32).collect()
+            }
+            None => {
+                if task.is_read {
+                    self.left
+                        .insert(Left::Changes(id.view, id.partition, id.epoch, worker));
+                }
+                vec![0]
+            }
+        };
+        if let Some(simulated) = self.workers.get_mut(&worker) {
+            simulated.free += 1;
+        }
+        let ReadyTask {
+            pipeline,
+            version,
+            id,
+            ..
+        } = task;
+        let ended = Ended {
+            filled,
+            busy_ns: self.setup.costs.task_ns,
+        };
+        self.local(
+            worker,
+            LocalEvent::TaskEnded {
+                pipeline,
+                version,
+                id,
+                ended,
+            },
+        );
+        self.fill_slots(worker);
+    }
+
+    /// Starts tasks on free slots.
+    fn fill_slots(&mut self, worker: WorkerId) {
+        let task_ns = self.setup.costs.task_ns;
+        while let Some(simulated) = self.workers.get_mut(&worker) {
+            if simulated.free == 0 {
+                return;
+            }
+            let Some(task) = simulated.ready.pop_front() else {
+                return;
+            };
+            simulated.free -= 1;
+            self.check_start(&task);
+            self.report.tasks += 1;
+            self.deliver(self.now + task_ns, Delivery::TaskDone { worker, task });
+        }
+    }
+
+    fn check_start(&mut self, task: &ReadyTask) {
+        let id = task.id;
+        let seed = self.setup.seed;
+        let is_new = self.ran.entry((task.pipeline, id.epoch)).or_default().insert(id);
+        assert!(is_new, "seed {seed}: {id:?} ran twice");
+        let shape = &self.shapes[&id.view];
+        if matches!(shape.stages[id.stage].input, StageInput::Stages(_)) {
+            let last = self
+                .last_reduce
+                .insert((id.view, id.stage, id.partition), id.epoch)
+                .unwrap_or(0);
+            assert!(last < id.epoch, "seed {seed}: {id:?} ran after epoch {last}");
+        }
+        for source in &task.sources {
+            let left = match *source {
+                Source::Cut { from, .. } => Left::Cut(task.pipeline, id.epoch, from),
+                Source::Exchange { stage, from } => {
+                    Left::Exchange(id.view, stage, id.epoch, id.partition, from)
+                }
+                Source::Changes {
+                    view,
+                    partition,
+                    from,
+                } => Left::Changes(view, partition, id.epoch, from),
+            };
+            assert!(
+                self.left.contains(&left),
+                "seed {seed}: {id:?} reads {left:?}, which is not there"
+            );
+        }
+        if let StageInput::Stages(upstream) = &shape.stages[id.stage].input {
+            let read: BTreeSet<usize> = task
+                .sources
+                .iter()
+                .filter_map(|source| match source {
+                    Source::Exchange { stage, .. } => Some(*stage),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(
+                read,
+                upstream.iter().copied().collect(),
+                "seed {seed}: {id:?} misses an input"
+            );
+        }
+    }
+
+    fn local(&mut self, worker: WorkerId, event: LocalEvent) {
+        let now = self.now;
+        let Some(simulated) = self.workers.get_mut(&worker) else {
+            return;
+        };
+        for action in simulated.local.on(event, now, &Busy) {
+            match action {
+                LocalAction::TakeCut {
+                    pipeline,
+                    version,
+                    epoch,
+                    ..
+                } => {
+                    self.deliver(
+                        now,
+                        Delivery::CutTaken {
+                            worker,
+                            pipeline,
+                            version,
+                            epoch,
+                        },
+                    );
+                }
+                LocalAction::Run(task) => {
+                    if let Some(simulated) = self.workers.get_mut(&worker) {
+                        simulated.ready.push_back(task);
+                    }
+                    self.fill_slots(worker);
+                }
+                LocalAction::Release { pipeline, epochs } => {
+                    let views = self.views.get(&pipeline).cloned().unwrap_or_default();
+                    self.left.retain(|left| match left {
+                        Left::Cut(of, at, on) => *on != worker || *of != pipeline || !epochs.contains(at),
+                        Left::Exchange(view, _, at, _, on) | Left::Changes(view, _, at, on) => {
+                            *on != worker || !epochs.contains(at) || !views.contains(view)
+                        }
+                    });
+                }
+                LocalAction::Send(to, message) => self.send(now, Delivery::ToPeer(to, message)),
+                LocalAction::Report(message) => self.send(now, Delivery::ToDriver(message)),
+                LocalAction::WakeAt { pipeline, at } => self.deliver(at, Delivery::Wake { worker, pipeline }),
+            }
+        }
+    }
+
+    /// The driver takes an event when it is free, and is busy for as long as that takes.
+    fn event(&mut self, event: Event) {
+        let about = match &event {
+            Event::Worker(
+                ToDriver::EpochDone { pipeline, .. }
+                | ToDriver::NeedEpochs { pipeline, .. }
+                | ToDriver::Closed { pipeline, .. },
+            ) => Some(*pipeline),
+            _ => None,
+        };
+        let start = self.now.max(self.driver_free_at);
+        let started = Instant::now();
+        let commands = self.driver.on(event);
+        let mut sent: Vec<(usize, Delivery)> = vec![];
+        for command in commands {
+            match command {
+                Command::Send(to, message) => {
+                    // Through bytes and back, as over a network.
+                    let bytes = encode(&message).unwrap_or_default();
+                    let message = decode(&bytes).unwrap_or(message);
+                    sent.push((bytes.len(), Delivery::ToWorker(to, message)));
+                }
+                Command::Commit { pipeline, epoch } => self.commit(pipeline, epoch),
+                Command::CutterIs { pipeline, worker } => {
+                    self.cutters.insert(pipeline, worker);
+                }
+                Command::Joined { into, from } => {
+                    let views = self.views.remove(&from).unwrap_or_default();
+                    self.views.entry(into).or_default().extend(views);
+                    let inputs = self.inputs_left.remove(&from).unwrap_or(0);
+                    *self.inputs_left.entry(into).or_default() += inputs;
+                }
+                Command::Quiesced { ticket, pipeline, .. } => self.held.push((ticket, pipeline)),
+                Command::WorkerFree { worker } => self.freed.push(worker),
+                Command::Attached { .. } => {}
+            }
+        }
+        let took = match self.setup.costs.driver_ns {
+            Some((event_ns, message_ns)) => event_ns + message_ns * sent.len() as u64,
+            None => started.elapsed().as_nanos() as u64,
+        };
+        self.driver_free_at = start + took;
+        self.report.driver_ns += took;
+        if let Some(pipeline) = about {
+            self.driver.spent(pipeline, took);
+        }
+        for (bytes, delivery) in sent {
+            self.report.driver_messages += 1;
+            self.report.driver_bytes += bytes as u64;
+            self.send(self.driver_free_at, delivery);
+        }
+        if let Some(group) = about.and_then(|pipeline| self.driver.last_group(pipeline))
+            && self.last_group != (about, group.last_epoch)
+        {
+            self.last_group = (about, group.last_epoch);
+            self.report.groups.push(group.last_epoch + 1 - group.first_epoch);
+        }
+    }
+
+    fn commit(&mut self, pipeline: PipelineId, epoch: u64) {
+        let seed = self.setup.seed;
+        let last = self.committed.insert(pipeline, epoch).unwrap_or(0);
+        assert!(
+            epoch >= last,
+            "seed {seed}: epoch {epoch} was committed after {last}"
+        );
+        let Some(cut_at) = self.cut_at.remove(&(pipeline, epoch)) else {
+            return;
+        };
+        let ran = self.ran.remove(&(pipeline, epoch)).unwrap_or_default().len();
+        let views = self.views.get(&pipeline).cloned().unwrap_or_default();
+        let tasks: usize = views.iter().map(|view| self.shapes[view].tasks()).sum();
+        assert_eq!(
+            ran, tasks,
+            "seed {seed}: epoch {epoch} was committed before its tasks had ended"
+        );
+        self.report.epochs += 1;
+        self.report.latencies_ns.push(self.now - cut_at);
+    }
+
+    fn send(&mut self, at: u64, delivery: Delivery) {
+        let (least, most) = self.setup.costs.message_ns;
+        let delay = least
+            + if most > least {
+                self.draw() % (most - least)
+            } else {
+                0
+            };
+        if self.setup.costs.doubled_per_mille > 0 && self.draw() % 1000 < self.setup.costs.doubled_per_mille {
+            let again = delay + self.draw() % (most + 1);
+            self.deliver(at + again, delivery.clone());
+        }
+        self.deliver(at + delay, delivery);
+    }
+
+    fn deliver(&mut self, at: u64, delivery: Delivery) {
+        self.next += 1;
+        self.deliveries.insert(self.next, delivery);
+        self.queue.push(Reverse((at, self.next)));
+    }
+
+    /// Xorshift: a run is its seed.
+    fn draw(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+}

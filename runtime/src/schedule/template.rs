@@ -1,0 +1,148 @@
+//! What the driver sends once and then refers to: the shape of a pipeline's stages, and where each partition lives.
+
+use std::sync::Arc;
+
+use millrace_planner::stage::{Operator, Output};
+use millrace_planner::{RelationId, StageGraph};
+use serde::{Deserialize, Serialize};
+
+use crate::driver::PipelineId;
+
+/// Identifies a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct WorkerId(pub u32);
+
+/// A task description that stays the same from epoch to epoch: every stage of every view of a pipeline.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Template {
+    pub pipeline: PipelineId,
+    /// Grows with each template that the driver makes; messages of an older one are void.
+    pub version: u64,
+    /// The last epoch before the first of this template.
+    pub after: u64,
+    /// Whether this is a back-fill, which gives way to everything else.
+    pub is_job: bool,
+    /// A view comes after the views that it reads.
+    pub views: Vec<Arc<ViewShape>>,
+    /// Partition `p` lives on worker `placement[p % placement.len()]`.
+    pub placement: Vec<WorkerId>,
+    /// The worker that takes the cuts: its sources arrive there.
+    pub cutter: WorkerId,
+}
+
+/// A view as scheduling sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ViewShape {
+    pub id: RelationId,
+    /// Partitions of keyed state.
+    pub partitions: usize,
+    pub stages: Vec<StageShape>,
+}
+
+/// A stage as scheduling sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageShape {
+    pub input: StageInput,
+    /// The stage that reads its output; none for the last one, which materializes.
+    pub reader: Option<usize>,
+    /// Whether all of its rows meet in partition 0: it has no other tasks.
+    pub is_single: bool,
+}
+
+/// What a stage reads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StageInput {
+    /// A map over the changes of a stored relation.
+    Relation(RelationId),
+    /// Fixed rows: a map over nothing.
+    Fixed,
+    /// A reduce: what these stages sent.
+    Stages(Vec<usize>),
+}
+
+impl Template {
+    /// Where a partition lives.
+    pub fn worker(&self, partition: usize) -> WorkerId {
+        self.placement[partition % self.placement.len()]
+    }
+
+    /// Workers that take part in every epoch: those with tasks, and the cutter.
+    pub fn participants(&self) -> Vec<WorkerId> {
+        let mut workers: Vec<WorkerId> = self
+            .views
+            .iter()
+            .flat_map(|view| view.stages.iter().flat_map(|stage| view.partitions_of(stage)))
+            .map(|partition| self.worker(partition))
+            .chain([self.cutter])
+            .collect();
+        workers.sort_unstable();
+        workers.dedup();
+        workers
+    }
+}
+
+impl ViewShape {
+    /// The shape of a stage graph.
+    pub fn of(id: RelationId, graph: &StageGraph) -> ViewShape {
+        let mut stages: Vec<StageShape> = graph
+            .stages
+            .iter()
+            .map(|stage| {
+                let upstream = stage.upstream();
+                let input = match stage.source() {
+                    Some(relation) => StageInput::Relation(relation),
+                    None if upstream.is_empty() && !is_reduce(&stage.root) => StageInput::Fixed,
+                    None => StageInput::Stages(upstream),
+                };
+                StageShape {
+                    input,
+                    reader: None,
+                    is_single: false,
+                }
+            })
+            .collect();
+        for stage in 0..stages.len() {
+            stages[stage].is_single = match &stages[stage].input {
+                StageInput::Relation(_) => false,
+                StageInput::Fixed => true,
+                StageInput::Stages(upstream) => upstream
+                    .iter()
+                    .all(|up| graph.stages[*up].output == Output::Single),
+            };
+            if let StageInput::Stages(upstream) = stages[stage].input.clone() {
+                for up in upstream {
+                    stages[up].reader = Some(stage);
+                }
+            }
+        }
+        ViewShape {
+            id,
+            partitions: graph.partitions,
+            stages,
+        }
+    }
+
+    /// The partitions in which a stage has tasks.
+    pub fn partitions_of(&self, stage: &StageShape) -> std::ops::Range<usize> {
+        0..if stage.is_single { 1 } else { self.partitions }
+    }
+
+    /// Tasks of one epoch.
+    pub fn tasks(&self) -> usize {
+        self.stages
+            .iter()
+            .map(|stage| self.partitions_of(stage).len())
+            .sum()
+    }
+}
+
+impl StageShape {
+    pub fn is_reduce(&self) -> bool {
+        matches!(self.input, StageInput::Stages(_))
+    }
+}
+
+/// Whether an operator tree reads exchanges.
+pub fn is_reduce(root: &Operator) -> bool {
+    matches!(root, Operator::Exchange { .. }) || root.inputs().into_iter().any(is_reduce)
+}

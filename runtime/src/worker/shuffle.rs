@@ -1,0 +1,147 @@
+//! What tasks leave for other tasks to fetch, until its epoch is done everywhere.
+
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
+use millrace_planner::RelationId;
+use millrace_storage::ChangeBatch;
+
+use crate::driver::PipelineId;
+use crate::schedule::local::share;
+
+/// Names rows that wait on a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Block {
+    /// A map's share of a relation's cut.
+    Cut {
+        relation: RelationId,
+        partition: usize,
+        partitions: usize,
+    },
+    /// What a stage sent to a partition of its reader.
+    Exchange {
+        view: RelationId,
+        stage: usize,
+        partition: usize,
+    },
+    /// What changed in a partition of a view.
+    Changes { view: RelationId, partition: usize },
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    cuts: HashMap<RelationId, Vec<ChangeBatch>>,
+    exchanges: HashMap<(RelationId, usize, usize), Vec<ChangeBatch>>,
+    changes: HashMap<(RelationId, usize), Vec<ChangeBatch>>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Shuffle {
+    epochs: HashMap<(PipelineId, u64), Kept>,
+}
+
+impl Shuffle {
+    pub fn keep_cut(
+        &mut self,
+        pipeline: PipelineId,
+        epoch: u64,
+        relation: RelationId,
+        rows: Vec<ChangeBatch>,
+    ) {
+        self.epochs
+            .entry((pipeline, epoch))
+            .or_default()
+            .cuts
+            .insert(relation, rows);
+    }
+
+    /// Adds what one task of a stage sent.
+    pub fn keep_exchanged(
+        &mut self,
+        pipeline: PipelineId,
+        epoch: u64,
+        (view, stage): (RelationId, usize),
+        by_partition: Vec<Vec<ChangeBatch>>,
+    ) {
+        let kept = self.epochs.entry((pipeline, epoch)).or_default();
+        for (partition, rows) in by_partition
+            .into_iter()
+            .enumerate()
+            .filter(|(_, rows)| !rows.is_empty())
+        {
+            kept.exchanges
+                .entry((view, stage, partition))
+                .or_default()
+                .extend(rows);
+        }
+    }
+
+    pub fn keep_changes(
+        &mut self,
+        pipeline: PipelineId,
+        epoch: u64,
+        (view, partition): (RelationId, usize),
+        rows: Vec<ChangeBatch>,
+    ) {
+        self.epochs
+            .entry((pipeline, epoch))
+            .or_default()
+            .changes
+            .insert((view, partition), rows);
+    }
+
+    /// The rows of a block; none if nobody left any.
+    pub fn fetch(&self, pipeline: PipelineId, epoch: u64, block: Block) -> Vec<ChangeBatch> {
+        let Some(kept) = self.epochs.get(&(pipeline, epoch)) else {
+            return vec![];
+        };
+        match block {
+            Block::Cut {
+                relation,
+                partition,
+                partitions,
+            } => kept
+                .cuts
+                .get(&relation)
+                .map_or(vec![], |rows| slice(rows, partition, partitions)),
+            Block::Exchange {
+                view,
+                stage,
+                partition,
+            } => kept
+                .exchanges
+                .get(&(view, stage, partition))
+                .cloned()
+                .unwrap_or_default(),
+            Block::Changes { view, partition } => {
+                kept.changes.get(&(view, partition)).cloned().unwrap_or_default()
+            }
+        }
+    }
+
+    pub fn release(&mut self, pipeline: PipelineId, epochs: &RangeInclusive<u64>) {
+        self.epochs
+            .retain(|(of, epoch), _| *of != pipeline || !epochs.contains(epoch));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.epochs.is_empty()
+    }
+}
+
+fn slice(batches: &[ChangeBatch], partition: usize, partitions: usize) -> Vec<ChangeBatch> {
+    let rows: usize = batches.iter().map(ChangeBatch::num_rows).sum();
+    let range = share(rows as u64, partition, partitions);
+    let (start, end) = (range.start as usize, range.end as usize);
+    let mut shared = vec![];
+    let mut offset = 0;
+    for batch in batches {
+        let (from, to) = (start.max(offset), end.min(offset + batch.num_rows()));
+        if from < to {
+            shared.push(batch.slice(from - offset, to - from));
+        }
+        offset += batch.num_rows();
+    }
+    shared
+}
