@@ -87,7 +87,7 @@ impl GroupTuner {
         self.size
     }
 
-    /// The smoothed share of coordination in the total.
+    /// The smoothed share of coordination in the total, as expected of the next group.
     pub fn share(&self) -> f64 {
         self.share.unwrap_or(0.0)
     }
@@ -107,11 +107,16 @@ impl GroupTuner {
         let GroupSize::Auto { lower, upper } = self.setting else {
             return;
         };
+        let before = self.size;
         if share > upper {
             self.size = ((self.size as f64 * GROWTH).ceil() as u64).min(GROUP_MAX);
         } else if share < lower {
             self.size = self.size.saturating_sub(STEP).max(1);
         }
+        // A group costs the same to coordinate whatever its size: what was measured is carried over to the new one, or the
+        // smoothed share would lag behind and the size overshoot.
+        let growth = self.size as f64 / before as f64;
+        self.share = Some(share / (share + (1.0 - share) * growth));
     }
 }
 
@@ -138,9 +143,9 @@ mod tests {
         assert!((18..=38).contains(&size), "{size}");
         assert!((0.05..=0.10).contains(&tuner.share()), "{}", tuner.share());
         // Ten times the work: smaller groups will do.
-        let size = settle(&mut tuner, 5_000_000, 200);
+        let size = settle(&mut tuner, 5_000_000, 400);
         assert!((1..=4).contains(&size), "{size}");
-        let size = settle(&mut tuner, 50_000, 200);
+        let size = settle(&mut tuner, 50_000, 400);
         assert!((180..=380).contains(&size), "{size}");
     }
 
