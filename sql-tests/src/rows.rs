@@ -214,7 +214,9 @@ mod tests {
             batch(&[Some(1.0), Some(1.0 + 1e-13)], &["a", "a"]),
         ];
         assert_eq!(difference(std::slice::from_ref(&one), &parts).unwrap(), None);
-        let fewer = difference(&[one.slice(0, 2)], &[one.clone()]).unwrap().unwrap();
+        let fewer = difference(&[one.slice(0, 2)], std::slice::from_ref(&one))
+            .unwrap()
+            .unwrap();
         assert_eq!(fewer, "0 unexpected rows\n1 missing rows\n  1.0 | a\n");
         let other = batch(&[Some(1.0), Some(0.0), Some(1.0)], &["a", "b", "a"]);
         assert!(
@@ -231,8 +233,16 @@ mod tests {
         let floats: ArrayRef = Arc::new(Float64Array::from(vec![1.0]));
         let integers = RecordBatch::try_from_iter([("n", integers)]).unwrap();
         let floats = RecordBatch::try_from_iter([("n", floats)]).unwrap();
-        assert!(difference(&[integers.clone()], &[floats]).unwrap().is_some());
-        assert!(difference(&[], &[integers.clone()]).unwrap().is_some());
+        assert!(
+            difference(std::slice::from_ref(&integers), &[floats])
+                .unwrap()
+                .is_some()
+        );
+        assert!(
+            difference(&[], std::slice::from_ref(&integers))
+                .unwrap()
+                .is_some()
+        );
         assert_eq!(difference(&[], &[integers.slice(0, 0)]).unwrap(), None);
     }
 }

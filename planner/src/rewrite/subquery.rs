@@ -157,7 +157,7 @@ impl Decorrelator<'_> {
         conditions.retain(|condition| *condition != lit(true));
         let outer = bound_columns(subquery, original.left.schema())?;
         let keep_empty = original.join_type == JoinType::Left;
-        if !(keep_empty && !conditions.is_empty())
+        if (!keep_empty || conditions.is_empty())
             && let Some(plan) = row_wise(
                 &original.left,
                 &right,

@@ -16,11 +16,14 @@ const SERIES_ROWS_MAX: usize = 100_000;
 /// Rows made at a time.
 const BATCH_ROWS: usize = 8_192;
 
+/// Constant expressions, row by row.
+type FixedRows = Vec<Vec<Arc<dyn PhysicalExpr>>>;
+
 /// The rows of the scan, if it is one of a series.
 ///
 /// # Errors
 /// There are more than a plan may hold.
-pub(super) fn rows(scan: &TableScan) -> Result<Option<Vec<Vec<Arc<dyn PhysicalExpr>>>>> {
+pub(super) fn rows(scan: &TableScan) -> Result<Option<FixedRows>> {
     let Ok(provider) = source_as_provider(&scan.source) else {
         return Ok(None);
     };
@@ -28,7 +31,7 @@ pub(super) fn rows(scan: &TableScan) -> Result<Option<Vec<Vec<Arc<dyn PhysicalEx
         return Ok(None);
     };
     let generator = series.as_generator(BATCH_ROWS)?;
-    let mut rows: Vec<Vec<Arc<dyn PhysicalExpr>>> = vec![];
+    let mut rows: FixedRows = vec![];
     while let Some(batch) = generator.write().generate_next_batch()? {
         if rows.len() + batch.num_rows() > SERIES_ROWS_MAX {
             return Err(PlanError::not_incremental(
