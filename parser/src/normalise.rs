@@ -17,6 +17,9 @@ const WINDOW_FUNCTIONS: [&str; 4] = ["TUMBLE", "HOP", "SESSION", "CUMULATE"];
 /// Rewrites all of them.
 pub(crate) fn normalise(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, Failure> {
     disarm_version_words(&mut tokens);
+    if tokens.iter().any(|token| is_word(Some(token), "TABLE")) {
+        tokens = whole_tables(tokens);
+    }
     if tokens.iter().any(|token| is_window_function(Some(token))) {
         tokens = windows(tokens)?;
     }
@@ -44,6 +47,29 @@ fn disarm_version_words(tokens: &mut [TokenWithSpan]) {
             }
         }
     }
+}
+
+/// `TABLE t` where a query stands is `SELECT * FROM t`; sqlparser reads it only when nothing follows.
+fn whole_tables(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut out = Vec::with_capacity(tokens.len());
+    for i in 0..tokens.len() {
+        let before = i.checked_sub(1).and_then(|before| tokens.get(before));
+        let begins_query = before.is_none()
+            || ["AS", "UNION", "ALL", "EXCEPT", "INTERSECT"]
+                .iter()
+                .any(|word| is_word(before, word));
+        let names_table = matches!(tokens.get(i + 1).map(|next| &next.token), Some(Token::Word(_)));
+        if !(is_word(tokens.get(i), "TABLE") && begins_query && names_table) {
+            out.push(tokens[i].clone());
+            continue;
+        }
+        let span = tokens[i].span;
+        let word = |text: &str| Token::make_word(text, None);
+        for token in [word("SELECT"), Token::Mul, word("FROM")] {
+            out.push(TokenWithSpan { token, span });
+        }
+    }
+    out
 }
 
 fn is_window_function(token: Option<&TokenWithSpan>) -> bool {

@@ -36,6 +36,7 @@ pub mod length;
 pub mod literals;
 pub mod numeric;
 pub mod operators;
+pub mod quantified;
 pub mod rewrite;
 pub mod sort_key;
 pub mod sum;

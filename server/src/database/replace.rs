@@ -55,9 +55,16 @@ impl DdlGuard<'_> {
         replacement.put(old, new, graph)?;
         let mut dependents = before.closure(&[old.id]);
         dependents.remove(&old.id);
-        self.database()
-            .jobs()
-            .check_unlocked(&dependents.iter().copied().chain([old.id]).collect::<Vec<_>>())?;
+        let mut concerned: Vec<Arc<Object>> = vec![Arc::clone(old)];
+        concerned.extend(dependents.iter().filter_map(|id| before.object(*id).cloned()));
+        if let Some(job) = self.database().jobs().over(&concerned).first() {
+            return Err(SqlError::new(
+                SqlState::ObjectInUse,
+                format!("cannot replace {} because a job needs it", old.described()),
+            )
+            .with_detail(format!("{} at this moment.", job.described()))
+            .with_hint(format!("Wait for it, or use CANCEL JOB {}.", job.id)));
+        }
         for dependent in before.in_order(&dependents) {
             replacement.follow(old, dependent)?;
         }

@@ -16,8 +16,8 @@ use datafusion::sql::sqlparser::ast::{
     UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
-use crate::error::{SqlError, SqlResult};
-use crate::functions::{cast, literals};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::{cast, literals, quantified};
 use crate::types;
 
 /// Rewrites a query.
@@ -63,7 +63,10 @@ impl VisitorMut for Rewriter {
                 Err(error) => return ControlFlow::Break(Box::new(error)),
             }
         }
-        ControlFlow::Continue(())
+        match fetch_as_limit(query) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(Box::new(error)),
+        }
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
@@ -94,6 +97,15 @@ impl VisitorMut for Rewriter {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        match quantified::compared_with_each(expr) {
+            Ok(Some(new)) => *expr = new,
+            Ok(None) => {}
+            Err(error) => return ControlFlow::Break(Box::new(error)),
+        }
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         literals::in_expression(expr);
         match rewritten(expr) {
@@ -103,6 +115,47 @@ impl VisitorMut for Rewriter {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// `FETCH FIRST n ROWS ONLY` is LIMIT n.
+fn fetch_as_limit(query: &mut ast::Query) -> SqlResult<()> {
+    let Some(fetch) = query.fetch.take() else {
+        return Ok(());
+    };
+    if fetch.with_ties || fetch.percent {
+        let what = if fetch.percent { "PERCENT" } else { "WITH TIES" };
+        return Err(
+            SqlError::unsupported(format!("FETCH FIRST .. {what} is not supported"))
+                .with_hint("Use rank() OVER (ORDER BY ..) <= n."),
+        );
+    }
+    let limit = fetch
+        .quantity
+        .unwrap_or_else(|| Expr::value(Value::Number("1".into(), false)));
+    let clause = query.limit_clause.take();
+    query.limit_clause = Some(match clause {
+        None => ast::LimitClause::LimitOffset {
+            limit: Some(limit),
+            offset: None,
+            limit_by: vec![],
+        },
+        Some(ast::LimitClause::LimitOffset {
+            limit: None,
+            offset,
+            limit_by,
+        }) => ast::LimitClause::LimitOffset {
+            limit: Some(limit),
+            offset,
+            limit_by,
+        },
+        Some(_) => {
+            return Err(SqlError::new(
+                SqlState::SyntaxError,
+                "multiple LIMIT clauses not allowed",
+            ));
+        }
+    });
+    Ok(())
 }
 
 /// Set-returning functions that DataFusion has not, in FROM: `f(x) AS a` is `LATERAL (SELECT f(x)) AS a`.

@@ -136,3 +136,50 @@ async fn the_end_of_the_server_ends_jobs() {
     assert_eq!(f.ok("SELECT name FROM mr_catalog.views").await, ["other"]);
     assert!(f.ok("SHOW JOBS").await.is_empty());
 }
+
+/// What a job reads or replaces does not change its definition meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_not_undermined() {
+    let f = with_rows().await;
+    let (creating, replacing) = (f.other_session(), f.other_session());
+    run(&creating, SLOWLY).await.unwrap();
+    let create =
+        tokio::spawn(
+            async move { run(&creating, "CREATE MATERIALIZED VIEW over AS SELECT n FROM other").await },
+        );
+    let id = running_job(&f.session).await;
+    let error = f
+        .error("CREATE OR REPLACE MATERIALIZED VIEW other AS SELECT v, 1 AS n FROM t")
+        .await;
+    assert_eq!(error.code, SqlState::ObjectInUse);
+    assert!(error.hint.unwrap().contains(&format!("CANCEL JOB {id}")));
+    // Names may change: what the job reads is known by its identity.
+    f.ok("ALTER MATERIALIZED VIEW other RENAME TO renamed").await;
+    f.ok(&format!("CANCEL JOB {id}")).await;
+    create.await.unwrap().unwrap_err();
+
+    run(&replacing, SLOWLY).await.unwrap();
+    let replace = tokio::spawn(async move {
+        run(
+            &replacing,
+            "CREATE OR REPLACE MATERIALIZED VIEW renamed AS SELECT v, id AS n FROM t",
+        )
+        .await
+    });
+    let id = running_job(&f.session).await;
+    for sql in [
+        "ALTER MATERIALIZED VIEW renamed RENAME TO again",
+        "CREATE MATERIALIZED VIEW over AS SELECT n FROM renamed",
+        "CREATE INDEX i ON renamed (v)",
+        "COMMENT ON MATERIALIZED VIEW renamed IS 'x'",
+        "CREATE OR REPLACE MATERIALIZED VIEW renamed AS SELECT 1 AS n",
+    ] {
+        assert_eq!(f.error(sql).await.code, SqlState::ObjectInUse, "{sql}");
+    }
+    // The old one is there until the new one is, and again when it is not to be.
+    assert_eq!(f.ok("SELECT sum(n) FROM renamed").await, ["100"]);
+    f.ok(&format!("CANCEL JOB {id}")).await;
+    replace.await.unwrap().unwrap_err();
+    f.ok("INSERT INTO t VALUES (500, 1)").await;
+    assert_eq!(f.ok("SELECT sum(n) FROM renamed").await, ["101"]);
+}

@@ -31,6 +31,7 @@ pub(crate) async fn execute(
         Err(error) => return Err(error),
     };
     let (object, column) = object;
+    session.database().jobs().check_unlocked(&[object.id])?;
     // An empty comment is none, as in PostgreSQL.
     let comment = comment.filter(|text| !text.is_empty());
     let mut changed: Object = object.as_ref().clone();

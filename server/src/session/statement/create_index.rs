@@ -65,6 +65,7 @@ pub(crate) async fn execute(session: &Arc<Session>, create: CreateIndex, text: &
         return done("CREATE INDEX");
     }
     guard.check_free(&scope.database, &on.schema, &name)?;
+    session.database().jobs().check_unlocked(&[on.id])?;
     let object = Object {
         id: guard.next_id()?,
         kind: ObjectKind::Index,

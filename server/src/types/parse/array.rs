@@ -42,10 +42,18 @@ pub fn column(item: &FieldRef, texts: &StringArray) -> Result<ArrayRef, CellErro
 /// # Errors
 /// The text is not an array.
 pub fn texts(text: &str) -> SqlResult<Vec<String>> {
+    Ok(elements(text)?.into_iter().flatten().collect())
+}
+
+/// The elements of an array as texts, `None` for NULL.
+///
+/// # Errors
+/// The text is not an array.
+pub fn elements(text: &str) -> SqlResult<Vec<Option<String>>> {
     let mut elements = vec![];
     let item: FieldRef = Arc::new(Field::new("item", DataType::Utf8, true));
     split(text, &item, &mut elements)?;
-    Ok(elements.into_iter().flatten().collect())
+    Ok(elements)
 }
 
 /// Appends the texts of an array's elements. An element of a nested array is the text of the inner array.
