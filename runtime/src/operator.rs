@@ -374,29 +374,16 @@ impl OperatorInstance {
     /// Whether an epoch without input leaves the output as it is, time apart (see [`OperatorInstance::due`]). Not so for the first epoch of an aggregate without
     /// groups, which has a row even over nothing.
     pub fn idle_without_input(&self) -> bool {
-        match self {
-            OperatorInstance::Aggregate { input, aggregate } => {
-                aggregate.idle_without_input() && input.idle_without_input()
-            }
-            OperatorInstance::Filter { input, .. }
-            | OperatorInstance::Project { input, .. }
-            | OperatorInstance::Expand { input, .. }
-            | OperatorInstance::Unnest { input, .. }
-            | OperatorInstance::TopN { input, .. }
-            | OperatorInstance::Recompute { input, .. }
-            | OperatorInstance::TemporalFilter { input, .. }
-            | OperatorInstance::PartialAggregate { input, .. } => input.idle_without_input(),
-            OperatorInstance::Join { left, right, .. } | OperatorInstance::AsofJoin { left, right, .. } => {
-                left.idle_without_input() && right.idle_without_input()
-            }
-            OperatorInstance::Recursion { base, body, .. } => {
-                base.idle_without_input() && body.idle_without_input()
-            }
-            OperatorInstance::LookupJoin { left, right, join } => {
-                join.idle_without_input() && left.idle_without_input() && right.idle_without_input()
-            }
+        let is_idle = match self {
+            OperatorInstance::Aggregate { aggregate, .. } => aggregate.idle_without_input(),
+            OperatorInstance::LookupJoin { join, .. } => join.idle_without_input(),
             _ => true,
-        }
+        };
+        is_idle
+            && self
+                .inputs()
+                .into_iter()
+                .all(OperatorInstance::idle_without_input)
     }
 
     /// When the output next changes without input, in microseconds since 1970-01-01 00:00 UTC.
@@ -433,32 +420,19 @@ impl OperatorInstance {
 
     /// Bytes of keyed state.
     pub fn state_bytes(&self) -> usize {
-        match self {
-            OperatorInstance::Aggregate { input, aggregate } => aggregate.state_bytes() + input.state_bytes(),
-            OperatorInstance::TopN { input, top } => top.state_bytes() + input.state_bytes(),
-            OperatorInstance::Recompute { input, recompute } => recompute.state_bytes() + input.state_bytes(),
-            OperatorInstance::TemporalFilter { input, filter } => filter.state_bytes() + input.state_bytes(),
-            OperatorInstance::Filter { input, .. }
-            | OperatorInstance::Project { input, .. }
-            | OperatorInstance::Expand { input, .. }
-            | OperatorInstance::Unnest { input, .. }
-            | OperatorInstance::PartialAggregate { input, .. } => input.state_bytes(),
-            OperatorInstance::Join { left, right, join } => {
-                join.state_bytes() + left.state_bytes() + right.state_bytes()
-            }
-            OperatorInstance::Recursion {
-                base,
-                body,
-                recursion,
-            } => recursion.state_bytes() + base.state_bytes() + body.state_bytes(),
-            OperatorInstance::LookupJoin { left, right, join } => {
-                join.state_bytes() + left.state_bytes() + right.state_bytes()
-            }
-            OperatorInstance::AsofJoin { left, right, join } => {
-                join.state_bytes() + left.state_bytes() + right.state_bytes()
-            }
+        let own = match self {
+            OperatorInstance::Aggregate { aggregate, .. } => aggregate.state_bytes(),
+            OperatorInstance::TopN { top, .. } => top.state_bytes(),
+            OperatorInstance::Recompute { recompute, .. } => recompute.state_bytes(),
+            OperatorInstance::TemporalFilter { filter, .. } => filter.state_bytes(),
+            OperatorInstance::Join { join, .. } => join.state_bytes(),
+            OperatorInstance::LookupJoin { join, .. } => join.state_bytes(),
+            OperatorInstance::AsofJoin { join, .. } => join.state_bytes(),
+            OperatorInstance::Recursion { recursion, .. } => recursion.state_bytes(),
             _ => 0,
-        }
+        };
+        let below = self.inputs().into_iter().map(OperatorInstance::state_bytes);
+        own + below.sum::<usize>()
     }
 }
 
