@@ -13,7 +13,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DFSchema, plan_datafusion_err};
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::ExprSchemable;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
@@ -64,7 +64,7 @@ impl<'a> Binder<'a> {
         time_join::rewrite(&mut statement, self.catalog)?;
         with_recursive::prepare(&mut statement)?;
         named_windows::resolve(&mut statement)?;
-        rewrite::statement(&mut statement).map_err(|error| DataFusionError::SQL(Box::new(error), None))?;
+        rewrite::statement(&mut statement)?;
         refused::check(&statement)?;
         let plan = time_join::recognise(self.planner().sql_statement_to_plan(statement)?)?;
         with_recursive::check_types(&plan)?;

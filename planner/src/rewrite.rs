@@ -4,16 +4,20 @@
 //!  AST --syntax--> AST --binder (relations planned by `relations`)--> logical plan --subquery--> logical plan
 //! ```
 //! * [`syntax`]: set-returning functions in FROM, `EXCEPT ALL` and `INTERSECT ALL`, comparisons with ALL.
+//! * [`using`]: RIGHT and FULL JOIN with USING.
 //! * [`relations`]: how the relations that [`syntax`] names are planned.
-//! * [`subquery`]: LATERAL, and the subqueries in expressions that DataFusion cannot plan or answers wrongly, as joins.
+//! * [`subquery`], with [`dependent`], [`row_wise`] and [`membership`]: LATERAL, and the subqueries in expressions that DataFusion cannot plan or answers wrongly, as joins.
 
 mod bind;
 mod dependent;
+mod membership;
+mod native;
 mod relations;
 mod row_wise;
 mod single_value;
 mod subquery;
 mod syntax;
+mod using;
 
 pub(crate) use relations::planners;
 pub(crate) use subquery::{decorrelate, single_rows};

@@ -203,6 +203,67 @@ fn a_lookup_by_an_append_only_stream_keeps_the_table_only() {
 }
 
 #[test]
+fn a_bounded_row_number_is_a_top_n_of_each_partition() {
+    insta::assert_snapshot!(stages(
+        "SELECT carrier, distance FROM (SELECT carrier, distance, row_number() OVER (PARTITION BY origin ORDER BY distance DESC) AS n
+         FROM flights) f WHERE n <= 3"
+    ));
+}
+
+#[test]
+fn a_bounded_rank_that_is_shown_is_numbered() {
+    insta::assert_snapshot!(stages(
+        "SELECT carrier, r FROM (SELECT carrier, origin, rank() OVER (PARTITION BY origin ORDER BY distance) AS r FROM flights) f
+         WHERE r BETWEEN 2 AND 3 AND carrier <> 'AA'"
+    ));
+}
+
+#[test]
+fn distinct_on_is_a_top_n() {
+    insta::assert_snapshot!(stages(
+        "SELECT DISTINCT ON (origin) origin, carrier FROM flights ORDER BY origin, sched_dep"
+    ));
+}
+
+#[test]
+fn lateral_unnest_is_no_join() {
+    insta::assert_snapshot!(stages(
+        "SELECT carrier, part FROM flights, unnest(string_to_array(tailnum, '-')) AS p(part)"
+    ));
+}
+
+#[test]
+fn a_lateral_limit_by_equality_is_a_top_n_joined_by_its_key() {
+    insta::assert_snapshot!(stages(
+        "SELECT a.name, l.tailnum FROM airlines a,
+         LATERAL (SELECT tailnum FROM flights f WHERE f.carrier = a.carrier ORDER BY distance DESC LIMIT 2) AS l"
+    ));
+}
+
+#[test]
+fn not_in_needs_the_match_and_whether_there_are_nulls() {
+    insta::assert_snapshot!(stages(
+        "SELECT name FROM airlines WHERE carrier NOT IN (SELECT tailnum FROM flights)"
+    ));
+}
+
+#[test]
+fn except_all_counts_copies() {
+    insta::assert_snapshot!(stages(
+        "SELECT carrier FROM flights EXCEPT ALL SELECT carrier FROM airlines"
+    ));
+}
+
+#[test]
+fn comma_joins_in_a_bad_order_make_no_cross_product() {
+    let text = stages(
+        "SELECT count(*) AS n FROM airlines a, airlines b, flights f, flights g
+         WHERE f.carrier = a.carrier AND g.tailnum = f.tailnum AND b.carrier = g.carrier",
+    );
+    assert!(!text.contains("on ()"), "{text}");
+}
+
+#[test]
 fn what_cannot_be_maintained_is_named() {
     for (sql, construct) in [
         (

@@ -36,6 +36,7 @@ pub mod length;
 pub mod literals;
 pub mod numeric;
 pub mod operators;
+pub mod ordered_set;
 pub mod quantified;
 pub mod rewrite;
 pub mod sort_key;
@@ -73,5 +74,8 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
         registry.register_udf(function)?;
     }
     registry.register_udaf(sum::udaf())?;
+    for function in ordered_set::udafs() {
+        registry.register_udaf(function)?;
+    }
     Ok(())
 }

@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema, NullHandling, UnnestOptions};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::functions::expr_fn::{coalesce, greatest};
@@ -22,6 +23,7 @@ use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, col, lit, when};
+use datafusion::logical_expr_common::type_coercion::binary::type_union_coercion;
 use datafusion::sql::sqlparser::ast::{
     self, FunctionArg, FunctionArgExpr, Ident, TableAlias, TableAliasColumnDef, TableFactor,
 };
@@ -82,12 +84,8 @@ fn unnest(
         .map(|position| format!("__unnest_{position}"))
         .collect();
     if with_ordinality {
-        let length = |name: &String| {
-            coalesce(vec![
-                cast(array_length(col(name)), arrow::datatypes::DataType::Int64),
-                lit(0_i64),
-            ])
-        };
+        let length =
+            |name: &String| coalesce(vec![cast(array_length(col(name)), DataType::Int64), lit(0_i64)]);
         let longest = match unnested.as_slice() {
             [only] => length(only),
             several => greatest(several.iter().map(length).collect()),
@@ -199,6 +197,7 @@ fn multiset(left: LogicalPlan, right: LogicalPlan, operation: Multiset) -> Resul
             .collect();
         LogicalPlanBuilder::from(plan).project(expressions)?.build()
     };
+    let (left, right) = coerced(left, right)?;
     let (left, right) = (side(left, 1)?, side(right, 0)?);
     let copies = match operation {
         Multiset::Difference => col("__lefts") - col("__rights"),
@@ -232,6 +231,46 @@ fn multiset(left: LogicalPlan, right: LogicalPlan, operation: Multiset) -> Resul
                 .collect::<Vec<_>>(),
         )?
         .build()
+}
+
+/// Both sides with the types that a union of them has.
+fn coerced(left: LogicalPlan, right: LogicalPlan) -> Result<(LogicalPlan, LogicalPlan)> {
+    let types = left
+        .schema()
+        .fields()
+        .iter()
+        .zip(right.schema().fields())
+        .map(|(l, r)| {
+            type_union_coercion(l.data_type(), r.data_type()).ok_or_else(|| {
+                DataFusionError::Plan(format!(
+                    "columns of a set operation have types {} and {}, which have none in common",
+                    l.data_type(),
+                    r.data_type()
+                ))
+            })
+        })
+        .collect::<Result<Vec<DataType>>>()?;
+    let cast_all = |plan: LogicalPlan| -> Result<LogicalPlan> {
+        let fields = plan.schema().fields().iter();
+        if fields
+            .zip(&types)
+            .all(|(field, data_type)| field.data_type() == data_type)
+        {
+            return Ok(plan);
+        }
+        let expressions: Vec<Expr> = plan
+            .schema()
+            .columns()
+            .into_iter()
+            .zip(&types)
+            .map(|(column, data_type)| {
+                let name = column.name.clone();
+                cast(Expr::Column(column), data_type.clone()).alias(name)
+            })
+            .collect();
+        LogicalPlanBuilder::from(plan).project(expressions)?.build()
+    };
+    Ok((cast_all(left)?, cast_all(right)?))
 }
 
 /// The planner's own relation planners, before those of the session.

@@ -14,19 +14,18 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, ScalarValue, TableReference};
+use datafusion::common::{Column, TableReference};
 use datafusion::error::Result;
-use datafusion::functions::expr_fn::coalesce;
-use datafusion::functions_aggregate::expr_fn::{count, max, min};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
-    Aggregate, Expr, ExprSchemable, FetchType, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder,
-    Operator, Projection, Sort, Subquery, SubqueryAlias, Window, binary_expr, lit, not, when,
+    Aggregate, Expr, FetchType, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Projection, Sort,
+    Subquery, SubqueryAlias, Window, lit, not,
 };
 
 use super::bind::{bound_columns, columns_of, join, keep, outer_columns};
 use super::dependent::{Unnesting, named};
+use super::native::planned_by_datafusion;
 use super::row_wise::row_wise;
 use super::single_value::single_value;
 
@@ -87,7 +86,7 @@ fn has_subqueries(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-fn is_subquery(expression: &Expr) -> bool {
+pub(super) fn is_subquery(expression: &Expr) -> bool {
     matches!(
         expression,
         Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_)
@@ -96,7 +95,7 @@ fn is_subquery(expression: &Expr) -> bool {
 
 /// Where an expression stands, which decides what DataFusion plans there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     /// A condition of a WHERE by itself.
     Condition,
     /// Within a condition of a WHERE.
@@ -106,8 +105,8 @@ enum Place {
     Elsewhere,
 }
 
-struct Decorrelator<'a> {
-    names: &'a mut usize,
+pub(super) struct Decorrelator<'a> {
+    pub(super) names: &'a mut usize,
 }
 
 impl Decorrelator<'_> {
@@ -378,14 +377,14 @@ impl Decorrelator<'_> {
         Ok(transformed.data)
     }
 
-    fn fresh(&mut self, what: &str) -> String {
+    pub(super) fn fresh(&mut self, what: &str) -> String {
         *self.names += 1;
         format!("__{what}_{}", self.names)
     }
 
     /// Joins columns of the subquery, one row for each value of the outer columns, to the input. `make` has the plan and
     /// the outer columns by which it must group. Columns that have no row are NULL.
-    fn attach(
+    pub(super) fn attach(
         &mut self,
         input: &mut LogicalPlan,
         subquery: &LogicalPlan,
@@ -424,206 +423,13 @@ impl Decorrelator<'_> {
         })?;
         Ok(Expr::Column(Column::new_unqualified(name)))
     }
-
-    /// Whether the subquery has rows.
-    fn exists(&mut self, input: &mut LogicalPlan, subquery: &LogicalPlan) -> Result<Expr> {
-        let outer = bound_columns(subquery, input.schema())?;
-        if outer.is_empty() {
-            let name = self.fresh("exists");
-            let rows = self.fresh("rows");
-            self.attach(input, subquery, |plan, _| {
-                LogicalPlanBuilder::from(plan)
-                    .aggregate(Vec::<Expr>::new(), vec![count(lit(1_i64)).alias(&rows)])?
-                    .project(vec![column(&rows).gt(lit(0_i64)).alias(&name)])?
-                    .build()
-            })?;
-            return Ok(column(&name));
-        }
-        let alias = self.fresh("exists");
-        let mut unnesting = Unnesting::new(outer, input, self.names)?;
-        let mut independent = unnesting.push(subquery)?;
-        independent.plan = keep(independent.plan, independent.columns.clone())?;
-        let right = independent.plan.clone();
-        let (plan, mark) = mark(input.clone(), right, &alias, |qualify| {
-            independent.columns = independent.columns.iter().map(qualify).collect();
-            Ok(unnesting.conditions(&independent))
-        })?;
-        *input = plan;
-        Ok(mark)
-    }
-
-    /// `value IN (subquery)`.
-    fn member(&mut self, input: &mut LogicalPlan, value: Expr, subquery: &LogicalPlan) -> Result<Expr> {
-        let value_nullable = value.nullable(input.schema())?;
-        let (element, element_nullable) = (first_column(subquery), subquery.schema().field(0).is_nullable());
-        let alias = self.fresh("member");
-        let outer = bound_columns(subquery, input.schema())?;
-        let name = self.fresh("element");
-        let (plan, is_match) = if outer.is_empty() {
-            let right = LogicalPlanBuilder::from(subquery.clone())
-                .project(vec![element.clone().alias(&name)])?
-                .build()?;
-            mark(input.clone(), right, &alias, |qualify| {
-                Ok(vec![
-                    value
-                        .clone()
-                        .eq(Expr::Column(qualify(&Column::new_unqualified(&name)))),
-                ])
-            })?
-        } else {
-            let mut unnesting = Unnesting::new(outer, input, self.names)?;
-            let mut independent = unnesting.push(subquery)?;
-            let columns = std::iter::once(element.clone().alias(&name))
-                .chain(independent.columns.iter().cloned().map(Expr::Column))
-                .collect::<Vec<_>>();
-            independent.plan = LogicalPlanBuilder::from(independent.plan)
-                .project(columns)?
-                .build()?;
-            let right = independent.plan.clone();
-            mark(input.clone(), right, &alias, |qualify| {
-                independent.columns = independent.columns.iter().map(qualify).collect();
-                let mut conditions = vec![
-                    value
-                        .clone()
-                        .eq(Expr::Column(qualify(&Column::new_unqualified(&name)))),
-                ];
-                conditions.extend(unnesting.conditions(&independent));
-                Ok(conditions)
-            })?
-        };
-        *input = plan;
-        let unknown = self.unknown(input, &value, value_nullable, subquery, element_nullable, vec![])?;
-        three_valued(is_match, unknown)
-    }
-
-    /// `value op ANY (subquery)`.
-    fn any(
-        &mut self,
-        input: &mut LogicalPlan,
-        value: Expr,
-        operator: Operator,
-        subquery: &LogicalPlan,
-    ) -> Result<Expr> {
-        if operator == Operator::Eq {
-            return self.member(input, value, subquery);
-        }
-        let element = first_column(subquery);
-        let (least, greatest) = (self.fresh("least"), self.fresh("greatest"));
-        let (calls, is_match) = match operator {
-            Operator::Gt | Operator::GtEq => (
-                vec![min(element).alias(&least)],
-                binary_expr(value.clone(), operator, column(&least)),
-            ),
-            Operator::Lt | Operator::LtEq => (
-                vec![max(element).alias(&greatest)],
-                binary_expr(value.clone(), operator, column(&greatest)),
-            ),
-            Operator::NotEq => (
-                vec![min(element.clone()).alias(&least), max(element).alias(&greatest)],
-                value
-                    .clone()
-                    .not_eq(column(&least))
-                    .or(value.clone().not_eq(column(&greatest))),
-            ),
-            other => {
-                return Err(datafusion::error::DataFusionError::NotImplemented(format!(
-                    "{other} ANY (subquery) is not supported; compare with =, <>, <, <=, > or >="
-                )));
-            }
-        };
-        let nullable = value.nullable(input.schema())?;
-        let element_nullable = subquery.schema().field(0).is_nullable();
-        let unknown = self.unknown(input, &value, nullable, subquery, element_nullable, calls)?;
-        three_valued(is_match.is_true(), unknown)
-    }
-
-    /// The condition under which a comparison of `value` with each of the subquery's is NULL if it is true for none:
-    /// there is a NULL among them, or `value` is NULL and there are any. `calls` are joined along.
-    fn unknown(
-        &mut self,
-        input: &mut LogicalPlan,
-        value: &Expr,
-        value_nullable: bool,
-        subquery: &LogicalPlan,
-        element_nullable: bool,
-        calls: Vec<Expr>,
-    ) -> Result<Expr> {
-        if !value_nullable && !element_nullable && calls.is_empty() {
-            return Ok(lit(false));
-        }
-        let names = ["rows", "values", "any_row", "any_null"].map(|what| self.fresh(what));
-        let [rows, values, any_row, any_null] = &names;
-        let element = first_column(subquery);
-        let further: Vec<Expr> = calls
-            .iter()
-            .map(|call| Expr::Column(Column::new_unqualified(call.qualified_name().1)))
-            .collect();
-        self.attach(input, subquery, |plan, outer| {
-            let mut aggregates = vec![count(lit(1_i64)).alias(rows), count(element).alias(values)];
-            aggregates.extend(calls);
-            // Two facts that seldom change, rather than two counts that always do.
-            let mut columns = vec![
-                column(rows).gt(lit(0_i64)).alias(any_row),
-                column(values).lt(column(rows)).alias(any_null),
-            ];
-            columns.extend(further);
-            columns.extend(outer.iter().cloned());
-            LogicalPlanBuilder::from(plan)
-                .aggregate(outer, aggregates)?
-                .project(columns)?
-                .build()
-        })?;
-        let or_false = |name: &str| coalesce(vec![column(name), lit(false)]);
-        let mut unknown = if element_nullable {
-            or_false(any_null)
-        } else {
-            lit(false)
-        };
-        if value_nullable {
-            unknown = unknown.or(value.clone().is_null().and(or_false(any_row)));
-        }
-        Ok(unknown)
-    }
 }
 
-fn column(name: &str) -> Expr {
+pub(super) fn column(name: &str) -> Expr {
     Expr::Column(Column::new_unqualified(name))
 }
 
-/// True, NULL or false.
-fn three_valued(is_match: Expr, unknown: Expr) -> Result<Expr> {
-    if unknown == lit(false) {
-        return Ok(is_match);
-    }
-    when(is_match, lit(true))
-        .when(unknown, lit(ScalarValue::Boolean(None)))
-        .otherwise(lit(false))
-}
-
-/// Every row of `left` with whether a row of `right` meets the conditions, which see the columns of `right` qualified.
-fn mark(
-    left: LogicalPlan,
-    right: LogicalPlan,
-    alias: &str,
-    conditions: impl FnOnce(&dyn Fn(&Column) -> Column) -> Result<Vec<Expr>>,
-) -> Result<(LogicalPlan, Expr)> {
-    let right = LogicalPlanBuilder::from(right).alias(alias)?.build()?;
-    let qualify = |column: &Column| Column::new(Some(alias), column.name.clone());
-    let joined = join(left, right, JoinType::LeftMark, conditions(&qualify)?)?;
-    // Several marks of one name would be told apart by their qualifiers alone, which rules of the optimizer drop.
-    let name = format!("{alias}_mark");
-    let mut expressions = columns_of(joined.schema());
-    let Some(last) = expressions.pop() else {
-        return Err(datafusion::error::DataFusionError::Internal(
-            "a mark join without a mark".into(),
-        ));
-    };
-    expressions.push(last.alias(&name));
-    let plan = LogicalPlanBuilder::from(joined).project(expressions)?.build()?;
-    Ok((plan, column(&name)))
-}
-
-fn first_column(plan: &LogicalPlan) -> Expr {
+pub(super) fn first_column(plan: &LogicalPlan) -> Expr {
     Expr::Column(Column::from(plan.schema().qualified_field(0)))
 }
 
@@ -654,7 +460,7 @@ fn at_most_one_row(plan: &LogicalPlan) -> bool {
     }
 }
 
-fn contains_subquery(expression: &Expr) -> bool {
+pub(super) fn contains_subquery(expression: &Expr) -> bool {
     expression.exists(|inner| Ok(is_subquery(inner))).unwrap_or(true)
 }
 
@@ -670,106 +476,4 @@ fn lateral(plan: &LogicalPlan) -> Option<(LogicalPlan, Option<TableReference>)> 
         },
         _ => None,
     }
-}
-
-/// Whether DataFusion makes a right join of the subquery.
-fn planned_by_datafusion(expression: &Expr, input: &LogicalPlan, place: Place) -> Result<bool> {
-    Ok(match expression {
-        Expr::ScalarSubquery(subquery) => {
-            let outer = outer_columns(&subquery.subquery)?;
-            let is_here = outer.iter().all(|(_, column)| input.schema().has_column(column));
-            match place {
-                Place::Elsewhere => false,
-                _ if outer.is_empty() => true,
-                _ => is_here && is_equated_aggregate(&subquery.subquery),
-            }
-        }
-        Expr::Exists(Exists { subquery, .. }) => {
-            matches!(place, Place::Condition)
-                && !outer_columns(&subquery.subquery)?.is_empty()
-                && is_filtered(&subquery.subquery, input)?
-        }
-        Expr::InSubquery(InSubquery {
-            subquery, negated, ..
-        }) => {
-            place == Place::Condition
-                && !negated
-                && (outer_columns(&subquery.subquery)?.is_empty() || is_filtered(&subquery.subquery, input)?)
-        }
-        _ => false,
-    })
-}
-
-/// `SELECT f(agg(..)) FROM .. WHERE x = outer`: an aggregate over everything, below it filters by equality.
-fn is_equated_aggregate(plan: &LogicalPlan) -> bool {
-    match plan {
-        LogicalPlan::Projection(projection) => {
-            !projection.expr.iter().any(Expr::contains_outer) && is_equated_aggregate(&projection.input)
-        }
-        LogicalPlan::SubqueryAlias(alias) => is_equated_aggregate(&alias.input),
-        LogicalPlan::Aggregate(aggregate) => {
-            aggregate.group_expr.is_empty()
-                && !aggregate.aggr_expr.iter().any(Expr::contains_outer)
-                && filters_above(&aggregate.input, &|condition| match condition {
-                    Expr::BinaryExpr(binary) => {
-                        binary.op == Operator::Eq
-                            && matches!(
-                                (binary.left.as_ref(), binary.right.as_ref()),
-                                (Expr::Column(_), Expr::OuterReferenceColumn(..))
-                                    | (Expr::OuterReferenceColumn(..), Expr::Column(_))
-                            )
-                    }
-                    _ => false,
-                })
-        }
-        _ => false,
-    }
-}
-
-/// Only filters name outer columns, and only such of the input.
-fn is_filtered(plan: &LogicalPlan, input: &LogicalPlan) -> Result<bool> {
-    let is_here = outer_columns(plan)?
-        .iter()
-        .all(|(_, column)| input.schema().has_column(column));
-    Ok(is_here && filters_above(plan, &|condition| !contains_subquery(condition)))
-}
-
-/// Whether all that is correlated is a condition, for which `fits` holds, above projections, filters and inner joins.
-fn filters_above(plan: &LogicalPlan, fits: &dyn Fn(&Expr) -> bool) -> bool {
-    match plan {
-        LogicalPlan::Projection(projection) => {
-            !projection.expr.iter().any(Expr::contains_outer) && filters_above(&projection.input, fits)
-        }
-        LogicalPlan::SubqueryAlias(alias) => filters_above(&alias.input, fits),
-        LogicalPlan::Filter(filter) => {
-            split_conjunction(&filter.predicate)
-                .into_iter()
-                .all(|condition| !names_any_outer(condition) || fits(condition))
-                && filters_above(&filter.input, fits)
-        }
-        LogicalPlan::Join(join) if join.join_type == JoinType::Inner => {
-            !join.filter.iter().any(names_any_outer)
-                && filters_above(&join.left, fits)
-                && filters_above(&join.right, fits)
-        }
-        other => outer_columns(other).is_ok_and(|columns| columns.is_empty()),
-    }
-}
-
-/// Whether an expression or a subquery in it names an outer column.
-fn names_any_outer(expression: &Expr) -> bool {
-    expression
-        .exists(|inner| {
-            Ok(match inner {
-                Expr::OuterReferenceColumn(..) => true,
-                Expr::Exists(Exists { subquery, .. })
-                | Expr::InSubquery(InSubquery { subquery, .. })
-                | Expr::ScalarSubquery(subquery)
-                | Expr::SetComparison(SetComparison { subquery, .. }) => {
-                    !outer_columns(&subquery.subquery)?.is_empty()
-                }
-                _ => false,
-            })
-        })
-        .unwrap_or(true)
 }

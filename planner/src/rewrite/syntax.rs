@@ -8,13 +8,16 @@
 
 use std::ops::ControlFlow;
 
+use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    Ident, ObjectName, Query, SetExpr, SetOperator, SetQuantifier, Statement, TableAlias,
+    Ident, ObjectName, Query, Select, SetExpr, SetOperator, SetQuantifier, Statement, TableAlias,
     TableAliasColumnDef, TableFactor, UnaryOperator, Visit, VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+
+use super::using;
 
 /// Set-returning functions that are also functions to an array.
 const SERIES: [&str; 2] = ["generate_series", "range"];
@@ -22,8 +25,8 @@ const SERIES: [&str; 2] = ["generate_series", "range"];
 /// Rewrites a statement in place.
 ///
 /// # Errors
-/// Those of the parser, on a text of this module's own.
-pub(crate) fn statement(statement: &mut Statement) -> Result<(), ParserError> {
+/// Those of [`super::using`], and of the parser on a text of this module's own.
+pub(crate) fn statement(statement: &mut Statement) -> Result<()> {
     match statement.visit(&mut Rewriter) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
@@ -33,16 +36,23 @@ pub(crate) fn statement(statement: &mut Statement) -> Result<(), ParserError> {
 struct Rewriter;
 
 impl VisitorMut for Rewriter {
-    type Break = ParserError;
+    type Break = DataFusionError;
 
-    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<ParserError> {
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
         match set_operation(&mut query.body) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(DataFusionError::SQL(Box::new(error), None)),
+        }
+    }
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
+        match using::select(select) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
     }
 
-    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<ParserError> {
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<DataFusionError> {
         if let Expr::AllOp {
             left,
             compare_op,
@@ -65,7 +75,7 @@ impl VisitorMut for Rewriter {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<ParserError> {
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<DataFusionError> {
         set_returning(factor);
         ControlFlow::Continue(())
     }
@@ -291,6 +301,23 @@ mod tests {
             rewritten("SELECT 1 EXCEPT SELECT 2 UNION ALL SELECT 3"),
             "SELECT 1 EXCEPT SELECT 2 UNION ALL SELECT 3"
         );
+    }
+
+    #[test]
+    fn the_right_sides_column_is_merged_into_using() {
+        assert_eq!(
+            rewritten(
+                "SELECT k, x FROM a FULL JOIN b USING (k) LEFT JOIN c USING (k) WHERE k > 1 ORDER BY k"
+            ),
+            "SELECT coalesce(a.k, b.k) AS k, x FROM a FULL JOIN b ON a.k = b.k LEFT JOIN c ON coalesce(a.k, b.k) = c.k \
+             WHERE coalesce(a.k, b.k) > 1 ORDER BY k"
+        );
+        assert_eq!(
+            rewritten("SELECT * FROM a AS l RIGHT JOIN b USING (k, m)"),
+            "SELECT b.k AS k, b.m AS m, l.* EXCEPT (k, m), b.* EXCEPT (k, m) FROM a AS l RIGHT JOIN b ON l.k = b.k AND l.m = b.m"
+        );
+        let left = "SELECT k FROM a LEFT JOIN b USING(k)";
+        assert_eq!(rewritten(left), left);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
 use datafusion::logical_expr::utils::grouping_set_to_exprlist;
 use datafusion::logical_expr::{Aggregate, Expr, GroupingSet, LogicalPlan, col};
@@ -198,8 +199,10 @@ impl Lowering {
         logical_schema: &DFSchema,
         append_only: bool,
     ) -> Result<AggregateCall> {
+        // The state keeps each value once, so that no accumulator has to, and some cannot.
+        let (is_distinct, call) = without_distinct(call);
         let lowered =
-            LoweredAggregateBuilder::new(call, logical_schema, schema, &self.properties, &self.context)
+            LoweredAggregateBuilder::new(&call, logical_schema, schema, &self.properties, &self.context)
                 .with_name(name)
                 .build()?;
         let function = lowered.aggregate;
@@ -244,8 +247,27 @@ impl Lowering {
         } else {
             form(name, &argument_types, arguments.is_some(), append_only)
         };
+        // What no accumulator can be made for (DISTINCT with ORDER BY something else) is said now and not by the view.
+        if form == AggregateForm::Values
+            && let Err(error) = function.create_accumulator()
+        {
+            return Err(PlanError::NotIncremental {
+                construct: format!("this form of {}", function.fun().name()),
+                hint: Some(error.strip_backtrace()),
+            });
+        }
         // DISTINCT changes nothing for these.
-        let distinct = function.is_distinct() && !matches!(name, "min" | "max" | "bool_and" | "bool_or");
+        let distinct = is_distinct && !matches!(name, "min" | "max" | "bool_and" | "bool_or");
+        let is_argument = |column: &usize| {
+            arguments
+                .as_ref()
+                .is_none_or(|arguments| arguments.contains(column))
+        };
+        if distinct && !order_by.iter().all(|(column, _)| is_argument(column)) {
+            return Err(PlanError::DataFusion(DataFusionError::Plan(
+                "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list".into(),
+            )));
+        }
         Ok(AggregateCall {
             form,
             input_schema: Arc::clone(schema),
@@ -255,6 +277,18 @@ impl Lowering {
             order_by,
             function,
         })
+    }
+}
+
+/// Whether a call has DISTINCT, and the call without it.
+fn without_distinct(call: &Expr) -> (bool, Expr) {
+    match call {
+        Expr::AggregateFunction(function) if function.params.distinct => {
+            let mut function = function.clone();
+            function.params.distinct = false;
+            (true, Expr::AggregateFunction(function))
+        }
+        other => (false, other.clone()),
     }
 }
 

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
-use datafusion::common::{Column, ScalarValue};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{Expr, Filter, LogicalPlan, Operator as Comparison, Projection, Window};
@@ -32,7 +33,7 @@ impl Lowering {
         filter: &Filter,
         projection: Option<&Projection>,
     ) -> Result<Option<Fragment>> {
-        let LogicalPlan::Window(window) = filter.input.as_ref() else {
+        let Some((columns, window)) = over_window(&filter.input)? else {
             return Ok(None);
         };
         let [expression] = window.window_expr.as_slice() else {
@@ -43,36 +44,39 @@ impl Lowering {
         };
         let width = window.input.schema().fields().len();
         let number = Column::from(window.schema.qualified_field(width));
-        let Some(bounds) = bounds(&filter.predicate, &number) else {
+        let filtered = filter.input.schema();
+        let predicate = substitute(&filter.predicate, filtered, &columns)?;
+        let Some(bounds) = bounds(&predicate, &number) else {
             return Ok(None);
         };
+        let (outputs, output_schema) = match projection {
+            Some(projection) => {
+                let outputs = projection
+                    .expr
+                    .iter()
+                    .map(|expression| substitute(expression, filtered, &columns))
+                    .collect::<Result<Vec<_>>>()?;
+                (outputs, &projection.schema)
+            }
+            None => (columns, filtered),
+        };
         let names_number = |expression: &Expr| expression.column_refs().contains(&number);
-        let with_number = bounds.rest.iter().any(names_number)
-            || projection.is_none_or(|projection| projection.expr.iter().any(names_number));
-        let fragment = self.top_rows(window, function, numbering, &bounds, with_number)?;
+        let with_number = bounds.rest.iter().chain(&outputs).any(names_number);
+        let mut fragment = self.top_rows(window, function, numbering, &bounds, with_number)?;
         let schema = if with_number {
             &window.schema
         } else {
             window.input.schema()
         };
-        let fragment = match conjunction(bounds.rest) {
-            Some(predicate) => {
-                let predicate = self.expression(&predicate, schema)?;
-                fragment.filter(&predicate)
-            }
-            None => fragment,
-        };
-        let Some(projection) = projection else {
-            return Ok(Some(fragment));
-        };
-        let expressions = projection
-            .expr
+        if let Some(predicate) = conjunction(bounds.rest) {
+            let predicate = self.expression(&predicate, schema)?;
+            fragment = fragment.filter(&predicate);
+        }
+        let outputs = outputs
             .iter()
             .map(|expression| self.expression(expression, schema))
             .collect::<Result<Vec<_>>>()?;
-        Ok(Some(
-            fragment.project(expressions, arrow_schema(&projection.schema)),
-        ))
+        Ok(Some(fragment.project(outputs, arrow_schema(output_schema))))
     }
 
     fn top_rows(
@@ -130,6 +134,40 @@ impl Lowering {
             schema,
         })
     }
+}
+
+/// The window below projections, and the plan's columns as expressions over it.
+fn over_window(plan: &LogicalPlan) -> Result<Option<(Vec<Expr>, &Window)>> {
+    match plan {
+        LogicalPlan::Window(window) => {
+            let columns = window.schema.columns().into_iter().map(Expr::Column);
+            Ok(Some((columns.collect(), window)))
+        }
+        LogicalPlan::SubqueryAlias(alias) => over_window(&alias.input),
+        LogicalPlan::Projection(projection) => {
+            let Some((columns, window)) = over_window(&projection.input)? else {
+                return Ok(None);
+            };
+            let columns = projection
+                .expr
+                .iter()
+                .map(|expression| substitute(expression, projection.input.schema(), &columns))
+                .collect::<Result<Vec<_>>>()?;
+            Ok(Some((columns, window)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The expression with what the columns of `schema` stand for in their place.
+fn substitute(expression: &Expr, schema: &DFSchema, columns: &[Expr]) -> Result<Expr> {
+    let substituted = expression.clone().transform(|inner| {
+        Ok(match &inner {
+            Expr::Column(column) => Transformed::yes(columns[schema.index_of_column(column)?].clone()),
+            _ => Transformed::no(inner),
+        })
+    })?;
+    Ok(substituted.data.unalias())
 }
 
 fn ranking(expression: &Expr) -> Option<(&WindowFunction, Numbering)> {

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod aggregates;
 mod relational;
 
 use std::collections::BTreeMap;

@@ -500,6 +500,7 @@ fn binary(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
 /// PostgreSQL's names of functions that DataFusion has under another name.
 const RENAMED: &[(&str, &str)] = &[
     ("every", "bool_and"),
+    ("variance", "var_samp"),
     ("first", "first_value"),
     ("last", "last_value"),
     ("gen_random_uuid", "uuid"),

@@ -1,0 +1,271 @@
+//! RIGHT and FULL JOIN with USING: the merged column is that of the right side, or of whichever side has the row.
+//!
+//! DataFusion takes the left side's for every join, which is NULL for a row of the right side alone. So
+//! `SELECT k, * FROM a FULL JOIN b USING (k)` becomes `SELECT coalesce(a.k, b.k) AS k, .. FROM a FULL JOIN b ON a.k = b.k`.
+
+use std::ops::ControlFlow;
+
+use datafusion::error::{DataFusionError, Result};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, ExceptSelectItem, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins, VisitMut, VisitorMut,
+    WildcardAdditionalOptions,
+};
+
+/// Rewrites the joins of a SELECT and what names their merged columns.
+///
+/// # Errors
+/// `NotImplemented` where the relation that has the left side's column cannot be told without the catalog.
+pub(super) fn select(select: &mut Select) -> Result<()> {
+    if !select
+        .from
+        .iter()
+        .any(|from| from.joins.iter().any(|join| keeps_right(&join.join_operator)))
+    {
+        return Ok(());
+    }
+    let mut merged = vec![];
+    let mut wildcard = vec![];
+    for from in &mut select.from {
+        relations(from, &mut merged, &mut wildcard)?;
+    }
+    let wanted: Vec<SelectItem> = std::mem::take(&mut select.projection);
+    for item in wanted {
+        match item {
+            SelectItem::Wildcard(_) => {
+                let columns = merged.iter().map(|column| SelectItem::ExprWithAlias {
+                    expr: column.value.clone(),
+                    alias: column.name.clone(),
+                });
+                select.projection.extend(columns);
+                for relation in &wildcard {
+                    select.projection.push(all_but_merged(relation, &merged));
+                }
+            }
+            SelectItem::UnnamedExpr(Expr::Identifier(name)) if find(&merged, &name).is_some() => {
+                select.projection.push(SelectItem::ExprWithAlias {
+                    expr: Expr::Identifier(name.clone()),
+                    alias: name,
+                });
+            }
+            other => select.projection.push(other),
+        }
+    }
+    let mut naming = Naming {
+        merged: &merged,
+        depth: 0,
+    };
+    let _ = VisitMut::visit(select, &mut naming);
+    Ok(())
+}
+
+/// A column that joins have merged.
+struct Merged {
+    name: Ident,
+    value: Expr,
+    /// The relations that have it.
+    relations: Vec<Ident>,
+}
+
+fn find<'a>(merged: &'a [Merged], name: &Ident) -> Option<&'a Merged> {
+    let same = |other: &Ident| match (name.quote_style, other.quote_style) {
+        (None, None) => name.value.eq_ignore_ascii_case(&other.value),
+        _ => name.value == other.value,
+    };
+    merged.iter().find(|column| same(&column.name))
+}
+
+fn keeps_right(operator: &JoinOperator) -> bool {
+    matches!(
+        operator,
+        JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) | JoinOperator::FullOuter(constraint)
+            if matches!(constraint, JoinConstraint::Using(_) | JoinConstraint::Natural)
+    )
+}
+
+/// Makes ON of the USING of one item of FROM, from the first RIGHT or FULL join on, and notes what it merges.
+fn relations(from: &mut TableWithJoins, merged: &mut Vec<Merged>, wildcard: &mut Vec<Ident>) -> Result<()> {
+    let mut known = vec![];
+    known.extend(alias(&from.relation));
+    let first = merged.len();
+    for join in &mut from.joins {
+        let right = alias(&join.relation);
+        let keeps_right = keeps_right(&join.join_operator);
+        let is_full = matches!(join.join_operator, JoinOperator::FullOuter(_));
+        let constraint = match &mut join.join_operator {
+            JoinOperator::Join(constraint)
+            | JoinOperator::Inner(constraint)
+            | JoinOperator::Left(constraint)
+            | JoinOperator::LeftOuter(constraint)
+            | JoinOperator::Right(constraint)
+            | JoinOperator::RightOuter(constraint)
+            | JoinOperator::FullOuter(constraint) => constraint,
+            _ => {
+                known.extend(right);
+                continue;
+            }
+        };
+        if matches!(constraint, JoinConstraint::Natural) {
+            return Err(unsupported("NATURAL with RIGHT or FULL JOIN"));
+        }
+        if let JoinConstraint::Using(columns) = constraint {
+            let Some(right) = &right else {
+                return Err(unsupported(
+                    "RIGHT or FULL JOIN with USING of a relation without a name",
+                ));
+            };
+            let mut condition: Option<Expr> = None;
+            for column in columns.iter() {
+                let Some(name) = column.0.last().and_then(|part| part.as_ident()).cloned() else {
+                    return Err(unsupported("this form of USING"));
+                };
+                let position = merged[first..]
+                    .iter()
+                    .position(|known| find(std::slice::from_ref(known), &name).is_some());
+                let left = match (position, known.as_slice()) {
+                    (Some(position), _) => merged[first + position].value.clone(),
+                    (None, [only]) => qualified(only, &name),
+                    (None, _) => {
+                        return Err(unsupported(
+                            "RIGHT or FULL JOIN with USING beside joins that do not merge the same column",
+                        ));
+                    }
+                };
+                let own = qualified(right, &name);
+                let equal = Expr::BinaryOp {
+                    left: Box::new(left.clone()),
+                    op: BinaryOperator::Eq,
+                    right: Box::new(own.clone()),
+                };
+                condition = Some(match condition {
+                    None => equal,
+                    Some(before) => Expr::BinaryOp {
+                        left: Box::new(before),
+                        op: BinaryOperator::And,
+                        right: Box::new(equal),
+                    },
+                });
+                let value = match (keeps_right, is_full) {
+                    (true, true) => coalesce(left, own),
+                    (true, false) => own,
+                    (false, _) => left,
+                };
+                match position {
+                    Some(position) => {
+                        let known = &mut merged[first + position];
+                        known.value = value;
+                        known.relations.push(right.clone());
+                    }
+                    None => merged.push(Merged {
+                        name,
+                        value,
+                        relations: known.iter().cloned().chain([right.clone()]).collect(),
+                    }),
+                }
+            }
+            if let Some(condition) = condition {
+                *constraint = JoinConstraint::On(condition);
+            }
+        }
+        known.extend(right);
+    }
+    wildcard.extend(known);
+    Ok(())
+}
+
+fn alias(factor: &TableFactor) -> Option<Ident> {
+    match factor {
+        TableFactor::Table {
+            alias: Some(alias), ..
+        }
+        | TableFactor::Derived {
+            alias: Some(alias), ..
+        }
+        | TableFactor::Function {
+            alias: Some(alias), ..
+        }
+        | TableFactor::UNNEST {
+            alias: Some(alias), ..
+        } => Some(alias.name.clone()),
+        TableFactor::Table { name, .. } => name.0.last().and_then(|part| part.as_ident()).cloned(),
+        _ => None,
+    }
+}
+
+fn qualified(relation: &Ident, column: &Ident) -> Expr {
+    Expr::CompoundIdentifier(vec![relation.clone(), column.clone()])
+}
+
+fn coalesce(left: Expr, right: Expr) -> Expr {
+    let argument = |expr: Expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new("coalesce")]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: vec![argument(left), argument(right)],
+            clauses: vec![],
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: vec![],
+    })
+}
+
+/// `relation.*` without the columns that joins have merged.
+fn all_but_merged(relation: &Ident, merged: &[Merged]) -> SelectItem {
+    let mut left_out = merged
+        .iter()
+        .filter(|column| column.relations.contains(relation))
+        .map(|column| column.name.clone());
+    let opt_except = left_out.next().map(|first_element| ExceptSelectItem {
+        first_element,
+        additional_elements: left_out.collect(),
+    });
+    SelectItem::QualifiedWildcard(
+        SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![relation.clone()])),
+        WildcardAdditionalOptions {
+            opt_except,
+            ..Default::default()
+        },
+    )
+}
+
+/// Puts the merged value wherever the SELECT itself, and no query within it, names the column.
+struct Naming<'a> {
+    merged: &'a [Merged],
+    depth: usize,
+}
+
+impl VisitorMut for Naming<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+        if self.depth == 0
+            && let Expr::Identifier(name) = expression
+            && let Some(column) = find(self.merged, name)
+        {
+            *expression = column.value.clone();
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn unsupported(construct: &str) -> DataFusionError {
+    DataFusionError::NotImplemented(format!(
+        "{construct} is not supported; write ON with the columns' relations"
+    ))
+}
