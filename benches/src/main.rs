@@ -199,7 +199,7 @@ fn oracle(args: &OracleArgs) -> Result<(), BenchError> {
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
         out: args.scripts.clone(),
         failures_max: args.failures,
-        shrink: true,
+        talk: true,
     };
     let report = oracle::run(&options).map_err(|error| BenchError::Server(error.to_string()))?;
     println!("{}", report.text());

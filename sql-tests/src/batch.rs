@@ -26,8 +26,10 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions,
     SendableRecordBatchStream, collect,
 };
+use datafusion::prelude::SessionContext;
 use futures::FutureExt;
 use millrace_planner::CatalogReader;
+use millrace_server::functions::{comparisons, rewrite};
 use parking_lot::Mutex;
 use sqlparser::ast;
 
@@ -134,6 +136,38 @@ impl Batch {
     /// As [`Batch::plan`] and [`Batch::run`].
     pub async fn answer(&self, query: &ast::Query) -> Result<Vec<RecordBatch>, String> {
         self.run(&mut self.plan(query).await?).await
+    }
+
+    /// Plans and runs a query as DataFusion itself binds it, without the planner's rewrites.
+    ///
+    /// # Errors
+    /// As [`Batch::plan`] and [`Batch::run`]; there is more that DataFusion cannot plan then.
+    pub async fn answer_as_written(&self, query: &ast::Query) -> Result<Vec<RecordBatch>, String> {
+        let asking = async {
+            let context = SessionContext::new_with_state(self.state.clone());
+            let relations = self.tables.keys().chain(self.views.keys());
+            for name in relations {
+                let names = Names {
+                    batch: self,
+                    with_keys: true,
+                };
+                let provider = names.table(&TableReference::bare(name.as_str()))?;
+                // The catalog is shared by all states of an engine.
+                context.deregister_table(name.as_str())?;
+                context.register_table(name.as_str(), provider)?;
+            }
+            let mut query = query.clone();
+            rewrite::query(&mut query).map_err(|error| DataFusionError::Plan(error.to_string()))?;
+            let statement = ast::Statement::Query(Box::new(query));
+            let statement = datafusion::sql::parser::Statement::Statement(Box::new(statement));
+            let plan = context.state().statement_to_plan(statement).await?;
+            let plan = self
+                .state
+                .create_physical_plan(&comparisons::read_literals(plan)?)
+                .await?;
+            collect(plan, self.state.task_ctx()).await
+        };
+        no_panic(async { asking.await.map_err(|error: DataFusionError| error.to_string()) }).await
     }
 
     /// Keys are made known only to queries that do not bind without them, so that what the optimizer concludes from

@@ -33,7 +33,7 @@ use rand::rngs::StdRng;
 
 use crate::Failure;
 use crate::engine::Engine;
-use run::{Failed, FailureKind, Fate};
+use run::{Failed, FailureKind, Fate, Outcome};
 use script::Script;
 
 /// How much is tried.
@@ -49,8 +49,8 @@ pub struct Options {
     pub out: Option<PathBuf>,
     /// After so many failures it ends.
     pub failures_max: usize,
-    /// Whether failures are cut down. Otherwise they are only counted and named.
-    pub shrink: bool,
+    /// Whether to say on standard error how it goes.
+    pub talk: bool,
 }
 
 /// A view that was wrong.
@@ -79,6 +79,11 @@ pub struct Report {
     pub no_answer: BTreeMap<String, u64>,
     /// For each construct the views compared and the views refused that have it.
     pub constructs: BTreeMap<&'static str, (u64, u64)>,
+    /// Queries that plain DataFusion answers otherwise when it binds them without the planner's rewrites, and where.
+    /// One of both is wrong.
+    pub contradictions: Vec<String>,
+    /// Queries that were asked both ways.
+    pub asked_twice: u64,
     pub failures: Vec<Found>,
     pub scripts: u64,
     pub elapsed: Duration,
@@ -95,9 +100,15 @@ impl Report {
         self.refused() as f64 / (self.cases + self.refused()).max(1) as f64
     }
 
-    fn count(&mut self, script: &Script, fates: &[Fate]) {
+    fn count(&mut self, seed: u64, script: &Script, outcome: &Outcome) {
         self.scripts += 1;
-        for (view, fate) in script.views.iter().zip(fates) {
+        self.asked_twice += outcome.asked_twice;
+        for (view, message) in &outcome.contradictions {
+            let query = &script.views[*view].query;
+            self.contradictions
+                .push(format!("seed {seed}: {query}\n{message}"));
+        }
+        for (view, fate) in script.views.iter().zip(&outcome.fates) {
             match fate {
                 Fate::Compared(0) => continue,
                 Fate::Compared(times) => {
@@ -167,6 +178,14 @@ impl Report {
             let share = 100.0 * *compared as f64 / self.cases.max(1) as f64;
             let _ = writeln!(text, "{construct:<52} {compared:>9} {share:>6.1} % {refused:>8}");
         }
+        let (both, otherwise) = (self.asked_twice, self.contradictions.len());
+        let _ = writeln!(
+            text,
+            "asked without the planner's rewrites too: {both}, of which otherwise answered: {otherwise}"
+        );
+        for contradiction in self.contradictions.iter().take(REASONS_SHOWN) {
+            let _ = writeln!(text, "  {contradiction}");
+        }
         let _ = writeln!(text, "failures: {}", self.failures.len());
         for found in &self.failures {
             let _ = writeln!(
@@ -179,15 +198,18 @@ impl Report {
     }
 }
 
+/// After so many cases it says that it goes on.
+const TALK_CASES: u64 = 5_000;
+
 /// Reasons of each list that a report names.
 const REASONS_SHOWN: usize = 12;
 
 /// A message without what differs from query to query.
 fn kind_of(message: &str) -> String {
-    let first = message.lines().next().unwrap_or_default();
-    first
+    let longest = message.lines().max_by_key(|line| line.len()).unwrap_or_default();
+    longest
         .chars()
-        .take(90)
+        .take(140)
         .collect::<String>()
         .replace(|c: char| c.is_ascii_digit(), "_")
 }
@@ -230,12 +252,21 @@ fn work(options: &Options, shared: &Shared) -> Result<(), Failure> {
         .build()?;
     runtime.block_on(async {
         let mut place = Place::make()?;
+        let mut said = 0;
         while !shared.is_over.load(Ordering::Relaxed) {
             let seed = shared.next.fetch_add(1, Ordering::Relaxed);
             let script = Script::random(&mut StdRng::seed_from_u64(seed));
             let outcome = run::run(&place.engine, &script).await;
             let outcome = outcome.map_err(|error| format!("seed {seed}: {error}"))?;
-            shared.report.lock().count(&script, &outcome.fates);
+            let cases = {
+                let mut report = shared.report.lock();
+                report.count(seed, &script, &outcome);
+                report.cases
+            };
+            if options.talk && cases / TALK_CASES > said {
+                said = cases / TALK_CASES;
+                eprintln!("{cases} cases");
+            }
             if let Some(failed) = outcome.failed {
                 let is_stuck = failed.kind == FailureKind::Stuck;
                 let found = found(options, &place.engine, seed, script, failed).await;
@@ -278,15 +309,10 @@ impl Place {
 /// Cuts a failure down and writes it as a file.
 async fn found(options: &Options, engine: &Engine, seed: u64, script: Script, failed: Failed) -> Found {
     let (kind, message) = (failed.kind, failed.message.clone());
-    let query = script.views[failed.view].query.to_string();
-    if !options.shrink {
-        return Found {
-            seed,
-            kind,
-            message,
-            script: query,
-        };
+    if options.talk {
+        eprintln!("seed {seed}: {kind:?}: {message}");
     }
+    let query = script.views[failed.view].query.to_string();
     let (small, failed) = shrink::shrink(engine, script, failed).await;
     let title = format!(
         "Found by the random oracle (seed {seed}): {:?}.\n{}",

@@ -16,7 +16,7 @@ fn views_equal_the_batch_answer_at_random_epochs() {
         threads: 2,
         out: None,
         failures_max: 1,
-        shrink: true,
+        talk: false,
     };
     println!("first seed: {}", options.seed);
     let report = run(&options).unwrap();
