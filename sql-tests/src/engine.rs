@@ -30,8 +30,6 @@ use millrace_server::database::{DatabaseOptions, engine};
 use millrace_server::functions::{comparisons, rewrite};
 use millrace_storage::{ChangeBatch, Durability, Store, StoreOptions};
 use sqlparser::ast;
-use sqlparser::dialect::PostgreSqlDialect;
-use sqlparser::parser::Parser;
 
 use crate::Failure;
 
@@ -64,9 +62,16 @@ pub fn session_state(directory: &Path) -> Result<SessionState, Failure> {
 /// # Errors
 /// The text is not one query.
 pub fn parse(sql: &str) -> Result<ast::Query, String> {
-    let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).map_err(|error| error.to_string())?;
-    match (statements.pop(), statements.is_empty()) {
-        (Some(ast::Statement::Query(query)), true) => Ok(*query),
+    let mut parsed = millrace_parser::parse(sql).map_err(|error| error.to_string())?;
+    let statement = parsed
+        .pop()
+        .filter(|_| parsed.is_empty())
+        .map(|parsed| parsed.statement);
+    match statement {
+        Some(millrace_parser::ast::Statement::Sql(statement)) => match *statement {
+            ast::Statement::Query(query) => Ok(*query),
+            _ => Err(format!("not a query: {sql}")),
+        },
         _ => Err(format!("not one query: {sql}")),
     }
 }

@@ -323,12 +323,15 @@ impl Run<'_> {
 
     /// Asks plain DataFusion again, without what the planner makes of a query before it is bound.
     async fn ask_twice(&mut self, index: usize, expected: &[RecordBatch]) -> Result<(), Failure> {
+        let view = &self.script.views[index];
+        if WRONG_AS_WRITTEN
+            .iter()
+            .any(|construct| view.constructs.contains(construct))
+        {
+            return Ok(());
+        }
         // What it cannot plan or answer says nothing.
-        let Ok(again) = self
-            .batch
-            .answer_as_written(&self.script.views[index].query)
-            .await
-        else {
+        let Ok(again) = self.batch.answer_as_written(&view.query).await else {
             return Ok(());
         };
         self.asked_twice += 1;

@@ -128,8 +128,7 @@ impl Grammar<'_> {
             0..=2 => {
                 let operator = self.choose(&["=", "<>", "<", "<=", ">", ">=", "=", "IS DISTINCT FROM"]);
                 let other = self.value(scope, field.kind, depth.min(1));
-                // In parentheses, because IS DISTINCT FROM takes a following AND for its own.
-                format!("({column} {operator} {other})")
+                format!("{column} {operator} {other}")
             }
             3 => {
                 let (low, high) = (self.literal(field.kind), self.value(scope, field.kind, 0));
@@ -148,7 +147,7 @@ impl Grammar<'_> {
             7 if field.kind == Kind::Bool => column,
             _ => {
                 let operator = self.choose(&["=", "<", ">=", "IS NOT DISTINCT FROM"]);
-                format!("({column} {operator} {})", self.literal(field.kind))
+                format!("{column} {operator} {}", self.literal(field.kind))
             }
         }
     }

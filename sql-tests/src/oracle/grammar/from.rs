@@ -187,7 +187,7 @@ impl Grammar<'_> {
             }
             10 => {
                 self.saw("join IS NOT DISTINCT FROM");
-                format!("({l} IS NOT DISTINCT FROM {r})")
+                format!("{l} IS NOT DISTINCT FROM {r}")
             }
             _ => {
                 self.saw("non-equi join");
