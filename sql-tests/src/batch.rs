@@ -8,13 +8,13 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::error::ArrowError;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Constraint, Constraints, Statistics, TableReference};
-use datafusion::datasource::ViewTable;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
@@ -34,15 +34,15 @@ use parking_lot::Mutex;
 use sqlparser::ast;
 
 use crate::engine::bind;
+use crate::rows::reversed;
 
 /// Rows of a base relation, shared by all plans over it.
 type Rows = Arc<Mutex<Vec<RecordBatch>>>;
 
-/// Base relations with their rows, and views over them, which are evaluated anew in every query that names them.
+/// Relations with their rows. What a query over a view reads are the rows that the view's own query gave.
 pub struct Batch {
     state: SessionState,
     tables: BTreeMap<String, Base>,
-    views: BTreeMap<String, Arc<ViewTable>>,
 }
 
 struct Base {
@@ -56,6 +56,16 @@ pub struct BatchQuery {
     plan: Arc<dyn ExecutionPlan>,
 }
 
+impl BatchQuery {
+    /// The columns of its answer, any of which may be NULL.
+    pub fn schema(&self) -> SchemaRef {
+        let schema = self.plan.schema();
+        let fields = schema.fields().iter();
+        let fields = fields.map(|field| field.as_ref().clone().with_nullable(true));
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+    }
+}
+
 impl Batch {
     /// No relations. `state` says what queries are planned with; `partitions` how many parts of them run at once.
     pub fn new(state: &SessionState, partitions: usize) -> Batch {
@@ -66,7 +76,6 @@ impl Batch {
         Batch {
             state,
             tables: BTreeMap::new(),
-            views: BTreeMap::new(),
         }
     }
 
@@ -83,23 +92,24 @@ impl Batch {
         }
     }
 
+    /// The same rows in another order, in all relations.
+    ///
+    /// # Errors
+    /// A type cannot be taken by position.
+    pub fn reverse(&self) -> Result<(), ArrowError> {
+        for table in self.tables.values() {
+            let mut rows = table.rows.lock();
+            *rows = rows.iter().rev().map(reversed).collect::<Result<_, _>>()?;
+        }
+        Ok(())
+    }
+
     /// The rows of a base relation.
     pub fn rows(&self, name: &str) -> Vec<RecordBatch> {
         self.tables
             .get(name)
             .map(|table| table.rows.lock().clone())
             .unwrap_or_default()
-    }
-
-    /// Makes a view, which queries may name from then on.
-    ///
-    /// # Errors
-    /// What the binder says.
-    pub fn create_view(&mut self, name: &str, query: &ast::Query) -> Result<(), String> {
-        let plan = self.bind(query)?;
-        self.views
-            .insert(name.to_owned(), Arc::new(ViewTable::new(plan, None)));
-        Ok(())
     }
 
     /// Plans a query.
@@ -145,8 +155,7 @@ impl Batch {
     pub async fn answer_as_written(&self, query: &ast::Query) -> Result<Vec<RecordBatch>, String> {
         let asking = async {
             let context = SessionContext::new_with_state(self.state.clone());
-            let relations = self.tables.keys().chain(self.views.keys());
-            for name in relations {
+            for name in self.tables.keys() {
                 let names = Names {
                     batch: self,
                     with_keys: true,
@@ -195,9 +204,6 @@ struct Names<'a> {
 
 impl CatalogReader for Names<'_> {
     fn table(&self, name: &TableReference) -> DataFusionResult<Arc<dyn TableProvider>> {
-        if let Some(view) = self.batch.views.get(name.table()) {
-            return Ok(Arc::clone(view) as Arc<dyn TableProvider>);
-        }
         let Some(base) = self.batch.tables.get(name.table()) else {
             return Err(DataFusionError::Plan(format!(
                 "relation \"{name}\" does not exist"

@@ -127,6 +127,8 @@ struct Live {
     id: RelationId,
     /// `None` once the batch answer is an error.
     expected: Option<BatchQuery>,
+    /// The views that it names.
+    reads: Vec<usize>,
 }
 
 impl Run<'_> {
@@ -214,16 +216,12 @@ impl Run<'_> {
         let view = &self.script.views[index];
         let text = view.query.to_string();
         // A view is no base for others if it has no definite answer.
-        let reads_nothing = self.script.views[..index]
-            .iter()
-            .enumerate()
-            .any(|(other, earlier)| {
-                let made = self.views[other]
-                    .as_ref()
-                    .is_some_and(|view| view.expected.is_some());
-                !made && names(&text, &earlier.name)
-            });
-        if reads_nothing {
+        let earlier = self.script.views[..index].iter().enumerate();
+        let reads: Vec<usize> = earlier
+            .filter(|(_, other)| names(&text, &other.name))
+            .map(|(other, _)| other)
+            .collect();
+        if !self.have_answers(&reads) {
             return Ok(None);
         }
         self.show()?;
@@ -241,12 +239,12 @@ impl Run<'_> {
         let made = made.unwrap_or_else(|_| Err(CreateError::Failed("the planner panics".to_owned())));
         match made {
             Ok(id) => {
-                // It was planned, so it binds.
-                self.batch.create_view(&view.name, &view.query)?;
+                self.batch.create(&view.name, expected.schema(), None);
                 self.fates[index] = Fate::Compared(0);
                 self.views[index] = Some(Live {
                     id,
                     expected: Some(expected),
+                    reads,
                 });
                 Ok(None)
             }
@@ -282,6 +280,10 @@ impl Run<'_> {
         index: usize,
         id: RelationId,
     ) -> Result<Option<Failed>, Failure> {
+        let reads = self.views[index].as_ref().map(|view| view.reads.clone());
+        if !self.have_answers(&reads.unwrap_or_default()) {
+            return Ok(self.give_up(index, "it reads a view that has no answer".to_owned()));
+        }
         let Some(query) = self.views[index].as_mut().and_then(|view| view.expected.as_mut()) else {
             return Ok(None);
         };
@@ -289,6 +291,8 @@ impl Run<'_> {
             Ok(expected) => expected,
             Err(why) => return Ok(self.give_up(index, why)),
         };
+        self.batch
+            .set_rows(&self.script.views[index].name, expected.clone());
         let shown = match self.engine.read(snapshot, id).await {
             Ok(shown) => shown,
             Err(error) => return Ok(Some(self.failed(FailureKind::SetAside, index, error.to_string()))),
@@ -303,15 +307,9 @@ impl Run<'_> {
             return Ok(None);
         };
         // Has the query one answer at all? Ask again over the same rows in another order.
-        for relation in &self.script.relations {
-            let rows = self.batch.rows(&relation.name);
-            self.batch.set_rows(
-                &relation.name,
-                rows.iter().map(crate::rows::reversed).collect::<Result<_, _>>()?,
-            );
-        }
+        self.batch.reverse()?;
         let again = self.batch.run(query).await;
-        self.show()?;
+        self.batch.reverse()?;
         match again {
             Ok(again) if difference(&again, &expected)?.is_none() => {
                 Ok(Some(self.failed(FailureKind::WrongRows, index, message)))
@@ -339,6 +337,14 @@ impl Run<'_> {
             self.contradictions.push((index, message));
         }
         Ok(())
+    }
+
+    /// Whether all these views were made and have batch answers.
+    fn have_answers(&self, views: &[usize]) -> bool {
+        views.iter().all(|view| {
+            let view = self.views[*view].as_ref();
+            view.is_some_and(|view| view.expected.is_some())
+        })
     }
 
     /// There is nothing to compare this view with.
