@@ -182,7 +182,7 @@ pub async fn run(
             }
         }
         run.add(experiment);
-        cost.push(line(view, &sizes, |times| aim_median(times)));
+        cost.push(line(view, &sizes, aim_median));
         recompute.push(line(view, &sizes, |times| median(&times.recompute_ms)));
     }
     run.draw(Chart {
