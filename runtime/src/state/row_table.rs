@@ -18,6 +18,7 @@ mod rebuild;
 mod tests;
 mod view;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
@@ -48,8 +49,10 @@ pub struct RowTable {
     rows: u32,
     live_rows: usize,
     dead_rows: usize,
-    /// Dead rows that the last rebuilding had to keep, because someone may read them.
-    dead_rows_kept: usize,
+    /// Dead rows that nobody reads any more.
+    forgotten_rows: usize,
+    /// How many of the others went at which version, in order.
+    deletions: VecDeque<(Version, usize)>,
     /// The oldest version that anyone reads, as far as the writer has heard.
     low_water: Version,
     /// The first finds the row that a deletion names, unless the table only grows.
@@ -72,7 +75,8 @@ impl RowTable {
             rows: 0,
             live_rows: 0,
             dead_rows: 0,
-            dead_rows_kept: 0,
+            forgotten_rows: 0,
+            deletions: VecDeque::new(),
             low_water: 0,
             indexes: identity.into_iter().map(HashIndex::new).collect(),
             has_identity,
@@ -169,7 +173,7 @@ impl RowTable {
                     self.insert(insertions, version)?;
                     self.mark_deleted(&deletions, version, &mut deleted)?;
                 }
-                self.count_deleted(&deletions, deleted)?;
+                self.count_deleted(&deletions, deleted, version)?;
             }
         }
         self.tidy(low_water)
@@ -251,7 +255,7 @@ impl RowTable {
     pub fn delete(&mut self, rows: &RecordBatch, version: Version) -> Result<Vec<u32>> {
         let mut deleted = vec![None; rows.num_rows()];
         self.mark_deleted(rows, version, &mut deleted)?;
-        self.count_deleted(rows, deleted)
+        self.count_deleted(rows, deleted, version)
     }
 
     /// Marks those of the rows that are there and not yet marked.
@@ -271,7 +275,12 @@ impl RowTable {
     }
 
     /// Counts the rows that were marked; returns their numbers.
-    fn count_deleted(&mut self, rows: &RecordBatch, deleted: Vec<Option<u32>>) -> Result<Vec<u32>> {
+    fn count_deleted(
+        &mut self,
+        rows: &RecordBatch,
+        deleted: Vec<Option<u32>>,
+        version: Version,
+    ) -> Result<Vec<u32>> {
         if let Some(missing) = deleted.iter().position(Option::is_none) {
             let row = rows.slice(missing, 1);
             let shown = arrow::util::pretty::pretty_format_batches(&[row])
@@ -283,6 +292,12 @@ impl RowTable {
         }
         self.live_rows -= rows.num_rows();
         self.dead_rows += rows.num_rows();
+        match self.deletions.back_mut() {
+            // Epochs may overtake each other: what went before counts with what went after.
+            Some((last, count)) if *last >= version => *count += rows.num_rows(),
+            _ if rows.num_rows() > 0 => self.deletions.push_back((version, rows.num_rows())),
+            _ => {}
+        }
         Ok(deleted.into_iter().flatten().collect())
     }
 

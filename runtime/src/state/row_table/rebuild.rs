@@ -15,11 +15,12 @@ impl RowTable {
     pub fn tidy(&mut self, low_water: Version) -> Result<()> {
         self.low_water = low_water;
         self.prune(low_water);
-        // What a reader held back the last time may be held back still.
-        let enough = REBUILD_DEAD_ROWS_MIN
-            .max(self.live_rows)
-            .max(2 * self.dead_rows_kept);
-        if self.dead_rows > enough {
+        while let Some((_, rows)) = self.deletions.pop_front_if(|(version, _)| *version <= low_water) {
+            self.forgotten_rows += rows;
+        }
+        // It costs what is kept: what is alive, and what someone may still read.
+        let kept = self.live_rows + self.dead_rows - self.forgotten_rows;
+        if self.forgotten_rows > REBUILD_DEAD_ROWS_MIN.max(kept) {
             self.rebuild(low_water)?;
         }
         Ok(())
@@ -75,7 +76,7 @@ impl RowTable {
             small.push(survivors);
         }
         rebuilt.adopt(&small)?;
-        rebuilt.dead_rows_kept = rebuilt.dead_rows;
+        rebuilt.deletions = std::mem::take(&mut self.deletions);
         *self = rebuilt;
         Ok(())
     }
