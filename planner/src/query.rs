@@ -24,10 +24,16 @@ pub fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + 
         .collect()
 }
 
-/// DataFusion's logical rules, two of them kept from joins in which NULL keys are equal (`a IS NOT DISTINCT FROM b`).
+/// DataFusion's logical rules, three of them kept from plans that they would spoil.
+///
+/// In joins in which NULL keys are equal (`a IS NOT DISTINCT FROM b`):
 ///
 /// * `ExtractEquijoinPredicate` adds plain equalities to the keys of such a join, whose NULLs then match too.
 /// * `EliminateCrossJoin` makes one join order of such joins and others, and gives all of them one way with NULLs.
+///
+/// Above UNNEST:
+///
+/// * `EliminateDuplicatedExpr` drops what follows a key in ORDER BY, but unnesting has made several rows of one.
 pub fn logical_optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     Optimizer::new()
         .rules
@@ -35,12 +41,19 @@ pub fn logical_optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         .map(|rule| -> Arc<dyn OptimizerRule + Send + Sync> {
             let applies: fn(&LogicalPlan) -> bool = match rule.name() {
                 "extract_equijoin_predicate" => |plan| !joins_nulls(plan),
+                "eliminate_duplicated_expr" => |plan| !unnests(plan),
                 "eliminate_cross_join" => |plan| !plan.exists(|node| Ok(joins_nulls(node))).unwrap_or(true),
                 _ => return rule,
             };
             Arc::new(Guarded { rule, applies })
         })
         .collect()
+}
+
+/// Whether a plan unnests anywhere; its schema then still claims the keys of what is unnested.
+fn unnests(plan: &LogicalPlan) -> bool {
+    plan.exists(|node| Ok(matches!(node, LogicalPlan::Unnest(_))))
+        .unwrap_or(true)
 }
 
 /// Whether a plan is a join by keys whose NULLs are equal.

@@ -750,13 +750,17 @@ impl Pipeline {
             if *first.key() > end {
                 return;
             }
+            let last = *first.key();
             let mut group = first.remove();
             group.last_epoch = group.last_epoch.min(self.committed);
             if group.last_epoch < group.first_epoch {
                 continue;
             }
             group.costs.scheduling_ns = std::mem::take(&mut self.spent_ns);
-            self.tuner.learn(group.costs);
+            // A group of empty epochs, or one that a change of definitions ended, says nothing of the load.
+            if group.tasks > 0 && group.last_epoch == last {
+                self.tuner.learn(group.costs);
+            }
             group.share = self.tuner.share();
             if self.remembered.len() == GROUPS_REMEMBERED {
                 self.remembered.pop_front();
