@@ -11,6 +11,8 @@ use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
+use crate::relation::without_keys;
+
 /// DataFusion's physical rules without those that give wrong answers.
 ///
 /// `FilterPushdown` moves a filter on one side's key of an outer join to the other side's key once the sides have been
@@ -24,33 +26,52 @@ pub fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + 
         .collect()
 }
 
-/// DataFusion's logical rules, three of them kept from plans that they would spoil.
-///
-/// In joins in which NULL keys are equal (`a IS NOT DISTINCT FROM b`):
+/// DataFusion's logical rules, two of them kept from joins in which NULL keys are equal (`a IS NOT DISTINCT FROM b`).
 ///
 /// * `ExtractEquijoinPredicate` adds plain equalities to the keys of such a join, whose NULLs then match too.
 /// * `EliminateCrossJoin` makes one join order of such joins and others, and gives all of them one way with NULLs.
 ///
-/// Above UNNEST:
-///
-/// * `EliminateDuplicatedExpr` drops what follows a key in ORDER BY, but unnesting has made several rows of one.
+/// One rule of our own comes first: [`ForgetKeys`].
 pub fn logical_optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    Optimizer::new()
+    let forget_keys: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(ForgetKeys);
+    let rules = Optimizer::new()
         .rules
         .into_iter()
         .map(|rule| -> Arc<dyn OptimizerRule + Send + Sync> {
             let applies: fn(&LogicalPlan) -> bool = match rule.name() {
                 "extract_equijoin_predicate" => |plan| !joins_nulls(plan),
-                "eliminate_duplicated_expr" => |plan| !unnests(plan),
                 "eliminate_cross_join" => |plan| !plan.exists(|node| Ok(joins_nulls(node))).unwrap_or(true),
                 _ => return rule,
             };
             Arc::new(Guarded { rule, applies })
-        })
-        .collect()
+        });
+    std::iter::once(forget_keys).chain(rules).collect()
 }
 
-/// Whether a plan unnests anywhere; its schema then still claims the keys of what is unnested.
+/// Forgets the keys of relations in plans that unnest. DataFusion takes the key of what is unnested for a key of the rows
+/// that are made of it, and drops what follows it in ORDER BY and GROUP BY.
+#[derive(Debug)]
+struct ForgetKeys;
+
+impl OptimizerRule for ForgetKeys {
+    fn name(&self) -> &str {
+        "forget_keys"
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if unnests(&plan) {
+            without_keys(plan)
+        } else {
+            Ok(Transformed::no(plan))
+        }
+    }
+}
+
+/// Whether a plan unnests anywhere.
 fn unnests(plan: &LogicalPlan) -> bool {
     plan.exists(|node| Ok(matches!(node, LogicalPlan::Unnest(_))))
         .unwrap_or(true)

@@ -11,7 +11,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion::common::{Constraint, Constraints};
+use datafusion::common::{Constraint, Constraints, FunctionalDependencies};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, TableScan, TableType};
@@ -74,6 +74,14 @@ impl RelationTable {
         };
         RelationTable { info, constraints }
     }
+
+    /// The relation, without telling of its key.
+    fn keyless(info: RelationInfo) -> Self {
+        RelationTable {
+            info,
+            constraints: Constraints::default(),
+        }
+    }
 }
 
 #[async_trait]
@@ -115,6 +123,22 @@ pub fn relation_of(scan: &TableScan) -> Option<RelationInfo> {
     provider
         .downcast_ref::<RelationTable>()
         .map(|table| table.info.clone())
+}
+
+/// The plan without the keys of what it reads, for plans in which a key would be believed of more rows than it is one of.
+pub(crate) fn without_keys(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::TableScan(mut scan) => {
+            let schema = scan.projected_schema.as_ref().clone();
+            let schema = schema.with_functional_dependencies(FunctionalDependencies::empty())?;
+            scan.projected_schema = Arc::new(schema);
+            if let Some(info) = relation_of(&scan) {
+                scan.source = provider_as_source(Arc::new(RelationTable::keyless(info)));
+            }
+            Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+        }
+        other => other.recompute_schema().map(Transformed::yes),
+    })
 }
 
 /// Every stored relation that a plan reads, subqueries included, in order of identity.
