@@ -39,10 +39,8 @@ impl Runtime {
         class: QueryClass,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<CpuTask<T>> {
-        Ok(self
-            .inner
-            .cpu()?
-            .spawn(class, move |_| async move { Ok(work()) }.boxed()))
+        self.inner
+            .spawn(class, move |_| async move { Ok(work()) }.boxed())
     }
 
     /// Runs a physical plan. Dropping the stream cancels the query at its next suspension point.
@@ -57,7 +55,7 @@ impl Runtime {
         let schema = plan.schema();
         let (sender, receiver) = mpsc::channel(RESULT_BATCHES_MAX);
         let QueryOptions { class, context } = options;
-        let task = self.inner.cpu()?.spawn(class, move |_| {
+        let task = self.inner.spawn(class, move |_| {
             async move {
                 for partition in 0..plan.output_partitioning().partition_count() {
                     let mut rows = match plan.execute(partition, Arc::clone(&context)) {
@@ -78,7 +76,7 @@ impl Runtime {
                 Ok(())
             }
             .boxed()
-        });
+        })?;
         Ok(Box::pin(QueryStream {
             schema,
             receiver,

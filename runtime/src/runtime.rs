@@ -28,7 +28,7 @@ use crate::snapshot::{Frozen, Snapshot};
 use crate::state::RowTable;
 use crate::timers::Timers;
 use crate::versions::Versions;
-use crate::worker::cpu::{CpuScheduler, QueryClass};
+use crate::worker::cpu::{CpuGate, CpuScheduler, CpuTask, QueryClass};
 use crate::worker::shuffle::Block;
 use crate::worker::{EpochCut, Transport, ViewInstance, Worker};
 use crate::write::{TableLocks, WriteToken};
@@ -198,16 +198,16 @@ impl Runtime {
         let cpu = CpuScheduler::start(inner.options.cores, Some(inner.io.clone()))?;
         let transport: Arc<dyn Transport> = Arc::new(InProcess(Arc::downgrade(inner)));
         let worker = Worker::new(id, cpu, transport, inner.started);
-        let known: Vec<Arc<ViewInstance>> = inner
-            .workers
-            .read()
-            .values()
-            .next()
-            .map_or(vec![], |worker| worker.views());
-        for view in known {
-            worker.install(view);
+        {
+            // Under one lock, so that a view that is installed meanwhile is installed here too.
+            let mut workers = inner.workers.write();
+            if let Some(other) = workers.values().next() {
+                for view in other.views() {
+                    worker.install(view);
+                }
+            }
+            workers.insert(id, worker);
         }
-        inner.workers.write().insert(id, worker);
         inner.post(Event::WorkerJoined { worker: id });
         Ok(id)
     }
@@ -695,22 +695,27 @@ impl Inner {
         PipelineId(self.next_pipeline.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The cpu slots on which a query runs: those of the worker where fewest tasks wait.
+    /// Runs a coroutine of no epoch on the slots of the worker where fewest tasks wait.
     ///
     /// # Errors
     /// The runtime is shutting down.
-    pub fn cpu(&self) -> Result<CpuScheduler> {
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        class: QueryClass,
+        future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<T>>,
+    ) -> Result<CpuTask<T>> {
         let load = |worker: &&Arc<Worker>| {
             worker.cpu.waiting(QueryClass::Stream)
                 + worker.cpu.waiting(QueryClass::Interactive)
                 + worker.cpu.waiting(QueryClass::Batch)
         };
+        // Held until it is spawned: a worker that leaves sees through what it was given before.
         let workers = self.workers.read();
-        workers
+        let worker = workers
             .values()
             .min_by_key(load)
-            .map(|worker| worker.cpu.clone())
-            .ok_or(RuntimeError::ShuttingDown)
+            .ok_or(RuntimeError::ShuttingDown)?;
+        Ok(worker.cpu.spawn(class, future))
     }
 
     /// Makes a view's operators known to every worker.
