@@ -42,6 +42,10 @@ pub struct RuntimeOptions {
     pub workers: usize,
     /// What dates epochs.
     pub clock: Arc<dyn Clock>,
+    /// How many epochs a group has.
+    pub group_size: GroupSize,
+    /// The time between two epochs of a pipeline; `None`: an epoch is cut as soon as there is input.
+    pub batch_interval: Option<Duration>,
 }
 
 impl RuntimeOptions {
@@ -51,6 +55,8 @@ impl RuntimeOptions {
             cores,
             workers: 1,
             clock: Arc::new(SystemClock),
+            group_size: GroupSize::default(),
+            batch_interval: None,
         }
     }
 }
@@ -136,8 +142,6 @@ pub(crate) struct Inner {
     workers: RwLock<BTreeMap<WorkerId, Arc<Worker>>>,
     /// The worker that takes a pipeline's cuts.
     cutters: RwLock<HashMap<PipelineId, WorkerId>>,
-    /// Time between two cuts; `None`: as soon as there is input.
-    interval: Mutex<Option<Duration>>,
     next_worker: AtomicU32,
     started: Instant,
     tickets: Mutex<HashMap<Ticket, oneshot::Sender<()>>>,
@@ -173,7 +177,6 @@ impl Runtime {
             acknowledged: Mutex::default(),
             workers: RwLock::default(),
             cutters: RwLock::default(),
-            interval: Mutex::default(),
             tickets: Mutex::default(),
             next_worker: AtomicU32::new(0),
             next_ticket: AtomicU64::new(1),
@@ -182,6 +185,9 @@ impl Runtime {
             options,
         });
         let runtime = Runtime { inner };
+        runtime
+            .inner
+            .post(Event::GroupSize(runtime.inner.options.group_size));
         for _ in 0..runtime.inner.options.workers.max(1) {
             runtime.add_worker()?;
         }
@@ -247,26 +253,6 @@ impl Runtime {
                 })
             })
             .collect()
-    }
-
-    /// How many epochs groups have from now on.
-    pub fn set_group_size(&self, size: GroupSize) {
-        self.inner.post(Event::GroupSize(size));
-    }
-
-    /// The time between two epochs of a pipeline; `None`: an epoch is cut as soon as there is input.
-    pub fn set_batch_interval(&self, interval: Option<Duration>) {
-        *self.inner.interval.lock() = interval;
-        let cutters: Vec<(PipelineId, WorkerId)> = self
-            .inner
-            .cutters
-            .read()
-            .iter()
-            .map(|(pipeline, worker)| (*pipeline, *worker))
-            .collect();
-        for (pipeline, worker) in cutters {
-            self.inner.apply_interval(pipeline, worker);
-        }
     }
 
     /// Makes a stream or table known and reads its log, which must exist in the log store. Its rows are visible when this
@@ -740,13 +726,12 @@ impl Inner {
     }
 
     fn apply_interval(&self, pipeline: PipelineId, worker: WorkerId) {
-        let interval = self
-            .interval
-            .lock()
-            .map_or(0, |interval| interval.as_nanos() as u64);
+        let Some(interval) = self.options.batch_interval else {
+            return;
+        };
         let worker = self.workers.read().get(&worker).cloned();
         if let Some(worker) = worker {
-            worker.set_interval(pipeline, interval);
+            worker.set_interval(pipeline, interval.as_nanos() as u64);
         }
     }
 

@@ -161,11 +161,6 @@ impl Worker {
         self.wake(pipeline);
     }
 
-    /// Whether no epoch is in flight and no rows wait.
-    pub fn is_idle(&self) -> bool {
-        self.local.lock().is_idle() && self.shuffle.lock().is_empty()
-    }
-
     fn on(self: &Arc<Self>, event: LocalEvent) {
         let at = self.started.elapsed().as_nanos() as u64;
         let actions = self.local.lock().on(event, at, self.as_ref());

@@ -40,6 +40,10 @@ pub struct Config {
     pub cores: Option<usize>,
     /// Workers; `None` is one.
     pub workers: Option<usize>,
+    /// Time between two epochs; `None` is as soon as there is input.
+    pub batch_interval: Option<Duration>,
+    /// Epochs of a group; `None` follows the cost of coordination.
+    pub group_size: Option<usize>,
     /// Memory for queries, in bytes; `None` is half of the machine's.
     pub memory_limit: Option<u64>,
     /// The most PostgreSQL connections at a time.
@@ -69,6 +73,8 @@ impl Default for Config {
             insecure: false,
             cores: None,
             workers: None,
+            batch_interval: None,
+            group_size: None,
             memory_limit: None,
             connections_max: 0,
             recursion_iterations_max: 0,

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use datafusion::catalog::TableProvider;
@@ -26,6 +27,7 @@ use millrace_planner::growth::growth;
 use millrace_planner::stage::RecursionLimits;
 use millrace_planner::{ViewOptions, plan_view};
 use millrace_runtime::clock::{Clock, VirtualClock};
+use millrace_runtime::schedule::group::GroupSize;
 use millrace_runtime::{QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec};
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind, Store, StoreOptions};
 use parking_lot::Mutex;
@@ -48,6 +50,10 @@ pub struct DatabaseOptions {
     pub cores: usize,
     /// Workers in this process.
     pub workers: usize,
+    /// Time between two epochs; `None`: as soon as there is input.
+    pub batch_interval: Option<Duration>,
+    /// Epochs of a group; `None`: follows the cost of coordination.
+    pub group_size: Option<usize>,
     /// Memory that queries may take, in bytes; `None`: no limit.
     pub memory_limit_bytes: Option<usize>,
     /// When a recursion in a view is given up.
@@ -66,6 +72,8 @@ impl DatabaseOptions {
             data: data.into(),
             cores,
             workers: 1,
+            batch_interval: None,
+            group_size: None,
             memory_limit_bytes: None,
             recursion: RecursionLimits::default(),
             store: StoreOptions::default(),
@@ -107,6 +115,10 @@ impl Database {
             .map_err(|error| SqlError::internal(format!("opening the data directory: {error}")))??;
         let mut runtime_options = RuntimeOptions {
             workers: options.workers,
+            batch_interval: options.batch_interval,
+            group_size: options
+                .group_size
+                .map_or_else(GroupSize::default, |size| GroupSize::Fixed(size as u64)),
             ..RuntimeOptions::new(options.cores)
         };
         if let Some(clock) = &options.virtual_clock {

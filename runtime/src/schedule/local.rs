@@ -215,14 +215,13 @@ impl LocalScheduler {
     }
 
     /// Sets the time between two cuts of a pipeline whose cutter is here, in nanoseconds; 0: as soon as there is input.
+    /// Back-fills do not wait.
     pub fn set_interval(&mut self, pipeline: PipelineId, interval: u64) {
-        if let Some(cutter) = self
-            .pipelines
-            .get_mut(&pipeline)
-            .and_then(|pipeline| pipeline.cutter.as_mut())
+        if let Some(pipeline) = self.pipelines.get_mut(&pipeline)
+            && !pipeline.plan.template.is_job
+            && let Some(cutter) = &mut pipeline.cutter
         {
             cutter.interval = interval;
-            cutter.next_cut_at = 0;
         }
     }
 

@@ -124,10 +124,6 @@ impl Shuffle {
         self.epochs
             .retain(|(of, epoch), _| *of != pipeline || !epochs.contains(epoch));
     }
-
-    pub fn is_empty(&self) -> bool {
-        self.epochs.is_empty()
-    }
 }
 
 fn slice(batches: &[ChangeBatch], partition: usize, partitions: usize) -> Vec<ChangeBatch> {

@@ -6,6 +6,7 @@
 
 mod aggregates;
 mod relational;
+mod workers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -198,9 +199,13 @@ const U: RelationId = RelationId(3);
 
 impl Fixture {
     async fn new() -> Fixture {
+        Fixture::over(RuntimeOptions::new(2)).await
+    }
+
+    async fn over(options: RuntimeOptions) -> Fixture {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(directory.path(), StoreOptions::default()).unwrap();
-        let runtime = Runtime::start(RuntimeOptions::new(2), Arc::clone(store.logs())).unwrap();
+        let runtime = Runtime::start(options, Arc::clone(store.logs())).unwrap();
         let sources = [
             (S, "s", rows_schema(false), SourceKind::Stream),
             (T, "t", rows_schema(true), SourceKind::Table { key: vec![0] }),

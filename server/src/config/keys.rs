@@ -86,6 +86,24 @@ pub const KEYS: &[Key] = &[
         },
     },
     Key {
+        name: "batch_interval",
+        default: "auto",
+        help: "Time between two epochs, such as 100ms; auto is as soon as there is input.",
+        set: |config, text| {
+            config.batch_interval = auto_or(text, units::duration)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "group_size",
+        default: "auto",
+        help: "Epochs that are scheduled at once; auto follows the measured cost of coordination.",
+        set: |config, text| {
+            config.group_size = auto_or(text, positive)?;
+            Ok(())
+        },
+    },
+    Key {
         name: "memory_limit",
         default: "auto",
         help: "Memory for queries, such as 600MB; auto is half of the machine's.",
