@@ -1,5 +1,7 @@
 //! What a SELECT is optimised with.
 
+mod constants;
+
 use std::sync::Arc;
 
 use datafusion::common::NullEquality;
@@ -12,18 +14,18 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
 use crate::relation::without_keys;
+use constants::ForgetConstants;
 
-/// DataFusion's physical rules without those that give wrong answers.
+/// DataFusion's physical rules without those that give wrong answers, and [`ForgetConstants`] before them.
 ///
 /// `FilterPushdown` moves a filter on one side's key of an outer join to the other side's key once the sides have been
 /// swapped: `FROM u RIGHT JOIN s ON u.k = s.k WHERE u.k IS NULL` then keeps only the rows of `s` whose key is NULL (found by
 /// the random queries of the oracle). Filters reach the scans by the logical rules already.
 pub fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    PhysicalOptimizer::new()
-        .rules
-        .into_iter()
-        .filter(|rule| !rule.name().starts_with("FilterPushdown"))
-        .collect()
+    let forget: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(ForgetConstants);
+    let rules = PhysicalOptimizer::new().rules.into_iter();
+    let rules = rules.filter(|rule| !rule.name().starts_with("FilterPushdown"));
+    std::iter::once(forget).chain(rules).collect()
 }
 
 /// DataFusion's logical rules, two of them kept from joins in which NULL keys are equal (`a IS NOT DISTINCT FROM b`).

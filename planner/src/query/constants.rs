@@ -1,0 +1,181 @@
+//! What DataFusion takes for constant, and is not.
+//!
+//! Sorts and window functions leave out columns that plans say are constant. Three kinds of nodes say so wrongly (found by the
+//! random queries of the oracle):
+//!
+//! * outer joins pass on the constants of a side that can be missing: rows without a match have NULL there;
+//! * grouping sets pass on the constants of what they group: in sets without a column it is NULL;
+//! * UNION ALL says that a column is constant within each of its inputs. That is true, but a sort of the first rows
+//!   compares the rows of all inputs with one threshold.
+//!
+//! A node that says nothing about its rows but their columns is put above such nodes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{JoinType, Statistics};
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::joins::{
+    HashJoinExec, NestedLoopJoinExec, PiecewiseMergeJoinExec, SortMergeJoinExec, SymmetricHashJoinExec,
+};
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+};
+
+/// Puts [`PlainColumns`] above nodes that are wrong about constants. First of the physical rules: those after it decide by
+/// what plans say of their rows.
+#[derive(Debug)]
+pub struct ForgetConstants;
+
+impl PhysicalOptimizerRule for ForgetConstants {
+    fn name(&self) -> &str {
+        "forget_constants"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|node| {
+            Ok(if is_wrong(node.as_ref()) {
+                Transformed::yes(Arc::new(PlainColumns::new(node)) as _)
+            } else {
+                Transformed::no(node)
+            })
+        })
+        .map(|transformed| transformed.data)
+    }
+}
+
+/// Whether what the node says of constants may be wrong, or is wrongly used.
+fn is_wrong(plan: &dyn ExecutionPlan) -> bool {
+    if plan.is::<UnionExec>() {
+        return has_constants(plan);
+    }
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        return aggregate.group_expr().has_grouping_set() && has_constants(aggregate.input().as_ref());
+    }
+    let can_be_missing = match join_type(plan) {
+        Some(JoinType::Left) => [false, true],
+        Some(JoinType::Right) => [true, false],
+        Some(JoinType::Full) => [true, true],
+        _ => return false,
+    };
+    plan.children()
+        .into_iter()
+        .zip(can_be_missing)
+        .any(|(side, can)| can && has_constants(side.as_ref()))
+}
+
+fn has_constants(plan: &dyn ExecutionPlan) -> bool {
+    !plan.properties().eq_properties.constants().is_empty()
+}
+
+fn join_type(plan: &dyn ExecutionPlan) -> Option<JoinType> {
+    if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+        Some(*join.join_type())
+    } else if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
+        Some(*join.join_type())
+    } else if let Some(join) = plan.downcast_ref::<SortMergeJoinExec>() {
+        Some(join.join_type())
+    } else if let Some(join) = plan.downcast_ref::<SymmetricHashJoinExec>() {
+        Some(*join.join_type())
+    } else {
+        plan.downcast_ref::<PiecewiseMergeJoinExec>()
+            .map(PiecewiseMergeJoinExec::join_type)
+    }
+}
+
+/// Its input's rows, of which it says nothing but what columns they have and how they are partitioned.
+#[derive(Debug)]
+struct PlainColumns {
+    input: Arc<dyn ExecutionPlan>,
+    properties: Arc<PlanProperties>,
+}
+
+impl PlainColumns {
+    fn new(input: Arc<dyn ExecutionPlan>) -> Self {
+        let nothing = EquivalenceProperties::new(input.schema());
+        let properties = PlanProperties::clone(input.properties()).with_eq_properties(nothing);
+        PlainColumns {
+            input,
+            properties: Arc::new(properties),
+        }
+    }
+}
+
+impl DisplayAs for PlainColumns {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PlainColumns")
+    }
+}
+
+impl ExecutionPlan for PlainColumns {
+    fn name(&self) -> &'static str {
+        "PlainColumns"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(PlainColumns::new(children.swap_remove(0))))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(PlainColumns::new(children.swap_remove(0))))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        self.input.execute(partition, context)
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(partition)]
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        inputs: &[Arc<Statistics>],
+        _: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        Ok(Arc::clone(&inputs[0]))
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        true
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+}
