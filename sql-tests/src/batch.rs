@@ -11,6 +11,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
 use async_trait::async_trait;
+use chrono::DateTime;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -51,7 +52,7 @@ struct Base {
     rows: Rows,
 }
 
-/// A planned query.
+/// A planned query. In its plan stands the time at which it was planned.
 pub struct BatchQuery {
     plan: Arc<dyn ExecutionPlan>,
 }
@@ -77,6 +78,12 @@ impl Batch {
             state,
             tables: BTreeMap::new(),
         }
+    }
+
+    /// Sets what `now()` is in what is planned from now on, in microseconds since 1970-01-01 00:00 UTC.
+    pub fn set_now(&mut self, time: i64) {
+        let props = self.state.execution_props_mut();
+        props.query_execution_start_time = DateTime::from_timestamp_micros(time);
     }
 
     /// Makes a base relation without rows. A key, if there is one, is what GROUP BY may rely on.

@@ -22,6 +22,7 @@ use millrace_planner::{
     Binder, CatalogReader, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions,
     plan_view,
 };
+use millrace_runtime::clock::VirtualClock;
 use millrace_runtime::{
     Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind, SourceSpec, ViewSpec, WriteToken,
 };
@@ -115,16 +116,26 @@ impl CatalogReader for Relations {
     }
 }
 
+fn start_runtime(cores: usize, clock: &Arc<VirtualClock>, store: &Store) -> Result<Runtime, RuntimeError> {
+    let options = RuntimeOptions {
+        clock: Arc::clone(clock) as _,
+        ..RuntimeOptions::new(cores)
+    };
+    Runtime::start(options, Arc::clone(store.logs()))
+}
+
 /// A runtime with its log. Relations of one name replace each other; identities are never used again.
 pub struct Engine {
     runtime: Runtime,
     store: Store,
     state: SessionState,
+    clock: Arc<VirtualClock>,
+    cores: usize,
     next_id: AtomicU64,
 }
 
 impl Engine {
-    /// An engine on an empty directory. Nothing that it writes survives the machine.
+    /// An engine on an empty directory, with a clock that is set by hand. Nothing that it writes survives the machine.
     ///
     /// # Errors
     /// The directory cannot be used.
@@ -135,11 +146,14 @@ impl Engine {
         };
         let state = session_state(directory)?;
         let store = Store::open(&directory.join("data"), options)?;
-        let runtime = Runtime::start(RuntimeOptions::new(cores), Arc::clone(store.logs()))?;
+        let clock = Arc::new(VirtualClock::new(0));
+        let runtime = start_runtime(cores, &clock, &store)?;
         Ok(Engine {
             runtime,
             store,
             state,
+            clock,
+            cores,
             next_id: AtomicU64::new(1),
         })
     }
@@ -147,6 +161,26 @@ impl Engine {
     /// The runtime.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
+    }
+
+    /// Starts the runtime anew, without relations, at this time (microseconds since 1970-01-01 00:00 UTC).
+    ///
+    /// # Errors
+    /// The runtime does not start.
+    pub async fn restart_at(&mut self, time: i64) -> Result<(), RuntimeError> {
+        self.runtime.shutdown().await;
+        self.clock = Arc::new(VirtualClock::new(time));
+        self.runtime = start_runtime(self.cores, &self.clock, &self.store)?;
+        Ok(())
+    }
+
+    /// Sets the clock forward, and waits until views have followed.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub async fn advance_to(&self, time: i64) -> Result<(), RuntimeError> {
+        self.clock.advance_to(time);
+        self.runtime.follow_clock().await
     }
 
     /// What queries are bound and planned with.

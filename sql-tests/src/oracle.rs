@@ -256,7 +256,7 @@ fn work(options: &Options, shared: &Shared) -> Result<(), Failure> {
         while !shared.is_over.load(Ordering::Relaxed) {
             let seed = shared.next.fetch_add(1, Ordering::Relaxed);
             let script = Script::random(&mut StdRng::seed_from_u64(seed));
-            let outcome = run::run(&place.engine, &script).await;
+            let outcome = run::run(&mut place.engine, &script).await;
             let outcome = outcome.map_err(|error| format!("seed {seed}: {error}"))?;
             let cases = {
                 let mut report = shared.report.lock();
@@ -269,7 +269,7 @@ fn work(options: &Options, shared: &Shared) -> Result<(), Failure> {
             }
             if let Some(failed) = outcome.failed {
                 let is_stuck = failed.kind == FailureKind::Stuck;
-                let found = found(options, &place.engine, seed, script, failed).await;
+                let found = found(options, &mut place.engine, seed, script, failed).await;
                 shared.report.lock().failures.push(found);
                 if is_stuck {
                     // What is stuck keeps its engine.
@@ -307,7 +307,7 @@ impl Place {
 }
 
 /// Cuts a failure down and writes it as a file.
-async fn found(options: &Options, engine: &Engine, seed: u64, script: Script, failed: Failed) -> Found {
+async fn found(options: &Options, engine: &mut Engine, seed: u64, script: Script, failed: Failed) -> Found {
     let (kind, message) = (failed.kind, failed.message.clone());
     if options.talk {
         eprintln!("seed {seed}: {kind:?}: {message}");

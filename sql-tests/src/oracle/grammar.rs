@@ -46,6 +46,9 @@ impl From<Type> for Kind {
     }
 }
 
+/// The construct of queries whose answer depends on the clock.
+pub const NOW: &str = "now()";
+
 /// What FROM may name: a base relation, a view, or a common table expression.
 #[derive(Debug, Clone)]
 pub struct Source {

@@ -10,6 +10,8 @@ use millrace_planner::RelationId;
 use millrace_runtime::{Snapshot, WriteToken};
 use millrace_storage::ChangeBatch;
 
+use super::grammar::NOW;
+use super::schema::FIRST_TIME;
 use super::script::{Effect, Model, Script, Step, names};
 use crate::Failure;
 use crate::batch::{Batch, BatchQuery};
@@ -76,7 +78,9 @@ pub struct Outcome {
 ///
 /// # Errors
 /// The engine cannot make base relations or write: the script is not to blame.
-pub async fn run(engine: &Engine, script: &Script) -> Result<Outcome, Failure> {
+pub async fn run(engine: &mut Engine, script: &Script) -> Result<Outcome, Failure> {
+    engine.restart_at(FIRST_TIME).await?;
+    let engine = &*engine;
     let mut run = Run {
         engine,
         script,
@@ -133,6 +137,7 @@ struct Live {
 
 impl Run<'_> {
     async fn steps(&mut self) -> Result<Option<Failed>, Failure> {
+        self.batch.set_now(FIRST_TIME);
         for relation in &self.script.relations {
             let (name, schema) = (&relation.name, relation.schema());
             self.batch.create(name, schema.clone(), relation.key.clone());
@@ -154,6 +159,10 @@ impl Run<'_> {
                     self.write(effects).await?;
                     None
                 }
+                Step::Clock(time) => {
+                    self.set_clock(*time).await?;
+                    None
+                }
                 Step::Create(view) => self.create(*view).await?,
                 Step::Check => self.check().await?,
             };
@@ -162,6 +171,22 @@ impl Run<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Sets the clock. What was planned with another time is planned again.
+    async fn set_clock(&mut self, time: i64) -> Result<(), Failure> {
+        self.engine.advance_to(time).await?;
+        self.batch.set_now(time);
+        for (index, live) in self.views.iter_mut().enumerate() {
+            let view = &self.script.views[index];
+            if let Some(live) = live
+                && live.expected.is_some()
+                && view.constructs.contains(NOW)
+            {
+                live.expected = self.batch.plan(&view.query).await.ok();
+            }
+        }
+        Ok(())
     }
 
     fn outcome(self, failed: Option<Failed>) -> Outcome {

@@ -91,8 +91,12 @@ pub enum Value {
     IntArray(Vec<Option<i32>>),
 }
 
-/// 2024-02-27: a leap day and the end of a month are near.
-const FIRST_DAY: i32 = 19_780;
+/// 2028-02-27: a leap day and the end of a month are near. It is later than where the clock of `millrace test` starts.
+const FIRST_DAY: i32 = 21_241;
+/// Microseconds of an hour.
+pub const HOUR: i64 = 3_600_000_000;
+/// The first time that a value can be, in microseconds since 1970-01-01 00:00 UTC.
+pub const FIRST_TIME: i64 = FIRST_DAY as i64 * 24 * HOUR;
 
 impl Value {
     fn random(random: &mut StdRng, data_type: Type) -> Value {
@@ -104,8 +108,8 @@ impl Value {
             Type::Bool => Value::Bool(random.random_bool(0.5)),
             Type::Date => Value::Date(FIRST_DAY + random.random_range(0..5)),
             Type::Timestamp => {
-                let hours = i64::from(FIRST_DAY) * 24 + random.random_range(0..5) * 11;
-                Value::Timestamp(hours * 3_600_000_000 + random.random_range(0..2) * 1_500_000)
+                let after = random.random_range(0..5) * 11 * HOUR;
+                Value::Timestamp(FIRST_TIME + after + random.random_range(0..2) * 1_500_000)
             }
             Type::IntArray => {
                 let length = random.random_range(0..4);

@@ -8,7 +8,7 @@ use rand::seq::SliceRandom;
 use sqlparser::ast;
 
 use super::grammar::{Grammar, Kind, Source};
-use super::schema::{Relation, Row};
+use super::schema::{FIRST_TIME, HOUR, Relation, Row};
 use crate::engine::parse;
 
 /// Base relations, views over them, and an interleaving of changes, view creation and comparison.
@@ -36,6 +36,8 @@ pub enum Step {
     Write(Vec<Change>),
     /// The view of this index is made, over what is there by then.
     Create(usize),
+    /// The clock goes forward to this time, in microseconds since 1970-01-01 00:00 UTC. It starts at [`FIRST_TIME`].
+    Clock(i64),
     /// Every view is compared with the batch answer.
     Check,
 }
@@ -113,6 +115,7 @@ impl Script {
         let mut model = Model::new(&relations);
         let mut steps = vec![];
         let mut next = 0;
+        let mut now = FIRST_TIME;
         // Some views are made before there is a row, most over rows, and each is compared at several epochs.
         while next < views.len() {
             for _ in 0..random.random_range(0..4) {
@@ -124,6 +127,10 @@ impl Script {
             for _ in 0..random.random_range(1..3) {
                 steps.push(Step::Write(random_write(random, &relations, &mut model)));
             }
+            if random.random_bool(0.2) {
+                now += random_wait(random);
+                steps.push(Step::Clock(now));
+            }
             if random.random_bool(0.3) {
                 steps.push(Step::Check);
             }
@@ -131,6 +138,10 @@ impl Script {
         for _ in 0..3 {
             for _ in 0..random.random_range(1..4) {
                 steps.push(Step::Write(random_write(random, &relations, &mut model)));
+            }
+            if random.random_bool(0.5) {
+                now += random_wait(random);
+                steps.push(Step::Clock(now));
             }
             steps.push(Step::Check);
         }
@@ -196,6 +207,15 @@ fn random_views(random: &mut StdRng, relations: &[Relation]) -> Vec<View> {
         });
     }
     views
+}
+
+/// Microseconds for which nothing happens: often until the very moment at which a value lies.
+fn random_wait(random: &mut StdRng) -> i64 {
+    match random.random_range(0..4) {
+        0 => random.random_range(1..HOUR),
+        1 => random.random_range(1..5) * 12 * HOUR,
+        _ => random.random_range(1..3) * 11 * HOUR,
+    }
 }
 
 fn random_write(random: &mut StdRng, relations: &[Relation], model: &mut Model) -> Vec<Change> {

@@ -13,7 +13,7 @@ use crate::engine::Engine;
 const TIME_MAX: Duration = Duration::from_secs(90);
 
 /// The smallest script found, and how it fails.
-pub async fn shrink(engine: &Engine, script: Script, failed: Failed) -> (Script, Failed) {
+pub async fn shrink(engine: &mut Engine, script: Script, failed: Failed) -> (Script, Failed) {
     if failed.kind == FailureKind::Stuck {
         // The engine does not answer any more; nothing can be tried on it.
         return (script, failed);
@@ -41,7 +41,7 @@ pub async fn shrink(engine: &Engine, script: Script, failed: Failed) -> (Script,
 }
 
 struct Shrinker<'a> {
-    engine: &'a Engine,
+    engine: &'a mut Engine,
     best: Script,
     failed: Failed,
     deadline: Instant,
@@ -103,7 +103,7 @@ impl Shrinker<'_> {
                     None => false,
                 },
                 Step::Check => index > last,
-                Step::Write(_) => true,
+                Step::Write(_) | Step::Clock(_) => true,
             }
         });
         self.take(candidate).await;

@@ -3,9 +3,14 @@
 //! What a view must show is asked of the server itself, as a SELECT: ad hoc queries are plain DataFusion's.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
+use chrono::DateTime;
+use millrace_runtime::clock::VirtualClock;
+
+use super::schema::FIRST_TIME;
 use super::script::{Model, Script, Step};
-use crate::{Failure, TextRow, connect, rows, run, start};
+use crate::{Failure, TextRow, connect, rows, run, start_on};
 
 /// The file, and whether a server fails it.
 #[derive(Debug)]
@@ -20,7 +25,8 @@ pub struct Rendered {
 /// A server cannot be started, or does not take one of the statements: its answer is in the error.
 pub async fn render(script: &Script, title: &str) -> Result<Rendered, Failure> {
     let directory = tempfile::tempdir()?;
-    let server = start(directory.path()).await?;
+    let clock = Arc::new(VirtualClock::new(FIRST_TIME));
+    let server = start_on(directory.path(), &clock).await?;
     let outcome = async {
         let client = connect(server.pg_addr()).await?;
         let mut file = File {
@@ -48,6 +54,7 @@ struct File {
 impl File {
     async fn script(&mut self, script: &Script) -> Result<(), Failure> {
         let mut model = Model::new(&script.relations);
+        self.clock(FIRST_TIME).await?;
         for relation in &script.relations {
             self.statement(&relation.create()).await?;
         }
@@ -88,6 +95,7 @@ impl File {
                     }
                     let _ = write!(self.text, "\nstatement ok\n{sql}\n");
                 }
+                Step::Clock(time) => self.clock(*time).await?,
                 Step::Check => {
                     for view in &made {
                         self.check(script, *view).await?;
@@ -96,6 +104,12 @@ impl File {
             }
         }
         Ok(())
+    }
+
+    async fn clock(&mut self, time: i64) -> Result<(), Failure> {
+        let time = DateTime::from_timestamp_micros(time).unwrap_or_default();
+        self.statement(&format!("ALTER SYSTEM SET clock = '{time}'"))
+            .await
     }
 
     async fn statement(&mut self, sql: &str) -> Result<(), Failure> {

@@ -1,6 +1,6 @@
 //! Values and conditions over the columns in scope.
 
-use super::{Grammar, Kind, Scope};
+use super::{Grammar, Kind, NOW, Scope};
 
 impl Grammar<'_> {
     /// A value of a kind.
@@ -99,10 +99,10 @@ impl Grammar<'_> {
             Kind::Decimal => &["0.25", "1.00", "2.50"],
             Kind::Text => &["'a'", "'b'", "'ab'", "''"],
             Kind::Bool => &["true", "false"],
-            Kind::Date => &["DATE '2024-02-28'", "DATE '2024-02-29'", "DATE '2024-03-01'"],
+            Kind::Date => &["DATE '2028-02-28'", "DATE '2028-02-29'", "DATE '2028-03-01'"],
             Kind::Timestamp => &[
-                "TIMESTAMP '2024-02-27 11:00:00'",
-                "TIMESTAMP '2024-02-28 09:00:01.5'",
+                "TIMESTAMP '2028-02-27 11:00:00'",
+                "TIMESTAMP '2028-02-28 09:00:01.5'",
             ],
             Kind::IntArray => &["ARRAY[1, 2]::int[]", "ARRAY[3]::int[]"],
             Kind::Result => &["NULL"],
@@ -154,6 +154,14 @@ impl Grammar<'_> {
 
     /// A condition for WHERE, which may have subqueries in it.
     pub(super) fn filter(&mut self, scope: &Scope) -> String {
+        if self.chance(0.05)
+            && let Some(temporal) = self.temporal(scope)
+        {
+            return match self.chance(0.3) {
+                true => format!(" WHERE {temporal} AND {}", self.condition(scope, 1)),
+                false => format!(" WHERE {temporal}"),
+            };
+        }
         let condition = match self.below(10) {
             0..=3 => return String::new(),
             4..=6 => self.condition(scope, 2),
@@ -167,6 +175,29 @@ impl Grammar<'_> {
             }
         };
         format!(" WHERE {condition}")
+    }
+
+    /// A condition on the clock.
+    pub(super) fn temporal(&mut self, scope: &Scope) -> Option<String> {
+        let field = self.column(scope, &[Kind::Timestamp, Kind::Date])?;
+        self.saw(NOW);
+        let time = field.sql;
+        let hours = 11 * self.below(4);
+        let operator = self.choose(&["<", "<=", ">", ">="]);
+        Some(match (field.kind, self.below(5)) {
+            (Kind::Date, 0 | 1) => format!(
+                "{time} {} current_date",
+                self.choose(&["<", "<=", ">", ">=", "="])
+            ),
+            (Kind::Date, _) => format!("{time} {operator} current_date - {}", self.below(3)),
+            (_, 0) => format!("{time} {operator} localtimestamp"),
+            (_, 1) => format!("CAST({time} AS TIMESTAMPTZ) {operator} now() - INTERVAL '{hours} hours'"),
+            (_, 2) => format!(
+                "{time} BETWEEN localtimestamp - INTERVAL '{hours} hours' AND localtimestamp + INTERVAL '12 hours'"
+            ),
+            (_, 3) => format!("{time} >= date_trunc('day', localtimestamp)"),
+            _ => format!("localtimestamp - INTERVAL '{hours} hours' {operator} {time}"),
+        })
     }
 
     /// A condition with a subquery of one kind or another.

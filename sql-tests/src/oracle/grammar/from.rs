@@ -146,6 +146,11 @@ impl Grammar<'_> {
         {
             return joined;
         }
+        if self.chance(0.06)
+            && let Some(nearest) = self.nearest(&left)
+        {
+            return nearest;
+        }
         let kind = self.choose(&["INNER", "INNER", "LEFT", "LEFT", "RIGHT", "FULL"]);
         let Some((l, r)) = self.pair(&left.scope, &right.scope) else {
             self.saw("CROSS JOIN");
@@ -199,6 +204,23 @@ impl Grammar<'_> {
             left.scope,
             right.scope,
         )
+    }
+
+    /// An ASOF join with a relation.
+    fn nearest(&mut self, left: &From) -> Option<From> {
+        let right = self.base();
+        let time = self.column(&left.scope, &[Kind::Timestamp, Kind::Int, Kind::Date])?;
+        let other = self.column(&right.scope, &[time.kind])?;
+        let (l, r) = self.pair(&left.scope, &right.scope)?;
+        self.saw("ASOF JOIN");
+        let outer = self.choose(&["", "LEFT "]);
+        let operator = self.choose(&[">=", ">", "<=", "<"]);
+        let (time, other) = (time.sql, other.sql);
+        let sql = format!(
+            "{} ASOF {outer}JOIN {} ON {l} = {r} AND {time} {operator} {other}",
+            left.sql, right.sql
+        );
+        Some(both(sql, left.scope.clone(), right.scope))
     }
 
     /// USING or NATURAL, where the sides have a name in common.

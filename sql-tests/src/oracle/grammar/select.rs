@@ -1,6 +1,6 @@
 //! Whole queries.
 
-use super::{Field, Generated, Grammar, Kind, Scope, Source};
+use super::{Field, Generated, Grammar, Kind, NOW, Scope, Source};
 
 /// Relations that one FROM joins at most.
 const JOINED_MAX: usize = 4;
@@ -133,6 +133,14 @@ impl Grammar<'_> {
                 let bound = self.choose(&["count(*) > 1", "count(*) < 3", "count(*) % 2 = 0"]);
                 format!(" HAVING {bound}")
             }
+            1 if self.chance(0.1) => match self.column(&from.scope, &[Kind::Timestamp]) {
+                Some(field) => {
+                    self.saw(NOW);
+                    let operator = self.choose(&["<", ">="]);
+                    format!(" HAVING max({}) {operator} localtimestamp", field.sql)
+                }
+                None => String::new(),
+            },
             _ => String::new(),
         };
         Generated {
