@@ -30,6 +30,7 @@ use datafusion::physical_plan::{
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
 use millrace_planner::CatalogReader;
+use millrace_planner::relation::attach;
 use millrace_server::functions::{comparisons, rewrite};
 use parking_lot::Mutex;
 use sqlparser::ast;
@@ -193,7 +194,11 @@ impl Batch {
             batch: self,
             with_keys,
         };
-        bind(&self.state, &names(false), query).or_else(|_| bind(&self.state, &names(true), query))
+        let bound =
+            bind(&self.state, &names(false), query).or_else(|_| bind(&self.state, &names(true), query))?;
+        // No scan stands for a stored relation: joins in time become those of a moment.
+        let none = |id| Err(DataFusionError::Plan(format!("relation {id} is not stored")));
+        attach(bound, &none).map_err(|error| error.to_string())
     }
 }
 

@@ -58,6 +58,18 @@ impl<'a> Unnesting<'a> {
                 "a subquery that refers to rows with a volatile function is not supported".into(),
             ));
         }
+        // The binder takes the columns beside LATERAL as their relations have them, before joins can miss them.
+        let outer = outer
+            .into_iter()
+            .map(|(field, column)| {
+                let is_nullable = match outside.schema().qualified_field_from_column(&column) {
+                    Ok((_, field)) => field.is_nullable(),
+                    Err(_) => true,
+                };
+                let field = field.as_ref().clone().with_nullable(is_nullable);
+                (Arc::new(field), column)
+            })
+            .collect();
         Ok(Unnesting { outer, source, names })
     }
 
