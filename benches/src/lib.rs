@@ -5,6 +5,7 @@
 //!    ├─ first_light ── a suite against a real server over the PostgreSQL protocol
 //!    │   ├─ target ── the server under test: the release binary as a child process, or one inside this process
 //!    │   └─ flights, views, oracle ── the data, the views over it, and what they must show
+//!    ├─ drizzle ── simulated clusters, and a server under the Yahoo streaming benchmark
 //!    ├─ ivm ── a suite against the engine alone, in a process for each view and size
 //!    └─ results, plot ── what was measured, on which machine, written as results.json, report.md and figures
 //! ```
@@ -13,6 +14,7 @@
 //! Load generator and server share one machine: what the generator costs is measured and reported beside the result.
 
 pub mod client;
+pub mod drizzle;
 pub mod error;
 pub mod first_light;
 pub mod flights;

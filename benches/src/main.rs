@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use millrace_benches::drizzle;
 use millrace_benches::error::BenchError;
 use millrace_benches::first_light::{self, Scale};
 use millrace_benches::ivm::{self, Cell, Isolation};
@@ -34,6 +35,8 @@ enum Suite {
     Oracle(OracleArgs),
     /// What it costs to keep views, by the size of the change and by the size of the base
     Ivm(IvmArgs),
+    /// Drizzle's experiments: coordination on simulated clusters, latency and throughput of the Yahoo streaming benchmark
+    Drizzle(DrizzleArgs),
     /// One measurement of `ivm`, which gives each a process of its own
     #[command(hide = true)]
     IvmCell {
@@ -88,6 +91,19 @@ struct IvmArgs {
 }
 
 #[derive(Debug, Args)]
+struct DrizzleArgs {
+    /// A bounded run inside this process: shows that the experiments work, not how fast millrace is
+    #[arg(long)]
+    small: bool,
+    /// Where the results' directory is made [default: benches/results; with --small nothing is kept]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Run only the experiments whose name contains this
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+}
+
+#[derive(Debug, Args)]
 struct SuiteArgs {
     /// A bounded run with a server inside this process: shows that the experiments work, not how fast millrace is
     #[arg(long)]
@@ -114,6 +130,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().suite {
         Suite::FirstLight(args) => runtime.block_on(first_light(args)),
         Suite::Ivm(args) => runtime.block_on(ivm(args)),
+        Suite::Drizzle(args) => runtime.block_on(drizzle(args)),
         Suite::IvmCell { cell } => runtime.block_on(ivm_cell(&cell)),
         Suite::Tpch(args) => runtime.block_on(tpch(args)),
         Suite::Oracle(args) => oracle(&args),
@@ -154,6 +171,24 @@ async fn ivm(args: IvmArgs) -> Result<(), BenchError> {
     }
     let run = Run::begin("ivm", command, scale.fsync_probes)?;
     let run = ivm::run(run, &scale, isolation, args.only.as_deref()).await?;
+    keep(&run, args.out, args.small)
+}
+
+async fn drizzle(args: DrizzleArgs) -> Result<(), BenchError> {
+    let scale = if args.small {
+        drizzle::Scale::small()
+    } else {
+        drizzle::Scale::real()
+    };
+    let mut command = "cargo run --release -p millrace-benches -- drizzle".to_owned();
+    if args.small {
+        command.push_str(" --small");
+    }
+    if let Some(only) = &args.only {
+        command.push_str(&format!(" --only \"{only}\""));
+    }
+    let run = Run::begin("drizzle", command, scale.fsync_probes)?;
+    let run = drizzle::run(run, &scale, args.only.as_deref()).await?;
     keep(&run, args.out, args.small)
 }
 

@@ -81,6 +81,7 @@ fn schedule(seed: u64) -> (u64, u64, Vec<u64>) {
             message_ns: (10, random.random_range(11..200_000)),
             task_ns: 20_000,
             driver_ns: Some((2_000, 1_000)),
+            worker_ns: Some((0, 0)),
             doubled_per_mille: 50,
         },
         seed,

@@ -7,6 +7,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
+use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -28,6 +29,8 @@ pub struct Costs {
     /// The driver's handling of an event, and of each message that it sends; `None`: as long as the real code, encoding
     /// included, takes on this machine.
     pub driver_ns: Option<(u64, u64)>,
+    /// The same of a worker's local scheduler, which has a thread of its own beside the slots.
+    pub worker_ns: Option<(u64, u64)>,
     /// How many messages of a thousand arrive twice.
     pub doubled_per_mille: u64,
 }
@@ -53,10 +56,25 @@ pub struct Report {
     pub driver_messages: u64,
     pub driver_bytes: u64,
     pub driver_ns: u64,
+    /// Messages between workers, and the time of the local schedulers: of all, and of the busiest.
+    pub worker_messages: u64,
+    pub worker_ns: u64,
+    pub worker_ns_max: u64,
     /// From an epoch's cut to its commit.
     pub latencies_ns: Vec<u64>,
-    /// Sizes of the groups in the order in which they ended.
-    pub groups: Vec<u64>,
+    /// Groups in the order in which they ended.
+    pub groups: Vec<GroupSeen>,
+}
+
+/// A group of a simulated run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GroupSeen {
+    /// When it ended, in simulated nanoseconds.
+    pub at_ns: u64,
+    /// Epochs in it.
+    pub epochs: u64,
+    /// The smoothed share of coordination after it.
+    pub share: f64,
 }
 
 #[derive(Debug, Clone)]
@@ -70,11 +88,19 @@ enum Delivery {
         version: u64,
         epoch: u64,
     },
+    Ready {
+        worker: WorkerId,
+        task: ReadyTask,
+    },
     TaskDone {
         worker: WorkerId,
         task: ReadyTask,
     },
     Wake {
+        worker: WorkerId,
+        pipeline: PipelineId,
+    },
+    Interval {
         worker: WorkerId,
         pipeline: PipelineId,
     },
@@ -89,19 +115,44 @@ enum Left {
     Changes(RelationId, usize, u64, WorkerId),
 }
 
+impl Left {
+    /// The worker that keeps them.
+    fn on(&self) -> WorkerId {
+        match *self {
+            Left::Cut(.., on) | Left::Exchange(.., on) | Left::Changes(.., on) => on,
+        }
+    }
+}
+
 struct SimulatedWorker {
     local: LocalScheduler,
     free: usize,
     ready: VecDeque<ReadyTask>,
+    /// When the local scheduler has worked off what it heard, and how long it has worked in all.
+    free_at: u64,
+    busy_ns: u64,
 }
 
-/// All tasks have work: the hardest case.
-struct Busy;
+/// Which tasks have work.
+struct Busy {
+    /// All of them, the hardest case; or only those that others left rows for.
+    is_everyone: bool,
+}
 
 impl Tasks for Busy {
-    fn has_work(&self, _: RelationId, _: usize, _: usize, _: i64, _: bool) -> bool {
-        true
+    fn has_work(&self, _: RelationId, _: usize, _: usize, _: i64, is_filled: bool) -> bool {
+        self.is_everyone || is_filled
     }
+}
+
+/// Stages that are scheduled one by one, as by a central scheduler; see [`Simulation::schedule_centrally`].
+#[derive(Default)]
+struct Central {
+    pipelines: Vec<PipelineId>,
+    /// Requests for further epochs that are answered when the stage before is committed.
+    held: HashMap<PipelineId, ToDriver>,
+    /// Pipelines whose turn has come.
+    due: Vec<PipelineId>,
 }
 
 /// See the module.
@@ -120,7 +171,7 @@ pub struct Simulation {
     views: HashMap<PipelineId, BTreeSet<RelationId>>,
     /// Epochs that inputs are still to make.
     inputs_left: HashMap<PipelineId, u64>,
-    left: HashSet<Left>,
+    left: HashMap<WorkerId, HashSet<Left>>,
     ran: HashMap<(PipelineId, u64), HashSet<TaskId>>,
     last_reduce: HashMap<(RelationId, usize, usize), u64>,
     committed: HashMap<PipelineId, u64>,
@@ -131,6 +182,12 @@ pub struct Simulation {
     pub freed: Vec<WorkerId>,
     pub report: Report,
     last_group: (Option<PipelineId>, u64),
+    central: Central,
+    interval_ns: u64,
+    /// Where the report begins.
+    since: u64,
+    /// Partitions that exchanges fill; all of them if there is no number.
+    filled: Option<usize>,
 }
 
 impl Simulation {
@@ -148,7 +205,7 @@ impl Simulation {
             shapes: HashMap::new(),
             views: HashMap::new(),
             inputs_left: HashMap::new(),
-            left: HashSet::new(),
+            left: HashMap::new(),
             ran: HashMap::new(),
             last_reduce: HashMap::new(),
             committed: HashMap::new(),
@@ -157,6 +214,10 @@ impl Simulation {
             freed: vec![],
             report: Report::default(),
             last_group: (None, 0),
+            central: Central::default(),
+            interval_ns: 0,
+            since: 0,
+            filled: None,
             setup,
         };
         simulation.event(Event::GroupSize(simulation.setup.group_size));
@@ -171,6 +232,8 @@ impl Simulation {
             local: LocalScheduler::new(worker),
             free: self.setup.cores,
             ready: VecDeque::new(),
+            free_at: 0,
+            busy_ns: 0,
         };
         self.workers.insert(worker, simulated);
         self.event(Event::WorkerJoined { worker });
@@ -229,11 +292,56 @@ impl Simulation {
         self.deliver(self.now, Delivery::Input(pipeline));
     }
 
+    /// Schedules these pipelines, each a stage, as a central scheduler does: with a barrier behind each. The driver launches
+    /// an epoch of a stage when that of the stage before is committed, and the first stage's next when the last is: a round
+    /// trip for each. Groups must have one epoch. Input is counted at the first.
+    pub fn schedule_centrally(&mut self, pipelines: Vec<PipelineId>) {
+        self.central.pipelines = pipelines;
+    }
+
+    /// Time between two cuts of pipelines that are opened from now on.
+    pub fn set_interval(&mut self, interval_ns: u64) {
+        self.interval_ns = interval_ns;
+    }
+
+    /// Lets exchanges fill only the first partitions: the other reduces have nothing to do.
+    pub fn fill_only(&mut self, partitions: usize) {
+        self.filled = Some(partitions);
+    }
+
+    /// What tasks take from now on.
+    pub fn set_task_ns(&mut self, task_ns: u64) {
+        self.setup.costs.task_ns = task_ns;
+    }
+
+    /// Lets the report begin here.
+    pub fn measure(&mut self) {
+        self.since = self.now;
+        self.report = Report::default();
+        for worker in self.workers.values_mut() {
+            worker.busy_ns = 0;
+        }
+    }
+
+    /// Runs for so long.
+    pub fn run_for(&mut self, elapsed_ns: u64) {
+        let until_ns = self.now + elapsed_ns;
+        self.run_until(until_ns);
+    }
+
+    fn run_until(&mut self, until_ns: u64) {
+        while self.queue.peek().is_some_and(|Reverse((at, _))| *at <= until_ns) {
+            self.run(1);
+        }
+        self.now = self.now.max(until_ns);
+        self.report.elapsed_ns = self.now - self.since;
+    }
+
     /// Runs until nothing is under way any more, or `steps` deliveries were made; returns whether all is quiet.
     pub fn run(&mut self, steps: u64) -> bool {
         for _ in 0..steps {
             let Some(Reverse((at, number))) = self.queue.pop() else {
-                self.report.elapsed_ns = self.now;
+                self.report.elapsed_ns = self.now - self.since;
                 return true;
             };
             self.now = self.now.max(at);
@@ -241,7 +349,7 @@ impl Simulation {
                 self.arrive(delivery);
             }
         }
-        self.report.elapsed_ns = self.now;
+        self.report.elapsed_ns = self.now - self.since;
         self.queue.is_empty()
     }
 
@@ -255,9 +363,9 @@ impl Simulation {
             assert!(worker.ready.is_empty());
         }
         assert!(
-            self.left.is_empty(),
+            self.left.values().all(HashSet::is_empty),
             "rows that nobody released: {:?}",
-            self.left.iter().next()
+            self.left.values().flatten().next()
         );
         assert!(
             self.inputs_left.values().all(|left| *left == 0),
@@ -271,6 +379,12 @@ impl Simulation {
             Delivery::ToPeer(to, message) => self.local(to, LocalEvent::Peer(message)),
             Delivery::ToDriver(message) => self.event(Event::Worker(message)),
             Delivery::Wake { worker, pipeline } => self.local(worker, LocalEvent::Wake { pipeline }),
+            Delivery::Interval { worker, pipeline } => {
+                if let Some(simulated) = self.workers.get_mut(&worker) {
+                    simulated.local.set_interval(pipeline, self.interval_ns);
+                }
+                self.local(worker, LocalEvent::Wake { pipeline });
+            }
             Delivery::Input(pipeline) => {
                 if let Some(cutter) = self.cutters.get(&pipeline).copied() {
                     self.local(cutter, LocalEvent::InputArrived { pipeline });
@@ -285,10 +399,10 @@ impl Simulation {
                 let left = self.inputs_left.entry(pipeline).or_default();
                 *left = left.saturating_sub(1);
                 let more = *left > 0;
-                self.left.insert(Left::Cut(pipeline, epoch, worker));
+                self.leave(Left::Cut(pipeline, epoch, worker));
                 self.cut_at.insert((pipeline, epoch), self.now);
                 let sources = self.driver.sources(pipeline);
-                let rows = sources.into_iter().map(|source| (source, 1 << 20)).collect();
+                let rows = sources.into_iter().map(|source| (source, 1 << 24)).collect();
                 let now = i64::try_from(self.now).unwrap_or(i64::MAX);
                 self.local(
                     worker,
@@ -302,6 +416,12 @@ impl Simulation {
                     },
                 );
             }
+            Delivery::Ready { worker, task } => {
+                if let Some(simulated) = self.workers.get_mut(&worker) {
+                    simulated.ready.push_back(task);
+                }
+                self.fill_slots(worker);
+            }
             Delivery::TaskDone { worker, task } => self.task_done(worker, task),
         }
     }
@@ -312,17 +432,16 @@ impl Simulation {
         let stage = &shape.stages[id.stage];
         let filled: Vec<u32> = match stage.reader {
             Some(reader) => {
-                let partitions = shape.partitions_of(&shape.stages[reader]);
+                let mut partitions = shape.partitions_of(&shape.stages[reader]);
+                partitions.end = partitions.end.min(self.filled.unwrap_or(usize::MAX));
                 for partition in partitions.clone() {
-                    self.left
-                        .insert(Left::Exchange(id.view, id.stage, id.epoch, partition, worker));
+                    self.leave(Left::Exchange(id.view, id.stage, id.epoch, partition, worker));
                 }
                 partitions.map(|partition| partition as u32).collect()
             }
             None => {
                 if task.is_read {
-                    self.left
-                        .insert(Left::Changes(id.view, id.partition, id.epoch, worker));
+                    self.leave(Left::Changes(id.view, id.partition, id.epoch, worker));
                 }
                 vec![0]
             }
@@ -395,7 +514,7 @@ impl Simulation {
                 } => Left::Changes(view, partition, id.epoch, from),
             };
             assert!(
-                self.left.contains(&left),
+                self.left.get(&left.on()).is_some_and(|all| all.contains(&left)),
                 "seed {seed}: {id:?} reads {left:?}, which is not there"
             );
         }
@@ -417,11 +536,48 @@ impl Simulation {
     }
 
     fn local(&mut self, worker: WorkerId, event: LocalEvent) {
-        let now = self.now;
         let Some(simulated) = self.workers.get_mut(&worker) else {
             return;
         };
-        for action in simulated.local.on(event, now, &Busy) {
+        let start = self.now.max(simulated.free_at);
+        let tasks = Busy {
+            is_everyone: self.filled.is_none(),
+        };
+        let heard = match &event {
+            LocalEvent::Peer(message) => encode(message).unwrap_or_default(),
+            LocalEvent::Driver(message) => encode(message).unwrap_or_default(),
+            _ => vec![],
+        };
+        let started = Instant::now();
+        match &event {
+            LocalEvent::Peer(_) => _ = black_box(decode::<ToPeer>(&heard).is_ok()),
+            LocalEvent::Driver(_) => _ = black_box(decode::<ToWorker>(&heard).is_ok()),
+            _ => {}
+        }
+        let actions = simulated.local.on(event, start, &tasks);
+        let took = match self.setup.costs.worker_ns {
+            Some((event_ns, message_ns)) => {
+                let is_message =
+                    |action: &&LocalAction| matches!(action, LocalAction::Send(..) | LocalAction::Report(_));
+                event_ns + message_ns * actions.iter().filter(is_message).count() as u64
+            }
+            None => {
+                for action in &actions {
+                    match action {
+                        LocalAction::Send(_, message) => _ = black_box(encode(message).is_ok()),
+                        LocalAction::Report(message) => _ = black_box(encode(message).is_ok()),
+                        _ => {}
+                    }
+                }
+                started.elapsed().as_nanos() as u64
+            }
+        };
+        simulated.free_at = start + took;
+        simulated.busy_ns += took;
+        self.report.worker_ns += took;
+        self.report.worker_ns_max = self.report.worker_ns_max.max(simulated.busy_ns);
+        let now = simulated.free_at;
+        for action in actions {
             match action {
                 LocalAction::TakeCut {
                     pipeline,
@@ -439,24 +595,29 @@ impl Simulation {
                         },
                     );
                 }
-                LocalAction::Run(task) => {
-                    if let Some(simulated) = self.workers.get_mut(&worker) {
-                        simulated.ready.push_back(task);
-                    }
-                    self.fill_slots(worker);
-                }
+                LocalAction::Run(task) => self.deliver(now, Delivery::Ready { worker, task }),
                 LocalAction::Release { pipeline, epochs } => {
                     let views = self.views.get(&pipeline).cloned().unwrap_or_default();
-                    self.left.retain(|left| match left {
-                        Left::Cut(of, at, on) => *on != worker || *of != pipeline || !epochs.contains(at),
-                        Left::Exchange(view, _, at, _, on) | Left::Changes(view, _, at, on) => {
-                            *on != worker || !epochs.contains(at) || !views.contains(view)
+                    self.left.entry(worker).or_default().retain(|left| match left {
+                        Left::Cut(of, at, _) => *of != pipeline || !epochs.contains(at),
+                        Left::Exchange(view, _, at, ..) | Left::Changes(view, _, at, _) => {
+                            !epochs.contains(at) || !views.contains(view)
                         }
                     });
                 }
-                LocalAction::Send(to, message) => self.send(now, Delivery::ToPeer(to, message)),
-                LocalAction::Report(message) => self.send(now, Delivery::ToDriver(message)),
-                LocalAction::WakeAt { pipeline, at } => self.deliver(at, Delivery::Wake { worker, pipeline }),
+                LocalAction::Send(to, message) => {
+                    self.report.worker_messages += 1;
+                    self.send(now, Delivery::ToPeer(to, message));
+                }
+                LocalAction::Report(message) => match message {
+                    ToDriver::NeedEpochs { pipeline, .. } if self.central.pipelines.contains(&pipeline) => {
+                        self.central.held.insert(pipeline, message);
+                    }
+                    message => self.send(now, Delivery::ToDriver(message)),
+                },
+                LocalAction::WakeAt { pipeline, at } => {
+                    self.deliver(at.max(now), Delivery::Wake { worker, pipeline });
+                }
             }
         }
     }
@@ -472,30 +633,21 @@ impl Simulation {
             _ => None,
         };
         let start = self.now.max(self.driver_free_at);
+        let heard = match &event {
+            Event::Worker(message) => encode(message).unwrap_or_default(),
+            _ => vec![],
+        };
         let started = Instant::now();
+        if !heard.is_empty() {
+            black_box(decode::<ToDriver>(&heard).is_ok());
+        }
         let commands = self.driver.on(event);
-        let mut sent: Vec<(usize, Delivery)> = vec![];
+        let mut sent: Vec<(WorkerId, Vec<u8>)> = vec![];
+        let mut others = vec![];
         for command in commands {
             match command {
-                Command::Send(to, message) => {
-                    // Through bytes and back, as over a network.
-                    let bytes = encode(&message).unwrap_or_default();
-                    let message = decode(&bytes).unwrap_or(message);
-                    sent.push((bytes.len(), Delivery::ToWorker(to, message)));
-                }
-                Command::Commit { pipeline, epoch } => self.commit(pipeline, epoch),
-                Command::CutterIs { pipeline, worker } => {
-                    self.cutters.insert(pipeline, worker);
-                }
-                Command::Joined { into, from } => {
-                    let views = self.views.remove(&from).unwrap_or_default();
-                    self.views.entry(into).or_default().extend(views);
-                    let inputs = self.inputs_left.remove(&from).unwrap_or(0);
-                    *self.inputs_left.entry(into).or_default() += inputs;
-                }
-                Command::Quiesced { ticket, pipeline, .. } => self.held.push((ticket, pipeline)),
-                Command::WorkerFree { worker } => self.freed.push(worker),
-                Command::Attached { .. } => {}
+                Command::Send(to, message) => sent.push((to, encode(&message).unwrap_or_default())),
+                other => others.push(other),
             }
         }
         let took = match self.setup.costs.driver_ns {
@@ -507,17 +659,59 @@ impl Simulation {
         if let Some(pipeline) = about {
             self.driver.spent(pipeline, took);
         }
-        for (bytes, delivery) in sent {
+        for (to, bytes) in sent {
             self.report.driver_messages += 1;
-            self.report.driver_bytes += bytes as u64;
-            self.send(self.driver_free_at, delivery);
+            self.report.driver_bytes += bytes.len() as u64;
+            match decode(&bytes) {
+                Ok(message) => self.send(self.driver_free_at, Delivery::ToWorker(to, message)),
+                Err(error) => panic!("a message that cannot be read: {error}"),
+            }
+        }
+        for command in others {
+            match command {
+                Command::Send(..) | Command::Attached { .. } => {}
+                Command::Commit { pipeline, epoch } => self.commit(pipeline, epoch),
+                Command::CutterIs { pipeline, worker } => {
+                    self.cutters.insert(pipeline, worker);
+                    if self.interval_ns > 0 {
+                        // Behind its template.
+                        let at = self.driver_free_at + self.setup.costs.message_ns.1;
+                        self.deliver(at, Delivery::Interval { worker, pipeline });
+                    }
+                }
+                Command::Joined { into, from } => {
+                    let views = self.views.remove(&from).unwrap_or_default();
+                    self.views.entry(into).or_default().extend(views);
+                    let inputs = self.inputs_left.remove(&from).unwrap_or(0);
+                    *self.inputs_left.entry(into).or_default() += inputs;
+                }
+                Command::Quiesced { ticket, pipeline, .. } => self.held.push((ticket, pipeline)),
+                Command::WorkerFree { worker } => self.freed.push(worker),
+            }
         }
         if let Some(group) = about.and_then(|pipeline| self.driver.last_group(pipeline))
             && self.last_group != (about, group.last_epoch)
         {
             self.last_group = (about, group.last_epoch);
-            self.report.groups.push(group.last_epoch + 1 - group.first_epoch);
+            self.report.groups.push(GroupSeen {
+                at_ns: self.now,
+                epochs: group.last_epoch + 1 - group.first_epoch,
+                share: group.share,
+            });
         }
+        for pipeline in std::mem::take(&mut self.central.due) {
+            if let Some(message) = self.central.held.remove(&pipeline) {
+                self.event(Event::Worker(message));
+            }
+            if pipeline != self.central.pipelines[0] {
+                *self.inputs_left.entry(pipeline).or_default() += 1;
+            }
+            self.send(self.driver_free_at, Delivery::Input(pipeline));
+        }
+    }
+
+    fn leave(&mut self, rows: Left) {
+        self.left.entry(rows.on()).or_default().insert(rows);
     }
 
     fn commit(&mut self, pipeline: PipelineId, epoch: u64) {
@@ -538,7 +732,13 @@ impl Simulation {
             "seed {seed}: epoch {epoch} was committed before its tasks had ended"
         );
         self.report.epochs += 1;
-        self.report.latencies_ns.push(self.now - cut_at);
+        self.report
+            .latencies_ns
+            .push(self.now.max(self.driver_free_at) - cut_at);
+        let stages = &self.central.pipelines;
+        if let Some(stage) = stages.iter().position(|stage| *stage == pipeline) {
+            self.central.due.push(stages[(stage + 1) % stages.len()]);
+        }
     }
 
     fn send(&mut self, at: u64, delivery: Delivery) {

@@ -1,0 +1,66 @@
+//! Drizzle: what grouped, pre-scheduled micro-batches cost and give.
+//!
+//! The paper's experiments (SOSP'17, section 5) with its numbers beside ours. Clusters are simulated ([`simulated`]); what
+//! one machine can show is measured on it.
+
+pub mod simulated;
+
+use crate::error::BenchError;
+use crate::machine;
+use crate::results::Run;
+
+/// How much of everything a run does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scale {
+    /// Probes of the disk.
+    pub fsync_probes: usize,
+    /// Sizes of simulated clusters, ascending.
+    pub workers: Vec<u32>,
+    /// Micro-batches of a simulated job, and how often it is run.
+    pub batches: u64,
+    pub trials: u64,
+    /// For how long a group size is watched.
+    pub tuning_seconds: u64,
+}
+
+impl Scale {
+    /// What the issue asks for.
+    pub fn real() -> Self {
+        Scale {
+            fsync_probes: 500,
+            workers: vec![4, 8, 16, 32, 64, 128],
+            batches: 100,
+            trials: 5,
+            tuning_seconds: 120,
+        }
+    }
+
+    /// Enough to see that every experiment works.
+    pub fn small() -> Self {
+        Scale {
+            fsync_probes: 1,
+            workers: vec![2, 4],
+            batches: 10,
+            trials: 1,
+            tuning_seconds: 8,
+        }
+    }
+}
+
+/// Runs the experiments whose names contain `only`.
+///
+/// # Errors
+/// A simulation does not come to rest, a server does not start or refuses something, or a view is wrong: a fast wrong
+/// answer is no result.
+pub async fn run(mut run: Run, scale: &Scale, only: Option<&str>) -> Result<Run, BenchError> {
+    let chosen = |name: &str| {
+        let chosen = only.is_none_or(|only| name.contains(only));
+        if chosen {
+            eprintln!("{name} ...");
+        }
+        chosen
+    };
+    simulated::run(&mut run, scale, &chosen)?;
+    run.note(format!("Load after the run: {}.", machine::load_average()));
+    Ok(run)
+}
