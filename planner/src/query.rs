@@ -1,6 +1,6 @@
 //! What a SELECT is optimised with.
 
-mod constants;
+mod barrier;
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
 use crate::relation::without_keys;
-use constants::ForgetConstants;
+use barrier::PutBarriers;
 
-/// DataFusion's physical rules without those that give wrong answers, and [`ForgetConstants`] before them.
+/// DataFusion's physical rules without those that give wrong answers, and [`PutBarriers`] before them.
 ///
 /// `FilterPushdown` moves a filter on one side's key of an outer join to the other side's key once the sides have been
 /// swapped: `FROM u RIGHT JOIN s ON u.k = s.k WHERE u.k IS NULL` then keeps only the rows of `s` whose key is NULL (found by
 /// the random queries of the oracle). Filters reach the scans by the logical rules already.
 pub fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    let forget: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(ForgetConstants);
+    let barriers: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(PutBarriers);
     let rules = PhysicalOptimizer::new().rules.into_iter();
     let rules = rules.filter(|rule| !rule.name().starts_with("FilterPushdown"));
-    std::iter::once(forget).chain(rules).collect()
+    std::iter::once(barriers).chain(rules).collect()
 }
 
 /// DataFusion's logical rules, two of them kept from joins in which NULL keys are equal (`a IS NOT DISTINCT FROM b`).

@@ -1,14 +1,15 @@
-//! What DataFusion takes for constant, and is not.
+//! Barriers for what DataFusion's rules conclude wrongly from a part of a plan (found by the random queries of the oracle).
 //!
-//! Sorts and window functions leave out columns that plans say are constant. Three kinds of nodes say so wrongly (found by the
-//! random queries of the oracle):
+//! Sorts and window functions leave out columns that plans say are constant. Three kinds of nodes say so wrongly:
 //!
 //! * outer joins pass on the constants of a side that can be missing: rows without a match have NULL there;
 //! * grouping sets pass on the constants of what they group: in sets without a column it is NULL;
 //! * UNION ALL says that a column is constant within each of its inputs. That is true, but a sort of the first rows
 //!   compares the rows of all inputs with one threshold.
 //!
-//! A node that says nothing about its rows but their columns is put above such nodes.
+//! And a sort is pushed through OFFSET without LIMIT, which then skips other rows.
+//!
+//! A node that says nothing about its rows but their columns, and keeps no order, is put above such nodes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,20 +26,21 @@ use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::joins::{
     HashJoinExec, NestedLoopJoinExec, PiecewiseMergeJoinExec, SortMergeJoinExec, SymmetricHashJoinExec,
 };
+use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
 
-/// Puts [`PlainColumns`] above nodes that are wrong about constants. First of the physical rules: those after it decide by
-/// what plans say of their rows.
+/// Puts [`Barrier`]s into plans, see the module. First of the physical rules: those after it decide by what plans say of
+/// their rows.
 #[derive(Debug)]
-pub struct ForgetConstants;
+pub struct PutBarriers;
 
-impl PhysicalOptimizerRule for ForgetConstants {
+impl PhysicalOptimizerRule for PutBarriers {
     fn name(&self) -> &str {
-        "forget_constants"
+        "put_barriers"
     }
 
     fn schema_check(&self) -> bool {
@@ -47,8 +49,8 @@ impl PhysicalOptimizerRule for ForgetConstants {
 
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
-            Ok(if is_wrong(node.as_ref()) {
-                Transformed::yes(Arc::new(PlainColumns::new(node)) as _)
+            Ok(if needs_barrier(node.as_ref()) {
+                Transformed::yes(Arc::new(Barrier::new(node)) as _)
             } else {
                 Transformed::no(node)
             })
@@ -57,8 +59,11 @@ impl PhysicalOptimizerRule for ForgetConstants {
     }
 }
 
-/// Whether what the node says of constants may be wrong, or is wrongly used.
-fn is_wrong(plan: &dyn ExecutionPlan) -> bool {
+/// Whether what the node says of its rows may be wrong, or is wrongly used.
+fn needs_barrier(plan: &dyn ExecutionPlan) -> bool {
+    if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
+        return limit.skip() > 0 && limit.fetch().is_none();
+    }
     if plan.is::<UnionExec>() {
         return has_constants(plan);
     }
@@ -98,31 +103,31 @@ fn join_type(plan: &dyn ExecutionPlan) -> Option<JoinType> {
 
 /// Its input's rows, of which it says nothing but what columns they have and how they are partitioned.
 #[derive(Debug)]
-struct PlainColumns {
+struct Barrier {
     input: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
 }
 
-impl PlainColumns {
+impl Barrier {
     fn new(input: Arc<dyn ExecutionPlan>) -> Self {
         let nothing = EquivalenceProperties::new(input.schema());
         let properties = PlanProperties::clone(input.properties()).with_eq_properties(nothing);
-        PlainColumns {
+        Barrier {
             input,
             properties: Arc::new(properties),
         }
     }
 }
 
-impl DisplayAs for PlainColumns {
+impl DisplayAs for Barrier {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PlainColumns")
+        write!(f, "Barrier")
     }
 }
 
-impl ExecutionPlan for PlainColumns {
+impl ExecutionPlan for Barrier {
     fn name(&self) -> &'static str {
-        "PlainColumns"
+        "Barrier"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -145,14 +150,14 @@ impl ExecutionPlan for PlainColumns {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(PlainColumns::new(children.swap_remove(0))))
+        Ok(Arc::new(Barrier::new(children.swap_remove(0))))
     }
 
     fn with_new_children(
         self: Arc<Self>,
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(PlainColumns::new(children.swap_remove(0))))
+        Ok(Arc::new(Barrier::new(children.swap_remove(0))))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
