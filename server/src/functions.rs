@@ -19,12 +19,14 @@
 //! | [`sum`] | sums of integers that fail on overflow |
 //! | [`text`] | `format`, quoting, lengths |
 //! | [`format`] | `to_char` |
+//! | [`bounded`] | limits on what can become much larger than its arguments |
 //! | [`by_pattern`] | `to_date`, `to_timestamp` by a pattern |
 //!
 //! Not there yet: `to_number`, `to_char` of numbers, the `*_populate_record` and `jsonb_path_*` families, text
 //! search, ranges, and functions over large objects.
 
 pub mod arithmetic;
+pub mod bounded;
 pub mod by_pattern;
 pub mod cast;
 pub mod comparisons;
@@ -73,6 +75,7 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
     {
         registry.register_udf(function)?;
     }
+    bounded::register(registry)?;
     registry.register_udaf(sum::udaf())?;
     for function in ordered_set::udafs() {
         registry.register_udaf(function)?;

@@ -211,7 +211,7 @@ impl ExprPlanner for CheckedIntegers {
             expr.right = narrowed(expr.right);
         }
         let (left, right) = (expr.left.to_field(schema)?.1, expr.right.to_field(schema)?.1);
-        if !defined(&left, &right) {
+        if !defined(&left, &expr.op, &right) {
             let error = SqlError::new(
                 SqlState::UndefinedFunction,
                 format!(
@@ -314,9 +314,13 @@ fn is_number(data_type: &DataType) -> bool {
     )
 }
 
-/// Whether there may be an arithmetic operator: not between a number and a text, or with booleans. What carries an
-/// annotation has operators of its own.
-fn defined(left: &Field, right: &Field) -> bool {
+/// Whether there may be an arithmetic operator: not between a number and a text, or with booleans, nor a sum of two times.
+/// What carries an annotation has operators of its own.
+fn defined(left: &Field, operator: &BinaryOperator, right: &Field) -> bool {
+    let is_time = |field: &Field| matches!(field.data_type(), DataType::Timestamp(..) | DataType::Date32);
+    if is_time(left) && is_time(right) && operator != &BinaryOperator::Minus {
+        return false;
+    }
     let foreign = |field: &Field| {
         matches!(field.data_type(), DataType::Utf8 | DataType::Boolean)
             && !field.metadata().contains_key(ANNOTATION)
