@@ -64,7 +64,7 @@ impl<'a> Binder<'a> {
         time_join::rewrite(&mut statement, self.catalog)?;
         with_recursive::prepare(&mut statement)?;
         named_windows::resolve(&mut statement)?;
-        rewrite::statement(&mut statement)?;
+        rewrite::statement(&mut statement, &|query| self.query(&query))?;
         refused::check(&statement)?;
         let plan = time_join::recognise(self.planner().sql_statement_to_plan(statement)?)?;
         with_recursive::check_types(&plan)?;

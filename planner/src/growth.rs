@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use arrow::datatypes::SchemaRef;
+use datafusion::logical_expr::Aggregate;
 
 use crate::relation::{RelationInfo, RelationKind};
 use crate::stage::{AggregateForm, Aggregation, Join, JoinKind, Operator, Passage, StageGraph};
@@ -199,8 +200,44 @@ impl Analysis<'_> {
 }
 
 fn names(schema: &SchemaRef, columns: impl Iterator<Item = usize>) -> String {
-    let names: Vec<&str> = columns
-        .map(|column| schema.field(column).name().as_str())
+    let names: Vec<String> = columns
+        .map(|column| schema.field(column).name())
+        .filter(|name| *name != Aggregate::INTERNAL_GROUPING_ID)
+        .map(|name| readable(name))
         .collect();
     names.join(", ")
+}
+
+/// The name of a computed column with its casts as one writes them: `t.ts::date`, which is `pg_cast(t.ts,Utf8("date"))`
+/// inside.
+fn readable(name: &str) -> String {
+    let mut name = name.to_owned();
+    while let Some(start) = name.rfind("pg_cast(") {
+        let inside = start + "pg_cast(".len();
+        let Some(comma) = name[inside..].find(",Utf8(\"").map(|at| inside + at) else {
+            break;
+        };
+        let of_type = comma + ",Utf8(\"".len();
+        let Some(end) = name[of_type..].find("\"))").map(|at| of_type + at) else {
+            break;
+        };
+        let cast = format!("{}::{}", &name[inside..comma], &name[of_type..end]);
+        name.replace_range(start..end + 3, &cast);
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn casts_are_shown_as_they_are_written() {
+        assert_eq!(readable(r#"pg_cast(t.ts,Utf8("date"))"#), "t.ts::date");
+        assert_eq!(
+            readable(r#"f(pg_cast(pg_cast(t.a,Utf8("text")),Utf8("integer")))"#),
+            "f(t.a::text::integer)"
+        );
+        assert_eq!(readable("t.k"), "t.k");
+    }
 }

@@ -8,11 +8,13 @@
 
 use std::ops::ControlFlow;
 
+use datafusion::common::plan_err;
 use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    Ident, ObjectName, Query, Select, SetExpr, SetOperator, SetQuantifier, Statement, TableAlias,
-    TableAliasColumnDef, TableFactor, UnaryOperator, Visit, VisitMut, Visitor, VisitorMut,
+    BinaryOperator, Cte, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, ObjectName, Query, Select, SetExpr, SetOperator, SetQuantifier, Statement,
+    TableAlias, TableAliasColumnDef, TableFactor, UnaryOperator, Visit, VisitMut, Visitor, VisitorMut, With,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -26,19 +28,90 @@ const SERIES: [&str; 2] = ["generate_series", "range"];
 ///
 /// # Errors
 /// Those of [`super::using`], and of the parser on a text of this module's own.
-pub(crate) fn statement(statement: &mut Statement) -> Result<()> {
-    match statement.visit(&mut Rewriter) {
+pub(crate) fn statement(
+    statement: &mut Statement,
+    bind: &dyn Fn(Query) -> Result<LogicalPlan>,
+) -> Result<()> {
+    match statement.visit(&mut Rewriter { bind, around: vec![] }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
 }
 
-struct Rewriter;
+struct Rewriter<'a> {
+    /// Plans a query, to learn the columns of an item of FROM.
+    bind: &'a dyn Fn(Query) -> Result<LogicalPlan>,
+    /// The queries around, the innermost last.
+    around: Vec<Around>,
+}
 
-impl VisitorMut for Rewriter {
+/// A query that is being visited.
+struct Around {
+    /// Its WITH clause as it was written.
+    with: Option<With>,
+    /// How many tables of that have been visited: those after them see these.
+    visible: usize,
+    /// Whether it is such a table of the query around it.
+    is_table: bool,
+}
+
+impl Rewriter<'_> {
+    fn columns_of(&self, item: &TableFactor) -> Result<Vec<String>> {
+        let mut query =
+            parse("SELECT * FROM x").map_err(|error| DataFusionError::SQL(Box::new(error), None))?;
+        let SetExpr::Select(select) = query.body.as_mut() else {
+            return plan_err!("this is a SELECT");
+        };
+        for from in &mut select.from {
+            from.relation = item.clone();
+        }
+        // An inner query's names come after those of the queries around it, and so hide them.
+        let mut tables: Vec<Cte> = vec![];
+        for around in &self.around {
+            let Some(with) = &around.with else { continue };
+            for table in with.cte_tables.iter().take(around.visible) {
+                tables.retain(|outer| outer.alias.name != table.alias.name);
+                tables.push(table.clone());
+            }
+            query.with = Some(With {
+                cte_tables: tables.clone(),
+                ..with.clone()
+            });
+        }
+        query.with = query.with.filter(|with| !with.cte_tables.is_empty());
+        let plan = (self.bind)(query)?;
+        Ok(plan
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| field.name().clone())
+            .collect())
+    }
+}
+
+impl VisitorMut for Rewriter<'_> {
     type Break = DataFusionError;
 
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
+        let is_table = self.around.last().is_some_and(|outer| {
+            let tables = outer.with.iter().flat_map(|with| &with.cte_tables);
+            let mut next = tables.skip(outer.visible);
+            next.next().is_some_and(|table| *table.query == *query)
+        });
+        self.around.push(Around {
+            with: query.with.clone(),
+            visible: 0,
+            is_table,
+        });
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
+        if self.around.pop().is_some_and(|around| around.is_table)
+            && let Some(outer) = self.around.last_mut()
+        {
+            outer.visible += 1;
+        }
         match set_operation(&mut query.body) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(DataFusionError::SQL(Box::new(error), None)),
@@ -46,7 +119,7 @@ impl VisitorMut for Rewriter {
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
-        match using::select(select) {
+        match using::select(select, &|item| self.columns_of(item)) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
@@ -271,7 +344,8 @@ mod tests {
 
     fn rewritten(sql: &str) -> String {
         let mut parsed = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap().remove(0);
-        statement(&mut parsed).unwrap();
+        let no_catalog = |query| plan_err!("nothing is known of {query}");
+        statement(&mut parsed, &no_catalog).unwrap();
         parsed.to_string()
     }
 

@@ -1,23 +1,27 @@
-//! RIGHT and FULL JOIN with USING: the merged column is that of the right side, or of whichever side has the row.
+//! RIGHT and FULL JOIN with USING or NATURAL: the merged column is that of the right side, or of whichever side has the row.
 //!
 //! DataFusion takes the left side's for every join, which is NULL for a row of the right side alone. So
 //! `SELECT k, * FROM a FULL JOIN b USING (k)` becomes `SELECT coalesce(a.k, b.k) AS k, .. FROM a FULL JOIN b ON a.k = b.k`.
 
 use std::ops::ControlFlow;
 
+use datafusion::common::plan_err;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExceptSelectItem, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins, VisitMut, VisitorMut,
+    SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
     WildcardAdditionalOptions,
 };
+
+/// Tells the names of the columns of an item of FROM.
+pub(super) type ColumnsOf<'a> = dyn Fn(&TableFactor) -> Result<Vec<String>> + 'a;
 
 /// Rewrites the joins of a SELECT and what names their merged columns.
 ///
 /// # Errors
-/// `NotImplemented` where the relation that has the left side's column cannot be told without the catalog.
-pub(super) fn select(select: &mut Select) -> Result<()> {
+/// A merged column is there twice on the left, or nowhere; the columns of an item cannot be told.
+pub(super) fn select(select: &mut Select, columns_of: &ColumnsOf<'_>) -> Result<()> {
     if !select
         .from
         .iter()
@@ -28,7 +32,7 @@ pub(super) fn select(select: &mut Select) -> Result<()> {
     let mut merged = vec![];
     let mut wildcard = vec![];
     for from in &mut select.from {
-        relations(from, &mut merged, &mut wildcard)?;
+        relations(from, columns_of, &mut merged, &mut wildcard)?;
     }
     let wanted: Vec<SelectItem> = std::mem::take(&mut select.projection);
     for item in wanted {
@@ -85,8 +89,17 @@ fn keeps_right(operator: &JoinOperator) -> bool {
 }
 
 /// Makes ON of the USING of one item of FROM, from the first RIGHT or FULL join on, and notes what it merges.
-fn relations(from: &mut TableWithJoins, merged: &mut Vec<Merged>, wildcard: &mut Vec<Ident>) -> Result<()> {
+fn relations(
+    from: &mut TableWithJoins,
+    columns_of: &ColumnsOf<'_>,
+    merged: &mut Vec<Merged>,
+    wildcard: &mut Vec<Ident>,
+) -> Result<()> {
     let mut known = vec![];
+    let mut left = Left {
+        columns_of,
+        items: vec![from.relation.clone()],
+    };
     known.extend(alias(&from.relation));
     let first = merged.len();
     for join in &mut from.joins {
@@ -103,11 +116,17 @@ fn relations(from: &mut TableWithJoins, merged: &mut Vec<Merged>, wildcard: &mut
             | JoinOperator::FullOuter(constraint) => constraint,
             _ => {
                 known.extend(right);
+                left.items.push(join.relation.clone());
                 continue;
             }
         };
         if matches!(constraint, JoinConstraint::Natural) {
-            return Err(unsupported("NATURAL with RIGHT or FULL JOIN"));
+            let common = left.in_common_with(&join.relation)?;
+            let common = common.into_iter().map(|name| ObjectName::from(vec![ident(name)]));
+            *constraint = match common.len() {
+                0 => JoinConstraint::On(Expr::value(Value::Boolean(true))),
+                _ => JoinConstraint::Using(common.collect()),
+            };
         }
         if let JoinConstraint::Using(columns) = constraint {
             let Some(right) = &right else {
@@ -123,13 +142,12 @@ fn relations(from: &mut TableWithJoins, merged: &mut Vec<Merged>, wildcard: &mut
                 let position = merged[first..]
                     .iter()
                     .position(|known| find(std::slice::from_ref(known), &name).is_some());
-                let left = match (position, known.as_slice()) {
-                    (Some(position), _) => merged[first + position].value.clone(),
-                    (None, [only]) => qualified(only, &name),
+                let (left, owner) = match (position, known.as_slice()) {
+                    (Some(position), _) => (merged[first + position].value.clone(), None),
+                    (None, [only]) => (qualified(only, &name), Some(only.clone())),
                     (None, _) => {
-                        return Err(unsupported(
-                            "RIGHT or FULL JOIN with USING beside joins that do not merge the same column",
-                        ));
+                        let owner = left.owner(&name)?;
+                        (qualified(&owner, &name), Some(owner))
                     }
                 };
                 let own = qualified(right, &name);
@@ -160,18 +178,81 @@ fn relations(from: &mut TableWithJoins, merged: &mut Vec<Merged>, wildcard: &mut
                     None => merged.push(Merged {
                         name,
                         value,
-                        relations: known.iter().cloned().chain([right.clone()]).collect(),
+                        relations: owner.into_iter().chain([right.clone()]).collect(),
                     }),
                 }
             }
+            // What a join merges comes before what the joins within it have merged.
+            let place = |column: &Merged| {
+                let same = |name: &ObjectName| {
+                    let name = name.0.last().and_then(|part| part.as_ident());
+                    name.is_some_and(|name| find(std::slice::from_ref(column), name).is_some())
+                };
+                columns.iter().position(same).unwrap_or(columns.len())
+            };
+            merged[first..].sort_by_key(place);
             if let Some(condition) = condition {
                 *constraint = JoinConstraint::On(condition);
             }
         }
         known.extend(right);
+        left.items.push(join.relation.clone());
     }
     wildcard.extend(known);
     Ok(())
+}
+
+/// What is to the left of a join.
+struct Left<'a> {
+    columns_of: &'a ColumnsOf<'a>,
+    items: Vec<TableFactor>,
+}
+
+impl Left<'_> {
+    /// The columns that both sides have, in the left side's order.
+    fn in_common_with(&self, right: &TableFactor) -> Result<Vec<String>> {
+        let of_right = (self.columns_of)(right)?;
+        let mut common: Vec<String> = vec![];
+        for item in &self.items {
+            for name in (self.columns_of)(item)? {
+                // What is there twice has been merged before, or is found to be ambiguous later.
+                if of_right.contains(&name) && !common.contains(&name) {
+                    common.push(name);
+                }
+            }
+        }
+        Ok(common)
+    }
+
+    /// The one relation that has the column.
+    fn owner(&self, name: &Ident) -> Result<Ident> {
+        let folded = match name.quote_style {
+            None => name.value.to_lowercase(),
+            Some(_) => name.value.clone(),
+        };
+        let mut owners = vec![];
+        for item in &self.items {
+            if (self.columns_of)(item)?.contains(&folded) {
+                owners.extend(alias(item));
+            }
+        }
+        match owners.as_slice() {
+            [owner] => Ok(owner.clone()),
+            [] => plan_err!("column \"{folded}\" specified in USING clause does not exist in left table"),
+            _ => plan_err!("common column name \"{folded}\" appears more than once in left table"),
+        }
+    }
+}
+
+/// The name of a column, quoted where it would be read as another one otherwise.
+fn ident(name: String) -> Ident {
+    let is_plain = name
+        .chars()
+        .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    match is_plain {
+        true => Ident::new(name),
+        false => Ident::with_quote('"', name),
+    }
 }
 
 fn alias(factor: &TableFactor) -> Option<Ident> {

@@ -34,6 +34,8 @@ fn invalid_definition(message: &str) -> Option<SqlState> {
     [
         ("specified more than once", SqlState::DuplicateColumn),
         ("named in key does not exist", SqlState::UndefinedColumn),
+        ("specified in USING clause does not exist", SqlState::UndefinedColumn),
+        ("appears more than once in left table", SqlState::AmbiguousColumn),
         (
             "more than one primary key is defined",
             SqlState::InvalidTableDefinition,
