@@ -6,11 +6,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::TableReference;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{DFSchema, plan_datafusion_err};
+use datafusion::common::{DFSchema, ScalarValue, plan_datafusion_err};
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::Result;
@@ -18,7 +19,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::ExprSchemable;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
 use datafusion::logical_expr::{
-    AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
+    AggregateUDF, ColumnarValue, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
 };
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
@@ -64,7 +65,7 @@ impl<'a> Binder<'a> {
         time_join::rewrite(&mut statement, self.catalog)?;
         with_recursive::prepare(&mut statement)?;
         named_windows::resolve(&mut statement)?;
-        rewrite::statement(&mut statement, &|query| self.query(&query))?;
+        rewrite::statement(&mut statement, self)?;
         refused::check(&statement)?;
         let plan = time_join::recognise(self.planner().sql_statement_to_plan(statement)?)?;
         with_recursive::check_types(&plan)?;
@@ -155,7 +156,9 @@ impl ContextProvider for Binder<'_> {
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         let known = self.state.scalar_functions().get(name).cloned();
-        known.or_else(|| time_join::marker(name))
+        known
+            .or_else(|| time_join::marker(name))
+            .or_else(|| rewrite::window_function(name))
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
@@ -192,6 +195,24 @@ impl ContextProvider for Binder<'_> {
 
     fn udwf_names(&self) -> Vec<String> {
         sorted(self.state.window_functions())
+    }
+}
+
+impl rewrite::Names for Binder<'_> {
+    fn query(&self, query: &ast::Query) -> Result<LogicalPlan> {
+        Binder::query(self, query)
+    }
+
+    fn constant(&self, expression: &ast::Expr) -> Result<ScalarValue> {
+        let schema = DFSchema::empty();
+        let expression = self.expression(expression, &schema)?;
+        let expression = self.state.create_physical_expr(expression, &schema)?;
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
+        match expression.evaluate(&row)? {
+            ColumnarValue::Scalar(value) => Ok(value),
+            ColumnarValue::Array(values) => ScalarValue::try_from_array(&values, 0),
+        }
     }
 }
 

@@ -11,9 +11,31 @@ pub enum PlanError {
     /// What DataFusion's binder or optimizer says: unknown names, type errors, unsupported SQL.
     #[error(transparent)]
     DataFusion(#[from] DataFusionError),
+    /// A statement that says what cannot be.
+    #[error("{message}")]
+    Faulty { fault: Fault, message: String },
     /// A broken invariant of the planner.
     #[error("internal planner error: {0}")]
     Internal(String),
+}
+
+/// What is wrong with a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    InvalidParameter,
+    DatatypeMismatch,
+    DatetimeOverflow,
+    UndefinedColumn,
+    AmbiguousColumn,
+}
+
+impl From<PlanError> for DataFusionError {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::DataFusion(error) => error,
+            other => DataFusionError::External(Box::new(other)),
+        }
+    }
 }
 
 impl PlanError {

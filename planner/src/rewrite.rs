@@ -5,6 +5,7 @@
 //! ```
 //! * [`syntax`]: set-returning functions in FROM, `EXCEPT ALL` and `INTERSECT ALL`, comparisons with ALL.
 //! * [`using`]: RIGHT and FULL JOIN with USING.
+//! * [`windows`]: TUMBLE, HOP and CUMULATE.
 //! * [`relations`]: how the relations that [`syntax`] names are planned.
 //! * [`subquery`], with [`dependent`], [`row_wise`] and [`membership`]: LATERAL, and the subqueries in expressions that DataFusion cannot plan or answers wrongly, as joins.
 
@@ -18,7 +19,9 @@ mod single_value;
 mod subquery;
 mod syntax;
 mod using;
+mod windows;
 
 pub(crate) use relations::planners;
 pub(crate) use subquery::{decorrelate, single_rows};
-pub(crate) use syntax::statement;
+pub(crate) use syntax::{Names, statement};
+pub(crate) use windows::function as window_function;

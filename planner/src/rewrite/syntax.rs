@@ -8,7 +8,7 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::common::plan_err;
+use datafusion::common::{ScalarValue, plan_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{
@@ -19,7 +19,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
-use super::using;
+use super::{using, windows};
 
 /// Set-returning functions that are also functions to an array.
 const SERIES: [&str; 2] = ["generate_series", "range"];
@@ -28,19 +28,28 @@ const SERIES: [&str; 2] = ["generate_series", "range"];
 ///
 /// # Errors
 /// Those of [`super::using`], and of the parser on a text of this module's own.
-pub(crate) fn statement(
-    statement: &mut Statement,
-    bind: &dyn Fn(Query) -> Result<LogicalPlan>,
-) -> Result<()> {
-    match statement.visit(&mut Rewriter { bind, around: vec![] }) {
+pub(crate) fn statement(statement: &mut Statement, names: &dyn Names) -> Result<()> {
+    let mut rewriter = Rewriter {
+        names,
+        around: vec![],
+    };
+    match statement.visit(&mut rewriter) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
 }
 
+/// What names and expressions mean, as far as rewriting has to know.
+pub(crate) trait Names {
+    /// The plan of a query, for its columns.
+    fn query(&self, query: &Query) -> Result<LogicalPlan>;
+
+    /// The value of an expression without columns.
+    fn constant(&self, expression: &Expr) -> Result<ScalarValue>;
+}
+
 struct Rewriter<'a> {
-    /// Plans a query, to learn the columns of an item of FROM.
-    bind: &'a dyn Fn(Query) -> Result<LogicalPlan>,
+    names: &'a dyn Names,
     /// The queries around, the innermost last.
     around: Vec<Around>,
 }
@@ -79,7 +88,7 @@ impl Rewriter<'_> {
             });
         }
         query.with = query.with.filter(|with| !with.cte_tables.is_empty());
-        let plan = (self.bind)(query)?;
+        let plan = self.names.query(&query)?;
         Ok(plan
             .schema()
             .fields()
@@ -149,6 +158,9 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<DataFusionError> {
+        if let Err(error) = windows::factor(factor, &|length| self.names.constant(length)) {
+            return ControlFlow::Break(error);
+        }
         set_returning(factor);
         ControlFlow::Continue(())
     }
@@ -331,7 +343,7 @@ pub(super) const EXCEPT_ALL: &str = "EXCEPT ALL";
 /// The relation that stands for INTERSECT ALL of its two arguments.
 pub(super) const INTERSECT_ALL: &str = "INTERSECT ALL";
 
-fn parse(sql: &str) -> Result<Query, ParserError> {
+pub(super) fn parse(sql: &str) -> Result<Query, ParserError> {
     Parser::new(&PostgreSqlDialect {})
         .try_with_sql(sql)?
         .parse_query()
@@ -342,10 +354,21 @@ fn parse(sql: &str) -> Result<Query, ParserError> {
 mod tests {
     use super::*;
 
+    struct NoNames;
+
+    impl Names for NoNames {
+        fn query(&self, query: &Query) -> Result<LogicalPlan> {
+            plan_err!("nothing is known of {query}")
+        }
+
+        fn constant(&self, expression: &Expr) -> Result<ScalarValue> {
+            plan_err!("nothing is known of {expression}")
+        }
+    }
+
     fn rewritten(sql: &str) -> String {
         let mut parsed = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap().remove(0);
-        let no_catalog = |query| plan_err!("nothing is known of {query}");
-        statement(&mut parsed, &no_catalog).unwrap();
+        statement(&mut parsed, &NoNames).unwrap();
         parsed.to_string()
     }
 

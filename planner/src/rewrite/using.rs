@@ -5,7 +5,6 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::common::plan_err;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExceptSelectItem, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
@@ -13,6 +12,8 @@ use datafusion::sql::sqlparser::ast::{
     SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
     WildcardAdditionalOptions,
 };
+
+use crate::error::{Fault, PlanError};
 
 /// Tells the names of the columns of an item of FROM.
 pub(super) type ColumnsOf<'a> = dyn Fn(&TableFactor) -> Result<Vec<String>> + 'a;
@@ -238,8 +239,18 @@ impl Left<'_> {
         }
         match owners.as_slice() {
             [owner] => Ok(owner.clone()),
-            [] => plan_err!("column \"{folded}\" specified in USING clause does not exist in left table"),
-            _ => plan_err!("common column name \"{folded}\" appears more than once in left table"),
+            [] => Err(PlanError::Faulty {
+                fault: Fault::UndefinedColumn,
+                message: format!(
+                    "column \"{folded}\" specified in USING clause does not exist in left table"
+                ),
+            }
+            .into()),
+            _ => Err(PlanError::Faulty {
+                fault: Fault::AmbiguousColumn,
+                message: format!("common column name \"{folded}\" appears more than once in left table"),
+            }
+            .into()),
         }
     }
 }

@@ -8,6 +8,7 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use millrace_parser::{ParseError, ParseErrorKind};
 use millrace_planner::PlanError;
+use millrace_planner::error::Fault;
 use millrace_runtime::RuntimeError;
 use millrace_storage::StorageError;
 
@@ -34,8 +35,6 @@ fn invalid_definition(message: &str) -> Option<SqlState> {
     [
         ("specified more than once", SqlState::DuplicateColumn),
         ("named in key does not exist", SqlState::UndefinedColumn),
-        ("specified in USING clause does not exist", SqlState::UndefinedColumn),
-        ("appears more than once in left table", SqlState::AmbiguousColumn),
         (
             "more than one primary key is defined",
             SqlState::InvalidTableDefinition,
@@ -54,6 +53,16 @@ pub fn plan(error: PlanError) -> SqlError {
                 .with_hint_opt(hint)
         }
         PlanError::DataFusion(error) => datafusion(error),
+        PlanError::Faulty { fault, message } => {
+            let code = match fault {
+                Fault::InvalidParameter => SqlState::InvalidParameterValue,
+                Fault::DatatypeMismatch => SqlState::DatatypeMismatch,
+                Fault::DatetimeOverflow => SqlState::DatetimeFieldOverflow,
+                Fault::UndefinedColumn => SqlState::UndefinedColumn,
+                Fault::AmbiguousColumn => SqlState::AmbiguousColumn,
+            };
+            SqlError::new(code, message)
+        }
         PlanError::Internal(message) => SqlError::internal(message),
     }
 }
@@ -205,6 +214,10 @@ fn external(error: Box<dyn std::error::Error + Send + Sync>) -> SqlError {
     };
     let error = match error.downcast::<DataFusionError>() {
         Ok(error) => return datafusion(*error),
+        Err(error) => error,
+    };
+    let error = match error.downcast::<PlanError>() {
+        Ok(error) => return plan(*error),
         Err(error) => error,
     };
     let error = match error.downcast::<RuntimeError>() {
