@@ -1,9 +1,12 @@
-//! `TUMBLE`, `HOP` and `CUMULATE` in FROM: every row with the windows in time that it is in.
+//! `TUMBLE`, `HOP`, `CUMULATE` and `SESSION` in FROM: every row with the windows in time that it is in.
 //!
 //! ```text
 //!  TUMBLE(bid, ts, INTERVAL '10s')  ->  (SELECT *, "$window"(ts, 10s) AS window_start, .. FROM bid WHERE ts IS NOT NULL) AS bid
 //!  HOP(bid, ts, slide, size)        ->  (SELECT bid.*, w.t AS window_start, .. FROM bid, UNNEST("$windows"(ts, slide, size)) AS w (t)) AS bid
 //! ```
+//! A session begins at a row whose time is later than the one before it by more than the gap: sessions are numbered by OVER
+//! windows, which views compute again for the partitions that changed.
+//!
 //! A row without a time is in no window. Windows are aligned to 1970-01-01 00:00 UTC, plus an offset; their lengths are numbers
 //! of microseconds in the rewritten form.
 
@@ -12,7 +15,8 @@ mod functions;
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, SetExpr, TableAlias, TableFactor,
+    ExceptSelectItem, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, SelectItem, SetExpr,
+    TableAlias, TableFactor, WildcardAdditionalOptions,
 };
 
 use super::syntax::parse;
@@ -32,6 +36,8 @@ enum Kind {
     Hop,
     /// From each multiple of the largest size, one for each step.
     Cumulate,
+    /// Rows of which none is later than another by more than the gap, which stands for the size.
+    Session,
 }
 
 /// Rewrites the item of FROM if it is a window function.
@@ -55,23 +61,31 @@ pub(super) fn factor(factor: &mut TableFactor, constant: &Constant<'_>) -> Resul
         "TUMBLE" => (Kind::Tumble, 1),
         "HOP" => (Kind::Hop, 2),
         "CUMULATE" => (Kind::Cumulate, 2),
-        "SESSION" => {
-            return Err(DataFusionError::NotImplemented(
-                "SESSION windows are not supported yet".into(),
-            ));
-        }
+        "SESSION" => (Kind::Session, 1),
         _ => return Ok(()),
     };
     let function = word.value.to_ascii_uppercase();
-    let given = arguments.args.iter().map(|argument| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
-        _ => None,
-    });
-    let given: Vec<&Expr> = given.collect::<Option<_>>().unwrap_or_default();
+    let mut given: Vec<&Expr> = vec![];
+    let mut keys: Vec<Expr> = vec![];
+    for argument in &arguments.args {
+        match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => given.push(expr),
+            // As the parser writes SESSION(t PARTITION BY a, b, ..).
+            FunctionArg::Named {
+                name,
+                arg: FunctionArgExpr::Expr(Expr::Array(array)),
+                ..
+            } if kind == Kind::Session && name.value.eq_ignore_ascii_case("partition_by") => {
+                keys.clone_from(&array.elem);
+            }
+            _ => return Err(usage(&function, lengths)),
+        }
+    }
     let [relation, time, rest @ ..] = given.as_slice() else {
         return Err(usage(&function, lengths));
     };
-    if rest.len() != lengths && rest.len() != lengths + 1 {
+    let has_offset = rest.len() == lengths + 1 && kind != Kind::Session;
+    if rest.len() != lengths && !has_offset {
         return Err(usage(&function, lengths));
     }
     let rest = rest
@@ -83,6 +97,7 @@ pub(super) fn factor(factor: &mut TableFactor, constant: &Constant<'_>) -> Resul
         step: rest[0],
         size: rest[lengths - 1],
         offset: rest.get(lengths).copied().unwrap_or(0),
+        keys,
     };
     windows.check(&function)?;
     let (relation, default_alias) = item(relation).ok_or_else(|| usage(&function, lengths))?;
@@ -109,10 +124,12 @@ pub(super) fn factor(factor: &mut TableFactor, constant: &Constant<'_>) -> Resul
 /// Lengths in microseconds.
 struct Windows {
     kind: Kind,
-    /// The slide of HOP, the step of CUMULATE, the size of TUMBLE.
+    /// The slide of HOP, the step of CUMULATE, the size of the others.
     step: i64,
     size: i64,
     offset: i64,
+    /// Sessions are those of rows with equal keys.
+    keys: Vec<Expr>,
 }
 
 impl Windows {
@@ -121,6 +138,7 @@ impl Windows {
             Kind::Tumble => ("window size", "window size"),
             Kind::Hop => ("slide", "window size"),
             Kind::Cumulate => ("step", "largest window size"),
+            Kind::Session => ("gap", "gap"),
         };
         let wrong = |message: String| Err(faulty(Fault::InvalidParameter, message));
         if self.step <= 0 {
@@ -153,7 +171,13 @@ impl Windows {
             step,
             size,
             offset,
+            keys,
         } = self;
+        let keys: String = keys.iter().map(|key| format!("{key}, ")).collect();
+        let partition = match keys.trim_end_matches(", ") {
+            "" => String::new(),
+            keys => format!("PARTITION BY {keys}"),
+        };
         let text = match kind {
             Kind::Tumble => format!(
                 "SELECT *, \"$window\"({time}, {size}, {offset}, 0) AS window_start, \
@@ -167,14 +191,43 @@ impl Windows {
                 "SELECT {name}.*, \"$window\"({time}, {size}, {offset}, 0) AS window_start, \"$\".t AS window_end \
                  FROM x, UNNEST(\"$cumulate\"({time}, {step}, {size}, {offset})) AS \"$\" (t)"
             ),
+            Kind::Session => format!(
+                "SELECT *, \"$shift\"(min({time}) OVER (PARTITION BY {keys}\"$session\"), 0) AS window_start, \
+                 \"$shift\"(max({time}) OVER (PARTITION BY {keys}\"$session\"), {size}) AS window_end \
+                 FROM (SELECT *, sum(\"$begins\") OVER ({partition} ORDER BY {time}) AS \"$session\" \
+                 FROM (SELECT *, CASE WHEN \"$shift\"(lag({time}) OVER ({partition} ORDER BY {time}), {size}) >= {time} \
+                 THEN 0 ELSE 1 END AS \"$begins\" FROM x WHERE {time} IS NOT NULL) AS {name}) AS {name}"
+            ),
         };
         let mut query = parse(&text).map_err(|error| DataFusionError::SQL(Box::new(error), None))?;
-        if let SetExpr::Select(select) = query.body.as_mut()
-            && let Some(from) = select.from.first_mut()
+        put_relation(&mut query, with_alias(relation, name));
+        if *kind == Kind::Session
+            && let SetExpr::Select(select) = query.body.as_mut()
+            && let Some(all) = select.projection.first_mut()
         {
-            from.relation = with_alias(relation, name);
+            *all = SelectItem::Wildcard(WildcardAdditionalOptions {
+                opt_except: Some(ExceptSelectItem {
+                    first_element: Ident::with_quote('"', "$begins"),
+                    additional_elements: vec![Ident::with_quote('"', "$session")],
+                }),
+                ..Default::default()
+            });
         }
         Ok(query)
+    }
+}
+
+/// Puts the relation in the place of the first one that the innermost query reads.
+fn put_relation(query: &mut Query, relation: TableFactor) {
+    let SetExpr::Select(select) = query.body.as_mut() else {
+        return;
+    };
+    let Some(from) = select.from.first_mut() else {
+        return;
+    };
+    match &mut from.relation {
+        TableFactor::Derived { subquery, .. } => put_relation(subquery, relation),
+        place => *place = relation,
     }
 }
 
@@ -246,6 +299,10 @@ fn usage(function: &str, lengths: usize) -> DataFusionError {
     let arguments = match (function, lengths) {
         ("HOP", _) => "slide, size",
         ("CUMULATE", _) => "step, largest size",
+        ("SESSION", _) => {
+            let message = "SESSION takes (relation [PARTITION BY key, ..], time column, gap)";
+            return faulty(Fault::InvalidParameter, message.into());
+        }
         _ => "size",
     };
     faulty(

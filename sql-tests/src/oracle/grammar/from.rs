@@ -30,8 +30,47 @@ impl Grammar<'_> {
         }
     }
 
+    /// A stored relation with the windows of its rows.
+    fn windows(&mut self) -> Option<From> {
+        let index = self.below(self.sources.len());
+        let source = self.sources[index].clone();
+        let times = source.columns.iter().filter(|(_, kind)| *kind == Kind::Timestamp);
+        let time = times.map(|(name, _)| name.clone()).next()?;
+        let alias = self.alias();
+        let name = &source.name;
+        let call = match self.below(4) {
+            0 => {
+                self.saw("TUMBLE");
+                format!("TUMBLE({name}, {time}, INTERVAL '11 hours')")
+            }
+            1 => {
+                self.saw("HOP");
+                format!("HOP({name}, {time}, INTERVAL '11 hours', INTERVAL '30 hours')")
+            }
+            2 => {
+                self.saw("CUMULATE");
+                format!("CUMULATE({name}, {time}, INTERVAL '12 hours', INTERVAL '1 day')")
+            }
+            _ => {
+                self.saw("SESSION");
+                let key = source.columns.iter().find(|(_, kind)| *kind == Kind::Int);
+                let keys = key.map_or(String::new(), |(key, _)| format!(" PARTITION BY {key}"));
+                format!("SESSION({name}{keys}, {time}, INTERVAL '11 hours')")
+            }
+        };
+        let mut columns = source.columns;
+        columns.push(("window_start".to_owned(), Kind::Timestamp));
+        columns.push(("window_end".to_owned(), Kind::Timestamp));
+        Some(self.named(format!("{call} AS {alias}"), &alias, columns))
+    }
+
     /// Something with an alias.
     fn item(&mut self) -> From {
+        if self.chance(0.03)
+            && let Some(windows) = self.windows()
+        {
+            return windows;
+        }
         match self.below(12) {
             0 | 1 => {
                 self.saw("derived table");
