@@ -69,7 +69,7 @@ impl<'a> Binder<'a> {
         refused::check(&statement)?;
         let plan = time_join::recognise(self.planner().sql_statement_to_plan(statement)?)?;
         with_recursive::check_types(&plan)?;
-        rewrite::decorrelate(plan)
+        rewrite::decorrelate(rewrite::ordered_once(plan)?)
     }
 
     /// The logical plan of a query.

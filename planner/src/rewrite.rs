@@ -5,10 +5,12 @@
 //! ```
 //! * [`syntax`]: set-returning functions in FROM, `EXCEPT ALL` and `INTERSECT ALL`, comparisons with ALL.
 //! * [`using`]: RIGHT and FULL JOIN with USING.
+//! * [`aggregate_order`]: aggregates that are ordered by one expression twice.
 //! * [`windows`]: TUMBLE, HOP and CUMULATE.
 //! * [`relations`]: how the relations that [`syntax`] names are planned.
 //! * [`subquery`], with [`dependent`], [`row_wise`] and [`membership`]: LATERAL, and the subqueries in expressions that DataFusion cannot plan or answers wrongly, as joins.
 
+mod aggregate_order;
 mod bind;
 mod dependent;
 mod membership;
@@ -21,6 +23,7 @@ mod syntax;
 mod using;
 mod windows;
 
+pub(crate) use aggregate_order::ordered_once;
 pub(crate) use relations::planners;
 pub(crate) use subquery::{decorrelate, single_rows};
 pub(crate) use syntax::{Names, statement};
