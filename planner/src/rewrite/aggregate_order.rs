@@ -1,4 +1,4 @@
-//! `first_value(x ORDER BY k, k)`: what an aggregate is ordered by is named once.
+//! `first_value(x ORDER BY k, k)`, `DISTINCT ON (k) .. ORDER BY k, k`: what an aggregate is ordered by is named once.
 //!
 //! DataFusion leaves out the second mention in the order that an accumulator compares by, and not in the columns that the
 //! accumulator is given: it panics (found by the random queries of the oracle).
@@ -7,40 +7,55 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, SortExpr};
 
 /// The plan, in which no aggregate is ordered by one expression twice.
 pub(crate) fn ordered_once(plan: LogicalPlan) -> Result<LogicalPlan> {
     plan.transform_up_with_subqueries(|node| {
+        // DataFusion makes `first_value` of it.
+        if let LogicalPlan::Distinct(Distinct::On(mut on)) = node {
+            let changed = on.sort_expr.as_mut().is_some_and(once);
+            let node = LogicalPlan::Distinct(Distinct::On(on));
+            return Ok(if changed {
+                Transformed::yes(node)
+            } else {
+                Transformed::no(node)
+            });
+        }
         if !matches!(node, LogicalPlan::Aggregate(_)) {
             return Ok(Transformed::no(node));
         }
         let names = NamePreserver::new(&node);
         node.map_expressions(|expression| {
             let name = names.save(&expression);
-            let once = expression.transform_up(one)?;
-            Ok(once.update_data(|expression| name.restore(expression)))
+            let changed = expression.transform_up(aggregate)?;
+            Ok(changed.update_data(|expression| name.restore(expression)))
         })
     })
     .map(|transformed| transformed.data)
 }
 
-fn one(expression: Expr) -> Result<Transformed<Expr>> {
+fn aggregate(expression: Expr) -> Result<Transformed<Expr>> {
     let Expr::AggregateFunction(AggregateFunction { func, mut params }) = expression else {
         return Ok(Transformed::no(expression));
     };
-    let before = params.order_by.len();
-    let mut seen: Vec<Expr> = vec![];
-    params.order_by.retain(|sort| {
-        let is_new = !seen.contains(&sort.expr);
-        seen.push(sort.expr.clone());
-        is_new
-    });
-    let changed = params.order_by.len() < before;
+    let changed = once(&mut params.order_by);
     let call = Expr::AggregateFunction(AggregateFunction { func, params });
     Ok(if changed {
         Transformed::yes(call)
     } else {
         Transformed::no(call)
     })
+}
+
+/// Leaves out what stands there before. Whether there was such.
+fn once(order: &mut Vec<SortExpr>) -> bool {
+    let before = order.len();
+    let mut seen: Vec<Expr> = vec![];
+    order.retain(|sort| {
+        let is_new = !seen.contains(&sort.expr);
+        seen.push(sort.expr.clone());
+        is_new
+    });
+    order.len() < before
 }

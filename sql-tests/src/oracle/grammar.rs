@@ -91,9 +91,6 @@ pub struct Grammar<'a> {
     sources: Vec<Source>,
     constructs: BTreeSet<&'static str>,
     aliases: usize,
-    /// Whether the SELECT has an aggregate with an order already. Plain DataFusion gives several of them one order, which is
-    /// wrong for some, or panics.
-    has_ordered: bool,
 }
 
 impl<'a> Grammar<'a> {
@@ -104,7 +101,6 @@ impl<'a> Grammar<'a> {
             sources: sources.to_vec(),
             constructs: BTreeSet::new(),
             aliases: 0,
-            has_ordered: false,
         };
         let query = grammar.top();
         (query, grammar.constructs)

@@ -45,9 +45,6 @@ impl Grammar<'_> {
             Kind::Decimal
         };
         let chosen = self.below(26);
-        if (19..=24).contains(&chosen) && std::mem::replace(&mut self.has_ordered, true) {
-            return (format!("count({})", any.sql), Kind::Int);
-        }
         match chosen {
             0 | 1 => ("count(*)".to_owned(), Kind::Int),
             2 => (format!("count({})", any.sql), Kind::Int),

@@ -94,7 +94,6 @@ impl Grammar<'_> {
             list.push(format!("{sql} AS g{}", index + 1));
             columns.push((format!("g{}", index + 1), *kind));
         }
-        self.has_ordered = false;
         let aggregates: Vec<(String, Kind)> = (0..1 + self.below(3))
             .map(|_| self.aggregate(&from.scope))
             .collect();
