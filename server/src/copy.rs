@@ -3,7 +3,7 @@
 //! ```text
 //! bytes --split--> columns of texts --types::parse--> typed columns --RowBuilder--> rows --append--> log
 //!        (text, csv)                  `---- on the cpu scheduler, some batches at a time ----'
-//! bytes --arrow-json--> typed columns ...
+//! bytes --documents--> typed columns ...
 //!        (NDJSON, JSON array)
 //! ```
 //!
@@ -28,6 +28,7 @@ use millrace_storage::ChangeBatch;
 pub use layout::Layout;
 
 use crate::catalog::{Object, Relation};
+use crate::copy::json::Documents;
 use crate::copy::split::{Columns, Splitter};
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::rows::{RowBuilder, RowError, positions};
@@ -110,8 +111,9 @@ impl Conversion {
             .map_err(|failure| split_failure(&self.what, lines, texts, layout, failure))
     }
 
-    /// Rows from what the JSON decoder made; `before` rows came earlier.
-    fn typed(&self, batch: &RecordBatch, before: u64) -> SqlResult<RecordBatch> {
+    /// Rows from JSON documents; `before` rows came earlier.
+    fn documents(&self, documents: &Documents, before: u64) -> SqlResult<RecordBatch> {
+        let batch = documents.read(before)?;
         let typed: Vec<(Arc<Field>, ArrayRef)> = self
             .given
             .iter()
@@ -124,6 +126,13 @@ impl Conversion {
     }
 }
 
+/// What became of a piece of the data.
+enum Converted {
+    Rows(RecordBatch),
+    /// Something is wrong with them: they are read again when it is known how many came before, for the error.
+    Wrong(Documents),
+}
+
 /// Data on its way from the client into a relation.
 pub struct CopyIn {
     session: Arc<Session>,
@@ -131,13 +140,13 @@ pub struct CopyIn {
     decoder: Decoder,
     conversion: Arc<Conversion>,
     /// Conversions under way, in the order of the data.
-    converting: VecDeque<CpuTask<SqlResult<RecordBatch>>>,
+    converting: VecDeque<CpuTask<SqlResult<Converted>>>,
     /// What the errors call it: `COPY t`.
     what: String,
     rows: Vec<RecordBatch>,
     rows_bytes: usize,
-    /// JSON documents that were decoded.
-    decoded: u64,
+    /// Rows that were converted.
+    converted: u64,
     /// Rows that were appended before the end.
     appended: u64,
     /// What a failure said: nothing is taken after it.
@@ -199,7 +208,7 @@ impl CopyIn {
             what,
             rows: vec![],
             rows_bytes: 0,
-            decoded: 0,
+            converted: 0,
             appended: 0,
             failure: None,
         })
@@ -235,13 +244,13 @@ impl CopyIn {
                     columns.rows() >= BATCH_ROWS
                 }
                 Decoder::Json(decoder) => {
-                    rest = decoder.push(rest, BATCH_ROWS)?;
-                    decoder.rows() >= BATCH_ROWS
+                    rest = decoder.push(rest)?;
+                    decoder.is_full()
                 }
             };
             if full {
                 self.convert()?;
-                self.converted(CONVERSIONS_MAX).await?;
+                self.collect(CONVERSIONS_MAX).await?;
             }
             if self.rows_bytes > CHUNK_BYTES_MAX && !self.waits_for_commit() {
                 self.append().await?;
@@ -275,7 +284,7 @@ impl CopyIn {
             Decoder::Json(decoder) => decoder.finish()?,
         }
         self.convert()?;
-        self.converted(0).await?;
+        self.collect(0).await?;
         self.append().await
     }
 
@@ -321,16 +330,19 @@ impl CopyIn {
                 let texts = columns.take();
                 let layout = layout.clone();
                 runtime.compute(QueryClass::Interactive, move || {
-                    conversion.texts(&texts, &lines, &layout)
+                    conversion.texts(&texts, &lines, &layout).map(Converted::Rows)
                 })?
             }
             Decoder::Json(decoder) => {
-                let Some(batch) = decoder.take()? else {
+                let Some(documents) = decoder.take() else {
                     return Ok(());
                 };
-                let before = self.decoded;
-                self.decoded += batch.num_rows() as u64;
-                runtime.compute(QueryClass::Interactive, move || conversion.typed(&batch, before))?
+                runtime.compute(QueryClass::Interactive, move || {
+                    Ok(match conversion.documents(&documents, 0) {
+                        Ok(rows) => Converted::Rows(rows),
+                        Err(_) => Converted::Wrong(documents),
+                    })
+                })?
             }
         };
         self.converting.push_back(task);
@@ -338,12 +350,16 @@ impl CopyIn {
     }
 
     /// Takes the converted rows, in order, until at most so many conversions are under way.
-    async fn converted(&mut self, waiting_max: usize) -> SqlResult<()> {
+    async fn collect(&mut self, waiting_max: usize) -> SqlResult<()> {
         while self.converting.len() > waiting_max {
             let Some(task) = self.converting.pop_front() else {
                 break;
             };
-            let batch = task.await.map_err(from_internal::runtime)??;
+            let batch = match task.await.map_err(from_internal::runtime)?? {
+                Converted::Rows(batch) => batch,
+                Converted::Wrong(documents) => self.conversion.documents(&documents, self.converted)?,
+            };
+            self.converted += batch.num_rows() as u64;
             self.rows_bytes += batch.get_array_memory_size();
             self.rows.push(batch);
         }

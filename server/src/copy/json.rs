@@ -1,34 +1,71 @@
-//! JSON rows: NDJSON, or one array of objects, through arrow-json.
+//! JSON rows: NDJSON, or one array of objects.
 //!
-//! arrow-json reads many documents at once and says nothing about which of them is wrong. Documents are therefore kept
-//! until a batch is full; when the batch fails, they are read one by one to find the row.
+//! ```text
+//! NDJSON      --whole lines-->              Documents --read--> columns
+//! JSON array  --scanner: one a line-->          |
+//!                                               `-- objects: plain objects, as nearly all are
+//!                                               `-- scanner, arrow-json: all others, and errors
+//! ```
+//! arrow-json reads many documents at once and says nothing about which of them is wrong: when it fails, they are read one
+//! by one to find the row.
+
+mod objects;
 
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::json::ReaderBuilder;
+use memchr::memrchr;
 
 use crate::copy::LINE_BYTES_MAX;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::parse::shortened;
 use crate::types::{ANNOTATION, json};
 
-/// Documents that are kept before they are converted, in bytes.
-const PENDING_BYTES_MAX: usize = 8 << 20;
+/// Lines or documents that are read at a time, in bytes.
+const DOCUMENTS_BYTES: usize = 1 << 20;
 
-/// Turns documents into typed columns.
+/// What documents become.
+#[derive(Debug)]
+struct Shape {
+    /// What arrow-json reads into: its own types where it reads them as PostgreSQL does, else text.
+    schema: SchemaRef,
+    /// Whether plain objects are read without arrow-json.
+    is_plain: bool,
+}
+
+/// Takes documents apart.
 pub struct Decoder {
+    shape: Arc<Shape>,
+    collector: Collector,
+}
+
+enum Collector {
+    /// NDJSON: bytes up to anywhere, and where the last line in them ends.
+    Lines { bytes: Vec<u8>, whole: usize },
+    /// An array's documents.
+    Array(Box<Scan>),
+}
+
+/// Documents that are to become rows.
+pub struct Documents {
+    shape: Arc<Shape>,
+    /// Lines as they came, or documents of an array, one a line.
+    text: Vec<u8>,
+}
+
+/// Documents and where each ends.
+#[derive(Default)]
+struct Scan {
     /// Whether the documents stand in an array.
     array: bool,
-    /// What arrow-json reads into: its own types where it reads them as PostgreSQL does, else text.
-    read_schema: SchemaRef,
-    fields: Vec<Arc<Field>>,
     /// Whole documents, one a line.
     documents: Vec<u8>,
     /// Where each document ends in `documents`.
     ends: Vec<usize>,
     scanner: Scanner,
+    /// Documents that came before.
     taken: u64,
 }
 
@@ -54,40 +91,142 @@ impl Decoder {
             .iter()
             .map(|field| Field::new(field.name(), read_type(field), true))
             .collect();
-        Decoder {
-            array,
-            read_schema: Arc::new(Schema::new(read)),
-            fields: fields.to_vec(),
-            documents: vec![],
-            ends: vec![],
-            scanner: Scanner::default(),
-            taken: 0,
-        }
-    }
-
-    /// How many documents wait to be converted; a batch that is large in bytes counts as full.
-    pub fn rows(&self) -> usize {
-        if self.documents.len() > PENDING_BYTES_MAX {
-            usize::MAX
+        let schema: SchemaRef = Arc::new(Schema::new(read));
+        let collector = if array {
+            Collector::Array(Box::new(Scan {
+                array,
+                ..Scan::default()
+            }))
         } else {
-            self.ends.len()
+            Collector::Lines {
+                bytes: vec![],
+                whole: 0,
+            }
+        };
+        Decoder {
+            shape: Arc::new(Shape {
+                is_plain: objects::is_plain(&schema),
+                schema,
+            }),
+            collector,
         }
     }
 
-    /// Takes bytes until they are used up or `limit` documents wait. Returns the bytes that are left.
+    /// Takes bytes until they are used up or documents are to be taken. Returns the bytes that are left.
     ///
     /// # Errors
-    /// The structure is broken, or a document is too long.
-    pub fn push<'a>(&mut self, bytes: &'a [u8], limit: usize) -> SqlResult<&'a [u8]> {
-        for (at, byte) in bytes.iter().enumerate() {
-            if self.rows() >= limit {
-                return Ok(&bytes[at..]);
+    /// The structure of an array is broken, or a document of one is too long.
+    pub fn push<'a>(&mut self, data: &'a [u8]) -> SqlResult<&'a [u8]> {
+        match &mut self.collector {
+            Collector::Lines { bytes, whole } => {
+                let room = DOCUMENTS_BYTES
+                    .saturating_sub(bytes.len())
+                    .max(DOCUMENTS_BYTES / 16);
+                let (now, rest) = data.split_at(room.min(data.len()));
+                if let Some(at) = memrchr(b'\n', now) {
+                    *whole = bytes.len() + at + 1;
+                }
+                bytes.extend_from_slice(now);
+                Ok(rest)
             }
-            self.byte(*byte)?;
+            Collector::Array(scan) => {
+                for (at, byte) in data.iter().enumerate() {
+                    if scan.documents.len() >= DOCUMENTS_BYTES {
+                        return Ok(&data[at..]);
+                    }
+                    scan.byte(*byte)?;
+                }
+                Ok(&[])
+            }
         }
-        Ok(&[])
     }
 
+    /// Whether documents are to be taken before more bytes are pushed.
+    pub fn is_full(&self) -> bool {
+        match &self.collector {
+            Collector::Lines { bytes, whole } => {
+                bytes.len() >= DOCUMENTS_BYTES && *whole > 0 || bytes.len() > LINE_BYTES_MAX
+            }
+            Collector::Array(scan) => scan.documents.len() >= DOCUMENTS_BYTES,
+        }
+    }
+
+    /// The end of the data: what is left can be taken.
+    ///
+    /// # Errors
+    /// An array is not closed.
+    pub fn finish(&mut self) -> SqlResult<()> {
+        match &mut self.collector {
+            Collector::Lines { bytes, whole } => {
+                *whole = bytes.len();
+                Ok(())
+            }
+            Collector::Array(scan) => scan.finish(),
+        }
+    }
+
+    /// The documents that were pushed whole; `None` when there are none.
+    pub fn take(&mut self) -> Option<Documents> {
+        let text = match &mut self.collector {
+            Collector::Lines { bytes, whole } => {
+                // A line that is too long goes as it is: whoever reads it says so.
+                let end = if *whole == 0 && bytes.len() > LINE_BYTES_MAX {
+                    bytes.len()
+                } else {
+                    std::mem::take(whole)
+                };
+                let rest = bytes.split_off(end);
+                std::mem::replace(bytes, rest)
+            }
+            Collector::Array(scan) => {
+                scan.taken += scan.ends.len() as u64;
+                scan.ends.clear();
+                std::mem::take(&mut scan.documents)
+            }
+        };
+        (!text.is_empty()).then(|| Documents {
+            shape: Arc::clone(&self.shape),
+            text,
+        })
+    }
+
+    /// The fields in the order of the batches, with the types that they have in them.
+    pub fn read_fields(&self) -> Vec<Arc<Field>> {
+        // Text that is read for another type is converted by that type's text input, so the annotation must not say
+        // that it is converted already.
+        self.shape.schema.fields().iter().cloned().collect()
+    }
+}
+
+impl Documents {
+    /// Typed columns, one for each field; no rows if there are only empty lines. `before` documents came earlier.
+    ///
+    /// # Errors
+    /// A document is malformed or too long, or a value is of the wrong type; the row is named.
+    pub fn read(&self, before: u64) -> SqlResult<RecordBatch> {
+        if self.shape.is_plain
+            && let Some(batch) = objects::read(&self.shape.schema, &self.text)
+        {
+            return Ok(batch);
+        }
+        // Documents of an array stand on lines by now.
+        let mut scan = Scan {
+            taken: before,
+            ..Scan::default()
+        };
+        for byte in &self.text {
+            scan.byte(*byte)?;
+        }
+        scan.finish()?;
+        if scan.ends.is_empty() {
+            return Ok(RecordBatch::new_empty(Arc::clone(&self.shape.schema)));
+        }
+        decode(&self.shape.schema, &scan.documents, scan.ends.len())
+            .map_err(|error| scan.first_bad(&self.shape.schema, &error))
+    }
+}
+
+impl Scan {
     fn byte(&mut self, byte: u8) -> SqlResult<()> {
         let scanner = &mut self.scanner;
         if scanner.depth == 0 {
@@ -200,48 +339,11 @@ impl Decoder {
         malformed(message, &self.row_name(), text)
     }
 
-    /// The waiting documents as typed columns, one for each field; `None` when there are none.
-    ///
-    /// # Errors
-    /// A document is malformed, or a value is of the wrong type; the row is named.
-    pub fn take(&mut self) -> SqlResult<Option<RecordBatch>> {
-        if self.ends.is_empty() {
-            return Ok(None);
-        }
-        let documents = std::mem::take(&mut self.documents);
-        let ends = std::mem::take(&mut self.ends);
-        let batch = match self.decode(&documents, ends.len()) {
-            Ok(batch) => batch,
-            Err(error) => return Err(self.first_bad(&documents, &ends, &error)),
-        };
-        self.taken += ends.len() as u64;
-        Ok(Some(batch))
-    }
-
-    fn decode(&self, documents: &[u8], rows: usize) -> Result<RecordBatch, String> {
-        let mut decoder = ReaderBuilder::new(Arc::clone(&self.read_schema))
-            .with_batch_size(rows.max(1))
-            .with_coerce_primitive(true)
-            .build_decoder()
-            .map_err(|error| error.to_string())?;
-        let used = decoder.decode(documents).map_err(|error| error.to_string())?;
-        // The newline behind the last document may stay unread.
-        if documents[used..].iter().any(|byte| !byte.is_ascii_whitespace()) {
-            return Err("a document is not one JSON object".to_string());
-        }
-        let batch = decoder.flush().map_err(|error| error.to_string())?;
-        let batch = batch.ok_or_else(|| "no document was read".to_string())?;
-        if batch.num_rows() != rows {
-            return Err("a document is not one JSON object".to_string());
-        }
-        Ok(batch)
-    }
-
     /// Reads documents one by one, for the first that is wrong.
-    fn first_bad(&self, documents: &[u8], ends: &[usize], error: &str) -> SqlError {
+    fn first_bad(&self, schema: &SchemaRef, error: &str) -> SqlError {
         let mut start = 0;
-        for (index, end) in ends.iter().enumerate() {
-            let document = &documents[start..*end];
+        for (index, end) in self.ends.iter().enumerate() {
+            let document = &self.documents[start..*end];
             start = *end;
             let text = String::from_utf8_lossy(document).trim_end().to_string();
             let name = format!("row {}", self.taken + index as u64 + 1);
@@ -252,7 +354,7 @@ impl Decoder {
                     &text,
                 );
             }
-            if let Err(error) = self.decode(document, 1) {
+            if let Err(error) = decode(schema, document, 1) {
                 let message = error.trim_start_matches("Json error: ").to_string();
                 return SqlError::new(
                     SqlState::InvalidTextRepresentation,
@@ -264,18 +366,25 @@ impl Decoder {
         }
         SqlError::internal(format!("documents fail together and not alone: {error}"))
     }
+}
 
-    /// The fields in the order of the batches, with the types that they have in them.
-    pub fn read_fields(&self) -> Vec<Arc<Field>> {
-        // Text that is read for another type is converted by that type's text input, so the annotation must not say
-        // that it is converted already.
-        self.read_schema.fields().iter().cloned().collect()
+fn decode(schema: &SchemaRef, documents: &[u8], rows: usize) -> Result<RecordBatch, String> {
+    let mut decoder = ReaderBuilder::new(Arc::clone(schema))
+        .with_batch_size(rows.max(1))
+        .with_coerce_primitive(true)
+        .build_decoder()
+        .map_err(|error| error.to_string())?;
+    let used = decoder.decode(documents).map_err(|error| error.to_string())?;
+    // The newline behind the last document may stay unread.
+    if documents[used..].iter().any(|byte| !byte.is_ascii_whitespace()) {
+        return Err("a document is not one JSON object".to_string());
     }
-
-    /// The fields that were asked for.
-    pub fn fields(&self) -> &[Arc<Field>] {
-        &self.fields
+    let batch = decoder.flush().map_err(|error| error.to_string())?;
+    let batch = batch.ok_or_else(|| "no document was read".to_string())?;
+    if batch.num_rows() != rows {
+        return Err("a document is not one JSON object".to_string());
     }
+    Ok(batch)
 }
 
 fn malformed(message: &str, name: &str, text: &str) -> SqlError {
@@ -322,39 +431,50 @@ mod tests {
         ]
     }
 
-    fn decode(array: bool, data: &str) -> SqlResult<usize> {
-        let mut rows = None;
-        for piece in [usize::MAX, 1, 3] {
+    /// Reads data that comes in pieces of several sizes, with and without the reader of plain objects.
+    fn decode(array: bool, data: &str) -> SqlResult<RecordBatch> {
+        let mut outcome: Option<SqlResult<RecordBatch>> = None;
+        for (piece, is_plain) in [(usize::MAX, true), (1, true), (3, false)] {
             let mut decoder = Decoder::new(array, &fields());
+            decoder.shape = Arc::new(Shape {
+                is_plain,
+                schema: Arc::clone(&decoder.shape.schema),
+            });
             let result = (|| {
                 for piece in data.as_bytes().chunks(piece.min(data.len().max(1))) {
-                    decoder.push(piece, usize::MAX)?;
+                    assert!(decoder.push(piece)?.is_empty());
                 }
                 decoder.finish()?;
-                Ok(decoder.take()?.map_or(0, |batch| batch.num_rows()))
+                match decoder.take() {
+                    Some(documents) => documents.read(0),
+                    None => Ok(RecordBatch::new_empty(Arc::clone(&decoder.shape.schema))),
+                }
             })();
-            if let Some(before) = &rows {
+            if let Some(before) = &outcome {
                 assert_eq!(before, &result, "{data}");
             }
-            rows = Some(result);
+            outcome = Some(result);
         }
-        rows.unwrap()
+        outcome.unwrap()
     }
 
     #[test]
     fn documents_are_read() {
         assert_eq!(
-            decode(false, "{\"id\":1,\"v\":\"a}\"}\n\n{\"v\":null,\"x\":{}}\n").unwrap(),
+            decode(false, "{\"id\":1,\"v\":\"a}\"}\n\n{\"v\":null,\"x\":{}}\n")
+                .unwrap()
+                .num_rows(),
             2
         );
         assert_eq!(
-            decode(true, "[{\"id\":1},\n {\"id\":2,\n\"v\":\"[\"}]").unwrap(),
+            decode(true, "[{\"id\":1},\n {\"id\":2,\n\"v\":\"[\"}]")
+                .unwrap()
+                .num_rows(),
             2
         );
-        assert_eq!(decode(true, "[]").unwrap(), 0);
-        let mut decoder = Decoder::new(false, &fields());
-        decoder.push(b"{\"id\":7}", usize::MAX).unwrap();
-        let batch = decoder.take().unwrap().unwrap();
+        assert_eq!(decode(true, "[]").unwrap().num_rows(), 0);
+        assert_eq!(decode(false, "\n \r\n").unwrap().num_rows(), 0);
+        let batch = decode(false, "{\"id\":7}").unwrap();
         assert_eq!(batch.column(0).as_primitive::<Int32Type>().value(0), 7);
     }
 
