@@ -33,6 +33,7 @@ pub(crate) use consolidate::consolidate;
 pub use expression::ErrorCounter;
 
 use aggregate::{AggregateInstance, PartialAggregate};
+pub use aggregate::{Combiner, CombinerCounts};
 use asof::AsofJoinInstance;
 use expression::{evaluate, evaluate_predicate};
 use join::JoinInstance;
@@ -64,6 +65,8 @@ pub struct Inputs {
     pub first: bool,
     /// The epoch's time, in microseconds since 1970-01-01 00:00 UTC.
     pub now: i64,
+    /// Whether it pays to combine rows before the exchange.
+    pub combiner: Arc<Combiner>,
     /// Whether rows that existed before the view are still to come, for operators that wait for them.
     pub is_filling: bool,
 }
@@ -290,7 +293,7 @@ impl OperatorInstance {
                 }
                 OperatorInstance::PartialAggregate { input, aggregate } => {
                     let batches = input.run(inputs, gate, errors).await?;
-                    aggregate.run(batches, gate).await
+                    aggregate.run(batches, &inputs.combiner, gate).await
                 }
                 OperatorInstance::Aggregate { input, aggregate } => {
                     let batches = input.run(inputs, gate, errors).await?;

@@ -19,6 +19,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::driver::{Command, Driver, Event, PipelineId, PipelineRecord, Ticket};
 use crate::error::{Result, RuntimeError};
 use crate::feed::{Feeds, Taken};
+use crate::operator::CombinerCounts;
 use crate::relation::{Relation, Stream, Table, widen};
 use crate::schedule::group::GroupSize;
 use crate::schedule::local::TaskId;
@@ -116,6 +117,8 @@ pub struct ViewStatus {
     pub last_expression_error: Option<String>,
     /// Why the view was set aside, if it was.
     pub failure: Option<String>,
+    /// For each stage that combines rows before an exchange, what became of them.
+    pub combiners: Vec<(usize, CombinerCounts)>,
 }
 
 /// See the module. Clones share the runtime.
@@ -133,6 +136,7 @@ pub(crate) struct Inner {
     pub feeds: Mutex<Feeds>,
     pub versions: Arc<Versions>,
     pub timers: Timers,
+    batch_interval: Mutex<Option<Duration>>,
     pub relations: RwLock<HashMap<RelationId, Arc<Relation>>>,
     pub jobs: Mutex<BTreeMap<RelationId, JobStatus>>,
     /// Back-fills that run at the priority of streams.
@@ -171,6 +175,7 @@ impl Runtime {
             feeds: Mutex::default(),
             versions: Versions::new(),
             timers: Timers::new(Arc::clone(&options.clock)),
+            batch_interval: Mutex::new(options.batch_interval),
             relations: RwLock::default(),
             jobs: Mutex::default(),
             urgent: Mutex::default(),
@@ -234,6 +239,29 @@ impl Runtime {
         }
         self.inner.post(Event::WorkerLeaving { worker });
         Ok(())
+    }
+
+    /// Has a view's stages combine rows before exchanges where that pays, as they do at first, or never: for measurements.
+    pub fn set_combining(&self, view: RelationId, is_on: bool) {
+        for worker in self.inner.workers.read().values() {
+            for view in worker.views().iter().filter(|instance| instance.id == view) {
+                view.set_combining(is_on);
+            }
+        }
+    }
+
+    /// How many epochs groups have from the next one on.
+    pub fn set_group_size(&self, group_size: GroupSize) {
+        self.inner.post(Event::GroupSize(group_size));
+    }
+
+    /// The time between two epochs of a pipeline from now on; `None`: an epoch is cut as soon as there is input.
+    pub fn set_batch_interval(&self, interval: Option<Duration>) {
+        *self.inner.batch_interval.lock() = interval;
+        let cutters = self.inner.cutters.read().clone();
+        for (pipeline, worker) in cutters {
+            self.inner.apply_interval(pipeline, worker);
+        }
     }
 
     /// Workers that take part.
@@ -521,6 +549,7 @@ impl Runtime {
                     expression_errors: view.errors.rows(),
                     last_expression_error: view.errors.last(),
                     failure: view.failure(),
+                    combiners: view.combiner_counts(),
                 }),
                 _ => None,
             })
@@ -726,9 +755,7 @@ impl Inner {
     }
 
     fn apply_interval(&self, pipeline: PipelineId, worker: WorkerId) {
-        let Some(interval) = self.options.batch_interval else {
-            return;
-        };
+        let interval = self.batch_interval.lock().unwrap_or_default();
         let worker = self.workers.read().get(&worker).cloned();
         if let Some(worker) = worker {
             worker.set_interval(pipeline, interval.as_nanos() as u64);

@@ -305,6 +305,7 @@ impl Worker {
         let mut inputs = Inputs {
             first: view.is_fixed(id.stage) && view.take_first(id.stage),
             now: ready.now,
+            combiner: view.combiner(id.stage),
             is_filling: view.is_filling(),
             ..Inputs::default()
         };

@@ -7,6 +7,7 @@
 //! ```
 //! Both halves use the same [`GroupState`]s: an epoch's partial state is a group state that started empty.
 
+mod combiner;
 mod extremum;
 mod float_sum;
 mod keys;
@@ -28,6 +29,7 @@ use super::{ErrorCounter, Gate, batch_of, chunks, concat, consolidate, weights_o
 use crate::error::Result;
 use crate::state::row_table::arrow_error;
 use crate::state::rows_equal;
+pub use combiner::{Combiner, CombinerCounts};
 pub(crate) use keys::GroupKeys;
 use state::{GroupState, group_state, resize};
 
@@ -52,13 +54,25 @@ impl PartialAggregate {
         }
     }
 
-    /// One row a group, or the consolidated rows.
-    pub async fn run(&self, batches: Vec<ChangeBatch>, gate: &dyn Gate) -> Result<Vec<ChangeBatch>> {
-        if batches.iter().all(|batch| batch.num_rows() == 0) {
+    /// One row a group, or the consolidated rows; or all of them, where that would be nearly as many.
+    pub async fn run(
+        &self,
+        batches: Vec<ChangeBatch>,
+        combiner: &Combiner,
+        gate: &dyn Gate,
+    ) -> Result<Vec<ChangeBatch>> {
+        let arrived: usize = batches.iter().map(ChangeBatch::num_rows).sum();
+        if arrived == 0 {
             return Ok(vec![]);
         }
+        if self.group_columns > 0 && !combiner.combines(arrived) {
+            combiner.passed(arrived);
+            return self.pass(batches, gate).await;
+        }
         if self.exchange == ExchangeForm::Rows {
-            return Ok(consolidate(batches)?.into_iter().collect());
+            let output: Vec<ChangeBatch> = consolidate(batches)?.into_iter().collect();
+            combiner.combined(arrived, output.iter().map(ChangeBatch::num_rows).sum());
+            return Ok(output);
         }
         let input_schema = batches[0].schema();
         let keys = GroupKeys::passing(&input_schema, self.group_columns)?;
@@ -75,11 +89,44 @@ impl PartialAggregate {
             columns.extend(state.partial()?);
         }
         let rows = columns[self.group_columns].len();
+        combiner.combined(arrived, rows);
         Ok(vec![ChangeBatch::insertions(batch_of(
             &self.schema,
             columns,
             rows,
         )?)])
+    }
+
+    /// Every row as it is, or as a partial state of its own.
+    async fn pass(&self, batches: Vec<ChangeBatch>, gate: &dyn Gate) -> Result<Vec<ChangeBatch>> {
+        if self.exchange == ExchangeForm::Rows {
+            return Ok(batches);
+        }
+        let mut output = vec![];
+        for batch in &batches {
+            for chunk in chunks(batch) {
+                let rows = chunk.num_rows();
+                if rows == 0 {
+                    continue;
+                }
+                // A group a row: no key is looked at.
+                let mut groups = Groups::new(GroupKeys::passing(&chunk.schema(), 0)?, &self.calls)?;
+                groups.rows = vec![0; rows];
+                for state in &mut groups.states {
+                    state.resize(rows);
+                }
+                let ids: Vec<usize> = (0..rows).collect();
+                groups.apply(&chunk.rows, &ids, weights_of(&chunk).values(), &self.calls)?;
+                let mut columns = chunk.rows.columns()[..self.group_columns].to_vec();
+                columns.push(Arc::new(Int64Array::from(groups.rows)));
+                for state in &mut groups.states {
+                    columns.extend(state.partial()?);
+                }
+                output.push(ChangeBatch::insertions(batch_of(&self.schema, columns, rows)?));
+                gate.checkpoint().await;
+            }
+        }
+        Ok(output)
     }
 }
 

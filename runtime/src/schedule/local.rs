@@ -221,6 +221,10 @@ impl LocalScheduler {
             && !pipeline.plan.template.is_job
             && let Some(cutter) = &mut pipeline.cutter
         {
+            if cutter.interval != interval {
+                // What was due after a longer one does not wait for it.
+                cutter.next_cut_at = 0;
+            }
             cutter.interval = interval;
         }
     }

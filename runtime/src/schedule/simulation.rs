@@ -703,10 +703,11 @@ impl Simulation {
             if let Some(message) = self.central.held.remove(&pipeline) {
                 self.event(Event::Worker(message));
             }
-            if pipeline != self.central.pipelines[0] {
-                *self.inputs_left.entry(pipeline).or_default() += 1;
+            let left = self.inputs_left.entry(pipeline).or_default();
+            *left += u64::from(pipeline != self.central.pipelines[0]);
+            if *left > 0 {
+                self.send(self.driver_free_at, Delivery::Input(pipeline));
             }
-            self.send(self.driver_free_at, Delivery::Input(pipeline));
         }
     }
 

@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::ViewSpec;
 use crate::error::Result;
-use crate::operator::{ErrorCounter, OperatorInstance, nullable};
+use crate::operator::{Combiner, CombinerCounts, ErrorCounter, OperatorInstance, nullable};
 use crate::schedule::template::{StageInput, ViewShape, is_reduce};
 use crate::state::RowTable;
 
@@ -36,6 +36,8 @@ pub struct ViewInstance {
     is_filling: AtomicBool,
     /// For each stage, whether its fixed rows are still to come.
     first: Vec<AtomicBool>,
+    /// For each stage, whether it pays to combine rows before the exchange.
+    combiners: Vec<Arc<Combiner>>,
 }
 
 impl ViewInstance {
@@ -82,13 +84,14 @@ impl ViewInstance {
         Ok(ViewInstance {
             id,
             name,
-            graph,
             shape,
             reduces,
             contents,
             errors: ErrorCounter::default(),
             failure: Mutex::default(),
             is_filling: AtomicBool::new(awaits_all),
+            combiners: graph.stages.iter().map(|_| Arc::default()).collect(),
+            graph,
             first,
         })
     }
@@ -141,6 +144,24 @@ impl ViewInstance {
     /// True once for each stage.
     pub(super) fn take_first(&self, stage: usize) -> bool {
         self.first[stage].swap(false, Ordering::Relaxed)
+    }
+
+    /// What a stage's tasks have learned of combining rows.
+    pub fn combiner(&self, stage: usize) -> Arc<Combiner> {
+        Arc::clone(&self.combiners[stage])
+    }
+
+    /// For each stage that combined rows or passed them on, how many.
+    pub fn combiner_counts(&self) -> Vec<(usize, CombinerCounts)> {
+        let counts = self.combiners.iter().map(|combiner| combiner.counts());
+        let stages = counts.enumerate();
+        stages
+            .filter(|(_, counts)| counts.combined + counts.passed > 0)
+            .collect()
+    }
+
+    pub fn set_combining(&self, is_on: bool) {
+        self.combiners.iter().for_each(|combiner| combiner.set(is_on));
     }
 
     pub(super) fn is_filling(&self) -> bool {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{ArrayRef, Float64Array, Int64Array, IntervalMonthDayNanoArray, RecordBatch, StringArray};
+use arrow::array::{
+    ArrayRef, BooleanArray, Float64Array, Int64Array, IntervalMonthDayNanoArray, RecordBatch, StringArray,
+};
 use arrow::datatypes::IntervalMonthDayNano;
 use datafusion::catalog::{MemTable, TableProvider};
 use millrace_runtime::GroupRecord;
@@ -17,7 +19,15 @@ use crate::database::{Database, df};
 use crate::error::{SqlResult, from_internal};
 
 /// The names of the relations.
-pub const RELATIONS: [&str; 6] = ["batches", "groups", "jobs", "unbounded_state", "views", "workers"];
+pub const RELATIONS: [&str; 7] = [
+    "batches",
+    "groups",
+    "jobs",
+    "stages",
+    "unbounded_state",
+    "views",
+    "workers",
+];
 
 /// A relation by name; `None`: there is none.
 ///
@@ -28,6 +38,7 @@ pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn Tab
         "batches" => batches(database),
         "groups" => groups(database),
         "jobs" => jobs(database),
+        "stages" => stages(database),
         "unbounded_state" => unbounded_state(database),
         "views" => views(database),
         "workers" => workers(database),
@@ -121,6 +132,44 @@ fn jobs(database: &Database) -> Columns {
         (
             "error",
             Arc::new(StringArray::from_iter(jobs.iter().map(|job| job.error.clone()))),
+        ),
+    ]
+}
+
+/// One row a stage that may combine rows of a group before they are sent to it: what became of them since the view was made.
+fn stages(database: &Database) -> Columns {
+    let views = database.runtime().views();
+    let stages: Vec<_> = views
+        .iter()
+        .flat_map(|view| {
+            view.combiners
+                .iter()
+                .map(move |(stage, counts)| (view, *stage, *counts))
+        })
+        .collect();
+    vec![
+        (
+            "relation",
+            numbers(stages.iter().map(|(view, ..)| view.relation.0)),
+        ),
+        ("stage", numbers(stages.iter().map(|(_, stage, _)| *stage as u64))),
+        (
+            "rows_combined",
+            numbers(stages.iter().map(|(.., counts)| counts.combined)),
+        ),
+        (
+            "rows_left",
+            numbers(stages.iter().map(|(.., counts)| counts.left)),
+        ),
+        (
+            "rows_passed",
+            numbers(stages.iter().map(|(.., counts)| counts.passed)),
+        ),
+        (
+            "is_combining",
+            Arc::new(BooleanArray::from_iter(
+                stages.iter().map(|(.., counts)| Some(counts.is_combining)),
+            )),
         ),
     ]
 }
