@@ -17,6 +17,7 @@ use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
 
 use self::keys::KEYS;
+use crate::database::tuning::Tuning;
 
 /// What environment variables begin with.
 const PREFIX: &str = "MILLRACE_";
@@ -24,7 +25,7 @@ const PREFIX: &str = "MILLRACE_";
 const OTHER_VARIABLES: [&str; 2] = ["log", "config"];
 
 /// The server's configuration. [`keys::KEYS`] explains every field.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// Where everything lasting is kept.
     pub data: PathBuf,
@@ -40,10 +41,8 @@ pub struct Config {
     pub cores: Option<usize>,
     /// Workers; `None` is one.
     pub workers: Option<usize>,
-    /// Time between two epochs; `None` is as soon as there is input.
-    pub batch_interval: Option<Duration>,
-    /// Epochs of a group; `None` follows the cost of coordination.
-    pub group_size: Option<usize>,
+    /// How epochs are cut and grouped.
+    pub tuning: Tuning,
     /// Memory for queries, in bytes; `None` is half of the machine's.
     pub memory_limit: Option<u64>,
     /// The most PostgreSQL connections at a time.
@@ -73,8 +72,7 @@ impl Default for Config {
             insecure: false,
             cores: None,
             workers: None,
-            batch_interval: None,
-            group_size: None,
+            tuning: Tuning::default(),
             memory_limit: None,
             connections_max: 0,
             recursion_iterations_max: 0,

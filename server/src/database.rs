@@ -13,12 +13,12 @@ pub mod ddl;
 pub mod engine;
 pub mod jobs;
 pub mod replace;
+pub mod tuning;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use datafusion::catalog::TableProvider;
@@ -27,7 +27,6 @@ use millrace_planner::growth::growth;
 use millrace_planner::stage::RecursionLimits;
 use millrace_planner::{ViewOptions, plan_view};
 use millrace_runtime::clock::{Clock, VirtualClock};
-use millrace_runtime::schedule::group::GroupSize;
 use millrace_runtime::{QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec};
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind, Store, StoreOptions};
 use parking_lot::Mutex;
@@ -38,6 +37,7 @@ use crate::catalog::{
     CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA, Definition, Object, Planned, QueryDef, Reader,
     Relation,
 };
+use crate::database::tuning::Tuning;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::Session;
 
@@ -50,10 +50,8 @@ pub struct DatabaseOptions {
     pub cores: usize,
     /// Workers in this process.
     pub workers: usize,
-    /// Time between two epochs; `None`: as soon as there is input.
-    pub batch_interval: Option<Duration>,
-    /// Epochs of a group; `None`: follows the cost of coordination.
-    pub group_size: Option<usize>,
+    /// How epochs are cut and grouped, where ALTER SYSTEM said nothing.
+    pub tuning: Tuning,
     /// Memory that queries may take, in bytes; `None`: no limit.
     pub memory_limit_bytes: Option<usize>,
     /// When a recursion in a view is given up.
@@ -72,8 +70,7 @@ impl DatabaseOptions {
             data: data.into(),
             cores,
             workers: 1,
-            batch_interval: None,
-            group_size: None,
+            tuning: Tuning::default(),
             memory_limit_bytes: None,
             recursion: RecursionLimits::default(),
             store: StoreOptions::default(),
@@ -90,6 +87,7 @@ impl DatabaseOptions {
 /// An open data directory and all that runs over it.
 pub struct Database {
     options: DatabaseOptions,
+    tuning: Mutex<Tuning>,
     store: Store,
     runtime: Runtime,
     catalog: Arc<ArcSwap<CatalogSnapshot>>,
@@ -115,10 +113,8 @@ impl Database {
             .map_err(|error| SqlError::internal(format!("opening the data directory: {error}")))??;
         let mut runtime_options = RuntimeOptions {
             workers: options.workers,
-            batch_interval: options.batch_interval,
-            group_size: options
-                .group_size
-                .map_or_else(GroupSize::default, |size| GroupSize::Fixed(size as u64)),
+            batch_interval: options.tuning.batch_interval,
+            group_size: options.tuning.groups(),
             ..RuntimeOptions::new(options.cores)
         };
         if let Some(clock) = &options.virtual_clock {
@@ -128,6 +124,7 @@ impl Database {
         let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
         let (state, pg_catalog) = engine::build(&options, &catalog)?;
         let database = Arc::new(Database {
+            tuning: Mutex::new(options.tuning.clone()),
             options,
             store,
             runtime,
@@ -141,6 +138,7 @@ impl Database {
             closing: AtomicBool::new(false),
         });
         database.bootstrap()?;
+        database.restore_tuning()?;
         database.load().await?;
         Ok(database)
     }

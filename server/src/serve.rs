@@ -272,8 +272,7 @@ fn database_options(config: &Config) -> DatabaseOptions {
     let mut options = DatabaseOptions::new(&config.data);
     options.cores = config.cores.unwrap_or(options.cores);
     options.workers = config.workers.unwrap_or(options.workers);
-    options.batch_interval = config.batch_interval;
-    options.group_size = config.group_size;
+    options.tuning = config.tuning.clone();
     let memory_limit = config
         .memory_limit
         .or_else(|| memory_bytes().map(|bytes| bytes / 2));

@@ -271,7 +271,30 @@ impl Session {
 
     /// The value of a setting; `None`: there is no such setting.
     pub fn setting(&self, name: &str) -> Option<String> {
-        self.settings.lock().get(name).ok()
+        self.setting_shown(name).ok()
+    }
+
+    /// The value of a setting, be it the session's or the server's.
+    ///
+    /// # Errors
+    /// There is no such setting.
+    pub(crate) fn setting_shown(&self, name: &str) -> SqlResult<String> {
+        match self.database().tuning().get(&name.to_lowercase()) {
+            Some(value) => Ok(value),
+            None => self.settings.lock().get(name),
+        }
+    }
+
+    /// Every setting with its value and description, by name.
+    pub(crate) fn settings_shown(&self) -> Vec<(String, String, &'static str)> {
+        let tuning = self.database().tuning();
+        let mut all = self.settings.lock().all();
+        for (name, value, _) in &mut all {
+            if let Some(of_server) = tuning.get(name) {
+                *value = of_server;
+            }
+        }
+        all
     }
 
     /// Who is at the other end.

@@ -89,19 +89,19 @@ pub const KEYS: &[Key] = &[
         name: "batch_interval",
         default: "auto",
         help: "Time between two epochs, such as 100ms; auto is as soon as there is input.",
-        set: |config, text| {
-            config.batch_interval = auto_or(text, units::duration)?;
-            Ok(())
-        },
+        set: |config, text| config.tuning.set("batch_interval", text),
     },
     Key {
         name: "group_size",
         default: "auto",
         help: "Epochs that are scheduled at once; auto follows the measured cost of coordination.",
-        set: |config, text| {
-            config.group_size = auto_or(text, positive)?;
-            Ok(())
-        },
+        set: |config, text| config.tuning.set("group_size", text),
+    },
+    Key {
+        name: "group_overhead_bounds",
+        default: "5%,10%",
+        help: "Share of coordination in the time between which an automatic group_size keeps it.",
+        set: |config, text| config.tuning.set("group_overhead_bounds", text),
     },
     Key {
         name: "memory_limit",

@@ -24,6 +24,8 @@ enum Form {
     Duration,
     /// One of these words.
     OneOf(&'static [&'static str]),
+    /// It is the server's ([`crate::database::tuning`]): sessions only see it.
+    Server,
     /// It cannot be changed.
     Fixed,
 }
@@ -72,7 +74,7 @@ pub const KNOWN: &[Known] = &[
     known(
         "batch_interval",
         "auto",
-        Form::Text,
+        Form::Server,
         "How long an epoch collects input.",
     ),
     known(
@@ -140,13 +142,13 @@ pub const KNOWN: &[Known] = &[
     known(
         "group_overhead_bounds",
         "5%,10%",
-        Form::Text,
+        Form::Server,
         "Coordination overhead between which the group size is kept.",
     ),
     known(
         "group_size",
         "auto",
-        Form::Text,
+        Form::Server,
         "Epochs that are scheduled at once.",
     ),
     known(
@@ -470,6 +472,14 @@ fn checked(known: &Known, value: &str) -> SqlResult<String> {
             SqlState::CantChangeRuntimeParam,
             format!("parameter \"{}\" cannot be changed", known.name),
         )),
+        Form::Server => Err(SqlError::new(
+            SqlState::CantChangeRuntimeParam,
+            format!("parameter \"{}\" cannot be changed in a session", known.name),
+        )
+        .with_hint(format!(
+            "ALTER SYSTEM SET {} changes it for the server.",
+            known.name
+        ))),
         Form::Boolean => match crate::types::parse::boolean(value) {
             Some(value) => Ok(if value { "on" } else { "off" }.to_string()),
             None => Err(invalid(Some("It takes on or off.".to_string()))),

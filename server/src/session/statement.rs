@@ -1,6 +1,7 @@
 //! The statements, one kind a file, and the dispatch to them.
 
 pub mod alter;
+pub mod alter_system;
 pub mod clock;
 pub mod comment;
 pub mod copy;
@@ -73,7 +74,7 @@ pub(crate) async fn execute(
         Statement::DeclareSubscribeCursor(_) => unsupported("a cursor for SUBSCRIBE"),
         Statement::DeclareSubscriptionCursor(_) => unsupported("a subscription cursor"),
         Statement::AlterRelation(alter) => Box::pin(alter::execute(session, *alter)).await,
-        Statement::AlterSystemSet(alter) => clock::alter_system(session, &alter).await,
+        Statement::AlterSystemSet(alter) => alter_system::execute(session, &alter).await,
         Statement::CancelJob(number) => Box::pin(job::cancel(session, number)).await,
         Statement::Pause(_) => unsupported("PAUSE"),
         Statement::Resume(_) => unsupported("RESUME"),

@@ -258,13 +258,11 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
         // Event time, flow control and suspension have nothing to report before there are such.
         ShowTarget::Watermarks | ShowTarget::Backpressure | ShowTarget::Suspended => vec![],
         ShowTarget::All | ShowTarget::Parameters => session
-            .settings
-            .lock()
-            .all()
+            .settings_shown()
             .into_iter()
             .map(|(name, value, description)| vec![Some(name), Some(value), some(description)])
             .collect(),
-        ShowTarget::Variable(name) => vec![vec![Some(session.settings.lock().get(name)?)]],
+        ShowTarget::Variable(name) => vec![vec![Some(session.setting_shown(name)?)]],
     })
 }
 

@@ -1,0 +1,243 @@
+//! How epochs are cut and grouped: settings of the whole server, which ALTER SYSTEM changes while views run.
+//!
+//! What ALTER SYSTEM sets lasts, as facts of the catalog, and goes before the configuration until ALTER SYSTEM RESET.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use millrace_runtime::schedule::group::{GROUP_MAX, GroupSize};
+
+use crate::config::units;
+use crate::database::Database;
+use crate::error::{SqlError, SqlResult, SqlState};
+
+/// The settings' names.
+pub const NAMES: [&str; 3] = ["batch_interval", "group_overhead_bounds", "group_size"];
+
+const AUTO: &str = "auto";
+const INTERVAL_MIN: Duration = Duration::from_millis(1);
+const INTERVAL_MAX: Duration = Duration::from_secs(3_600);
+
+/// How epochs are cut and grouped.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tuning {
+    /// Time between two epochs of a pipeline; `None`: as soon as there is input.
+    pub batch_interval: Option<Duration>,
+    /// Epochs of a group; `None`: so many that coordination stays within the bounds.
+    pub group_size: Option<u64>,
+    /// The share of coordination in the time, in percent, between which an automatic group size keeps it.
+    pub group_overhead_bounds: (f64, f64),
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Tuning {
+            batch_interval: None,
+            group_size: None,
+            group_overhead_bounds: (5.0, 10.0),
+        }
+    }
+}
+
+impl Tuning {
+    /// The value of a setting as text; `None`: it is none of these.
+    pub fn get(&self, name: &str) -> Option<String> {
+        Some(match name {
+            "batch_interval" => or_auto(self.batch_interval.map(duration_text)),
+            "group_size" => or_auto(self.group_size),
+            "group_overhead_bounds" => {
+                let (lower, upper) = self.group_overhead_bounds;
+                format!("{lower}%,{upper}%")
+            }
+            _ => return None,
+        })
+    }
+
+    /// Sets one of [`NAMES`].
+    ///
+    /// # Errors
+    /// The text is not a value of the setting; the error says what is.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), String> {
+        let text = text.trim();
+        let is_auto = text.eq_ignore_ascii_case(AUTO);
+        match name {
+            "batch_interval" if is_auto => self.batch_interval = None,
+            "batch_interval" => {
+                let allowed =
+                    || "auto, or a time from 1ms to 1h with its unit, such as 100ms, is needed".to_owned();
+                let interval = units::duration(text).map_err(|_| allowed())?;
+                if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) {
+                    return Err(allowed());
+                }
+                self.batch_interval = Some(interval);
+            }
+            "group_size" if is_auto => self.group_size = None,
+            "group_size" => match text.parse() {
+                Ok(size) if (1..=GROUP_MAX).contains(&size) => self.group_size = Some(size),
+                _ => {
+                    return Err(format!(
+                        "auto, or a whole number from 1 to {GROUP_MAX}, is needed"
+                    ));
+                }
+            },
+            "group_overhead_bounds" => {
+                self.group_overhead_bounds = bounds(text).ok_or_else(|| {
+                    "two percentages above 0% and below 100%, the lower one first, such as 5%,10%, are needed".to_owned()
+                })?;
+            }
+            other => return Err(format!("there is no setting {other}")),
+        }
+        Ok(())
+    }
+
+    /// What the driver goes by.
+    pub fn groups(&self) -> GroupSize {
+        let (lower, upper) = self.group_overhead_bounds;
+        match self.group_size {
+            Some(size) => GroupSize::Fixed(size),
+            None => GroupSize::Auto {
+                lower: lower / 100.0,
+                upper: upper / 100.0,
+            },
+        }
+    }
+}
+
+fn or_auto(value: Option<impl Display>) -> String {
+    value.map_or_else(|| AUTO.to_owned(), |value| value.to_string())
+}
+
+/// In the largest unit in which it is whole.
+fn duration_text(duration: Duration) -> String {
+    match duration.as_micros() {
+        micros if micros.is_multiple_of(1_000_000) => format!("{}s", micros / 1_000_000),
+        micros if micros.is_multiple_of(1_000) => format!("{}ms", micros / 1_000),
+        micros => format!("{micros}us"),
+    }
+}
+
+/// `5%,10%`.
+fn bounds(text: &str) -> Option<(f64, f64)> {
+    let (lower, upper) = text.split_once(',')?;
+    let percent = |text: &str| -> Option<f64> { text.trim().strip_suffix('%')?.trim_end().parse().ok() };
+    let (lower, upper) = (percent(lower)?, percent(upper)?);
+    (0.0 < lower && lower < upper && upper < 100.0).then_some((lower, upper))
+}
+
+fn fact(name: &str) -> String {
+    format!("setting/{name}")
+}
+
+impl Database {
+    /// How epochs are cut and grouped now.
+    pub fn tuning(&self) -> Tuning {
+        self.tuning.lock().clone()
+    }
+
+    /// Puts what ALTER SYSTEM set earlier in place of the configuration.
+    pub(super) fn restore_tuning(&self) -> SqlResult<()> {
+        let mut tuning = self.options.tuning.clone();
+        for name in NAMES {
+            let Some(text) = self.store.catalog().fact(&fact(name))? else {
+                continue;
+            };
+            let text = String::from_utf8_lossy(&text);
+            if !text.is_empty()
+                && let Err(allowed) = tuning.set(name, &text)
+            {
+                tracing::warn!(name, %text, allowed, "a setting of ALTER SYSTEM is not valid any more and is passed over");
+            }
+        }
+        self.apply_tuning(tuning);
+        Ok(())
+    }
+
+    /// Sets one of [`NAMES`] for good, or (`None`) leaves it to the configuration again.
+    ///
+    /// # Errors
+    /// The value is not allowed, or it cannot be written down.
+    pub(crate) fn alter_tuning(&self, name: &str, text: Option<&str>) -> SqlResult<()> {
+        let mut tuning = self.tuning();
+        let configured = self.options.tuning.get(name).unwrap_or_default();
+        if let Err(allowed) = tuning.set(name, text.unwrap_or(&configured)) {
+            let text = text.unwrap_or(&configured);
+            return Err(SqlError::new(
+                SqlState::InvalidParameterValue,
+                format!("invalid value for parameter \"{name}\": \"{text}\""),
+            )
+            .with_hint(format!("{}{}.", allowed[..1].to_uppercase(), &allowed[1..])));
+        }
+        let lasting = text.and_then(|_| tuning.get(name)).unwrap_or_default();
+        self.store.catalog().put_fact(&fact(name), lasting.as_bytes())?;
+        self.apply_tuning(tuning);
+        Ok(())
+    }
+
+    fn apply_tuning(&self, tuning: Tuning) {
+        let mut current = self.tuning.lock();
+        if current.groups() != tuning.groups() {
+            self.runtime.set_group_size(tuning.groups());
+        }
+        if current.batch_interval != tuning.batch_interval {
+            self.runtime.set_batch_interval(tuning.batch_interval);
+        }
+        *current = tuning;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_and_shown() {
+        let mut tuning = Tuning::default();
+        for (name, text, shown) in [
+            ("batch_interval", "100ms", "100ms"),
+            ("batch_interval", " 2 s", "2s"),
+            ("batch_interval", "1500us", "1500us"),
+            ("batch_interval", "AUTO", "auto"),
+            ("group_size", "25", "25"),
+            ("group_size", "auto", "auto"),
+            ("group_overhead_bounds", "2.5%, 20 %", "2.5%,20%"),
+        ] {
+            tuning.set(name, text).unwrap();
+            assert_eq!(tuning.get(name).as_deref(), Some(shown), "{text}");
+        }
+        assert_eq!(
+            tuning.groups(),
+            GroupSize::Auto {
+                lower: 0.025,
+                upper: 0.2
+            }
+        );
+        assert_eq!(tuning.get("work_mem"), None);
+    }
+
+    #[test]
+    fn other_values_are_refused_and_change_nothing() {
+        let mut tuning = Tuning::default();
+        for (name, texts) in [
+            ("batch_interval", &["", "5", "0ms", "2h", "never"][..]),
+            ("group_size", &["0", "10001", "-1", "1.5", "many"][..]),
+            (
+                "group_overhead_bounds",
+                &[
+                    "5,10",
+                    "10%,5%",
+                    "5%",
+                    "0%,5%",
+                    "5%,100%",
+                    "5%,NaN%",
+                    "5%,10%,20%",
+                ][..],
+            ),
+            ("work_mem", &["1MB"][..]),
+        ] {
+            for text in texts {
+                assert!(tuning.set(name, text).is_err(), "{name} {text}");
+            }
+        }
+        assert_eq!(tuning, Tuning::default());
+    }
+}
