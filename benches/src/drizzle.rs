@@ -3,7 +3,13 @@
 //! The paper's experiments (SOSP'17, section 5) with its numbers beside ours. Clusters are simulated ([`simulated`]); what
 //! one machine can show is measured on it.
 
+pub mod coordination;
+pub mod json;
 pub mod simulated;
+pub mod typed;
+pub mod ysb;
+
+use std::time::Duration;
 
 use crate::error::BenchError;
 use crate::machine;
@@ -21,6 +27,14 @@ pub struct Scale {
     pub trials: u64,
     /// For how long a group size is watched.
     pub tuning_seconds: u64,
+    /// Epochs for each group size, in one process.
+    pub epochs: u64,
+    /// Events of a batch, and of an HTTP request.
+    pub batch_events: usize,
+    pub request_events: usize,
+    /// For how long as many events as possible are sent, and events at a given rate.
+    pub burst: Duration,
+    pub paced: Duration,
 }
 
 impl Scale {
@@ -32,6 +46,11 @@ impl Scale {
             batches: 100,
             trials: 5,
             tuning_seconds: 120,
+            epochs: 2_000,
+            batch_events: 20_000,
+            request_events: 4_000,
+            burst: Duration::from_secs(3),
+            paced: Duration::from_secs(4),
         }
     }
 
@@ -43,6 +62,11 @@ impl Scale {
             batches: 10,
             trials: 1,
             tuning_seconds: 8,
+            epochs: 20,
+            batch_events: 500,
+            request_events: 200,
+            burst: Duration::from_millis(100),
+            paced: Duration::from_millis(50),
         }
     }
 }
@@ -61,6 +85,21 @@ pub async fn run(mut run: Run, scale: &Scale, only: Option<&str>) -> Result<Run,
         chosen
     };
     simulated::run(&mut run, scale, &chosen)?;
+    if chosen(coordination::NAME) {
+        run.add(coordination::run(scale).await?);
+    }
+    if chosen(typed::NAME) {
+        typed::run(&mut run, scale).await?;
+    }
+    if chosen(json::NAME) {
+        run.add(json::run(scale).await?);
+    }
     run.note(format!("Load after the run: {}.", machine::load_average()));
     Ok(run)
+}
+
+/// Processor time of this thread so far.
+fn thread_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }

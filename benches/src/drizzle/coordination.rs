@@ -1,0 +1,134 @@
+//! What coordination costs in one process: the driver's time and the waiting for it, by epoch and by task.
+
+use super::Scale;
+use super::ysb::{Bed, Form, TypedEvents, now_micros};
+use crate::error::BenchError;
+use crate::process;
+use crate::results::Experiment;
+
+/// The experiment's name.
+pub const NAME: &str = "coordination in one process";
+
+/// Writes events one by one, each when the one before is visible: an epoch each, with as little work as there can be.
+///
+/// # Errors
+/// The server fails, or the view is wrong.
+pub async fn run(scale: &Scale) -> Result<Experiment, BenchError> {
+    let mut experiment = Experiment::new(
+        NAME,
+        format!(
+            "The view of the Yahoo streaming benchmark (a join and an aggregate: four stages) over one worker and over four, \
+             each with as many slots as the machine has cores, log in memory. {} events one by one, each when the one before \
+             is visible. *The driver* is its time an epoch, sending included; *waiting* is the time that input waited for \
+             the next group; *tasks* is the time in which tasks ran; *beside the tasks* is the time from an epoch's cut to \
+             its end in which none ran (of one worker).",
+            scale.epochs
+        ),
+    );
+    let events = TypedEvents::new(1);
+    for workers in [1, 4] {
+        let bed = Bed::new(Form::Typed, workers).await?;
+        let mut views = 0;
+        for group_size in ["1", "25", "100", "auto"] {
+            bed.client
+                .run(&format!("ALTER SYSTEM SET group_size = {group_size}"))
+                .await?;
+            // Groups of the size before end first.
+            for _ in 0..scale.epochs / 4 {
+                views += round(&bed, &events).await?;
+            }
+            let from = epochs(&bed);
+            let (cpu, start) = (process::cpu_time(std::process::id())?, std::time::Instant::now());
+            for _ in 0..scale.epochs {
+                views += round(&bed, &events).await?;
+            }
+            let elapsed = start.elapsed().as_secs_f64() * 1e6 / scale.epochs as f64;
+            let cpu = process::cpu_time(std::process::id())?.saturating_sub(cpu);
+            let name = |what: &str| format!("{workers} workers, G = {group_size}: {what}");
+            report(&bed, from, workers, &name, &mut experiment);
+            experiment.add(name("a write until visible"), "us", vec![elapsed], None);
+            let cpu = cpu.as_secs_f64() * 1e6 / scale.epochs as f64;
+            experiment.add(name("processor time of a write"), "us", vec![cpu], None);
+        }
+        bed.check(views).await?;
+        bed.stop().await;
+    }
+    Ok(experiment)
+}
+
+async fn round(bed: &Bed, events: &TypedEvents) -> Result<u64, BenchError> {
+    let now = now_micros();
+    let (rows, views) = events.between(1, now, now)?;
+    let token = bed.append(rows).await?;
+    bed.runtime.wait_for(&token).await.map_err(BenchError::engine)?;
+    Ok(views)
+}
+
+/// Epochs of the view's pipeline so far.
+fn epochs(bed: &Bed) -> u64 {
+    let pipelines = bed.runtime.pipelines();
+    let of_view = pipelines
+        .iter()
+        .find(|pipeline| pipeline.pipeline.views.contains(&bed.view));
+    of_view.map_or(0, |pipeline| pipeline.pipeline.committed)
+}
+
+/// Adds what the groups since an epoch took, a value for each group.
+fn report(bed: &Bed, from: u64, workers: usize, name: &dyn Fn(&str) -> String, experiment: &mut Experiment) {
+    let pipelines = bed.runtime.pipelines();
+    let Some(pipeline) = pipelines
+        .iter()
+        .find(|pipeline| pipeline.pipeline.views.contains(&bed.view))
+    else {
+        return;
+    };
+    let groups: Vec<_> = pipeline
+        .pipeline
+        .groups
+        .iter()
+        .filter(|group| group.first_epoch > from && group.tasks > 0)
+        .collect();
+    let by_epoch = |part: &dyn Fn(&millrace_runtime::GroupRecord) -> f64| -> Vec<f64> {
+        let epochs =
+            |group: &millrace_runtime::GroupRecord| (group.last_epoch + 1 - group.first_epoch) as f64;
+        groups
+            .iter()
+            .map(|group| part(group) / 1e3 / epochs(group))
+            .collect()
+    };
+    experiment.add(
+        name("the driver, an epoch"),
+        "us",
+        by_epoch(&|group| group.costs.scheduling_ns as f64),
+        None,
+    );
+    experiment.add(
+        name("waiting, an epoch"),
+        "us",
+        by_epoch(&|group| group.costs.waited_ns as f64),
+        None,
+    );
+    experiment.add(
+        name("tasks, an epoch"),
+        "us",
+        by_epoch(&|group| group.busy_ns as f64),
+        None,
+    );
+    if workers == 1 {
+        experiment.add(
+            name("beside the tasks, an epoch"),
+            "us",
+            by_epoch(&|group| group.costs.execution_ns.saturating_sub(group.busy_ns) as f64),
+            None,
+        );
+    }
+    let per_task = groups
+        .iter()
+        .map(|group| (group.costs.scheduling_ns + group.costs.waited_ns) as f64 / 1e3 / group.tasks as f64);
+    experiment.add(
+        name("the driver and waiting, a task"),
+        "us",
+        per_task.collect(),
+        None,
+    );
+}

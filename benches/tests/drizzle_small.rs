@@ -1,0 +1,22 @@
+//! Runs every experiment of drizzle at its small scale.
+
+use millrace_benches::drizzle::{self, Scale};
+use millrace_benches::results::Run;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_experiment_gives_numbers() {
+    let scale = Scale::small();
+    let run = Run::begin("drizzle", "the test".to_owned(), scale.fsync_probes).unwrap();
+    let run = drizzle::run(run, &scale, None).await.unwrap();
+    // The disk, four on simulated clusters, coordination, typed events and JSON events.
+    assert_eq!(run.experiments().len(), 8);
+    assert!(
+        run.experiments()
+            .iter()
+            .all(|experiment| !experiment.measurements().is_empty())
+    );
+    let directory = tempfile::tempdir().unwrap();
+    let kept = run.write(directory.path()).unwrap();
+    let report = std::fs::read_to_string(kept.join("report.md")).unwrap();
+    assert!(report.contains("| with: highest rate | events/s |"), "{report}");
+}
