@@ -10,13 +10,17 @@
 //! left. A job whose inputs change faster than it follows at batch priority gets the priority of streams; if it still does
 //! not come nearer, it attaches from where it is, and the pipeline waits for that.
 //!
+//! A job that lost a part with a worker, or an input of which was lost, starts again.
+//!
 //! An operator may be fed its inputs at different versions on the way, since what it holds is a function of what each of
 //! them has brought. At the end all are at one epoch. Where that is not so (a lookup join), it waits for the end.
 
 mod input;
+mod refill;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use millrace_planner::RelationId;
@@ -26,7 +30,6 @@ use crate::driver::{Event, PipelineId};
 use crate::error::{Result, RuntimeError};
 use crate::feed::Part;
 use crate::operator::concat;
-use crate::relation::Relation;
 use crate::runtime::{Inner, Runtime, ViewSpec};
 use crate::schedule::template::ViewShape;
 use crate::worker::ViewInstance;
@@ -138,9 +141,57 @@ impl Runtime {
     /// # Errors
     /// An input is not known, a plan cannot be run, or running it failed.
     pub async fn create_views(&self, specs: Vec<ViewSpec>, options: BackfillOptions) -> Result<()> {
+        let made: Vec<RelationId> = specs.iter().map(|spec| spec.id).collect();
+        let first = *made
+            .first()
+            .ok_or_else(|| RuntimeError::Internal("a back-fill without a view".into()))?;
+        let inputs: Vec<RelationId> = (specs.iter().flat_map(|spec| &spec.graph.inputs))
+            .map(|input| input.id)
+            .filter(|id| !made.contains(id))
+            .collect();
+        loop {
+            self.inner.lost_jobs.lock().remove(&first);
+            self.until(|inner| !inner.versions.is_abandoned(&inputs)).await?;
+            let is_disturbed = |inner: &Inner| {
+                inner.lost_jobs.lock().contains(&first) || inner.versions.is_abandoned(&inputs)
+            };
+            tokio::select! {
+                biased;
+                filled = self.fill(specs.clone(), options.clone()) => {
+                    filled?;
+                    break;
+                }
+                disturbed = self.until(is_disturbed) => disturbed?,
+            }
+        }
+        // The driver may still be at another thread's events: a view is made when it is visible.
+        self.until(|inner| {
+            let is_there = |id: &RelationId| inner.versions.pipeline_of(*id).is_some();
+            made.iter().all(|id| is_there(id) || inner.is_set_aside(*id))
+        })
+        .await
+    }
+
+    /// Waits for something that shows when the versions have made progress.
+    async fn until(&self, is_so: impl Fn(&Inner) -> bool) -> Result<()> {
+        let mut progress = self.inner.versions.progress();
+        loop {
+            progress.borrow_and_update();
+            if is_so(&self.inner) {
+                return Ok(());
+            }
+            progress.changed().await.map_err(|_| RuntimeError::ShuttingDown)?;
+        }
+    }
+
+    /// One attempt. When it returns well the views are about to be attached.
+    async fn fill(&self, specs: Vec<ViewSpec>, options: BackfillOptions) -> Result<()> {
         let views = specs
             .into_iter()
-            .map(|spec| ViewInstance::new(spec).map(Arc::new))
+            .map(|spec| {
+                let incarnation = self.inner.next_incarnation.fetch_add(1, Ordering::Relaxed);
+                ViewInstance::new(spec, incarnation).map(Arc::new)
+            })
             .collect::<Result<Vec<_>>>()?;
         let made: BTreeSet<RelationId> = views.iter().map(|view| view.id).collect();
         // In the order in which the plans name them: rows of one may have to be there before those of another.
@@ -183,23 +234,10 @@ impl Runtime {
         }
         let job_held = self.inner.quiesce(vec![job.id()]).await?;
         job.check()?;
-        {
-            let mut relations = self.inner.relations.write();
-            for view in &job.views {
-                relations.insert(view.id, Arc::new(Relation::View(Arc::clone(view))));
-            }
-        }
+        self.inner.adopt(&job.views)?;
         job.is_live = true;
         job_held.keep();
         held.resume(job.shapes(), vec![]);
-        // The driver may still be at another thread's events: a view is made when it is visible.
-        let mut progress = self.inner.versions.progress();
-        while made
-            .iter()
-            .any(|id| self.inner.versions.pipeline_of(*id).is_none())
-        {
-            progress.changed().await.map_err(|_| RuntimeError::ShuttingDown)?;
-        }
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! The driver: decides which epochs may run, where, and which are visible. It never touches data.
 //!
-//! A pure state machine: [`Driver::on`] takes an event and returns commands. It reads no clock, starts nothing and asks
-//! nobody, so that the same code runs live, in a simulation and under a fuzzer.
+//! A pure state machine: [`Driver::on`] takes an event at a time and returns commands. It reads no clock, starts nothing and
+//! asks nobody, so that the same code runs live, in a simulation and under a fuzzer.
 //!
 //! ```text
 //!  open: Prepare(template), Launch(a..=b) --> workers run epochs on their own --> EpochDone.. --> Commit e
@@ -13,15 +13,24 @@
 //! groups, while the pipelines concerned are idle: [`Event::Quiesce`] closes their groups, joins them into one pipeline, and
 //! answers [`Command::Quiesced`] when nothing is in flight; [`Event::Resume`] opens the next group.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod definitions;
+mod pipeline;
+mod placement;
+mod recovery;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
 use serde::{Deserialize, Serialize};
 
-use crate::schedule::group::{GroupCosts, GroupSize, GroupTuner};
-use crate::schedule::message::{EpochCosts, ToDriver, ToWorker};
+use crate::schedule::group::GroupSize;
+use crate::schedule::message::{ToDriver, ToWorker};
 use crate::schedule::template::{Template, ViewShape, WorkerId};
+pub use pipeline::{GroupRecord, PipelineRecord};
+use pipeline::{Phase, Pipeline};
 
 /// Identifies a pipeline. Joining two keeps the smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -31,8 +40,33 @@ pub struct PipelineId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// Groups of a pipeline that are remembered for inspection.
-const GROUPS_REMEMBERED: usize = 64;
+/// When the state of views is put into the checkpoint store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckpointPolicy {
+    /// So often, in nanoseconds, while there is more than one worker. One alone has nobody to take over from it.
+    Shared { every_ns: u64 },
+    /// So often, however many workers there are.
+    Always { every_ns: u64 },
+    /// Not at all: what is lost is filled again.
+    Never,
+}
+
+impl CheckpointPolicy {
+    fn every_ns(self) -> u64 {
+        match self {
+            CheckpointPolicy::Shared { every_ns } | CheckpointPolicy::Always { every_ns } => every_ns,
+            CheckpointPolicy::Never => u64::MAX,
+        }
+    }
+}
+
+impl Default for CheckpointPolicy {
+    fn default() -> Self {
+        CheckpointPolicy::Shared {
+            every_ns: 1_000_000_000,
+        }
+    }
+}
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +75,8 @@ pub enum Event {
     WorkerJoined { worker: WorkerId },
     /// A worker is to leave: pipelines that have partitions there are moved off it; then [`Command::WorkerFree`].
     WorkerLeaving { worker: WorkerId },
+    /// A worker is gone, with everything that it had.
+    WorkerLost { worker: WorkerId },
     /// A worker says something.
     Worker(ToDriver),
     /// A stream or table exists from now on; it is a pipeline of its own.
@@ -70,6 +106,8 @@ pub enum Event {
     JobRemoved { view: RelationId },
     /// How many epochs groups have from now on.
     GroupSize(GroupSize),
+    /// How often there are checkpoints, of pipelines that are opened from now on.
+    Checkpoints(CheckpointPolicy),
 }
 
 /// What is to be done.
@@ -106,72 +144,38 @@ pub enum Command {
     WorkerFree {
         worker: WorkerId,
     },
-}
-
-/// A group that ended.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GroupRecord {
-    pub first_epoch: u64,
-    pub last_epoch: u64,
-    /// Input rows.
-    pub rows: u64,
-    pub costs: GroupCosts,
-    /// Tasks that ran, and tasks that had nothing to do.
-    pub tasks: u64,
-    pub tasks_skipped: u64,
-    /// Time in which its tasks ran, all workers together, in nanoseconds.
-    pub busy_ns: u64,
-    /// The smoothed share of coordination after it.
-    pub share: f64,
-}
-
-/// A pipeline as operators see it.
-#[derive(Debug, Clone)]
-pub struct PipelineRecord {
-    pub id: PipelineId,
-    pub sources: Vec<RelationId>,
-    pub views: Vec<RelationId>,
-    pub committed: u64,
-    /// Epochs of the next group.
-    pub group_size: u64,
-    pub cutter: Option<WorkerId>,
-    /// The newest last.
-    pub groups: Vec<GroupRecord>,
-}
-
-#[derive(Debug)]
-struct Pipeline {
-    sources: BTreeSet<RelationId>,
-    /// In the order in which they were made: a view comes after what it reads.
-    views: Vec<Arc<ViewShape>>,
-    is_job: bool,
-    committed: u64,
-    phase: Phase,
-    template: Option<Arc<Template>>,
-    /// Who of the participants has reported which epoch.
-    done: BTreeMap<u64, BTreeSet<WorkerId>>,
-    participants: usize,
-    tuner: GroupTuner,
-    /// Groups that were launched and have not ended, by their last epoch.
-    groups: BTreeMap<u64, GroupRecord>,
-    remembered: VecDeque<GroupRecord>,
-    /// The driver's time that no group has been charged with yet.
-    spent_ns: u64,
-    /// Changes of definitions that wait or are under way, in order. While there is one, no epoch is launched.
-    tickets: VecDeque<Ticket>,
-    /// The first ticket has been told that the pipeline is idle.
-    is_held: bool,
-}
-
-/// Whether epochs run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Epochs up to `launched` may run.
-    Open { launched: u64 },
-    /// The cutter was asked to start no further one.
-    Closing,
-    /// None will be started after this one.
-    Closed { last: u64 },
+    /// The worker is held to be lost: nothing that it says or does from now on may count.
+    Evict {
+        worker: WorkerId,
+    },
+    /// These partitions (numbers are taken modulo `modulus`) of the views are lost, and will be restored elsewhere. Readers
+    /// are to wait until the pipeline has [`Command::Recovered`].
+    Lost {
+        pipeline: PipelineId,
+        views: Vec<Arc<ViewShape>>,
+        partitions: Vec<usize>,
+        modulus: usize,
+    },
+    /// All that readers had seen is there again.
+    Recovered {
+        pipeline: PipelineId,
+    },
+    /// The views are lost, and part of the pipeline no longer: they have to be filled again.
+    Abandoned {
+        pipeline: PipelineId,
+        views: Vec<RelationId>,
+    },
+    /// A part of the back-fill of this view is lost: it has to start again.
+    JobLost {
+        view: RelationId,
+    },
+    /// What was put into the checkpoint store after this epoch is what is restored from now on; cuts up to it are not taken
+    /// again.
+    Checkpointed {
+        pipeline: PipelineId,
+        epoch: u64,
+        views: Vec<RelationId>,
+    },
 }
 
 /// See the module.
@@ -189,40 +193,24 @@ pub struct Driver {
     placement: Vec<WorkerId>,
     version: u64,
     group_size: GroupSize,
-}
-
-impl Pipeline {
-    fn new(group_size: GroupSize) -> Self {
-        Pipeline {
-            sources: BTreeSet::new(),
-            views: vec![],
-            is_job: false,
-            committed: 0,
-            phase: Phase::Closed { last: 0 },
-            template: None,
-            done: BTreeMap::new(),
-            participants: 0,
-            tuner: GroupTuner::new(group_size),
-            groups: BTreeMap::new(),
-            remembered: VecDeque::new(),
-            spent_ns: 0,
-            tickets: VecDeque::new(),
-            is_held: false,
-        }
-    }
-
-    fn is_idle(&self) -> bool {
-        self.phase == Phase::Closed { last: self.committed }
-    }
+    checkpoints: CheckpointPolicy,
+    /// Lost workers whose part could not be given to another yet, for want of one.
+    lost: BTreeSet<WorkerId>,
+    /// Tickets whose pipeline lost its views while it was held.
+    disturbed: BTreeSet<Ticket>,
+    /// The time of the event that is worked off.
+    now: u64,
 }
 
 impl Driver {
-    /// Takes an event, decides. Commands are to be carried out in order.
-    pub fn on(&mut self, event: Event) -> Vec<Command> {
+    /// Takes an event at a time (nanoseconds, of any monotone clock), decides. Commands are to be carried out in order.
+    pub fn on(&mut self, event: Event, now: u64) -> Vec<Command> {
+        self.now = now;
         let mut commands = vec![];
         match event {
             Event::WorkerJoined { worker } => {
                 if self.workers.insert(worker) {
+                    self.replace_lost(&mut commands);
                     self.reopen_all(&mut commands);
                 }
             }
@@ -233,6 +221,7 @@ impl Driver {
                     self.reopen_all(&mut commands);
                 }
             }
+            Event::WorkerLost { worker } => self.lose(worker, &mut commands),
             Event::Worker(message) => self.heard(message, &mut commands),
             Event::SourceAdded { relation, pipeline } => {
                 let mut state = Pipeline::new(self.group_size);
@@ -268,6 +257,7 @@ impl Driver {
                     pipeline.tuner.set(setting);
                 }
             }
+            Event::Checkpoints(policy) => self.checkpoints = policy,
         }
         commands
     }
@@ -283,15 +273,7 @@ impl Driver {
     pub fn pipelines(&self) -> Vec<PipelineRecord> {
         self.pipelines
             .iter()
-            .map(|(id, pipeline)| PipelineRecord {
-                id: *id,
-                sources: pipeline.sources.iter().copied().collect(),
-                views: pipeline.views.iter().map(|view| view.id).collect(),
-                committed: pipeline.committed,
-                group_size: pipeline.tuner.size(),
-                cutter: pipeline.template.as_ref().map(|template| template.cutter),
-                groups: pipeline.remembered.iter().cloned().collect(),
-            })
+            .map(|(id, pipeline)| pipeline.record(*id))
             .collect()
     }
 
@@ -303,7 +285,7 @@ impl Driver {
 
     /// The group of a pipeline that ended last.
     pub fn last_group(&self, pipeline: PipelineId) -> Option<&GroupRecord> {
-        self.pipelines.get(&pipeline)?.remembered.back()
+        self.pipelines.get(&pipeline)?.last_group()
     }
 
     /// The pipeline of a source or view.
@@ -333,22 +315,35 @@ impl Driver {
         let Some(pipeline) = self.pipelines.get_mut(&id) else {
             return;
         };
-        let Phase::Closed { last } = pipeline.phase else {
+        if !pipeline.is_idle() {
             return;
-        };
+        }
+        pipeline.forget_checkpoint();
         self.version += 1;
         let cutter = self.placement[id.0 as usize % self.placement.len()];
+        let can_be_lost = match self.checkpoints {
+            CheckpointPolicy::Shared { .. } => self.workers.len() > 1,
+            CheckpointPolicy::Always { .. } => true,
+            CheckpointPolicy::Never => false,
+        };
         let template = Arc::new(Template {
             pipeline: id,
             version: self.version,
-            after: last,
+            lineage: self.version,
+            after: pipeline.committed,
+            replay: None,
             is_job: pipeline.is_job,
+            is_retained: can_be_lost
+                && !pipeline.is_job
+                && !pipeline.views.is_empty()
+                && pipeline.views.iter().all(|view| view.is_restorable),
             views: pipeline.views.clone(),
             placement: self.placement.clone(),
             cutter,
         });
         let participants = template.participants();
         pipeline.participants = participants.len();
+        pipeline.hosts = participants.iter().copied().collect();
         if let Some(old) = pipeline.template.replace(Arc::clone(&template)) {
             for worker in old.participants() {
                 if !participants.contains(&worker) {
@@ -367,56 +362,9 @@ impl Driver {
             pipeline: id,
             worker: cutter,
         });
-        pipeline.phase = Phase::Open { launched: last };
-        pipeline.launch(commands);
-    }
-
-    /// Spreads partitions evenly over the workers, moving as few as it can.
-    fn place(&mut self, partitions: usize) {
-        let mut counts: BTreeMap<WorkerId, usize> = self.workers.iter().map(|worker| (*worker, 0)).collect();
-        let share = partitions.div_ceil(counts.len());
-        let mut homeless = vec![];
-        for (partition, at) in self.placement.iter().enumerate() {
-            match counts.get_mut(at) {
-                Some(count) if *count < share => *count += 1,
-                _ => homeless.push(partition),
-            }
-        }
-        for partition in self.placement.len()..partitions {
-            homeless.push(partition);
-            self.placement.push(WorkerId(u32::MAX));
-        }
-        for partition in homeless {
-            if let Some((worker, count)) = counts
-                .iter_mut()
-                .min_by_key(|(worker, count)| (**count, **worker))
-            {
-                *count += 1;
-                self.placement[partition] = *worker;
-            }
-        }
-        // A newcomer takes from those that have most.
-        loop {
-            let most = counts
-                .iter()
-                .max_by_key(|(_, count)| **count)
-                .map(|(worker, count)| (*worker, *count));
-            let least = counts
-                .iter()
-                .min_by_key(|(_, count)| **count)
-                .map(|(worker, count)| (*worker, *count));
-            let (Some((most, high)), Some((least, low))) = (most, least) else {
-                return;
-            };
-            if high <= low + 1 {
-                return;
-            }
-            if let Some(partition) = self.placement.iter().rposition(|at| *at == most) {
-                self.placement[partition] = least;
-                counts.insert(most, high - 1);
-                counts.insert(least, low + 1);
-            }
-        }
+        pipeline.phase = Phase::Open;
+        pipeline.launched = pipeline.committed;
+        pipeline.launch(self.checkpoints, self.now, commands);
     }
 
     /// Closes every pipeline; each opens again, over the workers as they are then, when it is idle.
@@ -433,7 +381,7 @@ impl Driver {
         let Some(pipeline) = self.pipelines.get_mut(&id) else {
             return;
         };
-        if let (Phase::Open { .. }, Some(template)) = (pipeline.phase, &pipeline.template) {
+        if let (Phase::Open, Some(template)) = (pipeline.phase, &pipeline.template) {
             pipeline.phase = Phase::Closing;
             let message = ToWorker::Close {
                 pipeline: id,
@@ -444,16 +392,12 @@ impl Driver {
     }
 
     fn heard(&mut self, message: ToDriver, commands: &mut Vec<Command>) {
-        let (id, version) = match &message {
-            ToDriver::EpochDone {
-                pipeline, version, ..
-            }
-            | ToDriver::NeedEpochs {
-                pipeline, version, ..
-            }
-            | ToDriver::Closed {
-                pipeline, version, ..
-            } => (*pipeline, *version),
+        if let ToDriver::Unreachable { lost } = message {
+            self.lose(lost, commands);
+            return;
+        }
+        let Some((id, version)) = message.about() else {
+            return;
         };
         let Some(pipeline) = self.pipelines.get_mut(&id) else {
             return;
@@ -467,22 +411,28 @@ impl Driver {
         }
         match message {
             ToDriver::EpochDone {
-                epoch, worker, costs, ..
-            } => {
-                if epoch > pipeline.committed && pipeline.done.entry(epoch).or_default().insert(worker) {
-                    pipeline.charge(epoch, costs);
-                }
-            }
+                epoch,
+                worker,
+                costs,
+                is_checkpoint,
+                ..
+            } => pipeline.epoch_done(epoch, worker, costs, is_checkpoint),
             ToDriver::NeedEpochs { last, .. } => {
-                if pipeline.phase == (Phase::Open { launched: last }) {
-                    pipeline.launch(commands);
+                if pipeline.phase == Phase::Open && pipeline.launched == last {
+                    pipeline.launch(self.checkpoints, self.now, commands);
                 }
             }
             ToDriver::Closed { last, .. } => {
                 if pipeline.phase == Phase::Closing {
                     pipeline.phase = Phase::Closed { last };
+                    pipeline.launched = last;
+                    pipeline.planned.retain(|epoch| *epoch <= last);
                 }
             }
+            ToDriver::Restored { worker, .. } => {
+                pipeline.restoring.remove(&worker);
+            }
+            ToDriver::Unreachable { .. } => {}
         }
         self.advance(id, commands);
     }
@@ -493,18 +443,7 @@ impl Driver {
         let Some(pipeline) = self.pipelines.get_mut(&id) else {
             return;
         };
-        while let Some(first) = pipeline.done.first_entry() {
-            if *first.key() != pipeline.committed + 1 || first.get().len() < pipeline.participants {
-                break;
-            }
-            first.remove();
-            pipeline.committed += 1;
-            commands.push(Command::Commit {
-                pipeline: id,
-                epoch: pipeline.committed,
-            });
-        }
-        pipeline.end_groups();
+        pipeline.settle(id, commands);
         if let Some(ticket) = pipeline.tickets.front().copied() {
             self.try_hold(ticket, commands);
         } else if pipeline.is_idle() {
@@ -515,12 +454,9 @@ impl Driver {
 
     fn free_leaving(&mut self, commands: &mut Vec<Command>) {
         let is_used = |worker: &WorkerId| {
-            self.pipelines.values().any(|pipeline| {
-                pipeline
-                    .template
-                    .as_ref()
-                    .is_some_and(|template| template.participants().contains(worker))
-            })
+            self.pipelines
+                .values()
+                .any(|pipeline| pipeline.hosts.contains(worker))
         };
         let free: Vec<WorkerId> = self
             .leaving
@@ -531,256 +467,6 @@ impl Driver {
         for worker in free {
             self.leaving.remove(&worker);
             commands.push(Command::WorkerFree { worker });
-        }
-    }
-
-    /// Forgets a back-fill and whatever waited for it.
-    fn remove_job(&mut self, view: RelationId, commands: &mut Vec<Command>) -> Option<Pipeline> {
-        let id = self.jobs.remove(&view)?;
-        self.jobs.retain(|_, pipeline| *pipeline != id);
-        self.tickets.retain(|_, pipelines| !pipelines.contains(&id));
-        let pipeline = self.pipelines.remove(&id)?;
-        forget(id, &pipeline, commands);
-        Some(pipeline)
-    }
-
-    /// Queues the ticket at every pipeline of the relations.
-    fn quiesce(
-        &mut self,
-        ticket: Ticket,
-        relations: &[RelationId],
-        or_new: PipelineId,
-        commands: &mut Vec<Command>,
-    ) {
-        let pipeline_of = |relation| {
-            self.pipeline_of
-                .get(relation)
-                .or_else(|| self.jobs.get(relation))
-                .copied()
-        };
-        let mut ids: BTreeSet<PipelineId> = relations.iter().filter_map(pipeline_of).collect();
-        if ids.is_empty() {
-            // A view over nothing (VALUES) is a pipeline of its own.
-            self.pipelines.insert(or_new, Pipeline::new(self.group_size));
-            ids.insert(or_new);
-        }
-        for id in &ids {
-            if let Some(pipeline) = self.pipelines.get_mut(id) {
-                pipeline.tickets.push_back(ticket);
-            }
-            self.close(*id, commands);
-        }
-        self.tickets.insert(ticket, ids);
-        self.try_hold(ticket, commands);
-    }
-
-    /// If it is the ticket's turn at all of its pipelines and they are idle: joins them and says so.
-    fn try_hold(&mut self, ticket: Ticket, commands: &mut Vec<Command>) {
-        let Some(ids) = self.tickets.get(&ticket) else {
-            return;
-        };
-        let is_ready = |id: &PipelineId| {
-            let pipeline = &self.pipelines[id];
-            pipeline.tickets.front() == Some(&ticket) && pipeline.is_idle() && !pipeline.is_held
-        };
-        if !ids.iter().all(is_ready) {
-            return;
-        }
-        let mut ids = ids.clone().into_iter();
-        let Some(into) = ids.next() else { return };
-        for from in ids {
-            self.join(into, from, commands);
-        }
-        if let Some(pipeline) = self.pipelines.get_mut(&into) {
-            pipeline.is_held = true;
-            commands.push(Command::Quiesced {
-                ticket,
-                pipeline: into,
-                epoch: pipeline.committed,
-            });
-        }
-    }
-
-    /// Makes two idle pipelines one.
-    fn join(&mut self, into: PipelineId, from: PipelineId, commands: &mut Vec<Command>) {
-        let Some(other) = self.pipelines.remove(&from) else {
-            return;
-        };
-        forget(from, &other, commands);
-        let Some(pipeline) = self.pipelines.get_mut(&into) else {
-            return;
-        };
-        for relation in other
-            .sources
-            .iter()
-            .chain(other.views.iter().map(|view| &view.id))
-        {
-            self.pipeline_of.insert(*relation, into);
-        }
-        pipeline.sources.extend(other.sources);
-        // Views of different pipelines do not read each other: any order between them will do.
-        pipeline.views.extend(other.views);
-        pipeline.skip_to(other.committed);
-        let waiting: BTreeSet<Ticket> = pipeline.tickets.iter().copied().chain(other.tickets).collect();
-        pipeline.tickets = waiting.into_iter().collect();
-        for pipelines in self.tickets.values_mut() {
-            if pipelines.remove(&from) {
-                pipelines.insert(into);
-            }
-        }
-        let epoch = pipeline.committed;
-        commands.push(Command::Joined { into, from });
-        commands.push(Command::Commit {
-            pipeline: into,
-            epoch,
-        });
-    }
-
-    fn resume(
-        &mut self,
-        ticket: Ticket,
-        views: Vec<Arc<ViewShape>>,
-        dropped: &[RelationId],
-        commands: &mut Vec<Command>,
-    ) {
-        let Some(id) = self.tickets.remove(&ticket).and_then(|ids| ids.first().copied()) else {
-            return;
-        };
-        let mut epoch_min = 0;
-        let attached: Vec<RelationId> = views.iter().map(|view| view.id).collect();
-        for view in &attached {
-            if let Some(job) = self.remove_job(*view, commands) {
-                epoch_min = job.committed.max(epoch_min);
-            }
-            self.pipeline_of.insert(*view, id);
-        }
-        for relation in dropped {
-            self.pipeline_of.remove(relation);
-        }
-        let Some(pipeline) = self.pipelines.get_mut(&id) else {
-            return;
-        };
-        pipeline.tickets.pop_front();
-        pipeline.is_held = false;
-        pipeline.views.extend(views);
-        pipeline.views.retain(|view| !dropped.contains(&view.id));
-        pipeline.sources.retain(|source| !dropped.contains(source));
-        // A back-fill counted its own epochs; the view's versions go on from there.
-        pipeline.skip_to(epoch_min);
-        commands.push(Command::Commit {
-            pipeline: id,
-            epoch: pipeline.committed,
-        });
-        commands.extend(
-            attached
-                .into_iter()
-                .map(|view| Command::Attached { view, pipeline: id }),
-        );
-        if pipeline.sources.is_empty() && pipeline.views.is_empty() && pipeline.tickets.is_empty() {
-            if let Some(pipeline) = self.pipelines.remove(&id) {
-                forget(id, &pipeline, commands);
-            }
-            return;
-        }
-        self.advance(id, commands);
-    }
-}
-
-/// Tells the workers that the pipeline is gone.
-fn forget(id: PipelineId, pipeline: &Pipeline, commands: &mut Vec<Command>) {
-    if let Some(template) = &pipeline.template {
-        for worker in template.participants() {
-            let message = ToWorker::Forget {
-                pipeline: id,
-                version: template.version,
-            };
-            commands.push(Command::Send(worker, message));
-        }
-    }
-}
-
-impl Pipeline {
-    /// Launches the next group: one message a worker.
-    fn launch(&mut self, commands: &mut Vec<Command>) {
-        let (Phase::Open { launched }, Some(template)) = (self.phase, &self.template) else {
-            return;
-        };
-        let (first, last) = (launched + 1, launched + self.tuner.size());
-        for worker in template.participants() {
-            let message = ToWorker::Launch {
-                pipeline: template.pipeline,
-                version: template.version,
-                first,
-                last,
-            };
-            commands.push(Command::Send(worker, message));
-        }
-        self.phase = Phase::Open { launched: last };
-        self.groups.insert(last, GroupRecord::new(first, last));
-    }
-
-    /// An idle pipeline goes on from a later epoch.
-    fn skip_to(&mut self, epoch: u64) {
-        self.committed = self.committed.max(epoch);
-        self.phase = Phase::Closed { last: self.committed };
-        self.done.clear();
-        self.groups.clear();
-    }
-
-    /// Adds what an epoch cost a worker to its group.
-    fn charge(&mut self, epoch: u64, costs: EpochCosts) {
-        if let Some((_, group)) = self.groups.range_mut(epoch..).next() {
-            group.rows += costs.rows;
-            group.busy_ns += costs.busy_ns;
-            group.tasks += u64::from(costs.tasks);
-            group.tasks_skipped += u64::from(costs.tasks_skipped);
-            group.costs.waited_ns += costs.waited_ns;
-            // The cutter's view of the epoch is the longest but for messages under way.
-            group.costs.execution_ns += costs.elapsed_ns / self.participants.max(1) as u64;
-        }
-    }
-
-    /// Learns from the groups whose epochs are all committed, and from one that was closed early.
-    fn end_groups(&mut self) {
-        let end = match self.phase {
-            Phase::Closed { last } if last == self.committed => u64::MAX,
-            _ => self.committed,
-        };
-        while let Some(first) = self.groups.first_entry() {
-            if *first.key() > end {
-                return;
-            }
-            let last = *first.key();
-            let mut group = first.remove();
-            group.last_epoch = group.last_epoch.min(self.committed);
-            if group.last_epoch < group.first_epoch {
-                continue;
-            }
-            group.costs.scheduling_ns = std::mem::take(&mut self.spent_ns);
-            // A group of empty epochs, or one that a change of definitions ended, says nothing of the load.
-            if group.tasks > 0 && group.last_epoch == last {
-                self.tuner.learn(group.costs);
-            }
-            group.share = self.tuner.share();
-            if self.remembered.len() == GROUPS_REMEMBERED {
-                self.remembered.pop_front();
-            }
-            self.remembered.push_back(group);
-        }
-    }
-}
-
-impl GroupRecord {
-    fn new(first_epoch: u64, last_epoch: u64) -> Self {
-        GroupRecord {
-            first_epoch,
-            last_epoch,
-            rows: 0,
-            costs: GroupCosts::default(),
-            tasks: 0,
-            tasks_skipped: 0,
-            busy_ns: 0,
-            share: 0.0,
         }
     }
 }

@@ -26,6 +26,11 @@ pub enum RuntimeError {
          recursion_rows_max in the configuration are the limits"
     )]
     EndlessRecursion { query: String, limit: String },
+    #[error("there is no worker {0}: SHOW WORKERS lists them")]
+    UnknownWorker(u32),
+    /// A worker was lost while it ran something for somebody.
+    #[error("worker {0} was lost while it ran this: run it again")]
+    WorkerLost(u32),
     #[error("the server is shutting down")]
     ShuttingDown,
     #[error("internal runtime error: {0}")]

@@ -3,8 +3,11 @@
 //! A write enters when it is handed to the log and may be cut once it is durable. A cut takes whole writes from the front,
 //! up to a number of rows, so that a transaction over several relations is in one epoch, and an epoch is always a prefix of
 //! every input's log.
+//!
+//! What a cut took is remembered until a checkpoint contains it: when a worker is lost, the epochs since then are cut again,
+//! as they were. A cutter whose template is void gets nothing.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use millrace_planner::RelationId;
 use millrace_storage::ChangeBatch;
@@ -37,14 +40,47 @@ pub struct Feeds {
     queues: HashMap<PipelineId, VecDeque<Write>>,
     pipeline_of: HashMap<RelationId, PipelineId>,
     next_sequence: u64,
+    /// Cuts that may have to be taken again.
+    retained: BTreeMap<(PipelineId, u64), Taken>,
+    /// The newest template under which a cut was asked for.
+    fences: HashMap<PipelineId, u64>,
+}
+
+/// What a cutter asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct CutRequest {
+    pub pipeline: PipelineId,
+    /// Of the template under which it asks.
+    pub version: u64,
+    pub epoch: u64,
+    /// The cut is to be remembered.
+    pub is_retained: bool,
+    /// Only a cut that was taken before is wanted.
+    pub is_replay: bool,
+    pub is_checkpoint: bool,
+}
+
+/// What a cutter gets.
+#[derive(Debug)]
+pub enum CutAnswer<T> {
+    Taken(T),
+    /// The epoch was not cut before.
+    New,
+    /// The template under which it was asked for is void.
+    Void,
 }
 
 /// What a cut took.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Taken {
     pub changes: HashMap<RelationId, Cut>,
     /// Offsets that each relation has reached.
     pub ends: HashMap<RelationId, u64>,
+    /// The epoch's time, in microseconds since 1970-01-01 00:00 UTC.
+    pub now: i64,
+    pub is_checkpoint: bool,
+    /// It was taken before.
+    pub is_again: bool,
     /// Durable writes were left for the next epoch.
     pub more: bool,
 }
@@ -68,6 +104,21 @@ impl Feeds {
 
     pub fn remove_pipeline(&mut self, pipeline: PipelineId) {
         self.queues.remove(&pipeline);
+        self.fences.remove(&pipeline);
+    }
+
+    /// Whoever cut the pipeline so far is not to do it again, and what was cut is not to be cut again.
+    pub fn void(&mut self, pipeline: PipelineId) {
+        if let Some(fence) = self.fences.get_mut(&pipeline) {
+            *fence += 1;
+        }
+        self.release(pipeline, u64::MAX);
+    }
+
+    /// Cuts up to this epoch are not taken again.
+    pub fn release(&mut self, pipeline: PipelineId, to: u64) {
+        self.retained
+            .retain(|(of, epoch), _| *of != pipeline || *epoch > to);
     }
 
     pub fn pipeline_of(&self, relation: RelationId) -> Option<PipelineId> {
@@ -83,6 +134,8 @@ impl Feeds {
         {
             *pipeline = into;
         }
+        self.release(from, u64::MAX);
+        self.fences.remove(&from);
         let other = self.queues.remove(&from).unwrap_or_default();
         let queue = self.queues.entry(into).or_default();
         queue.extend(other);
@@ -142,11 +195,40 @@ impl Feeds {
         self.queues.get(&pipeline).map_or(0, VecDeque::len)
     }
 
-    /// Takes the durable writes at the front, up to [`CUT_ROWS_MAX`] rows.
-    pub fn cut(&mut self, pipeline: PipelineId) -> Taken {
-        let mut taken = Taken::default();
+    /// Takes the durable writes at the front, up to [`CUT_ROWS_MAX`] rows; or what was taken for this epoch before.
+    pub fn cut(&mut self, request: CutRequest, now: i64) -> CutAnswer<Taken> {
+        let CutRequest { pipeline, epoch, .. } = request;
+        let fence = self.fences.entry(pipeline).or_default();
+        if request.version < *fence {
+            return CutAnswer::Void;
+        }
+        *fence = request.version;
+        if let Some(known) = self.retained.get(&(pipeline, epoch)) {
+            return CutAnswer::Taken(Taken {
+                is_again: true,
+                // The cutter goes on asking by itself.
+                more: true,
+                ..known.clone()
+            });
+        }
+        if request.is_replay {
+            return CutAnswer::New;
+        }
+        let mut taken = Taken {
+            now,
+            is_checkpoint: request.is_checkpoint,
+            ..Taken::default()
+        };
+        self.take(pipeline, &mut taken);
+        if request.is_retained {
+            self.retained.insert((pipeline, epoch), taken.clone());
+        }
+        CutAnswer::Taken(taken)
+    }
+
+    fn take(&mut self, pipeline: PipelineId, taken: &mut Taken) {
         let Some(queue) = self.queues.get_mut(&pipeline) else {
-            return taken;
+            return;
         };
         let mut rows = 0;
         while let Some(write) = queue.front() {
@@ -167,6 +249,5 @@ impl Feeds {
             }
         }
         taken.more = queue.front().is_some_and(|write| write.is_durable);
-        taken
     }
 }

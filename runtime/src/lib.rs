@@ -11,6 +11,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod backfill;
+mod checkpoint;
 pub mod clock;
 pub mod driver;
 pub mod error;
@@ -28,7 +29,7 @@ pub mod worker;
 mod write;
 
 pub use backfill::{BackfillOptions, JobState, JobStatus};
-pub use driver::{GroupRecord, PipelineRecord};
+pub use driver::{CheckpointPolicy, GroupRecord, PipelineRecord};
 pub use error::RuntimeError;
 pub use query::QueryOptions;
 pub use runtime::{

@@ -7,6 +7,7 @@ mod aggregate;
 mod asof;
 mod consolidate;
 mod expression;
+mod image;
 mod join;
 mod lookup;
 mod recompute;
@@ -31,6 +32,7 @@ use crate::error::Result;
 use crate::state::row_table::arrow_error;
 pub(crate) use consolidate::consolidate;
 pub use expression::ErrorCounter;
+pub use image::{OperatorImage, is_restorable};
 
 use aggregate::{AggregateInstance, PartialAggregate};
 pub use aggregate::{Combiner, CombinerCounts};

@@ -68,6 +68,14 @@ impl Relation {
         }
     }
 
+    /// How often rows of a view were lost with a worker.
+    pub fn losses(&self) -> u64 {
+        match self {
+            Relation::View(view) => view.losses(),
+            _ => 0,
+        }
+    }
+
     /// Rows with all columns of the relation: those that were added after the rows were made hold what was said then.
     ///
     /// # Errors

@@ -1,5 +1,8 @@
 //! The handle by which the server uses the runtime, and the loop that joins driver and worker.
 
+mod transport;
+mod workers;
+
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -7,31 +10,28 @@ use std::time::{Duration, Instant};
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use millrace_planner::{RelationId, StageGraph};
 use millrace_storage::{ChangeBatch, LogStore};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
+pub use self::workers::WorkerStatus;
 use crate::backfill::JobStatus;
+use crate::checkpoint::{CheckpointStore, MemoryCheckpoints};
 use crate::clock::{Clock, SystemClock};
-use crate::driver::{Command, Driver, Event, PipelineId, PipelineRecord, Ticket};
+use crate::driver::{CheckpointPolicy, Command, Driver, Event, PipelineId, PipelineRecord, Ticket};
 use crate::error::{Result, RuntimeError};
 use crate::feed::{Feeds, Taken};
 use crate::operator::CombinerCounts;
 use crate::relation::{Relation, Stream, Table, widen};
 use crate::schedule::group::GroupSize;
-use crate::schedule::local::TaskId;
-use crate::schedule::message::{ToDriver, ToPeer};
 use crate::schedule::template::{ViewShape, WorkerId};
 use crate::snapshot::{Frozen, Snapshot};
 use crate::state::RowTable;
 use crate::timers::Timers;
 use crate::versions::Versions;
-use crate::worker::cpu::{CpuGate, CpuScheduler, CpuTask, QueryClass};
-use crate::worker::shuffle::Block;
-use crate::worker::{EpochCut, Transport, ViewInstance, Worker};
+use crate::worker::Worker;
+use crate::worker::cpu::QueryClass;
 use crate::write::{TableLocks, WriteToken};
 
 /// How the runtime is laid out.
@@ -47,6 +47,8 @@ pub struct RuntimeOptions {
     pub group_size: GroupSize,
     /// The time between two epochs of a pipeline; `None`: an epoch is cut as soon as there is input.
     pub batch_interval: Option<Duration>,
+    /// When the state of views is put into the checkpoint store, for when a worker is lost.
+    pub checkpoints: CheckpointPolicy,
 }
 
 impl RuntimeOptions {
@@ -58,6 +60,7 @@ impl RuntimeOptions {
             clock: Arc::new(SystemClock),
             group_size: GroupSize::default(),
             batch_interval: None,
+            checkpoints: CheckpointPolicy::default(),
         }
     }
 }
@@ -80,6 +83,7 @@ pub enum SourceKind {
 }
 
 /// A view to make.
+#[derive(Clone)]
 pub struct ViewSpec {
     pub id: RelationId,
     pub name: String,
@@ -92,17 +96,6 @@ pub struct PipelineStatus {
     pub pipeline: PipelineRecord,
     /// Writes that wait for their epoch.
     pub writes_waiting: usize,
-}
-
-/// A worker as operators see it.
-#[derive(Debug, Clone)]
-pub struct WorkerStatus {
-    pub id: u32,
-    pub cores: usize,
-    /// Partitions of keyed state that live there.
-    pub partitions: usize,
-    /// Tasks that are ready and wait for a slot.
-    pub tasks_waiting: usize,
 }
 
 /// A view as operators see it.
@@ -141,16 +134,25 @@ pub(crate) struct Inner {
     pub jobs: Mutex<BTreeMap<RelationId, JobStatus>>,
     /// Back-fills that run at the priority of streams.
     pub urgent: Mutex<HashSet<PipelineId>>,
+    /// Back-fills, by their first view, of which a part is lost.
+    pub lost_jobs: Mutex<HashSet<RelationId>>,
+    /// Pipelines that were restored after a loss, and views that were filled again.
+    pub recoveries: [AtomicU64; 2],
+    /// State of views outside of the workers.
+    pub checkpoints: Arc<dyn CheckpointStore>,
     /// Every write that was acknowledged, by whomever.
     pub acknowledged: Mutex<WriteToken>,
     workers: RwLock<BTreeMap<WorkerId, Arc<Worker>>>,
     /// The worker that takes a pipeline's cuts.
     cutters: RwLock<HashMap<PipelineId, WorkerId>>,
     next_worker: AtomicU32,
+    /// Held by whoever lets a worker go: one has to stay.
+    membership: Mutex<()>,
     started: Instant,
     tickets: Mutex<HashMap<Ticket, oneshot::Sender<()>>>,
     next_ticket: AtomicU64,
     next_pipeline: AtomicU64,
+    pub next_incarnation: AtomicU64,
 }
 
 /// Events wait here while one is worked on, so that commands are carried out in the order of the decisions.
@@ -179,13 +181,18 @@ impl Runtime {
             relations: RwLock::default(),
             jobs: Mutex::default(),
             urgent: Mutex::default(),
+            lost_jobs: Mutex::default(),
+            recoveries: Default::default(),
+            checkpoints: Arc::new(MemoryCheckpoints::default()),
             acknowledged: Mutex::default(),
             workers: RwLock::default(),
             cutters: RwLock::default(),
             tickets: Mutex::default(),
+            membership: Mutex::default(),
             next_worker: AtomicU32::new(0),
             next_ticket: AtomicU64::new(1),
             next_pipeline: AtomicU64::new(1),
+            next_incarnation: AtomicU64::new(0),
             started: Instant::now(),
             options,
         });
@@ -193,52 +200,13 @@ impl Runtime {
         runtime
             .inner
             .post(Event::GroupSize(runtime.inner.options.group_size));
+        runtime
+            .inner
+            .post(Event::Checkpoints(runtime.inner.options.checkpoints));
         for _ in 0..runtime.inner.options.workers.max(1) {
             runtime.add_worker()?;
         }
         Ok(runtime)
-    }
-
-    /// Starts another worker. Partitions move to it, each pipeline's between two of its groups.
-    ///
-    /// # Errors
-    /// The operating system refuses a thread.
-    pub fn add_worker(&self) -> Result<WorkerId> {
-        let inner = &self.inner;
-        let id = WorkerId(inner.next_worker.fetch_add(1, Ordering::Relaxed));
-        let cpu = CpuScheduler::start(inner.options.cores, Some(inner.io.clone()))?;
-        let transport: Arc<dyn Transport> = Arc::new(InProcess(Arc::downgrade(inner)));
-        let worker = Worker::new(id, cpu, transport, inner.started);
-        {
-            // Under one lock, so that a view that is installed meanwhile is installed here too.
-            let mut workers = inner.workers.write();
-            if let Some(other) = workers.values().next() {
-                for view in other.views() {
-                    worker.install(view);
-                }
-            }
-            workers.insert(id, worker);
-        }
-        inner.post(Event::WorkerJoined { worker: id });
-        Ok(id)
-    }
-
-    /// Lets a worker go: its partitions move to the others, each pipeline's between two of its groups; then its slots end.
-    ///
-    /// # Errors
-    /// There is no such worker, or it is the last one.
-    pub fn remove_worker(&self, worker: WorkerId) -> Result<()> {
-        {
-            let workers = self.inner.workers.read();
-            if !workers.contains_key(&worker) || workers.len() == 1 {
-                return Err(RuntimeError::Internal(format!(
-                    "worker {} cannot leave",
-                    worker.0
-                )));
-            }
-        }
-        self.inner.post(Event::WorkerLeaving { worker });
-        Ok(())
     }
 
     /// Has a view's stages combine rows before exchanges where that pays, as they do at first, or never: for measurements.
@@ -262,25 +230,6 @@ impl Runtime {
         for (pipeline, worker) in cutters {
             self.inner.apply_interval(pipeline, worker);
         }
-    }
-
-    /// Workers that take part.
-    pub fn workers(&self) -> Vec<WorkerStatus> {
-        let placed = self.inner.driver.lock().workers();
-        let workers = self.inner.workers.read();
-        let all = [QueryClass::Stream, QueryClass::Interactive, QueryClass::Batch];
-        placed
-            .into_iter()
-            .filter_map(|(id, partitions)| {
-                let worker = workers.get(&id)?;
-                Some(WorkerStatus {
-                    id: id.0,
-                    cores: self.inner.options.cores,
-                    partitions,
-                    tasks_waiting: all.iter().map(|class| worker.cpu.waiting(*class)).sum(),
-                })
-            })
-            .collect()
     }
 
     /// Makes a stream or table known and reads its log, which must exist in the log store. Its rows are visible when this
@@ -423,6 +372,8 @@ impl Runtime {
             self.inner.versions.detach(*id);
             self.inner.timers.remove(&self.inner, *id);
             self.inner.uninstall(*id);
+            self.inner.checkpoints.remove(*id);
+            self.inner.versions.give_up(*id);
         }
         held.resume(vec![], ids.to_vec());
         Ok(())
@@ -435,28 +386,36 @@ impl Runtime {
     pub async fn snapshot(&self, relations: &[RelationId], after: Option<&WriteToken>) -> Result<Snapshot> {
         let nothing = BTreeMap::new();
         let after = after.map_or(&nothing, |token| &token.ends);
-        let handles = relations
-            .iter()
-            .map(|id| self.inner.relation(*id))
-            .collect::<Result<Vec<_>>>()?;
-        let wanted: Vec<(RelationId, bool)> = handles
-            .iter()
-            .map(|r| (r.id(), !matches!(r.as_ref(), Relation::View(_))))
-            .collect();
         let mut progress = self.inner.versions.progress();
         loop {
             progress.borrow_and_update();
+            // A view that a worker took with it is another one when it is filled again.
+            let handles = relations
+                .iter()
+                .map(|id| self.inner.relation(*id))
+                .collect::<Result<Vec<_>>>()?;
+            let wanted: Vec<(RelationId, bool)> = handles
+                .iter()
+                .map(|r| (r.id(), !matches!(r.as_ref(), Relation::View(_))))
+                .collect();
+            let losses = |handles: &[Arc<Relation>]| -> u64 { handles.iter().map(|r| r.losses()).sum() };
+            let before = losses(&handles);
             if let Some((epoch, versions, pin)) = self.inner.versions.pin(&wanted, after) {
-                // What was dropped before it was pinned would seem to be empty.
-                for (id, _) in &wanted {
-                    self.inner.relation(*id)?;
+                // What was dropped before it was pinned would seem to be empty, and so would one that was filled again.
+                let mut is_same = true;
+                for handle in &handles {
+                    is_same &= Arc::ptr_eq(handle, &self.inner.relation(handle.id())?);
                 }
-                let relations = handles
+                let frozen: BTreeMap<RelationId, Frozen> = handles
                     .iter()
                     .zip(versions)
                     .map(|(r, version)| (r.id(), Frozen::new(r, version, &pin, &self.inner.logs)))
                     .collect();
-                return Ok(Snapshot::new(epoch, relations));
+                // What was lost before it was looked at is not there either.
+                if is_same && losses(&handles) == before {
+                    return Ok(Snapshot::new(epoch, frozen));
+                }
+                continue;
             }
             progress.changed().await.map_err(|_| RuntimeError::ShuttingDown)?;
         }
@@ -568,6 +527,12 @@ impl Runtime {
     /// Epochs committed since the start, all pipelines together.
     pub fn epochs_total(&self) -> u64 {
         self.inner.versions.epochs_total()
+    }
+
+    /// How often views of a pipeline were restored from a checkpoint after a worker was lost, and how many were filled again.
+    pub fn recoveries(&self) -> (u64, u64) {
+        let [restored, refilled] = &self.inner.recoveries;
+        (restored.load(Ordering::Relaxed), refilled.load(Ordering::Relaxed))
     }
 
     /// Tasks that are ready and wait for a cpu slot.
@@ -710,42 +675,6 @@ impl Inner {
         PipelineId(self.next_pipeline.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Runs a coroutine of no epoch on the slots of the worker where fewest tasks wait.
-    ///
-    /// # Errors
-    /// The runtime is shutting down.
-    pub fn spawn<T: Send + 'static>(
-        &self,
-        class: QueryClass,
-        future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<T>>,
-    ) -> Result<CpuTask<T>> {
-        let load = |worker: &&Arc<Worker>| {
-            worker.cpu.waiting(QueryClass::Stream)
-                + worker.cpu.waiting(QueryClass::Interactive)
-                + worker.cpu.waiting(QueryClass::Batch)
-        };
-        // Held until it is spawned: a worker that leaves sees through what it was given before.
-        let workers = self.workers.read();
-        let worker = workers
-            .values()
-            .min_by_key(load)
-            .ok_or(RuntimeError::ShuttingDown)?;
-        Ok(worker.cpu.spawn(class, future))
-    }
-
-    /// Makes a view's operators known to every worker.
-    pub fn install(&self, view: &Arc<ViewInstance>) {
-        for worker in self.workers.read().values() {
-            worker.install(Arc::clone(view));
-        }
-    }
-
-    pub fn uninstall(&self, view: RelationId) {
-        for worker in self.workers.read().values() {
-            worker.uninstall(view);
-        }
-    }
-
     /// Tells the cutter of a pipeline that input waits.
     pub fn input_arrived(&self, pipeline: PipelineId) {
         let cutter = self.cutters.read().get(&pipeline).copied();
@@ -808,15 +737,12 @@ impl Inner {
                 }
             };
             let about = match &event {
-                Event::Worker(
-                    ToDriver::EpochDone { pipeline, .. }
-                    | ToDriver::NeedEpochs { pipeline, .. }
-                    | ToDriver::Closed { pipeline, .. },
-                ) => Some(*pipeline),
+                Event::Worker(message) => message.about().map(|(pipeline, _)| pipeline),
                 _ => None,
             };
             let started = Instant::now();
-            let commands = self.driver.lock().on(event);
+            let now = self.started.elapsed().as_nanos() as u64;
+            let commands = self.driver.lock().on(event, now);
             for command in commands {
                 self.carry_out(command);
             }
@@ -848,6 +774,47 @@ impl Inner {
                 }
             }
             Command::Commit { pipeline, epoch } => self.versions.commit(pipeline, epoch),
+            Command::Evict { worker } => self.evict(worker),
+            Command::Lost {
+                pipeline,
+                views,
+                partitions,
+                modulus,
+            } => {
+                // Before anything is gone: whoever has seen that it is there must not find it empty.
+                self.versions.set_recovering(pipeline, true);
+                self.recoveries[0].fetch_add(1, Ordering::Relaxed);
+                for shape in views {
+                    if let Ok(relation) = self.relation(shape.id)
+                        && let Relation::View(view) = relation.as_ref()
+                    {
+                        let lost = (0..shape.partitions).filter(|p| partitions.contains(&(p % modulus)));
+                        for partition in lost {
+                            if let Err(error) = view.lose(partition) {
+                                view.fail(error.to_string());
+                            }
+                        }
+                    }
+                }
+            }
+            Command::Recovered { pipeline } => self.versions.set_recovering(pipeline, false),
+            Command::Checkpointed {
+                pipeline,
+                epoch,
+                views,
+            } => {
+                self.checkpoints.complete(&views, epoch);
+                self.feeds.lock().release(pipeline, epoch);
+            }
+            Command::JobLost { view } => {
+                self.lost_jobs.lock().insert(view);
+                self.versions.notify();
+            }
+            Command::Abandoned { pipeline, views } => {
+                self.versions.set_recovering(pipeline, false);
+                self.feeds.lock().void(pipeline);
+                self.refill(views);
+            }
             Command::Attached { view, pipeline } => {
                 self.versions.attach(view, pipeline, None);
                 self.timers.attach(self, view, pipeline);
@@ -869,91 +836,5 @@ impl Inner {
                 }
             }
         }
-    }
-}
-
-/// Workers of one process: a message is a call, a fetch is a look. Weak: the runtime owns the workers.
-struct InProcess(std::sync::Weak<Inner>);
-
-impl Transport for InProcess {
-    fn report(&self, message: ToDriver) {
-        if let Some(inner) = self.0.upgrade() {
-            inner.post(Event::Worker(message));
-        }
-    }
-
-    fn send(&self, to: WorkerId, message: ToPeer) {
-        let worker = self
-            .0
-            .upgrade()
-            .and_then(|inner| inner.workers.read().get(&to).cloned());
-        if let Some(worker) = worker {
-            worker.receive(message);
-        }
-    }
-
-    fn fetch(
-        &self,
-        from: WorkerId,
-        pipeline: PipelineId,
-        epoch: u64,
-        block: Block,
-    ) -> BoxFuture<'static, Result<Vec<ChangeBatch>>> {
-        let worker = self
-            .0
-            .upgrade()
-            .and_then(|inner| inner.workers.read().get(&from).cloned());
-        let rows = worker
-            .map(|worker| worker.fetch(pipeline, epoch, block))
-            .ok_or(RuntimeError::ShuttingDown);
-        async move { rows }.boxed()
-    }
-
-    fn cut(&self, pipeline: PipelineId, epoch: u64) -> EpochCut {
-        let Some(inner) = self.0.upgrade() else {
-            return EpochCut::default();
-        };
-        let mut taken = inner.feeds.lock().cut(pipeline);
-        inner.widen(&mut taken);
-        let now = inner.timers.now();
-        inner.versions.cut(pipeline, epoch, taken.ends, now);
-        EpochCut {
-            changes: taken.changes,
-            now,
-            more: taken.more,
-        }
-    }
-
-    fn due(&self, task: TaskId, due: Option<i64>) {
-        if let Some(inner) = self.0.upgrade() {
-            inner.timers.set(&inner, task, due);
-        }
-    }
-
-    fn is_urgent(&self, job: PipelineId) -> bool {
-        self.0
-            .upgrade()
-            .is_some_and(|inner| inner.urgent.lock().contains(&job))
-    }
-
-    fn low_water(&self, view: RelationId) -> u64 {
-        self.0
-            .upgrade()
-            .map_or(0, |inner| inner.versions.low_water(view, false))
-    }
-
-    fn wake_at(&self, worker: WorkerId, pipeline: PipelineId, at: u64) {
-        let Some(inner) = self.0.upgrade() else { return };
-        let due = tokio::time::Instant::from_std(inner.started + Duration::from_nanos(at));
-        let weak = self.0.clone();
-        inner.io.spawn(async move {
-            tokio::time::sleep_until(due).await;
-            let worker = weak
-                .upgrade()
-                .and_then(|inner| inner.workers.read().get(&worker).cloned());
-            if let Some(worker) = worker {
-                worker.wake(pipeline);
-            }
-        });
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Frozen {
     pub relation: Arc<Relation>,
     pub version: Version,
     pub rows: FrozenRows,
+    /// How often the view had lost rows by then: its tables are those of now only as long as that is so.
+    losses: u64,
     _pin: Arc<Pin>,
 }
 
@@ -49,6 +51,7 @@ impl Frozen {
         pin: &Arc<Pin>,
         logs: &Arc<LogStore>,
     ) -> Frozen {
+        let losses = relation.losses();
         let rows = match relation.as_ref() {
             Relation::Stream(_) => FrozenRows::Log(Arc::clone(logs)),
             Relation::Table(table) => FrozenRows::Table(vec![table.rows.read().view(version)]),
@@ -64,12 +67,18 @@ impl Frozen {
             relation: Arc::clone(relation),
             version,
             rows,
+            losses,
             _pin: Arc::clone(pin),
         }
     }
 
     pub fn schema(&self) -> SchemaRef {
         self.relation.schema()
+    }
+
+    /// Whether the relation's tables and indexes still hold what was seen. If not, the rows are still here.
+    pub fn is_current(&self) -> bool {
+        self.losses == self.relation.losses()
     }
 }
 

@@ -7,4 +7,4 @@ pub(crate) mod row_table;
 
 pub use chunk::Version;
 pub(crate) use compare::rows_equal;
-pub use row_table::{RowTable, TableView};
+pub use row_table::{RowTable, TableImage, TableView};

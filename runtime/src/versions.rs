@@ -2,7 +2,7 @@
 //!
 //! One lock guards both, so that a reader's pin and the writers' low-water mark cannot miss each other.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
@@ -29,6 +29,9 @@ struct State {
     /// Offsets and time of epochs that are not committed yet.
     cuts: BTreeMap<(PipelineId, u64), (HashMap<RelationId, u64>, i64)>,
     pins: BTreeMap<u64, Vec<(RelationId, Version)>>,
+    /// Pipelines whose views are being restored, and views that are being filled again: readers wait.
+    recovering: HashSet<PipelineId>,
+    abandoned: HashSet<RelationId>,
     next_pin: u64,
     epochs_total: u64,
 }
@@ -71,6 +74,7 @@ impl Versions {
         {
             let mut state = self.state.lock();
             state.pipeline_of.insert(relation, pipeline);
+            state.abandoned.remove(&relation);
             let committed = state.pipelines.entry(pipeline).or_default();
             if let Some(end) = end {
                 committed.ends.insert(relation, end);
@@ -86,6 +90,43 @@ impl Versions {
         {
             committed.ends.remove(&relation);
         }
+    }
+
+    /// A view is lost, and to be filled again.
+    pub fn abandon(&self, view: RelationId) {
+        self.detach(view);
+        self.state.lock().abandoned.insert(view);
+        self.progress.send_modify(|count| *count += 1);
+    }
+
+    /// A lost view is not to be filled again: nobody waits for it.
+    pub fn give_up(&self, view: RelationId) {
+        self.state.lock().abandoned.remove(&view);
+        self.progress.send_modify(|count| *count += 1);
+    }
+
+    /// Whether one of these is lost and not filled again yet.
+    pub fn is_abandoned(&self, relations: &[RelationId]) -> bool {
+        let state = self.state.lock();
+        relations.iter().any(|id| state.abandoned.contains(id))
+    }
+
+    /// The views of a pipeline are being restored, or are again as readers have seen them.
+    pub fn set_recovering(&self, pipeline: PipelineId, is_recovering: bool) {
+        {
+            let mut state = self.state.lock();
+            if is_recovering {
+                state.recovering.insert(pipeline);
+            } else {
+                state.recovering.remove(&pipeline);
+            }
+        }
+        self.progress.send_modify(|count| *count += 1);
+    }
+
+    /// Somebody who waits is to look again.
+    pub fn notify(&self) {
+        self.progress.send_modify(|count| *count += 1);
     }
 
     pub fn remove_pipeline(&self, pipeline: PipelineId) {
@@ -158,7 +199,7 @@ impl Versions {
     }
 
     /// The committed version of each relation (an offset for `by_offset`, else an epoch), pinned; `None` while some write
-    /// of `after` that concerns their pipelines is not contained. The epoch is the first relation's.
+    /// of `after` that concerns their pipelines is not contained, or while a view is being restored. The epoch is the first relation's.
     pub fn pin(
         self: &Arc<Self>,
         relations: &[(RelationId, bool)],
@@ -180,6 +221,14 @@ impl Versions {
             if pipelines.contains(pipeline) && reached.is_none_or(|reached| reached < end) {
                 return None;
             }
+        }
+        let is_gone = |(relation, by_offset): &(RelationId, bool)| {
+            let pipeline = state.pipeline_of.get(relation);
+            state.abandoned.contains(relation)
+                || (!by_offset && pipeline.is_some_and(|pipeline| state.recovering.contains(pipeline)))
+        };
+        if relations.iter().any(is_gone) {
+            return None;
         }
         let versions: Vec<Version> = relations
             .iter()

@@ -16,6 +16,7 @@ mod view;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use futures::FutureExt;
@@ -24,8 +25,10 @@ use millrace_planner::RelationId;
 use millrace_storage::ChangeBatch;
 use parking_lot::{Mutex, RwLock};
 
+use crate::checkpoint::Part;
 use crate::driver::PipelineId;
-use crate::error::Result;
+use crate::error::{Result, RuntimeError};
+use crate::feed::{CutAnswer, CutRequest};
 use crate::operator::Inputs;
 use crate::schedule::local::{
     Ended, LocalAction, LocalEvent, LocalScheduler, ReadyTask, Source, TaskId, Tasks,
@@ -35,7 +38,7 @@ use crate::schedule::template::WorkerId;
 use cpu::{CpuScheduler, QueryClass};
 use shuffle::{Block, Shuffle};
 pub use task::partition_hash;
-pub use view::{ViewContents, ViewInstance};
+pub use view::{Image, ViewContents, ViewInstance};
 
 /// An epoch's share of one relation's log.
 #[derive(Debug, Clone, Default)]
@@ -51,6 +54,7 @@ pub struct EpochCut {
     pub now: i64,
     /// More input waits.
     pub more: bool,
+    pub is_checkpoint: bool,
 }
 
 /// How a worker reaches the rest of the system.
@@ -61,7 +65,7 @@ pub trait Transport: Send + Sync {
     /// Tells another worker.
     fn send(&self, to: WorkerId, message: ToPeer);
 
-    /// Rows that wait on another worker.
+    /// Rows that wait on another worker; an error if it does not answer.
     fn fetch(
         &self,
         from: WorkerId,
@@ -70,8 +74,15 @@ pub trait Transport: Send + Sync {
         block: Block,
     ) -> BoxFuture<'static, Result<Vec<ChangeBatch>>>;
 
-    /// Fixes the cut of every source of the pipeline for this epoch. Called once an epoch, in order, on the cutter.
-    fn cut(&self, pipeline: PipelineId, epoch: u64) -> EpochCut;
+    /// Fixes the cut of every source of the pipeline for an epoch, or tells again what it was. Called in the order of
+    /// epochs, on the cutter.
+    fn cut(&self, request: CutRequest) -> CutAnswer<EpochCut>;
+
+    /// Puts the state of a task into the checkpoint store.
+    fn keep_image(&self, part: Part, epoch: u64, image: Image);
+
+    /// What the last complete checkpoint has of a task.
+    fn image(&self, part: Part) -> Option<Arc<Image>>;
 
     /// A task that keeps rows by time ended: its output changes at `due` without input, or (`None`) never.
     fn due(&self, task: TaskId, due: Option<i64>);
@@ -95,6 +106,8 @@ pub struct Worker {
     views: RwLock<HashMap<RelationId, Arc<ViewInstance>>>,
     transport: Arc<dyn Transport>,
     started: Instant,
+    is_dead: AtomicBool,
+    is_leaving: AtomicBool,
 }
 
 impl Worker {
@@ -112,7 +125,29 @@ impl Worker {
             views: RwLock::default(),
             transport,
             started,
+            is_dead: AtomicBool::new(false),
+            is_leaving: AtomicBool::new(false),
         })
+    }
+
+    /// The worker is gone: from now on nothing that it does counts. Its rows, messages and queues are dropped.
+    pub fn die(&self) {
+        self.is_dead.store(true, Ordering::SeqCst);
+        *self.shuffle.lock() = Shuffle::default();
+        *self.local.lock() = LocalScheduler::new(self.id);
+    }
+
+    /// The worker has been asked to go.
+    pub fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed)
+    }
+
+    fn is_alive(&self) -> bool {
+        !self.is_dead.load(Ordering::SeqCst)
     }
 
     /// Makes a view's operators known; templates only name it.
@@ -123,6 +158,12 @@ impl Worker {
     /// Forgets a view that no epoch in flight runs.
     pub fn uninstall(&self, view: RelationId) {
         self.views.write().remove(&view);
+    }
+
+    fn view(&self, id: RelationId, incarnation: u64) -> Option<Arc<ViewInstance>> {
+        let views = self.views.read();
+        let view = views.get(&id)?;
+        (view.shape.incarnation == incarnation).then(|| Arc::clone(view))
     }
 
     /// Views whose operators are known here.
@@ -151,8 +192,17 @@ impl Worker {
     }
 
     /// Rows that wait here.
-    pub fn fetch(&self, pipeline: PipelineId, epoch: u64, block: Block) -> Vec<ChangeBatch> {
-        self.shuffle.lock().fetch(pipeline, epoch, block)
+    ///
+    /// # Errors
+    /// The worker died: what it had is not here any more.
+    pub fn fetch(&self, pipeline: PipelineId, epoch: u64, block: Block) -> Result<Vec<ChangeBatch>> {
+        let rows = self.shuffle.lock().fetch(pipeline, epoch, block);
+        // It dies before its rows are dropped: what was found while it lives was all of it.
+        if self.is_alive() {
+            Ok(rows)
+        } else {
+            Err(RuntimeError::WorkerLost(self.id.0))
+        }
     }
 
     /// Time between two cuts of a pipeline, in nanoseconds; 0: as soon as there is input.
@@ -162,6 +212,9 @@ impl Worker {
     }
 
     fn on(self: &Arc<Self>, event: LocalEvent) {
+        if !self.is_alive() {
+            return;
+        }
         let at = self.started.elapsed().as_nanos() as u64;
         let actions = self.local.lock().on(event, at, self.as_ref());
         for action in actions {
@@ -176,11 +229,52 @@ impl Worker {
                 version,
                 epoch,
                 is_job,
+                is_retained,
+                is_replay,
+                is_checkpoint,
             } => {
+                let request = CutRequest {
+                    pipeline,
+                    version,
+                    epoch,
+                    is_retained,
+                    is_replay,
+                    is_checkpoint,
+                };
                 let worker = Arc::clone(self);
                 let task = self.cpu.spawn(self.class(pipeline, is_job), move |_| {
                     async move {
-                        worker.take_cut(pipeline, version, epoch);
+                        worker.take_cut(request);
+                        Ok(())
+                    }
+                    .boxed()
+                });
+                task.detach();
+            }
+            LocalAction::Restore {
+                pipeline,
+                version,
+                view,
+                incarnation,
+                stage,
+                partition,
+            } => {
+                let worker = Arc::clone(self);
+                let part = Part {
+                    view,
+                    stage,
+                    partition,
+                };
+                let task = self.cpu.spawn(QueryClass::Stream, move |_| {
+                    async move {
+                        worker.restore(part, incarnation);
+                        worker.on(LocalEvent::Restored {
+                            pipeline,
+                            version,
+                            view,
+                            stage,
+                            partition,
+                        });
                         Ok(())
                     }
                     .boxed()
@@ -195,9 +289,70 @@ impl Worker {
         }
     }
 
+    /// Gives a task that was taken over its state as of the checkpoint.
+    fn restore(&self, part: Part, incarnation: u64) {
+        let view = self.view(part.view, incarnation);
+        let Some(view) = view.filter(|view| view.failure().is_none()) else {
+            return;
+        };
+        let outcome = match self.transport.image(part) {
+            Some(image) => view.restore(part.stage, part.partition, &image, || self.is_alive()),
+            None => Err(RuntimeError::Internal("it is in no checkpoint".into())),
+        };
+        match outcome {
+            Ok(()) => {
+                if view.keeps_time(part.stage) {
+                    let epoch = 0;
+                    let Part {
+                        view: id,
+                        stage,
+                        partition,
+                    } = part;
+                    let task = TaskId {
+                        view: id,
+                        stage,
+                        partition,
+                        epoch,
+                    };
+                    self.transport.due(task, view.due(stage, partition));
+                }
+            }
+            Err(error) => {
+                tracing::error!(view = %view.name, ?part, %error, "a lost partition cannot be restored");
+                view.fail(format!(
+                    "a worker that had a part of it was lost, and restoring failed: {error}"
+                ));
+            }
+        }
+    }
+
     /// Takes the cut and lets the maps go.
-    fn take_cut(self: &Arc<Self>, pipeline: PipelineId, version: u64, epoch: u64) {
-        let EpochCut { changes, now, more } = self.transport.cut(pipeline, epoch);
+    fn take_cut(self: &Arc<Self>, request: CutRequest) {
+        let CutRequest {
+            pipeline,
+            version,
+            epoch,
+            is_checkpoint,
+            ..
+        } = request;
+        let EpochCut {
+            changes,
+            now,
+            more,
+            is_checkpoint,
+        } = match self.transport.cut(request) {
+            CutAnswer::Taken(cut) => cut,
+            CutAnswer::New => {
+                self.on(LocalEvent::NoCut {
+                    pipeline,
+                    version,
+                    epoch,
+                    is_checkpoint,
+                });
+                return;
+            }
+            CutAnswer::Void => return,
+        };
         let mut rows = vec![];
         {
             let mut shuffle = self.shuffle.lock();
@@ -216,6 +371,7 @@ impl Worker {
             now,
             rows,
             more,
+            is_checkpoint,
         });
     }
 
@@ -234,11 +390,19 @@ impl Worker {
                         id,
                         ..
                     } = ready;
-                    worker.on(LocalEvent::TaskEnded {
-                        pipeline,
-                        version,
-                        id,
-                        ended: Ended { filled, busy_ns },
+                    worker.on(match filled {
+                        Ok(filled) => LocalEvent::TaskEnded {
+                            pipeline,
+                            version,
+                            id,
+                            ended: Ended { filled, busy_ns },
+                        },
+                        Err(lost) => LocalEvent::TaskFailed {
+                            pipeline,
+                            version,
+                            id,
+                            lost,
+                        },
                     });
                     Ok(())
                 }
@@ -255,21 +419,33 @@ impl Worker {
         }
     }
 
-    /// Runs a task; returns which partitions it has filled.
-    async fn run(&self, ready: &ReadyTask, gate: &cpu::CpuGate) -> Vec<u32> {
+    /// Runs a task; returns which partitions it has filled, or the worker from which it could not fetch its input.
+    async fn run(&self, ready: &ReadyTask, gate: &cpu::CpuGate) -> Result<Vec<u32>, WorkerId> {
         let id = ready.id;
-        let Some(view) = self.views.read().get(&id.view).cloned() else {
-            return vec![];
+        // A view that was given up meanwhile may be here again, as another one.
+        let Some(view) = self.view(id.view, ready.incarnation) else {
+            return Ok(vec![]);
         };
+        let inputs = self.inputs(&view, ready).await?;
         // A panic in an operator is a failure of its view, not of the worker.
         let outcome = std::panic::AssertUnwindSafe(async {
-            let inputs = self.inputs(&view, ready).await?;
             let low_water = self.transport.low_water(view.id);
-            let output = task::run(&view, id, inputs, gate, low_water).await?;
+            let output = task::run(&view, id, inputs, gate, low_water, || self.is_alive()).await?;
             if view.keeps_time(id.stage) {
                 self.transport.due(id, view.due(id.stage, id.partition));
             }
-            Ok::<_, crate::error::RuntimeError>(output)
+            if ready.is_checkpoint {
+                let part = Part {
+                    view: id.view,
+                    stage: id.stage,
+                    partition: id.partition,
+                };
+                let image = view.image(id.stage, id.partition)?;
+                if self.is_alive() {
+                    self.transport.keep_image(part, id.epoch, image);
+                }
+            }
+            Ok::<_, RuntimeError>(output)
         })
         .catch_unwind()
         .await;
@@ -278,7 +454,8 @@ impl Worker {
                 let filled = output.filled();
                 let mut shuffle = self.shuffle.lock();
                 if !output.exchanged.is_empty() {
-                    shuffle.keep_exchanged(ready.pipeline, id.epoch, (id.view, id.stage), output.exchanged);
+                    let task = (id.view, id.stage, id.partition);
+                    shuffle.keep_exchanged(ready.pipeline, id.epoch, task, output.exchanged);
                 }
                 if ready.is_read && !output.materialized.is_empty() {
                     shuffle.keep_changes(
@@ -288,7 +465,7 @@ impl Worker {
                         output.materialized,
                     );
                 }
-                return filled;
+                return Ok(filled);
             }
             Ok(Err(error)) => error.to_string(),
             Err(_) => "an operator panicked; see the log".to_owned(),
@@ -296,14 +473,13 @@ impl Worker {
         tracing::error!(view = %view.name, stage = id.stage, partition = id.partition, epoch = id.epoch, %error,
             "a view failed; it is set aside and the others go on");
         view.fail(error);
-        vec![]
+        Ok(vec![])
     }
 
-    /// Fetches what a task reads.
-    async fn inputs(&self, view: &ViewInstance, ready: &ReadyTask) -> Result<Inputs> {
+    /// Fetches what a task reads, or says which worker does not answer.
+    async fn inputs(&self, view: &ViewInstance, ready: &ReadyTask) -> Result<Inputs, WorkerId> {
         let id = ready.id;
         let mut inputs = Inputs {
-            first: view.is_fixed(id.stage) && view.take_first(id.stage),
             now: ready.now,
             combiner: view.combiner(id.stage),
             is_filling: view.is_filling(),
@@ -336,21 +512,27 @@ impl Worker {
             let rows = if from == self.id {
                 self.fetch(ready.pipeline, id.epoch, block)
             } else {
-                self.transport
-                    .fetch(from, ready.pipeline, id.epoch, block)
-                    .await?
+                self.transport.fetch(from, ready.pipeline, id.epoch, block).await
             };
+            let rows = rows.map_err(|_| from)?;
             match source {
                 Source::Exchange { stage, .. } => inputs.exchanges.entry(*stage).or_default().extend(rows),
                 _ => inputs.source.extend(rows),
             }
         }
+        inputs.first = view.is_fixed(id.stage) && view.take_first(id.stage);
         Ok(inputs)
     }
 }
 
 impl Tasks for Worker {
-    fn has_work(&self, view: RelationId, stage: usize, partition: usize, now: i64, is_filled: bool) -> bool {
+    fn has_work(&self, task: TaskId, now: i64, is_needed: bool) -> bool {
+        let TaskId {
+            view,
+            stage,
+            partition,
+            ..
+        } = task;
         let views = self.views.read();
         let Some(view) = views.get(&view) else {
             return false;
@@ -358,7 +540,7 @@ impl Tasks for Worker {
         if view.failure().is_some() {
             return false;
         }
-        is_filled
+        is_needed
             || if view.is_fixed(stage) {
                 view.is_first(stage)
             } else {

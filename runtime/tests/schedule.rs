@@ -1,13 +1,13 @@
 //! The driver and the local schedulers under random schedules: messages delayed, overtaken and doubled, definitions and
-//! workers changing all the time. `MILLRACE_SCHEDULE_SEEDS` sets how many seeds are run, `MILLRACE_SCHEDULE_SEED` the first.
+//! workers changing all the time, workers killed at any moment. `MILLRACE_SCHEDULE_SEEDS` sets how many seeds are run, `MILLRACE_SCHEDULE_SEED` the first.
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
-use millrace_runtime::driver::{PipelineId, Ticket};
+use millrace_runtime::driver::{CheckpointPolicy, PipelineId, Ticket};
 use millrace_runtime::schedule::group::GroupSize;
 use millrace_runtime::schedule::simulation::{Costs, Setup, Simulation};
 use millrace_runtime::schedule::template::{StageInput, StageShape, ViewShape, WorkerId};
@@ -60,12 +60,49 @@ fn view(id: u64, inputs: &[RelationId], partitions: usize, random: &mut StdRng) 
     Arc::new(ViewShape {
         id: RelationId(id),
         partitions,
+        incarnation: 0,
+        is_restorable: true,
         stages,
     })
 }
 
-/// One random schedule; returns what it did, to compare runs.
-fn schedule(seed: u64) -> (u64, u64, Vec<u64>) {
+/// Lets in a change of definitions over these relations, as the runtime does: hold, make, go on.
+fn hold(
+    simulation: &mut Simulation,
+    ticket: u64,
+    inputs: Vec<RelationId>,
+    seed: u64,
+) -> (Ticket, PipelineId) {
+    simulation.quiesce(Ticket(ticket), inputs, PipelineId(1_000 + ticket));
+    let mut steps = 0;
+    while simulation.held.is_empty() {
+        assert!(
+            !simulation.run(1) || !simulation.held.is_empty(),
+            "seed {seed}: never held"
+        );
+        steps += 1;
+        assert!(
+            steps < 1_000_000,
+            "seed {seed}: a change of definitions was never let in"
+        );
+    }
+    simulation.held.remove(0)
+}
+
+/// What a schedule did, to compare runs.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    elapsed_ns: u64,
+    tasks: u64,
+    latencies_ns: Vec<u64>,
+    checkpoints: u64,
+    recoveries: u64,
+    tasks_again: u64,
+    refills: u64,
+}
+
+/// One random schedule. With `kills`, workers are killed too.
+fn schedule(seed: u64, kills: bool) -> Outcome {
     let mut random = StdRng::seed_from_u64(seed);
     let workers = random.random_range(1..6);
     let group_size = match random.random_range(0..4) {
@@ -73,10 +110,16 @@ fn schedule(seed: u64) -> (u64, u64, Vec<u64>) {
         1 => GroupSize::Fixed(1),
         _ => GroupSize::Fixed(random.random_range(2..20)),
     };
+    let every_ns = random.random_range(1_000..3_000_000);
+    let checkpoints = match random.random_range(0..3) {
+        0 => CheckpointPolicy::Shared { every_ns },
+        _ => CheckpointPolicy::Always { every_ns },
+    };
     let mut simulation = Simulation::new(Setup {
         workers,
         cores: random.random_range(1..4),
         group_size,
+        checkpoints,
         costs: Costs {
             message_ns: (10, random.random_range(11..200_000)),
             task_ns: 20_000,
@@ -91,12 +134,15 @@ fn schedule(seed: u64) -> (u64, u64, Vec<u64>) {
         simulation.add_source(*source, PipelineId(source.0));
     }
     let mut readable = sources.clone();
+    let mut views: BTreeMap<RelationId, (Arc<ViewShape>, Vec<RelationId>)> = BTreeMap::new();
     let mut next = 100;
     let mut tickets = 0;
     let mut present: BTreeSet<u32> = (0..workers).collect();
     let mut next_worker = workers;
+    let mut refills = 0;
+    let mut left = 0;
     for _ in 0..60 {
-        match random.random_range(0..8) {
+        match random.random_range(0..if kills { 10 } else { 8 }) {
             0..=3 => {
                 let source = sources[random.random_range(0..sources.len())];
                 if let Some(pipeline) = simulation.pipeline_of(source) {
@@ -104,29 +150,21 @@ fn schedule(seed: u64) -> (u64, u64, Vec<u64>) {
                 }
             }
             4 | 5 => {
-                // A view over one or two relations, made as the runtime does: hold, make, go on.
+                // A view over one or two relations.
                 let inputs: BTreeSet<RelationId> = (0..2)
                     .map(|_| readable[random.random_range(0..readable.len())])
                     .collect();
                 let inputs: Vec<RelationId> = inputs.into_iter().collect();
+                // Nobody reads what waits to be filled again.
+                if inputs.iter().any(|input| simulation.abandoned.contains(input)) {
+                    continue;
+                }
                 tickets += 1;
                 next += 1;
-                simulation.quiesce(Ticket(tickets), inputs.clone(), PipelineId(1_000 + tickets));
-                let mut steps = 0;
-                while simulation.held.is_empty() {
-                    assert!(
-                        !simulation.run(1) || !simulation.held.is_empty(),
-                        "seed {seed}: never held"
-                    );
-                    steps += 1;
-                    assert!(
-                        steps < 1_000_000,
-                        "seed {seed}: a change of definitions was never let in"
-                    );
-                }
-                let (ticket, pipeline) = simulation.held.remove(0);
+                let (ticket, pipeline) = hold(&mut simulation, tickets, inputs.clone(), seed);
                 let view = view(next, &inputs, random.random_range(1..7), &mut random);
                 readable.push(view.id);
+                views.insert(view.id, (Arc::clone(&view), inputs));
                 simulation.resume(ticket, pipeline, vec![view], vec![]);
             }
             6 => {
@@ -134,26 +172,86 @@ fn schedule(seed: u64) -> (u64, u64, Vec<u64>) {
                 present.insert(next_worker);
                 next_worker += 1;
             }
-            _ => {
+            7 => {
                 if present.len() > 1
                     && let Some(worker) = present.pop_first()
                 {
                     simulation.remove_worker(WorkerId(worker));
+                    left += 1;
                 }
             }
+            _ => {
+                if present.len() == 1 {
+                    simulation.add_worker(WorkerId(next_worker));
+                    present.insert(next_worker);
+                    next_worker += 1;
+                }
+                let all: Vec<u32> = present.iter().copied().collect();
+                let worker = all[random.random_range(0..all.len())];
+                present.remove(&worker);
+                simulation.kill_worker(WorkerId(worker), random.random_range(0..2_000_000));
+            }
+        }
+        if random.random_bool(0.5) {
+            refills += refill(&mut simulation, &views, &mut tickets, seed);
         }
         simulation.run(random.random_range(0..400));
     }
-    assert!(simulation.run(5_000_000), "seed {seed}: it never comes to rest");
+    loop {
+        assert!(simulation.run(5_000_000), "seed {seed}: it never comes to rest");
+        match refill(&mut simulation, &views, &mut tickets, seed) {
+            0 => break,
+            again => refills += again,
+        }
+    }
+    for view in views.keys() {
+        assert!(
+            simulation.pipeline_of(*view).is_some(),
+            "seed {seed}: view {view} was lost"
+        );
+    }
     simulation.assert_idle();
-    let left = next_worker as usize - present.len();
     assert_eq!(
         simulation.freed.len(),
         left,
         "seed {seed}: a worker was never let go"
     );
     let report = simulation.report;
-    (report.elapsed_ns, report.tasks, report.latencies_ns)
+    Outcome {
+        elapsed_ns: report.elapsed_ns,
+        tasks: report.tasks,
+        latencies_ns: report.latencies_ns,
+        checkpoints: report.checkpoints,
+        recoveries: report.recoveries,
+        tasks_again: report.tasks_again,
+        refills,
+    }
+}
+
+/// Fills lost views again, one after the other in the order in which they were made, as the runtime does; returns how many.
+fn refill(
+    simulation: &mut Simulation,
+    views: &BTreeMap<RelationId, (Arc<ViewShape>, Vec<RelationId>)>,
+    tickets: &mut u64,
+    seed: u64,
+) -> u64 {
+    let mut filled = 0;
+    loop {
+        let lost: BTreeSet<RelationId> = simulation.abandoned.iter().copied().collect();
+        let Some((view, inputs)) = lost.first().map(|first| &views[first]) else {
+            return filled;
+        };
+        *tickets += 1;
+        let (ticket, pipeline) = hold(simulation, *tickets, inputs.clone(), seed);
+        // An input may have been lost while this was held.
+        if inputs.iter().any(|input| simulation.abandoned.contains(input)) {
+            simulation.resume(ticket, pipeline, vec![], vec![]);
+            continue;
+        }
+        simulation.abandoned.retain(|id| *id != view.id);
+        simulation.resume(ticket, pipeline, vec![Arc::clone(view)], vec![]);
+        filled += 1;
+    }
 }
 
 #[test]
@@ -163,7 +261,9 @@ fn random_schedules_run_every_task_once_and_commit_in_order() {
     let mut epochs = 0;
     for seed in first..first + seeds {
         println!("seed {seed}");
-        epochs += schedule(seed).2.len();
+        let outcome = schedule(seed, false);
+        assert_eq!((outcome.tasks_again, outcome.recoveries), (0, 0), "seed {seed}");
+        epochs += outcome.latencies_ns.len();
     }
     assert!(
         epochs as u64 > seeds * 10,
@@ -172,6 +272,27 @@ fn random_schedules_run_every_task_once_and_commit_in_order() {
 }
 
 #[test]
+fn nothing_is_lost_or_done_twice_whoever_is_killed_when() {
+    let first = variable("MILLRACE_SCHEDULE_SEED", 1);
+    let seeds = variable("MILLRACE_SCHEDULE_SEEDS", 100);
+    let (mut epochs, mut recoveries, mut again, mut checkpoints) = (0, 0, 0, 0);
+    for seed in first..first + seeds {
+        println!("seed {seed}");
+        let outcome = schedule(seed, true);
+        epochs += outcome.latencies_ns.len() as u64;
+        recoveries += outcome.recoveries;
+        again += outcome.tasks_again;
+        checkpoints += outcome.checkpoints;
+    }
+    println!("{epochs} epochs, {checkpoints} checkpoints, {recoveries} recoveries, {again} tasks again");
+    assert!(
+        epochs > seeds * 10 && recoveries > seeds && again > seeds,
+        "{epochs} epochs, {recoveries} recoveries, {again} tasks again in {seeds} schedules test nothing"
+    );
+}
+
+#[test]
 fn a_seed_gives_the_same_run_again() {
-    assert_eq!(schedule(7), schedule(7));
+    assert_eq!(schedule(7, false), schedule(7, false));
+    assert_eq!(schedule(7, true), schedule(7, true));
 }

@@ -181,6 +181,7 @@ sql_states! {
     QueryCanceled = "57014",
     /// The server is shutting down.
     AdminShutdown = "57P01",
+    CrashShutdown = "57P02",
     /// The server is not ready.
     CannotConnectNow = "57P03",
     /// A file could not be read or written.

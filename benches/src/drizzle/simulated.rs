@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
-use millrace_runtime::driver::{PipelineId, Ticket};
+use millrace_runtime::driver::{CheckpointPolicy, PipelineId, Ticket};
 use millrace_runtime::schedule::group::GroupSize;
 use millrace_runtime::schedule::simulation::{Costs, GroupSeen, Report, Setup, Simulation};
 use millrace_runtime::schedule::template::{StageInput, StageShape, ViewShape};
@@ -564,6 +564,7 @@ impl Cluster {
             workers,
             cores: SLOTS,
             group_size,
+            checkpoints: CheckpointPolicy::Never,
             costs: Costs {
                 message_ns: (MESSAGE_NS, MESSAGE_NS),
                 task_ns,
@@ -602,6 +603,8 @@ impl Cluster {
         let view = Arc::new(ViewShape {
             id: RelationId(100 + source.0),
             partitions,
+            incarnation: 0,
+            is_restorable: true,
             stages: stages.to_vec(),
         });
         self.simulation.resume(ticket, pipeline, vec![view], vec![]);

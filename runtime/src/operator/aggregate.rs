@@ -10,6 +10,7 @@
 mod combiner;
 mod extremum;
 mod float_sum;
+mod image;
 mod keys;
 mod linear;
 mod multiset;

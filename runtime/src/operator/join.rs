@@ -7,6 +7,8 @@
 //! row. Every pair that comes or goes changes the counts; where one leaves or reaches zero, the row's own appearance
 //! changes. One side is worked off after the other, so that a pair of two new rows is met once.
 
+mod image;
+
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt32Array, new_null_array};

@@ -2,24 +2,26 @@
 //!
 //! Pre-scheduling (Drizzle, section 3.2): the tasks of an epoch are there before their inputs, and use nothing; a task whose
 //! last input arrives is run. A task that ends tells the workers that wait for it; the driver hears of whole epochs, later.
-//! Reduces of one partition run in the order of their epochs; maps run ahead, [`EPOCHS_IN_FLIGHT_MAX`] epochs at most.
+//! Tasks with state of one partition run in the order of their epochs; maps run ahead, [`EPOCHS_IN_FLIGHT_MAX`] epochs at most.
 //!
-//! One worker of a pipeline is its *cutter*: its sources arrive there. It starts the next epoch as soon as there is input,
-//! the cut before has been taken, and the driver has launched the epoch.
+//! One worker of a pipeline is its *cutter*: its sources arrive there, and it starts the epochs ([`cutter`]).
 //!
-//! Pure bookkeeping: events in, actions out.
+//! Pure bookkeeping: events in, actions out. Here messages find their pipeline; what they mean to it is in [`pipeline`].
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+mod cutter;
+mod pipeline;
+
+use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
 
-use super::message::{EpochCosts, ToDriver, ToPeer, ToWorker};
-use super::plan::{Plan, TaskPlan};
-use super::template::{StageInput, Template, WorkerId};
+use super::message::{ToDriver, ToPeer, ToWorker};
+use super::template::{Template, WorkerId};
 use crate::driver::PipelineId;
 use crate::operator::CHUNK_ROWS;
+use pipeline::Pipeline;
 
 /// Epochs of one pipeline that may be under way at once.
 pub const EPOCHS_IN_FLIGHT_MAX: usize = 4;
@@ -56,11 +58,15 @@ pub struct ReadyTask {
     pub pipeline: PipelineId,
     pub version: u64,
     pub id: TaskId,
+    /// Of the view.
+    pub incarnation: u64,
     /// The epoch's clock, in microseconds.
     pub now: i64,
     pub is_job: bool,
     /// Whether other views wait for what it changes in its view.
     pub is_read: bool,
+    /// Its state after this epoch is to be put into the checkpoint store before it ends.
+    pub is_checkpoint: bool,
     pub sources: Vec<Source>,
 }
 
@@ -91,6 +97,15 @@ pub enum LocalEvent {
         rows: Vec<(RelationId, u64)>,
         /// More input waits.
         more: bool,
+        /// Whether the epoch is a checkpoint: of a cut that is taken again, what it was.
+        is_checkpoint: bool,
+    },
+    /// The answer to [`LocalAction::TakeCut`] where there is no cut to be taken again.
+    NoCut {
+        pipeline: PipelineId,
+        version: u64,
+        epoch: u64,
+        is_checkpoint: bool,
     },
     /// A task that was run ended.
     TaskEnded {
@@ -98,6 +113,21 @@ pub enum LocalEvent {
         version: u64,
         id: TaskId,
         ended: Ended,
+    },
+    /// A task that was run found that worker `lost` does not answer; it has done nothing.
+    TaskFailed {
+        pipeline: PipelineId,
+        version: u64,
+        id: TaskId,
+        lost: WorkerId,
+    },
+    /// The answer to [`LocalAction::Restore`].
+    Restored {
+        pipeline: PipelineId,
+        version: u64,
+        view: RelationId,
+        stage: usize,
+        partition: usize,
     },
     /// The time of [`LocalAction::WakeAt`] has come.
     Wake {
@@ -114,8 +144,22 @@ pub enum LocalAction {
         version: u64,
         epoch: u64,
         is_job: bool,
+        /// It is to be remembered until it is released: see [`ToWorker::Release`].
+        is_retained: bool,
+        /// Only a cut that was taken before is wanted.
+        is_replay: bool,
+        is_checkpoint: bool,
     },
     Run(ReadyTask),
+    /// Fetch a task's state from the last checkpoint.
+    Restore {
+        pipeline: PipelineId,
+        version: u64,
+        view: RelationId,
+        incarnation: u64,
+        stage: usize,
+        partition: usize,
+    },
     /// Rows that were kept of these epochs are fetched by nobody any more.
     Release {
         pipeline: PipelineId,
@@ -132,8 +176,9 @@ pub enum LocalAction {
 
 /// What the scheduler asks of the tasks themselves.
 pub trait Tasks {
-    /// Whether the task has anything to do in an epoch: `is_filled` says whether any of its inputs has rows.
-    fn has_work(&self, view: RelationId, stage: usize, partition: usize, now: i64, is_filled: bool) -> bool;
+    /// Whether the task has anything to do in its epoch: `is_needed` says that one of its inputs has rows, or that the epoch
+    /// is a checkpoint.
+    fn has_work(&self, task: TaskId, now: i64, is_needed: bool) -> bool;
 }
 
 /// See the module.
@@ -147,60 +192,6 @@ pub struct LocalScheduler {
     early_commands: Vec<ToWorker>,
     /// Templates that are void, with all before them: what is still said of them is not listened to.
     forgotten: VecDeque<(PipelineId, u64)>,
-}
-
-#[derive(Debug)]
-struct Pipeline {
-    plan: Arc<Plan>,
-    version: u64,
-    /// Epochs up to here may run.
-    launched: u64,
-    epochs: BTreeMap<u64, Epoch>,
-    /// For each task, the last epoch in which it ended: the next one's waits for it if it is a reduce.
-    ended: Vec<u64>,
-    /// Everything up to here is done on this worker, and these epochs after it.
-    done_to: u64,
-    done_ahead: BTreeSet<u64>,
-    cutter: Option<Cutter>,
-}
-
-/// An epoch in flight on this worker.
-#[derive(Debug)]
-struct Epoch {
-    counts: Vec<u32>,
-    sources: HashMap<usize, Vec<Source>>,
-    /// For each view and stage, tasks that have not ended.
-    left: Vec<Vec<u32>>,
-    /// Which partitions of its reader each stage has filled so far.
-    filled: HashMap<(usize, usize), BTreeSet<u32>>,
-    tasks_left: usize,
-    /// What was heard already: messages may come twice.
-    heard: HashSet<(usize, usize, u32)>,
-    has_cut: bool,
-    now: i64,
-    started_at: u64,
-    costs: EpochCosts,
-}
-
-/// The clock of a pipeline's cuts.
-#[derive(Debug)]
-struct Cutter {
-    has_input: bool,
-    /// The cut of the last epoch that was started is being taken.
-    is_cutting: bool,
-    started: u64,
-    in_flight: BTreeMap<u64, BTreeSet<WorkerId>>,
-    is_closed: bool,
-    /// The last epoch for which more were asked.
-    asked: u64,
-    group: u64,
-    /// Nanoseconds between two cuts; 0: as soon as there is input.
-    interval: u64,
-    next_cut_at: u64,
-    is_asleep: bool,
-    /// Since when there is input and no epoch to put it in.
-    waits_since: Option<u64>,
-    waited_ns: u64,
 }
 
 impl LocalScheduler {
@@ -221,11 +212,7 @@ impl LocalScheduler {
             && !pipeline.plan.template.is_job
             && let Some(cutter) = &mut pipeline.cutter
         {
-            if cutter.interval != interval {
-                // What was due after a longer one does not wait for it.
-                cutter.next_cut_at = 0;
-            }
-            cutter.interval = interval;
+            cutter.set_interval(interval);
         }
     }
 
@@ -276,9 +263,20 @@ impl LocalScheduler {
                 now,
                 rows,
                 more,
+                is_checkpoint,
             } => {
                 if let Some(pipeline) = self.of(pipeline, version) {
-                    pipeline.cut_taken(epoch, now, rows, more, &mut work);
+                    pipeline.cut_taken(epoch, now, rows, more, is_checkpoint, &mut work);
+                }
+            }
+            LocalEvent::NoCut {
+                pipeline,
+                version,
+                epoch,
+                is_checkpoint,
+            } => {
+                if let Some(pipeline) = self.of(pipeline, version) {
+                    pipeline.no_cut(epoch, is_checkpoint, &mut work);
                 }
             }
             LocalEvent::TaskEnded {
@@ -287,16 +285,38 @@ impl LocalScheduler {
                 id,
                 ended,
             } => {
-                if let Some(pipeline) = self.of(pipeline, version)
-                    && let Some(view) = pipeline.plan.position(id.view)
-                    && let Some(task) = pipeline.plan.task(view, id.stage, id.partition)
+                if let Some((pipeline, task)) = self.run_by(pipeline, version, id) {
+                    pipeline.task_ended(task, id.epoch, ended.filled, ended.busy_ns, &mut work);
+                } else {
+                    // Nobody will come for what it left.
+                    let epochs = id.epoch..=id.epoch;
+                    work.actions.push(LocalAction::Release { pipeline, epochs });
+                }
+            }
+            LocalEvent::TaskFailed {
+                pipeline,
+                version,
+                id,
+                lost,
+            } => {
+                work.actions
+                    .push(LocalAction::Report(ToDriver::Unreachable { lost }));
+                if let Some((pipeline, task)) = self.run_by(pipeline, version, id) {
+                    pipeline.task_failed(task, id.epoch, version, &mut work);
+                }
+            }
+            LocalEvent::Restored {
+                pipeline,
+                version,
+                view,
+                stage,
+                partition,
+            } => {
+                if let Some(pipeline) = self.pipelines.get_mut(&pipeline)
+                    && let Some(position) = pipeline.plan.position(view)
+                    && let Some(task) = pipeline.plan.task(position, stage, partition)
                 {
-                    if let Some(epoch) = pipeline.epochs.get_mut(&id.epoch) {
-                        epoch.costs.tasks += 1;
-                        epoch.costs.busy_ns += ended.busy_ns;
-                    }
-                    let filled = ended.filled.into_iter().collect();
-                    pipeline.settle(id.epoch, vec![], vec![(task, filled)], &mut work);
+                    pipeline.restored(task, version, &mut work);
                 }
             }
         }
@@ -311,6 +331,15 @@ impl LocalScheduler {
         self.pipelines
             .get_mut(&pipeline)
             .filter(|pipeline| pipeline.version == version)
+    }
+
+    /// The pipeline and the number of a task that was run under this version, if it is still wanted.
+    fn run_by(&mut self, pipeline: PipelineId, version: u64, id: TaskId) -> Option<(&mut Pipeline, usize)> {
+        let pipeline = self.pipelines.get_mut(&pipeline)?;
+        let view = pipeline.plan.position(id.view)?;
+        let task = pipeline.plan.task(view, id.stage, id.partition)?;
+        let is_wanted = pipeline.version == version || pipeline.is_running(task, id.epoch);
+        is_wanted.then_some((pipeline, task))
     }
 
     fn driver(&mut self, message: ToWorker, work: &mut Work<'_>) {
@@ -329,7 +358,7 @@ impl LocalScheduler {
                     // The driver opens a pipeline again when all is committed, whatever is still said of it.
                     let epochs = 0..=template.after;
                     work.actions.push(LocalAction::Release { pipeline: id, epochs });
-                    self.prepare(template);
+                    self.prepare(template, work);
                     let (ready, early) = std::mem::take(&mut self.early_commands)
                         .into_iter()
                         .partition(|command| command.about() == (id, version));
@@ -357,51 +386,58 @@ impl LocalScheduler {
             }
             // Its template is still on the way.
             command if known < version => self.early_commands.push(command),
-            ToWorker::Launch { first, last, .. } => {
+            ToWorker::Launch {
+                first,
+                last,
+                checkpoints,
+                is_forced,
+                ..
+            } => {
                 if let Some(pipeline) = self.of(id, version) {
-                    pipeline.launch(first, last, work);
-                    let (ready, early) = std::mem::take(&mut self.early).into_iter().partition(|message| {
-                        let about = message.about();
-                        (about.0, about.1) == (id, version) && about.2 <= last
-                    });
-                    self.early = early;
-                    let ready: Vec<ToPeer> = ready;
-                    work.peers.extend(ready);
+                    pipeline.launch(first, last, checkpoints, is_forced, work);
+                    self.hear_early(id, version, last, work);
                 }
             }
             ToWorker::Close { .. } => {
-                if let Some(pipeline) = self.of(id, version)
-                    && let Some(cutter) = &mut pipeline.cutter
-                {
-                    cutter.is_closed = true;
-                    let closed = ToDriver::Closed {
-                        pipeline: id,
-                        version,
-                        last: cutter.started,
-                    };
-                    work.actions.push(LocalAction::Report(closed));
+                if let Some(pipeline) = self.of(id, version) {
+                    pipeline.close(work);
+                }
+            }
+            ToWorker::Release { to, .. } => {
+                if let Some(pipeline) = self.of(id, version) {
+                    pipeline.release(to);
+                    let epochs = 0..=to;
+                    work.actions.push(LocalAction::Release { pipeline: id, epochs });
                 }
             }
         }
     }
 
-    fn prepare(&mut self, template: Arc<Template>) {
-        let (id, version, after) = (template.pipeline, template.version, template.after);
-        let old = self.pipelines.remove(&id).and_then(|old| old.cutter);
-        let interval = old.map_or(0, |cutter| cutter.interval);
-        let plan = Arc::new(Plan::new(template, self.me));
-        let cutter = (plan.template.cutter == self.me).then(|| Cutter::new(after, interval));
-        let pipeline = Pipeline {
-            ended: vec![after; plan.tasks.len()],
-            plan,
-            version,
-            launched: after,
-            epochs: BTreeMap::new(),
-            done_to: after,
-            done_ahead: BTreeSet::new(),
-            cutter,
-        };
+    /// Messages that came before their epochs were launched here.
+    fn hear_early(&mut self, id: PipelineId, version: u64, launched: u64, work: &mut Work<'_>) {
+        let (ready, early) = std::mem::take(&mut self.early).into_iter().partition(|message| {
+            let about = message.about();
+            (about.0, about.1) == (id, version) && about.2 <= launched
+        });
+        self.early = early;
+        let ready: Vec<ToPeer> = ready;
+        work.peers.extend(ready);
+    }
+
+    fn prepare(&mut self, template: Arc<Template>, work: &mut Work<'_>) {
+        let (id, version, lineage) = (template.pipeline, template.version, template.lineage);
+        let old = self.pipelines.remove(&id);
+        let interval = old.as_ref().and_then(|old| old.cutter.as_ref());
+        let interval = interval.map_or(0, |cutter| cutter.interval);
+        let is_recovery = template.replay.is_some();
+        let mut pipeline = Pipeline::new(template, self.me, interval);
+        if is_recovery {
+            pipeline.take_over(old.filter(|old| old.version >= lineage), work);
+            pipeline.start(work);
+        }
+        let launched = pipeline.launched;
         self.pipelines.insert(id, pipeline);
+        self.hear_early(id, version, launched, work);
     }
 
     fn peer(&mut self, message: ToPeer, work: &mut Work<'_>) {
@@ -430,7 +466,13 @@ impl LocalScheduler {
             return;
         };
         match message {
-            ToPeer::Cut { epoch, now, rows, .. } => pipeline.cut_arrived(epoch, now, &rows, work),
+            ToPeer::Cut {
+                epoch,
+                now,
+                rows,
+                is_checkpoint,
+                ..
+            } => pipeline.cut_arrived(epoch, now, &rows, is_checkpoint, work),
             ToPeer::StageDone {
                 epoch,
                 view,
@@ -476,473 +518,6 @@ impl Work<'_> {
         } else {
             self.actions.push(LocalAction::Send(to, message));
         }
-    }
-}
-
-impl Cutter {
-    fn new(after: u64, interval: u64) -> Self {
-        Cutter {
-            // What came while there was no group: the first epoch looks.
-            has_input: true,
-            is_cutting: false,
-            started: after,
-            in_flight: BTreeMap::new(),
-            is_closed: false,
-            asked: after,
-            group: 1,
-            interval,
-            next_cut_at: 0,
-            is_asleep: false,
-            waits_since: None,
-            waited_ns: 0,
-        }
-    }
-}
-
-impl Pipeline {
-    fn id(&self) -> PipelineId {
-        self.plan.template.pipeline
-    }
-
-    fn launch(&mut self, first: u64, last: u64, work: &mut Work<'_>) {
-        self.launched = self.launched.max(last);
-        if let Some(cutter) = &mut self.cutter {
-            cutter.group = last + 1 - first;
-        }
-        self.start(work);
-    }
-
-    /// Starts the next epoch if it may.
-    fn start(&mut self, work: &mut Work<'_>) {
-        let (id, version, is_job) = (self.id(), self.version, self.plan.template.is_job);
-        let participants = &self.plan.participants;
-        let Some(cutter) = &mut self.cutter else { return };
-        if !cutter.has_input
-            || cutter.is_cutting
-            || cutter.is_closed
-            || cutter.in_flight.len() >= EPOCHS_IN_FLIGHT_MAX
-        {
-            return;
-        }
-        if cutter.started >= self.launched {
-            cutter.waits_since.get_or_insert(work.at);
-            return;
-        }
-        if work.at < cutter.next_cut_at {
-            if !std::mem::replace(&mut cutter.is_asleep, true) {
-                work.actions.push(LocalAction::WakeAt {
-                    pipeline: id,
-                    at: cutter.next_cut_at,
-                });
-            }
-            return;
-        }
-        if let Some(since) = cutter.waits_since.take() {
-            cutter.waited_ns += work.at.saturating_sub(since);
-        }
-        cutter.next_cut_at = if cutter.interval == 0 {
-            0
-        } else {
-            // Late cuts do not shift the later ones.
-            let due = cutter.next_cut_at.max(work.at.saturating_sub(cutter.interval));
-            due + cutter.interval
-        };
-        cutter.has_input = false;
-        cutter.is_cutting = true;
-        cutter.started += 1;
-        let epoch = cutter.started;
-        cutter
-            .in_flight
-            .insert(epoch, participants.iter().copied().collect());
-        work.actions.push(LocalAction::TakeCut {
-            pipeline: id,
-            version,
-            epoch,
-            is_job,
-        });
-        // The next group is asked for while the last epochs of this one run.
-        let ahead = (cutter.group / 4).clamp(1, EPOCHS_IN_FLIGHT_MAX as u64);
-        if self.launched - epoch < ahead && cutter.asked < self.launched {
-            cutter.asked = self.launched;
-            work.actions.push(LocalAction::Report(ToDriver::NeedEpochs {
-                pipeline: id,
-                version,
-                last: self.launched,
-            }));
-        }
-    }
-
-    fn cut_taken(
-        &mut self,
-        epoch: u64,
-        now: i64,
-        rows: Vec<(RelationId, u64)>,
-        more: bool,
-        work: &mut Work<'_>,
-    ) {
-        let (id, version, me) = (self.id(), self.version, self.plan.me);
-        let Some(cutter) = &mut self.cutter else { return };
-        cutter.is_cutting = false;
-        cutter.has_input |= more;
-        let waited_ns = std::mem::take(&mut cutter.waited_ns);
-        for worker in &self.plan.participants {
-            if *worker != me {
-                let message = ToPeer::Cut {
-                    pipeline: id,
-                    version,
-                    epoch,
-                    now,
-                    rows: rows.clone(),
-                };
-                work.actions.push(LocalAction::Send(*worker, message));
-            }
-        }
-        let entry = self.epoch(epoch, work);
-        if let Some(entry) = entry {
-            entry.costs.rows = rows.iter().map(|(_, rows)| rows).sum();
-            entry.costs.waited_ns = waited_ns;
-        }
-        self.cut_arrived(epoch, now, &rows, work);
-        self.start(work);
-    }
-
-    /// The epoch's state, made from the plan when it is first heard of; none if it is over.
-    fn epoch(&mut self, epoch: u64, work: &Work<'_>) -> Option<&mut Epoch> {
-        if epoch <= self.done_to || self.done_ahead.contains(&epoch) {
-            return None;
-        }
-        let plan = &self.plan;
-        let ended = &self.ended;
-        Some(self.epochs.entry(epoch).or_insert_with(|| {
-            let mut counts = plan.counts.clone();
-            for (number, task) in plan.tasks.iter().enumerate() {
-                let is_reduce = plan.view(*task).stages[task.stage].is_reduce();
-                if is_reduce && ended[number] + 1 < epoch {
-                    counts[number] += 1;
-                }
-            }
-            Epoch {
-                counts,
-                sources: HashMap::new(),
-                left: plan
-                    .stages
-                    .iter()
-                    .map(|stages| stages.iter().map(|range| range.len() as u32).collect())
-                    .collect(),
-                filled: HashMap::new(),
-                tasks_left: plan.tasks.len(),
-                heard: HashSet::new(),
-                has_cut: false,
-                now: 0,
-                started_at: work.at,
-                costs: EpochCosts::default(),
-            }
-        }))
-    }
-
-    /// The cut releases the maps, and brings the epoch's clock to all tasks.
-    fn cut_arrived(&mut self, number: u64, now: i64, rows: &[(RelationId, u64)], work: &mut Work<'_>) {
-        let plan = Arc::clone(&self.plan);
-        let from = plan.template.cutter;
-        let Some(epoch) = self.epoch(number, work) else {
-            return;
-        };
-        if std::mem::replace(&mut epoch.has_cut, true) {
-            return;
-        }
-        epoch.now = now;
-        let mut arrived = vec![];
-        for (task, planned) in plan.tasks.iter().enumerate() {
-            let view = plan.view(*planned);
-            if let StageInput::Relation(relation) = &view.stages[planned.stage].input {
-                let rows = rows
-                    .iter()
-                    .find(|(cut, _)| cut == relation)
-                    .map_or(0, |(_, rows)| *rows);
-                if !share(rows, planned.partition, view.partitions).is_empty() {
-                    let source = Source::Cut {
-                        relation: *relation,
-                        from,
-                    };
-                    epoch.sources.entry(task).or_default().push(source);
-                }
-            }
-            arrived.push(task);
-        }
-        self.settle(number, arrived, vec![], work);
-        self.finish(number, work);
-    }
-
-    fn stage_done(
-        &mut self,
-        number: u64,
-        view: RelationId,
-        stage: usize,
-        from: WorkerId,
-        filled: &[u32],
-        work: &mut Work<'_>,
-    ) {
-        let plan = Arc::clone(&self.plan);
-        let Some(position) = plan.position(view) else {
-            return;
-        };
-        let Some(reader) = plan.template.views[position].stages[stage].reader else {
-            return;
-        };
-        let Some(epoch) = self.epoch(number, work) else {
-            return;
-        };
-        if !epoch.heard.insert((position, stage, from.0)) {
-            return;
-        }
-        let mut arrived = vec![];
-        for task in plan.stages[position][reader].clone() {
-            if filled.contains(&(plan.tasks[task].partition as u32)) {
-                epoch
-                    .sources
-                    .entry(task)
-                    .or_default()
-                    .push(Source::Exchange { stage, from });
-            }
-            arrived.push(task);
-        }
-        self.settle(number, arrived, vec![], work);
-    }
-
-    fn materialized(
-        &mut self,
-        number: u64,
-        view: RelationId,
-        partition: usize,
-        from: WorkerId,
-        is_filled: bool,
-        work: &mut Work<'_>,
-    ) {
-        let plan = Arc::clone(&self.plan);
-        let Some(position) = plan.position(view) else {
-            return;
-        };
-        let last = plan.template.views[position].stages.len() - 1;
-        let Some(epoch) = self.epoch(number, work) else {
-            return;
-        };
-        if !epoch.heard.insert((position, last, partition as u32)) {
-            return;
-        }
-        let mut arrived = vec![];
-        for (reader, stage) in plan.readers(view) {
-            let partitions = plan.template.views[*reader].partitions;
-            if let Some(task) = plan.task(*reader, *stage, partition % partitions) {
-                if is_filled {
-                    let source = Source::Changes {
-                        view,
-                        partition,
-                        from,
-                    };
-                    epoch.sources.entry(task).or_default().push(source);
-                }
-                arrived.push(task);
-            }
-        }
-        self.settle(number, arrived, vec![], work);
-    }
-
-    fn epoch_done(&mut self, number: u64, from: WorkerId, work: &mut Work<'_>) {
-        if let Some(cutter) = &mut self.cutter
-            && let Some(workers) = cutter.in_flight.get_mut(&number)
-        {
-            workers.remove(&from);
-            if workers.is_empty() {
-                cutter.in_flight.remove(&number);
-                for to in &self.plan.participants {
-                    let message = ToPeer::Release {
-                        pipeline: self.plan.template.pipeline,
-                        version: self.version,
-                        epoch: number,
-                    };
-                    work.send(self.plan.me, *to, message);
-                }
-            }
-        }
-        self.start(work);
-    }
-
-    /// Works off arrivals and ends until nothing more follows without running a task.
-    fn settle(
-        &mut self,
-        number: u64,
-        arrived: Vec<usize>,
-        ended: Vec<(usize, BTreeSet<u32>)>,
-        work: &mut Work<'_>,
-    ) {
-        let plan = Arc::clone(&self.plan);
-        let mut arrived: Vec<(u64, usize)> = arrived.into_iter().map(|task| (number, task)).collect();
-        let mut ended: Vec<(u64, usize, BTreeSet<u32>)> = ended
-            .into_iter()
-            .map(|(task, filled)| (number, task, filled))
-            .collect();
-        loop {
-            if let Some((number, task, filled)) = ended.pop() {
-                self.end(number, task, filled, &mut arrived, work);
-            } else if let Some((number, task)) = arrived.pop() {
-                let Some(epoch) = self.epochs.get_mut(&number) else {
-                    continue;
-                };
-                epoch.counts[task] -= 1;
-                if epoch.counts[task] > 0 {
-                    continue;
-                }
-                let planned = plan.tasks[task];
-                let view = plan.view(planned).id;
-                let sources = epoch.sources.remove(&task).unwrap_or_default();
-                let is_filled = !sources.is_empty();
-                if work
-                    .tasks
-                    .has_work(view, planned.stage, planned.partition, epoch.now, is_filled)
-                {
-                    work.actions.push(LocalAction::Run(ReadyTask {
-                        pipeline: plan.template.pipeline,
-                        version: self.version,
-                        id: TaskId {
-                            view,
-                            stage: planned.stage,
-                            partition: planned.partition,
-                            epoch: number,
-                        },
-                        now: epoch.now,
-                        is_job: plan.template.is_job,
-                        is_read: !plan.readers(view).is_empty(),
-                        sources,
-                    }));
-                } else {
-                    epoch.costs.tasks_skipped += 1;
-                    ended.push((number, task, BTreeSet::new()));
-                }
-            } else {
-                return;
-            }
-        }
-    }
-
-    fn end(
-        &mut self,
-        number: u64,
-        task: usize,
-        filled: BTreeSet<u32>,
-        arrived: &mut Vec<(u64, usize)>,
-        work: &mut Work<'_>,
-    ) {
-        let plan = Arc::clone(&self.plan);
-        let planned: TaskPlan = plan.tasks[task];
-        let view = plan.view(planned);
-        let shape = &view.stages[planned.stage];
-        let (pipeline, version, me) = (self.id(), self.version, plan.me);
-        let Some(epoch) = self.epochs.get_mut(&number) else {
-            return;
-        };
-        epoch.tasks_left -= 1;
-        self.ended[task] = self.ended[task].max(number);
-        if shape.is_reduce() && self.epochs.contains_key(&(number + 1)) {
-            arrived.push((number + 1, task));
-        }
-        let Some(epoch) = self.epochs.get_mut(&number) else {
-            return;
-        };
-        match shape.reader {
-            Some(reader) => {
-                epoch
-                    .filled
-                    .entry((planned.view, planned.stage))
-                    .or_default()
-                    .extend(filled);
-                let left = &mut epoch.left[planned.view][planned.stage];
-                *left -= 1;
-                if *left == 0 {
-                    let filled = epoch
-                        .filled
-                        .remove(&(planned.view, planned.stage))
-                        .unwrap_or_default();
-                    for to in plan.workers_of(view, reader) {
-                        let filled = filled
-                            .iter()
-                            .copied()
-                            .filter(|p| plan.template.worker(*p as usize) == to)
-                            .collect();
-                        let message = ToPeer::StageDone {
-                            pipeline,
-                            version,
-                            epoch: number,
-                            view: view.id,
-                            stage: planned.stage,
-                            from: me,
-                            filled,
-                        };
-                        work.send(me, to, message);
-                    }
-                }
-            }
-            None => {
-                let mut told: Vec<WorkerId> = vec![];
-                for (reader, _) in plan.readers(view.id) {
-                    let partitions = plan.template.views[*reader].partitions;
-                    let to = plan.template.worker(planned.partition % partitions);
-                    if told.contains(&to) {
-                        continue;
-                    }
-                    told.push(to);
-                    let message = ToPeer::Materialized {
-                        pipeline,
-                        version,
-                        epoch: number,
-                        view: view.id,
-                        partition: planned.partition,
-                        from: me,
-                        is_filled: !filled.is_empty(),
-                    };
-                    work.send(me, to, message);
-                }
-            }
-        }
-        self.finish(number, work);
-    }
-
-    /// Ends the epoch on this worker if all of it is done.
-    fn finish(&mut self, number: u64, work: &mut Work<'_>) {
-        let (pipeline, version, me) = (self.id(), self.version, self.plan.me);
-        let cutter = self.plan.template.cutter;
-        let Some(epoch) = self.epochs.get(&number) else {
-            return;
-        };
-        if epoch.tasks_left > 0 || !epoch.has_cut {
-            return;
-        }
-        let Some(epoch) = self.epochs.remove(&number) else {
-            return;
-        };
-        // Epochs without reduces may overtake each other.
-        self.done_ahead.insert(number);
-        while self.done_ahead.remove(&(self.done_to + 1)) {
-            self.done_to += 1;
-        }
-        let mut costs = epoch.costs;
-        costs.elapsed_ns = work.at.saturating_sub(epoch.started_at);
-        work.actions.push(LocalAction::Report(ToDriver::EpochDone {
-            pipeline,
-            version,
-            epoch: number,
-            worker: me,
-            costs,
-        }));
-        work.send(
-            me,
-            cutter,
-            ToPeer::EpochDone {
-                pipeline,
-                version,
-                epoch: number,
-                from: me,
-            },
-        );
     }
 }
 

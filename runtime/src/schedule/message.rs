@@ -21,11 +21,21 @@ pub enum ToWorker {
         version: u64,
         first: u64,
         last: u64,
+        /// After which of these epochs, if any, tasks put their state into the checkpoint store.
+        checkpoints: Vec<u64>,
+        /// The first epoch is to be started even without input.
+        is_forced: bool,
     },
     /// To the cutter: start no further epoch, and say which was the last.
     Close { pipeline: PipelineId, version: u64 },
     /// The pipeline, or the worker's part in it, is gone.
     Forget { pipeline: PipelineId, version: u64 },
+    /// A checkpoint contains everything up to this epoch: what was left of it is wanted by nobody any more.
+    Release {
+        pipeline: PipelineId,
+        version: u64,
+        to: u64,
+    },
 }
 
 /// From a worker to the driver.
@@ -38,6 +48,8 @@ pub enum ToDriver {
         epoch: u64,
         worker: WorkerId,
         costs: EpochCosts,
+        /// Its state after this epoch is in the checkpoint store.
+        is_checkpoint: bool,
     },
     /// The cutter will soon have used up the epochs that it may start.
     NeedEpochs {
@@ -51,6 +63,14 @@ pub enum ToDriver {
         version: u64,
         last: u64,
     },
+    /// After a loss: what this worker has of the pipeline is there again, as of the checkpoint or later.
+    Restored {
+        pipeline: PipelineId,
+        version: u64,
+        worker: WorkerId,
+    },
+    /// Worker `lost` answers no longer: rows that it has could not be fetched.
+    Unreachable { lost: WorkerId },
 }
 
 /// What an epoch cost one worker.
@@ -80,6 +100,7 @@ pub enum ToPeer {
         /// The epoch's clock, in microseconds.
         now: i64,
         rows: Vec<(RelationId, u64)>,
+        is_checkpoint: bool,
     },
     /// All tasks of a stage on worker `from` ended; these partitions of the reader have rows to fetch there.
     StageDone {
@@ -108,7 +129,7 @@ pub enum ToPeer {
         epoch: u64,
         from: WorkerId,
     },
-    /// From the cutter: the epoch is done everywhere, nobody will fetch rows of it any more.
+    /// From the cutter, where nothing is retained: the epoch is done everywhere, nobody will fetch rows of it any more.
     Release {
         pipeline: PipelineId,
         version: u64,
@@ -124,8 +145,32 @@ impl ToWorker {
             ToWorker::Launch {
                 pipeline, version, ..
             }
+            | ToWorker::Release {
+                pipeline, version, ..
+            }
             | ToWorker::Close { pipeline, version }
             | ToWorker::Forget { pipeline, version } => (*pipeline, *version),
+        }
+    }
+}
+
+impl ToDriver {
+    /// The pipeline and the template's version that it is about, if it is about one.
+    pub fn about(&self) -> Option<(PipelineId, u64)> {
+        match self {
+            ToDriver::EpochDone {
+                pipeline, version, ..
+            }
+            | ToDriver::NeedEpochs {
+                pipeline, version, ..
+            }
+            | ToDriver::Closed {
+                pipeline, version, ..
+            }
+            | ToDriver::Restored {
+                pipeline, version, ..
+            } => Some((*pipeline, *version)),
+            ToDriver::Unreachable { .. } => None,
         }
     }
 }

@@ -9,7 +9,7 @@ use millrace_planner::RelationId;
 use super::template::{StageInput, Template, ViewShape, WorkerId};
 
 /// A task of every epoch on this worker.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct TaskPlan {
     /// Position of the view in the template.
     pub view: usize,
@@ -24,7 +24,7 @@ pub(super) struct Plan {
     pub me: WorkerId,
     pub participants: Vec<WorkerId>,
     pub tasks: Vec<TaskPlan>,
-    /// Inputs that each task waits for, the reduce of the epoch before on the same partition not counted.
+    /// Inputs that each task waits for, the task of the epoch before with the same state not counted.
     pub counts: Vec<u32>,
     /// For each view, for each stage: its tasks here.
     pub stages: Vec<Vec<Range<usize>>>,

@@ -1,12 +1,13 @@
 //! A simulated cluster: the driver and the local schedulers that run live, over modelled tasks, messages and clocks.
 //!
 //! For experiments on more workers than there are machines, and for fuzzing: deliveries can be delayed and doubled at random
-//! (a seed gives the same run again). What must always hold is asserted while it runs: a task runs once, after everything
-//! that it reads was left for it, and before that is released; reduces of a partition run in the order of their epochs;
-//! an epoch is committed once, in order, when all of its tasks have ended.
+//! (a seed gives the same run again), and workers can be killed at any moment: what they had is gone, what is sent to them
+//! is lost, and the driver hears of it later. What must always hold is asserted while it runs: see [`checks`].
+
+mod checks;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,10 +15,11 @@ use std::time::Instant;
 use millrace_planner::RelationId;
 
 use super::group::GroupSize;
-use super::local::{Ended, LocalAction, LocalEvent, LocalScheduler, ReadyTask, Source, TaskId, Tasks};
+use super::local::{Ended, LocalAction, LocalEvent, LocalScheduler, ReadyTask, TaskId, Tasks};
 use super::message::{ToDriver, ToPeer, ToWorker, decode, encode};
-use super::template::{StageInput, ViewShape, WorkerId};
-use crate::driver::{Command, Driver, Event, PipelineId, Ticket};
+use super::template::{ViewShape, WorkerId};
+use crate::driver::{CheckpointPolicy, Command, Driver, Event, PipelineId, Ticket};
+use checks::Checks;
 
 /// What things take, in nanoseconds.
 #[derive(Debug, Clone)]
@@ -41,6 +43,7 @@ pub struct Setup {
     pub workers: u32,
     pub cores: usize,
     pub group_size: GroupSize,
+    pub checkpoints: CheckpointPolicy,
     pub costs: Costs,
     pub seed: u64,
 }
@@ -64,6 +67,10 @@ pub struct Report {
     pub latencies_ns: Vec<u64>,
     /// Groups in the order in which they ended.
     pub groups: Vec<GroupSeen>,
+    /// Checkpoints that were complete, losses after which a pipeline was restored from one, and tasks that ran again.
+    pub checkpoints: u64,
+    pub recoveries: u64,
+    pub tasks_again: u64,
 }
 
 /// A group of a simulated run.
@@ -87,6 +94,8 @@ enum Delivery {
         pipeline: PipelineId,
         version: u64,
         epoch: u64,
+        is_replay: bool,
+        is_checkpoint: bool,
     },
     Ready {
         worker: WorkerId,
@@ -96,6 +105,16 @@ enum Delivery {
         worker: WorkerId,
         task: ReadyTask,
     },
+    TaskFailed {
+        worker: WorkerId,
+        task: ReadyTask,
+        lost: WorkerId,
+    },
+    Restored {
+        worker: WorkerId,
+        event: LocalEvent,
+    },
+    Lost(WorkerId),
     Wake {
         worker: WorkerId,
         pipeline: PipelineId,
@@ -105,23 +124,6 @@ enum Delivery {
         pipeline: PipelineId,
     },
     Input(PipelineId),
-}
-
-/// Names rows that a simulated task left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Left {
-    Cut(PipelineId, u64, WorkerId),
-    Exchange(RelationId, usize, u64, usize, WorkerId),
-    Changes(RelationId, usize, u64, WorkerId),
-}
-
-impl Left {
-    /// The worker that keeps them.
-    fn on(&self) -> WorkerId {
-        match *self {
-            Left::Cut(.., on) | Left::Exchange(.., on) | Left::Changes(.., on) => on,
-        }
-    }
 }
 
 struct SimulatedWorker {
@@ -140,8 +142,8 @@ struct Busy {
 }
 
 impl Tasks for Busy {
-    fn has_work(&self, _: RelationId, _: usize, _: usize, _: i64, is_filled: bool) -> bool {
-        self.is_everyone || is_filled
+    fn has_work(&self, _: TaskId, _: i64, is_needed: bool) -> bool {
+        self.is_everyone || is_needed
     }
 }
 
@@ -171,15 +173,18 @@ pub struct Simulation {
     views: HashMap<PipelineId, BTreeSet<RelationId>>,
     /// Epochs that inputs are still to make.
     inputs_left: HashMap<PipelineId, u64>,
-    left: HashMap<WorkerId, HashSet<Left>>,
-    ran: HashMap<(PipelineId, u64), HashSet<TaskId>>,
-    last_reduce: HashMap<(RelationId, usize, usize), u64>,
-    committed: HashMap<PipelineId, u64>,
+    /// Cuts that were taken and may have to be taken again: the epoch's time, and whether it is a checkpoint.
+    cuts: HashMap<(PipelineId, u64), (i64, bool)>,
+    /// The newest template under which a cut was asked for: an older one gets none.
+    fences: HashMap<PipelineId, u64>,
+    checks: Checks,
     cut_at: HashMap<(PipelineId, u64), u64>,
     /// Tickets that were granted.
     pub held: Vec<(Ticket, PipelineId)>,
     /// Workers that nothing uses any more.
     pub freed: Vec<WorkerId>,
+    /// Views that are to be filled again.
+    pub abandoned: Vec<RelationId>,
     pub report: Report,
     last_group: (Option<PipelineId>, u64),
     central: Central,
@@ -205,13 +210,13 @@ impl Simulation {
             shapes: HashMap::new(),
             views: HashMap::new(),
             inputs_left: HashMap::new(),
-            left: HashMap::new(),
-            ran: HashMap::new(),
-            last_reduce: HashMap::new(),
-            committed: HashMap::new(),
+            cuts: HashMap::new(),
+            fences: HashMap::new(),
+            checks: Checks::new(setup.seed),
             cut_at: HashMap::new(),
             held: vec![],
             freed: vec![],
+            abandoned: vec![],
             report: Report::default(),
             last_group: (None, 0),
             central: Central::default(),
@@ -221,6 +226,7 @@ impl Simulation {
             setup,
         };
         simulation.event(Event::GroupSize(simulation.setup.group_size));
+        simulation.event(Event::Checkpoints(simulation.setup.checkpoints));
         for worker in 0..simulation.setup.workers {
             simulation.add_worker(WorkerId(worker));
         }
@@ -241,6 +247,14 @@ impl Simulation {
 
     pub fn remove_worker(&mut self, worker: WorkerId) {
         self.event(Event::WorkerLeaving { worker });
+    }
+
+    /// Kills a worker: all that it has is gone at once. The driver hears of it after this time.
+    pub fn kill_worker(&mut self, worker: WorkerId, after_ns: u64) {
+        if self.workers.remove(&worker).is_some() {
+            self.checks.killed(worker);
+            self.deliver(self.now + after_ns, Delivery::Lost(worker));
+        }
     }
 
     /// A source with a pipeline of its own.
@@ -362,11 +376,7 @@ impl Simulation {
             assert!(worker.local.is_idle(), "worker {} still remembers an epoch", id.0);
             assert!(worker.ready.is_empty());
         }
-        assert!(
-            self.left.values().all(HashSet::is_empty),
-            "rows that nobody released: {:?}",
-            self.left.values().flatten().next()
-        );
+        self.checks.assert_nothing_left();
         assert!(
             self.inputs_left.values().all(|left| *left == 0),
             "input that was never cut"
@@ -395,26 +405,16 @@ impl Simulation {
                 pipeline,
                 version,
                 epoch,
+                is_replay,
+                is_checkpoint,
             } => {
-                let left = self.inputs_left.entry(pipeline).or_default();
-                *left = left.saturating_sub(1);
-                let more = *left > 0;
-                self.leave(Left::Cut(pipeline, epoch, worker));
-                self.cut_at.insert((pipeline, epoch), self.now);
-                let sources = self.driver.sources(pipeline);
-                let rows = sources.into_iter().map(|source| (source, 1 << 24)).collect();
-                let now = i64::try_from(self.now).unwrap_or(i64::MAX);
-                self.local(
-                    worker,
-                    LocalEvent::CutTaken {
-                        pipeline,
-                        version,
-                        epoch,
-                        now,
-                        rows,
-                        more,
-                    },
-                );
+                let fence = self.fences.entry(pipeline).or_default();
+                if !self.workers.contains_key(&worker) || version < *fence {
+                    return;
+                }
+                *fence = version;
+                let event = self.cut(worker, pipeline, version, epoch, is_replay, is_checkpoint);
+                self.local(worker, event);
             }
             Delivery::Ready { worker, task } => {
                 if let Some(simulated) = self.workers.get_mut(&worker) {
@@ -423,29 +423,89 @@ impl Simulation {
                 self.fill_slots(worker);
             }
             Delivery::TaskDone { worker, task } => self.task_done(worker, task),
+            Delivery::TaskFailed { worker, task, lost } => {
+                let Some(simulated) = self.workers.get_mut(&worker) else {
+                    return;
+                };
+                simulated.free += 1;
+                let ReadyTask {
+                    pipeline,
+                    version,
+                    id,
+                    ..
+                } = task;
+                let event = LocalEvent::TaskFailed {
+                    pipeline,
+                    version,
+                    id,
+                    lost,
+                };
+                self.local(worker, event);
+                self.fill_slots(worker);
+            }
+            Delivery::Restored { worker, event } => {
+                if let LocalEvent::Restored {
+                    view,
+                    stage,
+                    partition,
+                    ..
+                } = &event
+                    && self.workers.contains_key(&worker)
+                {
+                    self.checks.restored(worker, (*view, *stage, *partition));
+                }
+                self.local(worker, event);
+            }
+            Delivery::Lost(worker) => self.event(Event::WorkerLost { worker }),
+        }
+    }
+
+    /// Where sources arrive: a new cut, or one that was taken before.
+    fn cut(
+        &mut self,
+        worker: WorkerId,
+        pipeline: PipelineId,
+        version: u64,
+        epoch: u64,
+        is_replay: bool,
+        is_checkpoint: bool,
+    ) -> LocalEvent {
+        let known = self.cuts.get(&(pipeline, epoch)).copied();
+        if is_replay && known.is_none() {
+            return LocalEvent::NoCut {
+                pipeline,
+                version,
+                epoch,
+                is_checkpoint,
+            };
+        }
+        let left = self.inputs_left.entry(pipeline).or_default();
+        if known.is_none() {
+            *left = left.saturating_sub(1);
+            self.cut_at.insert((pipeline, epoch), self.now);
+        }
+        let more = *left > 0;
+        let now = i64::try_from(self.now).unwrap_or(i64::MAX);
+        let (now, is_checkpoint) = *self.cuts.entry((pipeline, epoch)).or_insert((now, is_checkpoint));
+        self.checks.cut(pipeline, epoch, worker);
+        let sources = self.driver.sources(pipeline);
+        LocalEvent::CutTaken {
+            pipeline,
+            version,
+            epoch,
+            now,
+            rows: sources.into_iter().map(|source| (source, 1 << 24)).collect(),
+            more,
+            is_checkpoint,
         }
     }
 
     fn task_done(&mut self, worker: WorkerId, task: ReadyTask) {
-        let id = task.id;
-        let shape = Arc::clone(&self.shapes[&id.view]);
-        let stage = &shape.stages[id.stage];
-        let filled: Vec<u32> = match stage.reader {
-            Some(reader) => {
-                let mut partitions = shape.partitions_of(&shape.stages[reader]);
-                partitions.end = partitions.end.min(self.filled.unwrap_or(usize::MAX));
-                for partition in partitions.clone() {
-                    self.leave(Left::Exchange(id.view, id.stage, id.epoch, partition, worker));
-                }
-                partitions.map(|partition| partition as u32).collect()
-            }
-            None => {
-                if task.is_read {
-                    self.leave(Left::Changes(id.view, id.partition, id.epoch, worker));
-                }
-                vec![0]
-            }
-        };
+        if !self.workers.contains_key(&worker) {
+            return;
+        }
+        let shape = Arc::clone(&self.shapes[&task.id.view]);
+        let filled = self.checks.ended(worker, &task, &shape, self.filled);
         if let Some(simulated) = self.workers.get_mut(&worker) {
             simulated.free += 1;
         }
@@ -481,57 +541,22 @@ impl Simulation {
             let Some(task) = simulated.ready.pop_front() else {
                 return;
             };
-            simulated.free -= 1;
-            self.check_start(&task);
+            let workers = &self.workers;
+            let lost = checks::sources(&task).find(|from| !workers.contains_key(from));
+            if let Some(simulated) = self.workers.get_mut(&worker) {
+                simulated.free -= 1;
+            }
+            if let Some(lost) = lost {
+                let at = self.now + self.setup.costs.message_ns.0;
+                self.deliver(at, Delivery::TaskFailed { worker, task, lost });
+                continue;
+            }
+            let is_everyone = self.filled.is_none();
+            let shape = &self.shapes[&task.id.view];
+            let is_again = self.checks.started(worker, &task, shape, is_everyone);
+            self.report.tasks_again += u64::from(is_again);
             self.report.tasks += 1;
             self.deliver(self.now + task_ns, Delivery::TaskDone { worker, task });
-        }
-    }
-
-    fn check_start(&mut self, task: &ReadyTask) {
-        let id = task.id;
-        let seed = self.setup.seed;
-        let is_new = self.ran.entry((task.pipeline, id.epoch)).or_default().insert(id);
-        assert!(is_new, "seed {seed}: {id:?} ran twice");
-        let shape = &self.shapes[&id.view];
-        if matches!(shape.stages[id.stage].input, StageInput::Stages(_)) {
-            let last = self
-                .last_reduce
-                .insert((id.view, id.stage, id.partition), id.epoch)
-                .unwrap_or(0);
-            assert!(last < id.epoch, "seed {seed}: {id:?} ran after epoch {last}");
-        }
-        for source in &task.sources {
-            let left = match *source {
-                Source::Cut { from, .. } => Left::Cut(task.pipeline, id.epoch, from),
-                Source::Exchange { stage, from } => {
-                    Left::Exchange(id.view, stage, id.epoch, id.partition, from)
-                }
-                Source::Changes {
-                    view,
-                    partition,
-                    from,
-                } => Left::Changes(view, partition, id.epoch, from),
-            };
-            assert!(
-                self.left.get(&left.on()).is_some_and(|all| all.contains(&left)),
-                "seed {seed}: {id:?} reads {left:?}, which is not there"
-            );
-        }
-        if let StageInput::Stages(upstream) = &shape.stages[id.stage].input {
-            let read: BTreeSet<usize> = task
-                .sources
-                .iter()
-                .filter_map(|source| match source {
-                    Source::Exchange { stage, .. } => Some(*stage),
-                    _ => None,
-                })
-                .collect();
-            assert_eq!(
-                read,
-                upstream.iter().copied().collect(),
-                "seed {seed}: {id:?} misses an input"
-            );
         }
     }
 
@@ -583,6 +608,8 @@ impl Simulation {
                     pipeline,
                     version,
                     epoch,
+                    is_replay,
+                    is_checkpoint,
                     ..
                 } => {
                     self.deliver(
@@ -592,19 +619,31 @@ impl Simulation {
                             pipeline,
                             version,
                             epoch,
+                            is_replay,
+                            is_checkpoint,
                         },
                     );
                 }
-                LocalAction::Run(task) => self.deliver(now, Delivery::Ready { worker, task }),
-                LocalAction::Release { pipeline, epochs } => {
-                    let views = self.views.get(&pipeline).cloned().unwrap_or_default();
-                    self.left.entry(worker).or_default().retain(|left| match left {
-                        Left::Cut(of, at, _) => *of != pipeline || !epochs.contains(at),
-                        Left::Exchange(view, _, at, ..) | Left::Changes(view, _, at, _) => {
-                            !epochs.contains(at) || !views.contains(view)
-                        }
-                    });
+                LocalAction::Restore {
+                    pipeline,
+                    version,
+                    view,
+                    stage,
+                    partition,
+                    ..
+                } => {
+                    let event = LocalEvent::Restored {
+                        pipeline,
+                        version,
+                        view,
+                        stage,
+                        partition,
+                    };
+                    let at = now + self.setup.costs.task_ns;
+                    self.deliver(at, Delivery::Restored { worker, event });
                 }
+                LocalAction::Run(task) => self.deliver(now, Delivery::Ready { worker, task }),
+                LocalAction::Release { pipeline, epochs } => self.checks.release(worker, pipeline, &epochs),
                 LocalAction::Send(to, message) => {
                     self.report.worker_messages += 1;
                     self.send(now, Delivery::ToPeer(to, message));
@@ -625,11 +664,7 @@ impl Simulation {
     /// The driver takes an event when it is free, and is busy for as long as that takes.
     fn event(&mut self, event: Event) {
         let about = match &event {
-            Event::Worker(
-                ToDriver::EpochDone { pipeline, .. }
-                | ToDriver::NeedEpochs { pipeline, .. }
-                | ToDriver::Closed { pipeline, .. },
-            ) => Some(*pipeline),
+            Event::Worker(message) => message.about().map(|(pipeline, _)| pipeline),
             _ => None,
         };
         let start = self.now.max(self.driver_free_at);
@@ -641,12 +676,17 @@ impl Simulation {
         if !heard.is_empty() {
             black_box(decode::<ToDriver>(&heard).is_ok());
         }
-        let commands = self.driver.on(event);
+        let commands = self.driver.on(event, start);
         let mut sent: Vec<(WorkerId, Vec<u8>)> = vec![];
         let mut others = vec![];
         for command in commands {
             match command {
-                Command::Send(to, message) => sent.push((to, encode(&message).unwrap_or_default())),
+                Command::Send(to, message) => {
+                    if let ToWorker::Prepare(template) = &message {
+                        self.checks.prepared(template);
+                    }
+                    sent.push((to, encode(&message).unwrap_or_default()));
+                }
                 other => others.push(other),
             }
         }
@@ -669,7 +709,42 @@ impl Simulation {
         }
         for command in others {
             match command {
-                Command::Send(..) | Command::Attached { .. } => {}
+                Command::Send(..) | Command::Attached { .. } | Command::JobLost { .. } => {}
+                // Whatever it does from now on is not listened to.
+                Command::Evict { worker } => {
+                    self.workers.remove(&worker);
+                }
+                Command::Lost {
+                    views,
+                    partitions,
+                    modulus,
+                    ..
+                } => {
+                    self.report.recoveries += 1;
+                    self.checks.lost(&views, &partitions, modulus);
+                }
+                Command::Recovered { pipeline } => self.checks.recovered(pipeline),
+                Command::Checkpointed {
+                    pipeline,
+                    epoch,
+                    views,
+                } => {
+                    self.report.checkpoints += 1;
+                    self.cuts.retain(|(of, at), _| *of != pipeline || *at > epoch);
+                    let shapes = views.iter().map(|view| &self.shapes[view]);
+                    self.checks.checkpointed(pipeline, epoch, shapes);
+                }
+                Command::Abandoned { pipeline, views } => {
+                    self.cuts.retain(|(of, _), _| *of != pipeline);
+                    self.cut_at.retain(|(of, _), _| *of != pipeline);
+                    for view in views {
+                        if let Some(of) = self.views.get_mut(&pipeline) {
+                            of.remove(&view);
+                        }
+                        self.checks.abandoned(view);
+                        self.abandoned.push(view);
+                    }
+                }
                 Command::Commit { pipeline, epoch } => self.commit(pipeline, epoch),
                 Command::CutterIs { pipeline, worker } => {
                     self.cutters.insert(pipeline, worker);
@@ -711,27 +786,14 @@ impl Simulation {
         }
     }
 
-    fn leave(&mut self, rows: Left) {
-        self.left.entry(rows.on()).or_default().insert(rows);
-    }
-
     fn commit(&mut self, pipeline: PipelineId, epoch: u64) {
-        let seed = self.setup.seed;
-        let last = self.committed.insert(pipeline, epoch).unwrap_or(0);
-        assert!(
-            epoch >= last,
-            "seed {seed}: epoch {epoch} was committed after {last}"
-        );
+        self.checks.committed(pipeline, epoch);
         let Some(cut_at) = self.cut_at.remove(&(pipeline, epoch)) else {
             return;
         };
-        let ran = self.ran.remove(&(pipeline, epoch)).unwrap_or_default().len();
         let views = self.views.get(&pipeline).cloned().unwrap_or_default();
         let tasks: usize = views.iter().map(|view| self.shapes[view].tasks()).sum();
-        assert_eq!(
-            ran, tasks,
-            "seed {seed}: epoch {epoch} was committed before its tasks had ended"
-        );
+        self.checks.done(pipeline, epoch, tasks);
         self.report.epochs += 1;
         self.report
             .latencies_ns

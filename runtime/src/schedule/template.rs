@@ -7,6 +7,7 @@ use millrace_planner::{RelationId, StageGraph};
 use serde::{Deserialize, Serialize};
 
 use crate::driver::PipelineId;
+use crate::operator::is_restorable;
 
 /// Identifies a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -18,8 +19,15 @@ pub struct Template {
     pub pipeline: PipelineId,
     /// Grows with each template that the driver makes; messages of an older one are void.
     pub version: u64,
-    /// The last epoch before the first of this template.
+    /// The version at which the pipeline was last opened from rest. A template of an older lineage tells nothing about what
+    /// is where; one of the same lineage does: those after the first were made because a worker was lost.
+    pub lineage: u64,
+    /// The last epoch before the first of this template: after a loss, that of the checkpoint.
     pub after: u64,
+    /// What is to be run again, if this template takes the place of one that lost a worker.
+    pub replay: Option<Replay>,
+    /// Whether what tasks left is kept until a checkpoint contains it, so that a lost worker's part can be run again.
+    pub is_retained: bool,
     /// Whether this is a back-fill, which gives way to everything else.
     pub is_job: bool,
     /// A view comes after the views that it reads.
@@ -30,12 +38,26 @@ pub struct Template {
     pub cutter: WorkerId,
 }
 
+/// The epochs after a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replay {
+    /// No epoch after this one was launched.
+    pub to: u64,
+    /// Those of them that are to be checkpoints, if their cuts were not taken before.
+    pub checkpoints: Vec<u64>,
+}
+
 /// A view as scheduling sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ViewShape {
     pub id: RelationId,
+    /// Which attempt at it this is: a view that was lost is filled again under its own name, while tasks of the one before
+    /// may still wait for a slot.
+    pub incarnation: u64,
     /// Partitions of keyed state.
     pub partitions: usize,
+    /// Whether its state can be put into a checkpoint. If not, a loss makes it be filled again.
+    pub is_restorable: bool,
     pub stages: Vec<StageShape>,
 }
 
@@ -83,7 +105,7 @@ impl Template {
 
 impl ViewShape {
     /// The shape of a stage graph.
-    pub fn of(id: RelationId, graph: &StageGraph) -> ViewShape {
+    pub fn of(id: RelationId, incarnation: u64, graph: &StageGraph) -> ViewShape {
         let mut stages: Vec<StageShape> = graph
             .stages
             .iter()
@@ -117,7 +139,9 @@ impl ViewShape {
         }
         ViewShape {
             id,
+            incarnation,
             partitions: graph.partitions,
+            is_restorable: graph.stages.iter().all(|stage| is_restorable(&stage.root)),
             stages,
         }
     }
@@ -139,6 +163,12 @@ impl ViewShape {
 impl StageShape {
     pub fn is_reduce(&self) -> bool {
         matches!(self.input, StageInput::Stages(_))
+    }
+
+    /// Whether its tasks have something to keep, operators' state or the contents of the view: those of one partition run
+    /// in the order of their epochs.
+    pub fn is_stateful(&self) -> bool {
+        self.is_reduce() || self.reader.is_none()
     }
 }
 

@@ -100,7 +100,8 @@ impl SnapshotTable {
                 batches.push(known_columns(&rows, schema)?);
             }
         }
-        Ok(Some(batches))
+        // A worker that was lost meanwhile took its rows with it: those that were seen are found by a scan.
+        Ok(self.frozen.is_current().then_some(batches))
     }
 }
 

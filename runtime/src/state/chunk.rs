@@ -1,7 +1,7 @@
 //! Immutable columns with, for each row, the version at which it appeared and the one at which it went.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use arrow::array::{BooleanArray, RecordBatch, UInt32Array};
 use arrow::buffer::BooleanBuffer;
@@ -37,6 +37,7 @@ pub struct Chunk {
     created: Vec<Run>,
     /// Made by the first deletion: what only grows pays nothing, and what is deleted here and there little.
     deleted: OnceLock<Box<[Block]>>,
+    dead_rows: AtomicUsize,
 }
 
 impl Chunk {
@@ -45,6 +46,7 @@ impl Chunk {
             rows,
             created: vec![Run { first: 0, version }],
             deleted: OnceLock::new(),
+            dead_rows: AtomicUsize::new(0),
         }
     }
 
@@ -54,11 +56,38 @@ impl Chunk {
             rows,
             created: self.created.clone(),
             deleted: OnceLock::new(),
+            dead_rows: AtomicUsize::new(0),
         };
         for (row, version) in self.deletions() {
             copy.delete(row, version);
         }
         copy
+    }
+
+    /// The same rows with only these alive; the others are as they are here.
+    pub fn as_of(&self, alive: Option<&BooleanBuffer>) -> Chunk {
+        let copy = Chunk {
+            rows: self.rows.clone(),
+            created: self.created.clone(),
+            deleted: OnceLock::new(),
+            dead_rows: AtomicUsize::new(0),
+        };
+        if let Some(alive) = alive {
+            for row in (0..self.len()).filter(|row| !alive.value(*row)) {
+                copy.delete(row, self.deleted_at(row));
+            }
+        }
+        copy
+    }
+
+    /// Rows that are gone, for the writer.
+    pub fn dead_rows(&self) -> usize {
+        self.dead_rows.load(Ordering::Relaxed)
+    }
+
+    /// The version at which the last row went, if one did.
+    pub fn last_deletion(&self) -> Option<Version> {
+        self.deletions().map(|(_, version)| version).max()
     }
 
     /// Several chunks as one, in order, dead rows included: row numbers stay as they are. What appeared at or before
@@ -70,6 +99,7 @@ impl Chunk {
             rows,
             created: vec![],
             deleted: OnceLock::new(),
+            dead_rows: AtomicUsize::new(0),
         };
         let mut base = 0;
         for chunk in chunks {
@@ -120,6 +150,7 @@ impl Chunk {
             rows: arrow::compute::take_record_batch(&self.rows, &positions)?,
             created: vec![],
             deleted: OnceLock::new(),
+            dead_rows: AtomicUsize::new(0),
         };
         for (row, old) in kept.iter().enumerate() {
             survivors.begin_run(row as u32, self.created_at(*old), low_water);
@@ -167,6 +198,7 @@ impl Chunk {
             (0..rows).map(|_| AtomicU64::new(ALIVE)).collect()
         });
         marks[row % BLOCK_ROWS].store(version, Ordering::Relaxed);
+        self.dead_rows.fetch_add(1, Ordering::Relaxed);
     }
 
     /// What changed between two versions: the positions of the rows that came or went, each with its weight. A row that

@@ -12,6 +12,7 @@
 //! 3. When more rows are dead than alive the table is rebuilt without the rows that no reader can see any more
 //!    (`low_water`): amortised over the deletions that made it necessary.
 
+mod image;
 mod probe;
 mod rebuild;
 #[cfg(test)]
@@ -33,6 +34,8 @@ use parking_lot::Mutex;
 use super::chunk::{Chunk, Version};
 use super::index::HashIndex;
 use crate::error::{Result, RuntimeError};
+use image::ChunkImage;
+pub use image::TableImage;
 pub use probe::Matches;
 pub use view::TableView;
 
@@ -62,6 +65,8 @@ pub struct RowTable {
     tags: Option<Vec<u32>>,
     /// Chains (index, hash) that hold more dead rows than live ones, as probes noticed.
     crowded: Mutex<Vec<(usize, u64)>>,
+    /// What the last image showed.
+    last_image: Vec<ChunkImage>,
 }
 
 impl RowTable {
@@ -82,6 +87,7 @@ impl RowTable {
             has_identity,
             tags: None,
             crowded: Mutex::default(),
+            last_image: vec![],
         }
     }
 

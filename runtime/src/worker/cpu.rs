@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -94,6 +94,8 @@ struct Shared {
     /// Tasks that have not ended, ready or not.
     alive: AtomicUsize,
     is_stopped: AtomicBool,
+    /// The worker that was lost with these slots.
+    lost: OnceLock<u32>,
 }
 
 /// Counts a task as alive.
@@ -140,6 +142,7 @@ impl CpuScheduler {
             waiting: Default::default(),
             alive: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
+            lost: OnceLock::new(),
         });
         let mut threads = vec![];
         for slot in 0..slots.max(1) {
@@ -200,7 +203,8 @@ impl CpuScheduler {
         let (runnable, task) = async_task::spawn(future, schedule);
         runnable.schedule();
         CpuTask {
-            task: Some(task),
+            task: Some(task.fallible()),
+            shared: Arc::clone(&self.shared),
             record,
         }
     }
@@ -222,6 +226,13 @@ impl CpuScheduler {
             // A slot thread ends by returning: tasks' panics are caught.
             let _ = thread.join();
         }
+    }
+
+    /// Stops the slots because their worker is lost: whoever waits for a task of theirs is told so. Blocks until the polls
+    /// under way have ended.
+    pub fn lose(&self, worker: u32) {
+        let _ = self.shared.lost.set(worker);
+        self.stop();
     }
 
     /// Stops the slots after the poll that each is in. Tasks that have not ended are dropped.
@@ -249,6 +260,14 @@ impl CpuScheduler {
 }
 
 impl Shared {
+    /// Why a task did not end.
+    fn stopped(&self) -> RuntimeError {
+        match self.lost.get() {
+            Some(worker) => RuntimeError::WorkerLost(*worker),
+            None => RuntimeError::ShuttingDown,
+        }
+    }
+
     fn push(&self, ready: Ready) {
         let mut queues = self.queues.lock();
         if queues.is_stopped {
@@ -301,7 +320,8 @@ impl Shared {
 
 /// A running coroutine's result. Dropping it cancels the coroutine at its next suspension point.
 pub struct CpuTask<T> {
-    task: Option<async_task::Task<Result<T>>>,
+    task: Option<async_task::FallibleTask<Result<T>>>,
+    shared: Arc<Shared>,
     record: Arc<TaskRecord>,
 }
 
@@ -324,7 +344,9 @@ impl<T> Future for CpuTask<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.task {
-            Some(task) => task.poll_unpin(context),
+            // None: its slots were stopped before it ended.
+            Some(task) => (task.poll_unpin(context))
+                .map(|outcome| outcome.unwrap_or_else(|| Err(self.shared.stopped()))),
             None => Poll::Pending,
         }
     }

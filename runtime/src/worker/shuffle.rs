@@ -1,6 +1,6 @@
 //! What tasks leave for other tasks to fetch, until its epoch is done everywhere.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 
 use millrace_planner::RelationId;
@@ -31,7 +31,8 @@ pub enum Block {
 #[derive(Debug, Default)]
 struct Kept {
     cuts: HashMap<RelationId, Vec<ChangeBatch>>,
-    exchanges: HashMap<(RelationId, usize, usize), Vec<ChangeBatch>>,
+    /// By the partition of the task that left it: one that runs again leaves it again.
+    exchanges: HashMap<(RelationId, usize, usize), BTreeMap<usize, Vec<ChangeBatch>>>,
     changes: HashMap<(RelationId, usize), Vec<ChangeBatch>>,
 }
 
@@ -61,7 +62,7 @@ impl Shuffle {
         &mut self,
         pipeline: PipelineId,
         epoch: u64,
-        (view, stage): (RelationId, usize),
+        (view, stage, from): (RelationId, usize, usize),
         by_partition: Vec<Vec<ChangeBatch>>,
     ) {
         let kept = self.epochs.entry((pipeline, epoch)).or_default();
@@ -73,7 +74,7 @@ impl Shuffle {
             kept.exchanges
                 .entry((view, stage, partition))
                 .or_default()
-                .extend(rows);
+                .insert(from, rows);
         }
     }
 
@@ -112,8 +113,7 @@ impl Shuffle {
             } => kept
                 .exchanges
                 .get(&(view, stage, partition))
-                .cloned()
-                .unwrap_or_default(),
+                .map_or(vec![], |by| by.values().flatten().cloned().collect()),
             Block::Changes { view, partition } => {
                 kept.changes.get(&(view, partition)).cloned().unwrap_or_default()
             }

@@ -46,12 +46,14 @@ pub(super) async fn run(
     mut inputs: Inputs,
     gate: &CpuGate,
     low_water: u64,
+    is_alive: impl Fn() -> bool,
 ) -> Result<TaskOutput> {
-    let Some(mut operators) = view.take(task.stage, task.partition)? else {
+    let Some(mut taken) = view.take(task.stage, task.partition, is_alive)? else {
         return Ok(TaskOutput::default());
     };
-    let rows = operators.run(&mut inputs, gate, &view.errors).await?;
-    view.put_back(task.stage, task.partition, operators);
+    let generation = taken.generation;
+    let rows = taken.operators.run(&mut inputs, gate, &view.errors).await?;
+    view.put_back(task.stage, task.partition, taken);
     match &view.graph.stages[task.stage].output {
         Output::Hash(columns) => Ok(TaskOutput {
             exchanged: scatter(&rows, columns, view.graph.partitions)?,
@@ -73,6 +75,9 @@ pub(super) async fn run(
                 consolidate(rows)?.into_iter().collect()
             };
             let mut contents = view.contents.partitions[task.partition].write();
+            if view.generation(task.partition) != generation {
+                return Ok(TaskOutput::default());
+            }
             let mut materialized = vec![];
             for batch in rows {
                 let columns = batch.rows.columns().to_vec();

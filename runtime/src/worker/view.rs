@@ -1,7 +1,7 @@
 //! A view on a worker: its stages' operators with their state, and its contents.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arrow::datatypes::SchemaRef;
 use millrace_planner::{RelationId, StageGraph};
@@ -9,9 +9,9 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::ViewSpec;
 use crate::error::Result;
-use crate::operator::{Combiner, CombinerCounts, ErrorCounter, OperatorInstance, nullable};
+use crate::operator::{Combiner, CombinerCounts, ErrorCounter, OperatorImage, OperatorInstance, nullable};
 use crate::schedule::template::{StageInput, ViewShape, is_reduce};
-use crate::state::RowTable;
+use crate::state::{RowTable, TableImage};
 
 /// The rows of a view, partition by partition.
 #[derive(Debug)]
@@ -19,6 +19,32 @@ pub struct ViewContents {
     pub schema: SchemaRef,
     pub key: Option<Vec<usize>>,
     pub partitions: Vec<RwLock<RowTable>>,
+}
+
+/// The operators of a task, and how often their partition had been lost when they were taken.
+pub(super) struct Taken {
+    pub operators: OperatorInstance,
+    pub generation: u64,
+}
+
+/// What a task keeps, as it was after an epoch.
+#[derive(Debug)]
+pub struct Image {
+    pub operators: Option<OperatorImage>,
+    /// Of the last stage: the rows of the view.
+    pub contents: Option<TableImage>,
+}
+
+fn empty_contents(graph: &StageGraph, schema: &SchemaRef) -> Result<RowTable> {
+    let identity = (!graph.append_only).then(|| match &graph.key {
+        Some(key) if !key.is_empty() => key.clone(),
+        _ => (0..schema.fields().len()).collect(),
+    });
+    let mut table = RowTable::new(Arc::clone(schema), identity);
+    if let Some(key) = graph.key.as_ref().filter(|key| !key.is_empty()) {
+        table.add_index(key.clone())?;
+    }
+    Ok(table)
 }
 
 /// See the module.
@@ -29,6 +55,9 @@ pub struct ViewInstance {
     pub shape: Arc<ViewShape>,
     /// For each stage, for each partition: the operators with their state. Maps have none and are made for each task.
     reduces: Vec<Vec<Mutex<Option<OperatorInstance>>>>,
+    /// For each partition, how often it was lost: a task that began before has no business with what is there after.
+    generations: Vec<AtomicU64>,
+    losses: AtomicU64,
     pub contents: Arc<ViewContents>,
     pub errors: ErrorCounter,
     failure: Mutex<Option<String>>,
@@ -45,7 +74,7 @@ impl ViewInstance {
     ///
     /// # Errors
     /// The plan asks for an operator that cannot be built.
-    pub fn new(spec: ViewSpec) -> Result<Self> {
+    pub fn new(spec: ViewSpec, incarnation: u64) -> Result<Self> {
         let ViewSpec { id, name, graph } = spec;
         let awaits_all = graph.awaits_all();
         let mut reduces = vec![];
@@ -62,30 +91,25 @@ impl ViewInstance {
             reduces.push(instances);
         }
         let schema = nullable(&graph.schema);
-        let identity = (!graph.append_only).then(|| match &graph.key {
-            Some(key) if !key.is_empty() => key.clone(),
-            _ => (0..schema.fields().len()).collect(),
-        });
         let mut partitions = vec![];
         for _ in 0..graph.partitions {
-            let mut table = RowTable::new(Arc::clone(&schema), identity.clone());
-            if let Some(key) = graph.key.as_ref().filter(|key| !key.is_empty()) {
-                table.add_index(key.clone())?;
-            }
-            partitions.push(RwLock::new(table));
+            partitions.push(RwLock::new(empty_contents(&graph, &schema)?));
         }
+        let generations = (0..graph.partitions).map(|_| AtomicU64::new(0)).collect();
         let first = graph.stages.iter().map(|_| AtomicBool::new(true)).collect();
         let contents = Arc::new(ViewContents {
             schema,
             key: graph.key.clone(),
             partitions,
         });
-        let shape = Arc::new(ViewShape::of(id, &graph));
+        let shape = Arc::new(ViewShape::of(id, incarnation, &graph));
         Ok(ViewInstance {
             id,
             name,
             shape,
             reduces,
+            generations,
+            losses: AtomicU64::new(0),
             contents,
             errors: ErrorCounter::default(),
             failure: Mutex::default(),
@@ -101,19 +125,114 @@ impl ViewInstance {
         self.shape.stages[stage].input == StageInput::Fixed
     }
 
-    /// Takes the operators of a partition for one task; a map's are made anew.
-    pub(super) fn take(&self, stage: usize, partition: usize) -> Result<Option<OperatorInstance>> {
-        match self.reduces[stage].get(partition) {
-            Some(instance) => Ok(instance.lock().take()),
-            None => OperatorInstance::new(&self.graph.stages[stage].root, partition).map(Some),
+    /// Takes the operators of a partition for one task, if its worker is alive; a map's are made anew.
+    pub(super) fn take(
+        &self,
+        stage: usize,
+        partition: usize,
+        is_alive: impl Fn() -> bool,
+    ) -> Result<Option<Taken>> {
+        let slot = self.reduces[stage].get(partition);
+        // A worker dies before its partitions are lost: one that lives, seen under the lock, has what is here.
+        let mut slot = slot.map(Mutex::lock);
+        let generation = self.generation(partition);
+        if !is_alive() {
+            return Ok(None);
+        }
+        let operators = match &mut slot {
+            Some(slot) => slot.take(),
+            None => Some(OperatorInstance::new(&self.graph.stages[stage].root, partition)?),
+        };
+        Ok(operators.map(|operators| Taken {
+            operators,
+            generation,
+        }))
+    }
+
+    /// Brings a reduce's operators back, unless the partition was lost meanwhile.
+    pub(super) fn put_back(&self, stage: usize, partition: usize, taken: Taken) {
+        if let Some(instance) = self.reduces[stage].get(partition) {
+            let mut instance = instance.lock();
+            if self.generation(partition) == taken.generation {
+                *instance = Some(taken.operators);
+            }
         }
     }
 
-    /// Brings a reduce's operators back.
-    pub(super) fn put_back(&self, stage: usize, partition: usize, operators: OperatorInstance) {
-        if let Some(instance) = self.reduces[stage].get(partition) {
-            *instance.lock() = Some(operators);
+    /// How often a partition was lost.
+    pub(super) fn generation(&self, partition: usize) -> u64 {
+        self.generations[partition].load(Ordering::Acquire)
+    }
+
+    /// How often any was.
+    pub fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
+    }
+
+    /// Drops a partition with all its state: its worker is gone. What still runs there can do nothing to what comes after.
+    ///
+    /// # Errors
+    /// The contents cannot be made, which they could before.
+    pub fn lose(&self, partition: usize) -> Result<()> {
+        self.losses.fetch_add(1, Ordering::AcqRel);
+        self.generations[partition].fetch_add(1, Ordering::AcqRel);
+        for instances in &self.reduces {
+            if let Some(instance) = instances.get(partition) {
+                *instance.lock() = None;
+            }
         }
+        let mut contents = self.contents.partitions[partition].write();
+        let indexes = contents.indexed_columns();
+        let mut empty = empty_contents(&self.graph, &self.contents.schema)?;
+        for columns in indexes {
+            empty.add_index(columns)?;
+        }
+        *contents = empty;
+        Ok(())
+    }
+
+    /// The state of a stage's task on a partition, for the checkpoint store. The task is not running.
+    pub(super) fn image(&self, stage: usize, partition: usize) -> Result<Image> {
+        let operators = match self.reduces[stage].get(partition) {
+            Some(instance) => instance
+                .lock()
+                .as_mut()
+                .map(OperatorInstance::image)
+                .transpose()?,
+            None => None,
+        };
+        let is_last = stage + 1 == self.graph.stages.len();
+        let contents = is_last.then(|| self.contents.partitions[partition].write().image());
+        Ok(Image { operators, contents })
+    }
+
+    /// Puts in place what [`ViewInstance::image`] made.
+    ///
+    /// # Errors
+    /// The image is not one of this plan.
+    pub(super) fn restore(
+        &self,
+        stage: usize,
+        partition: usize,
+        image: &Image,
+        is_alive: impl Fn() -> bool,
+    ) -> Result<()> {
+        if let (Some(instance), Some(operators)) = (self.reduces[stage].get(partition), &image.operators) {
+            let mut restored = OperatorInstance::new(&self.graph.stages[stage].root, partition)?;
+            restored.restore(operators)?;
+            // As in `take`: a worker that died has nothing to put here.
+            let mut instance = instance.lock();
+            if is_alive() {
+                *instance = Some(restored);
+            }
+        }
+        if let Some(image) = &image.contents {
+            let mut contents = self.contents.partitions[partition].write();
+            if is_alive() {
+                contents.restore(image)?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether a reduce has nothing to do in an epoch that brings no input, at its time.

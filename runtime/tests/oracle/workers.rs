@@ -1,5 +1,7 @@
-//! Several workers, which come and go while views run: the views do not notice.
+//! Several workers, which come and go and are killed while views run: the views do not notice.
 
+use millrace_runtime::CheckpointPolicy;
+use millrace_runtime::schedule::group::GroupSize;
 use millrace_runtime::schedule::template::WorkerId;
 
 use super::*;
@@ -50,5 +52,113 @@ async fn the_last_worker_stays() {
     let fixture = Fixture::new().await;
     assert!(fixture.runtime.remove_worker(WorkerId(0)).is_err());
     assert!(fixture.runtime.remove_worker(WorkerId(7)).is_err());
+    fixture.runtime.shutdown().await;
+}
+
+/// Changes go on while workers are killed, several at a time, views are made and others filled: what each view shows is the
+/// batch answer, every time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn views_equal_the_batch_answer_while_workers_are_killed() {
+    for seed in first_seed()..first_seed() + cases() {
+        println!("seed {seed}");
+        let mut random = StdRng::seed_from_u64(seed);
+        let workers = random.random_range(1..5);
+        let every_ns = random.random_range(1_000_000..20_000_000);
+        let checkpoints = match random.random_range(0..3) {
+            0 => CheckpointPolicy::Shared { every_ns },
+            _ => CheckpointPolicy::Always { every_ns },
+        };
+        let mut fixture = Fixture::over(RuntimeOptions {
+            workers,
+            checkpoints,
+            group_size: GroupSize::Fixed(random.random_range(1..6)),
+            ..RuntimeOptions::new(1)
+        })
+        .await;
+        let mut after = millrace_runtime::WriteToken::default();
+        let mut waiting: Vec<&str> = QUERIES.to_vec();
+        for step in 0..20 {
+            for _ in 0..2 {
+                if !waiting.is_empty() {
+                    let next = waiting.remove(random.random_range(0..waiting.len()));
+                    fixture.create_view(next).await;
+                }
+            }
+            for _ in 0..3 {
+                after.merge(&fixture.change(&mut random).await);
+                match random.random_range(0..4) {
+                    0 => _ = fixture.runtime.add_worker().unwrap(),
+                    1 | 2 => {
+                        let all = fixture.runtime.workers();
+                        let worker = all[random.random_range(0..all.len())].id;
+                        fixture.runtime.kill_worker(worker).unwrap();
+                    }
+                    _ => {}
+                }
+            }
+            fixture.check(&after, &format!("seed {seed}, step {step}")).await;
+        }
+        fixture.runtime.shutdown().await;
+    }
+}
+
+/// Views of which every operator can be put into a checkpoint are restored from it, and not filled again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_worker_is_restored_from_the_checkpoint() {
+    let mut random = StdRng::seed_from_u64(5);
+    let mut fixture = Fixture::over(RuntimeOptions {
+        workers: 3,
+        checkpoints: CheckpointPolicy::Always { every_ns: 0 },
+        group_size: GroupSize::Fixed(3),
+        ..RuntimeOptions::new(1)
+    })
+    .await;
+    fixture
+        .create_view(
+            "SELECT k, count(*) AS n, sum(v) AS total, min(v) AS lo, max(name) AS hi FROM t GROUP BY k",
+        )
+        .await;
+    fixture
+        .create_view("SELECT t.id, u.label FROM t LEFT JOIN u ON t.k = u.k")
+        .await;
+    for round in 0..10 {
+        let mut after = millrace_runtime::WriteToken::default();
+        for _ in 0..5 {
+            after.merge(&fixture.change(&mut random).await);
+        }
+        let before = fixture.runtime.recoveries();
+        fixture.check(&after, &format!("round {round}, before")).await;
+        fixture.runtime.kill_worker(round).unwrap();
+        fixture.runtime.add_worker().unwrap();
+        fixture.check(&after, &format!("round {round}, after")).await;
+        let (restored, refilled) = fixture.runtime.recoveries();
+        assert_eq!(refilled, before.1, "round {round}: filled again");
+        assert!(restored > before.0, "round {round}: nothing was restored");
+    }
+    fixture.runtime.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_only_worker_is_followed_by_another() {
+    let mut random = StdRng::seed_from_u64(9);
+    let mut fixture = Fixture::new().await;
+    let mut after = fixture.change(&mut random).await;
+    fixture
+        .create_view("SELECT k, count(*) AS n, sum(v) AS total FROM s GROUP BY k")
+        .await;
+    fixture
+        .create_view("SELECT id, v FROM t ORDER BY v DESC, id LIMIT 5")
+        .await;
+    for worker in 0..3 {
+        fixture.runtime.kill_worker(worker).unwrap();
+        assert!(matches!(
+            fixture.runtime.kill_worker(worker),
+            Err(millrace_runtime::RuntimeError::UnknownWorker(_))
+        ));
+        after.merge(&fixture.change(&mut random).await);
+        fixture.check(&after, &format!("worker {worker}")).await;
+        let workers: Vec<u32> = fixture.runtime.workers().iter().map(|worker| worker.id).collect();
+        assert_eq!(workers, [worker + 1]);
+    }
     fixture.runtime.shutdown().await;
 }

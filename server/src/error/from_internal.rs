@@ -86,6 +86,8 @@ pub fn runtime(error: RuntimeError) -> SqlError {
         error @ RuntimeError::EndlessRecursion { .. } => {
             SqlError::new(SqlState::ProgramLimitExceeded, error.to_string())
         }
+        error @ RuntimeError::UnknownWorker(_) => SqlError::new(SqlState::UndefinedObject, error.to_string()),
+        error @ RuntimeError::WorkerLost(_) => SqlError::new(SqlState::CrashShutdown, error.to_string()),
         RuntimeError::ShuttingDown => SqlError::new(SqlState::AdminShutdown, "the server is shutting down"),
         RuntimeError::Internal(message) => SqlError::internal(message),
     }

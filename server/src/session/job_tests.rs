@@ -183,3 +183,21 @@ async fn a_job_is_not_undermined() {
     f.ok("INSERT INTO t VALUES (500, 1)").await;
     assert_eq!(f.ok("SELECT sum(n) FROM renamed").await, ["101"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn views_outlive_their_worker() {
+    let f = with_rows().await;
+    f.ok("CREATE MATERIALIZED VIEW over AS SELECT count(*) AS groups, sum(n) AS rows FROM other")
+        .await;
+    let workers = "SELECT id, state FROM mr_catalog.workers";
+    assert_eq!(f.ok(workers).await, ["0|running"]);
+    f.ok("KILL WORKER 0").await;
+    assert_eq!(f.ok("SELECT * FROM over").await, ["7|100"]);
+    f.ok("INSERT INTO t VALUES (1000, 8)").await;
+    assert_eq!(f.ok("SELECT * FROM over").await, ["8|101"]);
+    assert_eq!(f.ok(workers).await, ["1|running"]);
+    let error = f.error("KILL WORKER 0").await;
+    assert_eq!(error.code, SqlState::UndefinedObject);
+    assert_eq!(error.message, "there is no worker 0: SHOW WORKERS lists them");
+    f.ok("DROP TABLE t CASCADE").await;
+}

@@ -78,7 +78,7 @@ pub(crate) async fn execute(
         Statement::CancelJob(number) => Box::pin(job::cancel(session, number)).await,
         Statement::Pause(_) => unsupported("PAUSE"),
         Statement::Resume(_) => unsupported("RESUME"),
-        Statement::KillWorker(_) => unsupported("KILL WORKER"),
+        Statement::KillWorker(number) => job::kill_worker(session, number),
         Statement::Backup { .. } => unsupported("BACKUP"),
     }
 }

@@ -15,8 +15,8 @@ use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use crate::error::{Result, RuntimeError};
 use crate::operator::consolidate::first_equal;
 use crate::operator::nullable;
-use crate::state::RowTable;
 use crate::state::row_table::arrow_error;
+use crate::state::{RowTable, TableImage};
 
 pub(crate) struct GroupKeys {
     schema: SchemaRef,
@@ -118,6 +118,26 @@ impl GroupKeys {
         let kept = self.values(groups)?;
         *self = GroupKeys::kept(&self.schema, self.columns())?;
         self.intern(&kept, groups.len())?;
+        Ok(())
+    }
+
+    /// Kept keys for the checkpoint store.
+    pub fn image(&mut self) -> TableImage {
+        match &mut self.keys {
+            Keys::Kept(table) => table.image(),
+            Keys::Nothing | Keys::Passing(_) => TableImage::default(),
+        }
+    }
+
+    /// Makes kept keys what an image shows.
+    pub fn restore(&mut self, image: &TableImage) -> Result<()> {
+        self.len = match &mut self.keys {
+            Keys::Kept(table) => {
+                table.restore(image)?;
+                table.live_rows()
+            }
+            Keys::Nothing | Keys::Passing(_) => 1,
+        };
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The state of one aggregate over all groups of a partition.
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use millrace_planner::stage::{AggregateCall, AggregateForm};
 
 use super::extremum::Extremum;
@@ -36,6 +36,25 @@ pub(super) trait GroupState: Send {
     fn retain(&mut self, groups: &[usize]);
 
     fn memory_bytes(&self) -> usize;
+
+    /// How many columns an image has.
+    fn image_columns(&self) -> usize {
+        self.partial_columns()
+    }
+
+    /// The state of every group as columns, for the checkpoint store; leaves it as it is.
+    fn image(&mut self, groups: usize) -> Result<Vec<ArrayRef>> {
+        let columns = self.partial()?;
+        self.resize(groups);
+        self.restore(&columns)?;
+        Ok(columns)
+    }
+
+    /// Gives empty groups the state of an image.
+    fn restore(&mut self, image: &[ArrayRef]) -> Result<()> {
+        let groups = image.first().map_or(0, |column| column.len());
+        self.merge(&(0..groups).collect::<Vec<_>>(), image)
+    }
 }
 
 /// The state that a call's form asks for.

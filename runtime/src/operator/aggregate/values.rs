@@ -6,8 +6,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, new_empty_array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Int64Array, LargeBinaryBuilder, RecordBatch, UInt64Array, new_empty_array,
+};
 use arrow::compute::SortOptions;
+use arrow::datatypes::{Int64Type, UInt64Type};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::ScalarValue;
 use datafusion::physical_expr::PhysicalExpr;
@@ -239,5 +242,36 @@ impl GroupState for Values {
     fn memory_bytes(&self) -> usize {
         self.groups.capacity() * size_of::<Multiset>()
             + self.groups.iter().map(Multiset::memory_bytes).sum::<usize>()
+    }
+
+    fn image_columns(&self) -> usize {
+        3
+    }
+
+    /// A row for each value of each group: the group, the value's bytes, how often it is there.
+    fn image(&mut self, _groups: usize) -> Result<Vec<ArrayRef>> {
+        let (mut groups, mut keys, mut counts) = (vec![], LargeBinaryBuilder::new(), vec![]);
+        for (number, group) in self.groups.iter().enumerate() {
+            for (key, count) in group.iter() {
+                groups.push(number as u64);
+                keys.append_value(key);
+                counts.push(count);
+            }
+        }
+        Ok(vec![
+            Arc::new(UInt64Array::from(groups)),
+            Arc::new(keys.finish()),
+            Arc::new(Int64Array::from(counts)),
+        ])
+    }
+
+    fn restore(&mut self, image: &[ArrayRef]) -> Result<()> {
+        let groups = image[0].as_primitive::<UInt64Type>();
+        let keys = image[1].as_binary::<i64>();
+        let counts = image[2].as_primitive::<Int64Type>();
+        for row in 0..groups.len() {
+            self.groups[groups.value(row) as usize].add(keys.value(row), counts.value(row));
+        }
+        Ok(())
     }
 }

@@ -1,0 +1,86 @@
+//! The checkpoint store: state of views outside of the workers, as of an epoch after which all of it was put here.
+//!
+//! ```text
+//!  task of epoch e ends: put(part, e) --.
+//!                                        >-- every task has: complete(views, e) --> get(part): what is restored
+//!  task of epoch e ends: put(part, e) --'
+//! ```
+//! One commit point: until an epoch is complete the one before it is what is restored. This store is in memory, and shares
+//! what it keeps with the tables that it shows: it outlives a worker, not the process.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use millrace_planner::RelationId;
+use parking_lot::Mutex;
+
+use crate::worker::Image;
+
+/// A partition of what a view keeps in one of its stages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Part {
+    pub view: RelationId,
+    pub stage: usize,
+    pub partition: usize,
+}
+
+/// Where images are kept.
+pub trait CheckpointStore: Send + Sync {
+    /// Keeps what a part was after an epoch.
+    fn put(&self, part: Part, epoch: u64, image: Image);
+
+    /// All parts of these views are here as of this epoch: from now on that is what they are restored to.
+    fn complete(&self, views: &[RelationId], epoch: u64);
+
+    /// The last complete image of a part.
+    fn get(&self, part: Part) -> Option<Arc<Image>>;
+
+    /// Forgets a view.
+    fn remove(&self, view: RelationId);
+}
+
+#[derive(Debug, Default)]
+struct Images {
+    complete: Option<Arc<Image>>,
+    /// With their epoch.
+    pending: Option<(u64, Arc<Image>)>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct MemoryCheckpoints {
+    parts: Mutex<HashMap<Part, Images>>,
+}
+
+impl CheckpointStore for MemoryCheckpoints {
+    fn put(&self, part: Part, epoch: u64, image: Image) {
+        let mut parts = self.parts.lock();
+        let images = parts.entry(part).or_default();
+        // A worker that is held to be lost may still be at an older one.
+        if images
+            .pending
+            .as_ref()
+            .is_none_or(|(pending, _)| *pending <= epoch)
+        {
+            images.pending = Some((epoch, Arc::new(image)));
+        }
+    }
+
+    fn complete(&self, views: &[RelationId], epoch: u64) {
+        let mut parts = self.parts.lock();
+        let of_views = parts.iter_mut().filter(|(part, _)| views.contains(&part.view));
+        for (_, images) in of_views {
+            if let Some((_, image)) = images.pending.take_if(|(pending, _)| *pending == epoch) {
+                images.complete = Some(image);
+            }
+        }
+    }
+
+    fn get(&self, part: Part) -> Option<Arc<Image>> {
+        self.parts.lock().get(&part)?.complete.clone()
+    }
+
+    fn remove(&self, view: RelationId) {
+        self.parts.lock().retain(|part, _| part.view != view);
+    }
+}

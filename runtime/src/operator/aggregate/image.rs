@@ -1,0 +1,54 @@
+//! An aggregate's state for the checkpoint store: the keys as a table, and columns with a row for each group.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array};
+use arrow::datatypes::Int64Type;
+
+use super::keys::GroupKeys;
+use super::{AggregateInstance, Groups};
+use crate::error::Result;
+use crate::operator::image::{Part, Parts};
+
+impl AggregateInstance {
+    pub(in crate::operator) fn add_parts(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+        let flags: ArrayRef = Arc::new(BooleanArray::from(vec![
+            self.emitted_first,
+            self.groups.is_some(),
+        ]));
+        parts.push(Part::Columns(vec![flags]));
+        if let Some(groups) = &mut self.groups {
+            parts.push(Part::Table(groups.keys.image()));
+            let rows: ArrayRef = Arc::new(Int64Array::from(groups.rows.clone()));
+            parts.push(Part::Columns(vec![rows]));
+            for state in &mut groups.states {
+                parts.push(Part::Columns(state.image(groups.rows.len())?));
+            }
+        }
+        Ok(())
+    }
+
+    pub(in crate::operator) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
+        let flags = parts.columns(1)?;
+        let flags = flags[0].as_boolean();
+        self.emitted_first = flags.value(0);
+        if !flags.value(1) {
+            return Ok(());
+        }
+        let keys = GroupKeys::kept(&self.input_schema, self.group_columns)?;
+        let mut groups = Groups::new(keys, &self.calls)?;
+        groups.keys.restore(&parts.table()?)?;
+        let rows = parts.columns(1)?;
+        groups.rows = rows[0].as_primitive::<Int64Type>().values().to_vec();
+        for state in &mut groups.states {
+            let columns = parts.columns(state.image_columns())?;
+            state.resize(groups.rows.len());
+            state.restore(&columns)?;
+        }
+        self.live_groups = (0..groups.rows.len())
+            .filter(|group| self.is_alive(&groups, *group))
+            .count();
+        self.groups = Some(groups);
+        Ok(())
+    }
+}

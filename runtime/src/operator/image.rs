@@ -1,0 +1,143 @@
+//! Operators' state for the checkpoint store: of each operator of a tree its parts, in the order of the tree.
+//!
+//! State is Arrow data: tables by their chunks, which are shared, everything else as columns. Restoring gives operators that
+//! go on exactly as the first ones would have.
+
+use std::collections::VecDeque;
+
+use arrow::array::ArrayRef;
+use millrace_planner::stage::Operator;
+
+use super::OperatorInstance;
+use crate::error::{Result, RuntimeError};
+use crate::state::TableImage;
+
+/// One part of an operator's state.
+#[derive(Debug, Clone)]
+pub(super) enum Part {
+    Table(TableImage),
+    Columns(Vec<ArrayRef>),
+}
+
+/// See the module.
+#[derive(Debug, Clone, Default)]
+pub struct OperatorImage {
+    parts: Vec<Part>,
+}
+
+/// The parts of an image, to be taken in the order in which they were put in.
+pub(super) struct Parts(VecDeque<Part>);
+
+impl Parts {
+    pub fn table(&mut self) -> Result<TableImage> {
+        match self.0.pop_front() {
+            Some(Part::Table(table)) => Ok(table),
+            _ => Err(mismatch()),
+        }
+    }
+
+    pub fn columns(&mut self, count: usize) -> Result<Vec<ArrayRef>> {
+        match self.0.pop_front() {
+            Some(Part::Columns(columns)) if columns.len() == count => Ok(columns),
+            _ => Err(mismatch()),
+        }
+    }
+}
+
+fn mismatch() -> RuntimeError {
+    RuntimeError::Internal("a checkpoint is not one of this plan".into())
+}
+
+/// Whether the state of every operator of a plan can be put into a checkpoint.
+pub fn is_restorable(plan: &Operator) -> bool {
+    let is_own = match plan {
+        Operator::TopN(_)
+        | Operator::Recompute(_)
+        | Operator::Recursion(_)
+        | Operator::TemporalFilter(_)
+        | Operator::LookupJoin(_)
+        | Operator::AsofJoin(_) => false,
+        Operator::Source { .. }
+        | Operator::Values { .. }
+        | Operator::Exchange { .. }
+        | Operator::WorkingTable { .. }
+        | Operator::Filter { .. }
+        | Operator::Project { .. }
+        | Operator::Expand { .. }
+        | Operator::Unnest { .. }
+        | Operator::PartialAggregate(_)
+        | Operator::Aggregate(_)
+        | Operator::Join(_) => true,
+    };
+    is_own && plan.inputs().into_iter().all(is_restorable)
+}
+
+impl OperatorInstance {
+    /// The state of the tree now.
+    ///
+    /// # Errors
+    /// An aggregate's state cannot be made columns of.
+    pub fn image(&mut self) -> Result<OperatorImage> {
+        let mut parts = vec![];
+        self.add_parts(&mut parts)?;
+        Ok(OperatorImage { parts })
+    }
+
+    fn add_parts(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+        match self {
+            OperatorInstance::Aggregate { aggregate, .. } => aggregate.add_parts(parts)?,
+            OperatorInstance::Join { join, .. } => join.add_parts(parts),
+            _ => {}
+        }
+        self.inputs_mut()
+            .into_iter()
+            .try_for_each(|input| input.add_parts(parts))
+    }
+
+    /// Gives a tree without state that of an image.
+    ///
+    /// # Errors
+    /// The image is not one of this plan.
+    pub fn restore(&mut self, image: &OperatorImage) -> Result<()> {
+        let mut parts = Parts(image.parts.iter().cloned().collect());
+        self.take_parts(&mut parts)?;
+        if parts.0.is_empty() {
+            Ok(())
+        } else {
+            Err(mismatch())
+        }
+    }
+
+    fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
+        match self {
+            OperatorInstance::Aggregate { aggregate, .. } => aggregate.take_parts(parts)?,
+            OperatorInstance::Join { join, .. } => join.take_parts(parts)?,
+            _ => {}
+        }
+        self.inputs_mut()
+            .into_iter()
+            .try_for_each(|input| input.take_parts(parts))
+    }
+
+    fn inputs_mut(&mut self) -> Vec<&mut OperatorInstance> {
+        match self {
+            OperatorInstance::Source { .. }
+            | OperatorInstance::Values { .. }
+            | OperatorInstance::Exchange { .. }
+            | OperatorInstance::WorkingTable => vec![],
+            OperatorInstance::Filter { input, .. }
+            | OperatorInstance::Project { input, .. }
+            | OperatorInstance::PartialAggregate { input, .. }
+            | OperatorInstance::Aggregate { input, .. }
+            | OperatorInstance::Expand { input, .. }
+            | OperatorInstance::Unnest { input, .. }
+            | OperatorInstance::TopN { input, .. }
+            | OperatorInstance::Recompute { input, .. }
+            | OperatorInstance::TemporalFilter { input, .. } => vec![input],
+            OperatorInstance::Join { left, right, .. }
+            | OperatorInstance::LookupJoin { left, right, .. }
+            | OperatorInstance::AsofJoin { left, right, .. } => vec![left, right],
+            OperatorInstance::Recursion { base, body, .. } => vec![base, body],
+        }
+    }
+}

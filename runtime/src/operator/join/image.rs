@@ -1,0 +1,20 @@
+//! A join's state for the checkpoint store: its two tables.
+
+use super::JoinInstance;
+use crate::error::Result;
+use crate::operator::image::{Part, Parts};
+
+impl JoinInstance {
+    pub(in crate::operator) fn add_parts(&mut self, parts: &mut Vec<Part>) {
+        for side in &mut self.sides {
+            parts.push(Part::Table(side.table.image()));
+        }
+    }
+
+    pub(in crate::operator) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
+        for side in &mut self.sides {
+            side.table.restore(&parts.table()?)?;
+        }
+        Ok(())
+    }
+}

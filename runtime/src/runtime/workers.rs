@@ -1,0 +1,166 @@
+//! The workers of this process: they join, leave, and are killed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures::future::BoxFuture;
+use millrace_planner::RelationId;
+
+use super::transport::InProcess;
+use super::{Inner, Runtime};
+use crate::driver::Event;
+use crate::error::{Result, RuntimeError};
+use crate::schedule::template::WorkerId;
+use crate::worker::cpu::{CpuGate, CpuScheduler, CpuTask, QueryClass};
+use crate::worker::{Transport, ViewInstance, Worker};
+
+/// A worker as operators see it.
+#[derive(Debug, Clone)]
+pub struct WorkerStatus {
+    pub id: u32,
+    pub cores: usize,
+    /// Partitions of keyed state that live there.
+    pub partitions: usize,
+    /// Tasks that are ready and wait for a slot.
+    pub tasks_waiting: usize,
+}
+
+impl Runtime {
+    /// Starts another worker. Partitions move to it, each pipeline's between two of its groups.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread.
+    pub fn add_worker(&self) -> Result<WorkerId> {
+        let inner = &self.inner;
+        let id = WorkerId(inner.next_worker.fetch_add(1, Ordering::Relaxed));
+        let cpu = CpuScheduler::start(inner.options.cores, Some(inner.io.clone()))?;
+        let transport: Arc<dyn Transport> = Arc::new(InProcess(Arc::downgrade(inner)));
+        let worker = Worker::new(id, cpu, transport, inner.started);
+        {
+            // Under one lock, so that a view that is installed meanwhile is installed here too.
+            let mut workers = inner.workers.write();
+            if let Some(other) = workers.values().next() {
+                for view in other.views() {
+                    worker.install(view);
+                }
+            }
+            workers.insert(id, worker);
+        }
+        inner.post(Event::WorkerJoined { worker: id });
+        Ok(id)
+    }
+
+    /// Lets a worker go: its partitions move to the others, each pipeline's between two of its groups; then its slots end.
+    ///
+    /// # Errors
+    /// There is no such worker, or it is the last one.
+    pub fn remove_worker(&self, worker: WorkerId) -> Result<()> {
+        let _membership = self.inner.membership.lock();
+        let leaving = self.inner.workers.read().get(&worker).cloned();
+        match leaving.filter(|_| self.inner.has_another(worker)) {
+            Some(worker) => worker.leave(),
+            None => {
+                return Err(RuntimeError::Internal(format!(
+                    "worker {} cannot leave",
+                    worker.0
+                )));
+            }
+        }
+        self.inner.post(Event::WorkerLeaving { worker });
+        Ok(())
+    }
+
+    /// Workers that take part.
+    pub fn workers(&self) -> Vec<WorkerStatus> {
+        let placed: BTreeMap<WorkerId, usize> = self.inner.driver.lock().workers().into_iter().collect();
+        let workers = self.inner.workers.read();
+        let all = [QueryClass::Stream, QueryClass::Interactive, QueryClass::Batch];
+        workers
+            .values()
+            .filter(|worker| !worker.is_leaving())
+            .map(|worker| WorkerStatus {
+                id: worker.id.0,
+                cores: self.inner.options.cores,
+                partitions: placed.get(&worker.id).copied().unwrap_or(0),
+                tasks_waiting: all.iter().map(|class| worker.cpu.waiting(*class)).sum(),
+            })
+            .collect()
+    }
+
+    /// Kills a worker: what it has of views, of rows under way and of queries is gone at once. Views are restored from the
+    /// last checkpoint on the other workers, or filled again where there is none; readers wait until they are as they were.
+    /// The last worker is followed by a new one.
+    ///
+    /// # Errors
+    /// There is no such worker; the operating system refuses the new one a thread.
+    pub fn kill_worker(&self, worker: u32) -> Result<()> {
+        let worker = WorkerId(worker);
+        let _membership = self.inner.membership.lock();
+        if !self.inner.workers.read().contains_key(&worker) {
+            return Err(RuntimeError::UnknownWorker(worker.0));
+        }
+        if !self.inner.has_another(worker) {
+            self.add_worker()?;
+        }
+        self.inner.evict(worker);
+        self.inner.post(Event::WorkerLost { worker });
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Runs a coroutine of no epoch on the slots of the worker where fewest tasks wait.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        class: QueryClass,
+        future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<T>>,
+    ) -> Result<CpuTask<T>> {
+        let load = |worker: &&Arc<Worker>| {
+            worker.cpu.waiting(QueryClass::Stream)
+                + worker.cpu.waiting(QueryClass::Interactive)
+                + worker.cpu.waiting(QueryClass::Batch)
+        };
+        // Held until it is spawned: a worker that leaves sees through what it was given before.
+        let workers = self.workers.read();
+        let worker = workers
+            .values()
+            .min_by_key(load)
+            .ok_or(RuntimeError::ShuttingDown)?;
+        Ok(worker.cpu.spawn(class, future))
+    }
+
+    /// Makes a view's operators known to every worker.
+    pub fn install(&self, view: &Arc<ViewInstance>) {
+        for worker in self.workers.read().values() {
+            worker.install(Arc::clone(view));
+        }
+    }
+
+    pub fn uninstall(&self, view: RelationId) {
+        for worker in self.workers.read().values() {
+            worker.uninstall(view);
+        }
+    }
+
+    /// Whether a worker would stay if this one went.
+    fn has_another(&self, worker: WorkerId) -> bool {
+        let workers = self.workers.read();
+        workers
+            .values()
+            .any(|other| other.id != worker && !other.is_leaving())
+    }
+
+    /// Makes sure that a worker that is held to be lost does nothing more.
+    pub(super) fn evict(&self, worker: WorkerId) {
+        let worker = self.workers.write().remove(&worker);
+        if let Some(worker) = worker {
+            worker.die();
+            // A poll under way is waited for, and this may be one.
+            self.io.spawn_blocking(move || worker.cpu.lose(worker.id.0));
+        }
+    }
+}

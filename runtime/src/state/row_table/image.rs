@@ -1,0 +1,174 @@
+//! A table as it was at one moment, for the checkpoint store.
+//!
+//! Chunks are shared, not copied: what an image costs is a mark for each row of the chunks from which rows went since the
+//! image before. Later deletions, which chunks do not keep from whoever shares them, are not in the marks.
+
+use std::sync::Arc;
+
+use arrow::buffer::BooleanBuffer;
+
+use super::{RowTable, hashes};
+use crate::error::Result;
+use crate::state::chunk::Chunk;
+use crate::state::index::HashIndex;
+
+/// A chunk, and which of its rows were there.
+#[derive(Debug, Clone)]
+pub(super) struct ChunkImage {
+    chunk: Arc<Chunk>,
+    /// None: all of them.
+    alive: Option<BooleanBuffer>,
+    /// How many rows had gone.
+    dead_rows: usize,
+}
+
+/// See the module.
+#[derive(Debug, Clone, Default)]
+pub struct TableImage {
+    chunks: Vec<ChunkImage>,
+    tags: Option<Vec<u32>>,
+}
+
+impl RowTable {
+    /// The rows that are there now, and of those that went before what a reader of an older version needs.
+    pub fn image(&mut self) -> TableImage {
+        let before = std::mem::take(&mut self.last_image);
+        let chunks: Vec<ChunkImage> = (self.chunks.iter())
+            .map(|chunk| {
+                let dead_rows = chunk.dead_rows();
+                let known = (before.iter())
+                    .find(|image| Arc::ptr_eq(&image.chunk, chunk) && image.dead_rows == dead_rows);
+                known.cloned().unwrap_or_else(|| ChunkImage {
+                    chunk: Arc::clone(chunk),
+                    alive: (dead_rows > 0)
+                        .then(|| BooleanBuffer::collect_bool(chunk.len(), |row| chunk.is_alive(row))),
+                    dead_rows,
+                })
+            })
+            .collect();
+        self.last_image = chunks.clone();
+        TableImage {
+            chunks,
+            tags: self.tags.clone(),
+        }
+    }
+
+    /// Makes an empty table what the image shows. Rows keep their numbers, and the versions at which they came and went.
+    ///
+    /// # Errors
+    /// A column that is indexed cannot be hashed.
+    pub fn restore(&mut self, image: &TableImage) -> Result<()> {
+        let indexes = self.indexes.iter().map(|index| index.columns.clone());
+        let mut restored = RowTable::new(Arc::clone(&self.schema), None);
+        restored.has_identity = self.has_identity;
+        restored.indexes = indexes.map(HashIndex::new).collect();
+        restored.tags = image.tags.clone();
+        let mut chunks = vec![];
+        let mut bases = vec![];
+        for ChunkImage { chunk, alive, .. } in &image.chunks {
+            let copy = chunk.as_of(alive.as_ref());
+            for index in &mut restored.indexes {
+                index.insert(restored.rows, &hashes(&copy.rows, &index.columns)?);
+            }
+            let dead = copy.dead_rows();
+            restored.live_rows += copy.len() - dead;
+            restored.dead_rows += dead;
+            bases.push(restored.rows);
+            restored.rows += copy.len() as u32;
+            chunks.push(Arc::new(copy));
+        }
+        // Nobody is told when the dead rows went: they count as forgotten as soon as the next rows go.
+        if restored.dead_rows > 0 {
+            let last = chunks.iter().flat_map(|chunk| chunk.last_deletion()).max();
+            restored
+                .deletions
+                .push_back((last.unwrap_or(0), restored.dead_rows));
+        }
+        restored.chunks = Arc::new(chunks);
+        restored.bases = Arc::new(bases);
+        *self = restored;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use millrace_storage::ChangeBatch;
+
+    use super::*;
+    use crate::state::row_table::TableView;
+
+    fn rows(values: std::ops::Range<i64>) -> RecordBatch {
+        let values: ArrayRef = Arc::new(Int64Array::from_iter_values(values));
+        RecordBatch::try_from_iter([("v", values)]).unwrap()
+    }
+
+    fn change(values: std::ops::Range<i64>, weight: i64) -> ChangeBatch {
+        let rows = rows(values);
+        let weights = Some(Int64Array::from(vec![weight; rows.num_rows()]));
+        ChangeBatch { rows, weights }
+    }
+
+    fn seen(view: &TableView) -> Vec<i64> {
+        let mut seen = vec![];
+        for batch in view.batches(None).unwrap() {
+            let column = batch.column(0).as_any().downcast_ref::<Int64Array>().unwrap();
+            seen.extend(column.values());
+        }
+        seen.sort_unstable();
+        seen
+    }
+
+    fn empty() -> RowTable {
+        let mut table = RowTable::new(rows(0..0).schema(), Some(vec![0]));
+        table.add_index(vec![0]).unwrap();
+        table
+    }
+
+    #[test]
+    fn a_restored_table_is_as_it_was_and_goes_on() {
+        let mut table = empty();
+        table.apply(&change(0..100, 1), 1, 0).unwrap();
+        table.apply(&change(10..20, -1), 2, 0).unwrap();
+        table.apply(&change(100..110, 1), 3, 0).unwrap();
+        let image = table.image();
+        table.apply(&change(20..90, -1), 4, 0).unwrap();
+        table.apply(&change(200..300, 1), 5, 0).unwrap();
+        let mut restored = empty();
+        restored.restore(&image).unwrap();
+        let now: Vec<i64> = (0..10).chain(20..110).collect();
+        assert_eq!(seen(&restored.view(3)), now);
+        assert_eq!(seen(&restored.view(9)), now);
+        assert_eq!(
+            seen(&restored.view(2)),
+            (0..10).chain(20..100).collect::<Vec<_>>()
+        );
+        assert_eq!(seen(&restored.view(1)), (0..100).collect::<Vec<_>>());
+        assert_eq!(restored.live_rows(), now.len());
+        // The same changes again make the same table, and the first one does not notice.
+        restored.apply(&change(20..90, -1), 4, 0).unwrap();
+        restored.apply(&change(200..300, 1), 5, 0).unwrap();
+        assert_eq!(seen(&restored.view(5)), seen(&table.view(5)));
+        restored.apply(&change(0..10, -1), 6, 0).unwrap();
+        assert_eq!(seen(&table.view(6)).len(), 130);
+        // An image of what was restored is one of everything.
+        let mut again = empty();
+        again.restore(&restored.image()).unwrap();
+        assert_eq!(seen(&again.view(6)), seen(&restored.view(6)));
+    }
+
+    #[test]
+    fn what_did_not_change_is_not_marked_again() {
+        let mut table = empty();
+        table.apply(&change(0..100, 1), 1, 0).unwrap();
+        table.apply(&change(0..10, -1), 2, 0).unwrap();
+        let marks = |image: &TableImage| image.chunks[0].alive.as_ref().unwrap().values().as_ptr();
+        let first = table.image();
+        assert_eq!(marks(&first), marks(&table.image()));
+        table.apply(&change(10..11, -1), 3, 0).unwrap();
+        let later = table.image();
+        assert_ne!(marks(&first), marks(&later));
+        assert_eq!(later.chunks[0].dead_rows, 11);
+    }
+}
