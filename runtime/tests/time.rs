@@ -21,7 +21,10 @@ use millrace_planner::{
     Binder, CatalogReader, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions, plan_view,
 };
 use millrace_runtime::clock::VirtualClock;
-use millrace_runtime::{QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec};
+use millrace_runtime::schedule::group::GroupSize;
+use millrace_runtime::{
+    CheckpointPolicy, QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
+};
 use millrace_storage::{ChangeBatch, Store, StoreOptions};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -88,12 +91,16 @@ struct Fixture {
 
 impl Fixture {
     async fn new() -> Fixture {
+        Fixture::over(RuntimeOptions::new(2)).await
+    }
+
+    async fn over(options: RuntimeOptions) -> Fixture {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(directory.path(), StoreOptions::default()).unwrap();
         let clock = Arc::new(VirtualClock::new(START));
         let options = RuntimeOptions {
             clock: Arc::clone(&clock) as _,
-            ..RuntimeOptions::new(2)
+            ..options
         };
         let runtime = Runtime::start(options, Arc::clone(store.logs())).unwrap();
         for (id, name) in [(T, "t"), (Q, "q")] {
@@ -314,6 +321,47 @@ async fn temporal_filters_equal_the_batch_query_at_the_clocks_time() {
                 );
             }
         }
+    }
+}
+
+/// What is run again after a loss is run at the times at which it ran before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn temporal_filters_outlive_their_worker() {
+    for seed in 0..3 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut fixture = Fixture::over(RuntimeOptions {
+            workers: 2,
+            checkpoints: CheckpointPolicy::Always { every_ns: 0 },
+            group_size: GroupSize::Fixed(4),
+            ..RuntimeOptions::new(1)
+        })
+        .await;
+        let mut views = vec![];
+        for sql in TEMPORAL {
+            views.push((fixture.create_view(sql).await, *sql));
+        }
+        for step in 0..20 {
+            fixture.change(&mut random).await;
+            if random.random_bool(0.7) {
+                fixture.advance(&mut random).await;
+            }
+            let workers = fixture.runtime.workers();
+            let lost = workers[random.random_range(0..workers.len())].id;
+            fixture.runtime.kill_worker(lost).unwrap();
+            fixture.runtime.add_worker().unwrap();
+            for (id, sql) in &views {
+                let expected = fixture.batch_answer(sql).await;
+                assert_eq!(
+                    fixture.view(*id).await,
+                    expected,
+                    "seed {seed}, step {step}: {sql}"
+                );
+            }
+        }
+        let (restored, refilled) = fixture.runtime.recoveries();
+        println!("seed {seed}: {restored} restored, {refilled} filled again");
+        assert!(restored > 0, "seed {seed}: nothing was restored");
+        fixture.runtime.shutdown().await;
     }
 }
 

@@ -51,12 +51,7 @@ fn mismatch() -> RuntimeError {
 /// Whether the state of every operator of a plan can be put into a checkpoint.
 pub fn is_restorable(plan: &Operator) -> bool {
     let is_own = match plan {
-        Operator::TopN(_)
-        | Operator::Recompute(_)
-        | Operator::Recursion(_)
-        | Operator::TemporalFilter(_)
-        | Operator::LookupJoin(_)
-        | Operator::AsofJoin(_) => false,
+        Operator::TopN(_) | Operator::Recursion(_) | Operator::LookupJoin(_) | Operator::AsofJoin(_) => false,
         Operator::Source { .. }
         | Operator::Values { .. }
         | Operator::Exchange { .. }
@@ -67,7 +62,9 @@ pub fn is_restorable(plan: &Operator) -> bool {
         | Operator::Unnest { .. }
         | Operator::PartialAggregate(_)
         | Operator::Aggregate(_)
-        | Operator::Join(_) => true,
+        | Operator::Join(_)
+        | Operator::Recompute(_)
+        | Operator::TemporalFilter(_) => true,
     };
     is_own && plan.inputs().into_iter().all(is_restorable)
 }
@@ -87,6 +84,8 @@ impl OperatorInstance {
         match self {
             OperatorInstance::Aggregate { aggregate, .. } => aggregate.add_parts(parts)?,
             OperatorInstance::Join { join, .. } => join.add_parts(parts),
+            OperatorInstance::Recompute { recompute, .. } => recompute.add_parts(parts),
+            OperatorInstance::TemporalFilter { filter, .. } => filter.add_parts(parts),
             _ => {}
         }
         self.inputs_mut()
@@ -112,6 +111,8 @@ impl OperatorInstance {
         match self {
             OperatorInstance::Aggregate { aggregate, .. } => aggregate.take_parts(parts)?,
             OperatorInstance::Join { join, .. } => join.take_parts(parts)?,
+            OperatorInstance::Recompute { recompute, .. } => recompute.take_parts(parts)?,
+            OperatorInstance::TemporalFilter { filter, .. } => filter.take_parts(parts)?,
             _ => {}
         }
         self.inputs_mut()

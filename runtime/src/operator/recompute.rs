@@ -1,6 +1,8 @@
 //! Functions of whole partitions (OVER windows): a partition that changed is computed again, before and after the change,
 //! and the difference is put out. An epoch costs what its partitions hold, and a logarithm for their order.
 
+mod image;
+
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, UInt32Array, new_null_array};

@@ -9,6 +9,8 @@
 //! Both sets are ordered by the moment at which their rows go on, so that an epoch costs what changes in it. A row's
 //! moments are functions of the row: a retraction finds its row under the same moment.
 
+mod image;
+
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;

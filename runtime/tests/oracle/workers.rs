@@ -121,6 +121,12 @@ async fn a_lost_worker_is_restored_from_the_checkpoint() {
     fixture
         .create_view("SELECT t.id, u.label FROM t LEFT JOIN u ON t.k = u.k")
         .await;
+    fixture
+        .create_view("SELECT id, k, row_number() OVER (PARTITION BY k ORDER BY v, id) AS place FROM t")
+        .await;
+    fixture
+        .create_view("SELECT k, count(DISTINCT v) AS n, avg(f) AS mean, bool_or(b) AS some FROM t GROUP BY k")
+        .await;
     for round in 0..10 {
         let mut after = millrace_runtime::WriteToken::default();
         for _ in 0..5 {
