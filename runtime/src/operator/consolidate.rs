@@ -3,14 +3,13 @@
 use arrow::array::{ArrayRef, Int64Array, UInt32Array};
 use arrow::compute::take;
 use arrow::row::{RowConverter, SortField};
-use datafusion::common::hash_utils::create_hashes;
 use hashbrown::hash_table::Entry;
 use hashbrown::{HashMap, HashTable};
 use millrace_storage::ChangeBatch;
 
 use super::concat;
 use crate::error::Result;
-use crate::state::row_table::{arrow_error, seed};
+use crate::state::row_table::{arrow_error, row_hashes};
 use crate::state::rows_equal;
 
 /// Equal rows as one, with the sum of their weights; rows that cancel out are left out.
@@ -44,24 +43,27 @@ pub(crate) fn consolidate(batches: Vec<ChangeBatch>) -> Result<Option<ChangeBatc
 }
 
 /// Of each row, the first one that equals it.
-pub(super) fn first_equal(columns: &[ArrayRef], rows: usize) -> Result<Vec<u32>> {
-    match by_hash(columns, rows)? {
+fn first_equal(columns: &[ArrayRef], rows: usize) -> Result<Vec<u32>> {
+    first_equal_hashed(columns, &row_hashes(columns, rows)?)
+}
+
+/// As [`first_equal`], where the rows' hashes are known.
+pub(super) fn first_equal_hashed(columns: &[ArrayRef], hashes: &[u64]) -> Result<Vec<u32>> {
+    match by_hash(columns, hashes)? {
         Some(first) => Ok(first),
-        None => by_value(columns, rows),
+        None => by_value(columns, hashes.len()),
     }
 }
 
 /// The first one with the same hash, if they are equal wherever there is one; and if there are columns.
-fn by_hash(columns: &[ArrayRef], rows: usize) -> Result<Option<Vec<u32>>> {
+fn by_hash(columns: &[ArrayRef], hashes: &[u64]) -> Result<Option<Vec<u32>>> {
     if columns.is_empty() {
         return Ok(None);
     }
-    let mut hashes = vec![0; rows];
-    create_hashes(columns, &seed(), &mut hashes)?;
     let mut table: HashTable<u32> = HashTable::with_capacity(hashes.len());
     let mut first = Vec::with_capacity(hashes.len());
     let (mut again, mut before) = (vec![], vec![]);
-    for (row, hash) in (0_u32..).zip(&hashes) {
+    for (row, hash) in (0_u32..).zip(hashes) {
         let entry = table.entry(
             *hash,
             |known| hashes[*known as usize] == *hash,
@@ -167,7 +169,7 @@ mod tests {
         let batch = batch(&rows);
         let columns = batch.rows.columns();
         assert_eq!(
-            by_hash(columns, 50).unwrap(),
+            by_hash(columns, &row_hashes(columns, 50).unwrap()).unwrap(),
             Some(by_value(columns, 50).unwrap())
         );
     }

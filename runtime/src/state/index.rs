@@ -1,72 +1,137 @@
 //! A hash index over some columns: from a hash to the chain of rows that have it.
 //!
 //! ```text
-//!  heads (hash table)     next[]                     a chain is newest first; rows that are gone are unlinked
-//!  h(k1) -> 7   -------->  7 -> 4 -> 1 -> none        once probes met many of them and no reader can see them
-//!  h(k2) -> 6   -------->  6 -> none
+//!  slots (open addressing)  next[]                     a chain is newest first; rows that are gone are unlinked
+//!  h(k1) -> 7   ---------->  7 -> 4 -> 1 -> none        once probes met many of them and no reader can see them
+//!  h(k2) -> 6   ---------->  6 -> none
 //! ```
 //! It knows hashes only; the table compares the columns. A key that is unique pays for no chain: `next` begins with the
 //! first row that finds another one before it.
-
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
+//!
+//! A hash's slot is in proportion to the hash, not to its remainder: so the table may have any size and grows by a
+//! fraction, and growing reads and writes it from front to back. Look-ups come in batches whose slots are read ahead of
+//! their use, so that the processor waits for many of them at once instead of for one after the other.
 
 const NONE: u32 = u32::MAX;
 
 /// The newest row of a chain, with the chain's hash: so neither a look-up nor growing has to look elsewhere.
 #[derive(Debug, Clone, Copy)]
-struct Head {
+struct Slot {
     hash: u32,
+    /// [`NONE`]: nothing is here.
     row: u32,
 }
+
+const FREE: Slot = Slot { hash: 0, row: NONE };
+const SLOTS_MIN: usize = 8;
+/// Slots that are read ahead.
+const AHEAD: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct HashIndex {
     pub columns: Vec<usize>,
-    heads: HashTable<Head>,
+    slots: Vec<Slot>,
+    used: usize,
     /// Of each row: the one before it in its chain. Rows beyond its end have none.
     next: Vec<u32>,
     rows: u32,
 }
 
-/// Thirty-two bits of a hash are stored; the table wants sixty-four, well spread.
+/// Thirty-two bits of a hash are stored, spread well in the upper ones, by which slots are found.
 fn shorten(hash: u64) -> u32 {
-    (hash ^ (hash >> 32)) as u32
-}
-
-fn spread(short: u32) -> u64 {
-    u64::from(short).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    ((hash ^ (hash >> 32)) as u32).wrapping_mul(0x9E37_79B1)
 }
 
 impl HashIndex {
     pub fn new(columns: Vec<usize>) -> Self {
         HashIndex {
             columns,
-            heads: HashTable::new(),
+            slots: vec![],
+            used: 0,
             next: vec![],
             rows: 0,
         }
+    }
+
+    /// Rows that were added.
+    pub fn rows(&self) -> u32 {
+        self.rows
     }
 
     /// Adds rows `first..`, in order.
     pub fn insert(&mut self, first: u32, hashes: &[u64]) {
         debug_assert_eq!(first, self.rows);
         self.rows = first + hashes.len() as u32;
-        for (row, hash) in (first..).zip(hashes) {
-            let hash = shorten(*hash);
-            let entry = self
-                .heads
-                .entry(spread(hash), |head| head.hash == hash, |head| spread(head.hash));
-            match entry {
-                Entry::Occupied(mut occupied) => {
-                    self.next.resize(row as usize, NONE);
-                    self.next.push(occupied.get().row);
-                    occupied.get_mut().row = row;
-                }
-                Entry::Vacant(vacant) => {
-                    vacant.insert(Head { hash, row });
-                }
+        let mut row = first;
+        for group in hashes.chunks(AHEAD) {
+            // At most four slots of five are used.
+            if (self.used + group.len()) * 5 > self.slots.len() * 4 {
+                self.grow(self.used + group.len());
             }
+            self.read_ahead(group);
+            for hash in group {
+                self.insert_one(row, shorten(*hash));
+                row += 1;
+            }
+        }
+    }
+
+    fn insert_one(&mut self, row: u32, hash: u32) {
+        let place = self.find(hash);
+        let before = self.slots[place].row;
+        if before == NONE {
+            self.used += 1;
+        } else {
+            let rows = row as usize + 1;
+            if rows > self.next.capacity() {
+                // By an eighth: doubling would leave a third of the memory unused.
+                self.next.reserve_exact((rows - self.next.len()).max(rows / 8));
+            }
+            self.next.resize(row as usize, NONE);
+            self.next.push(before);
+        }
+        self.slots[place] = Slot { hash, row };
+    }
+
+    fn home(&self, hash: u32) -> usize {
+        ((u64::from(hash) * self.slots.len() as u64) >> 32) as usize
+    }
+
+    /// The slot of the hash, or the free one where it belongs. There is a free one somewhere.
+    fn find(&self, hash: u32) -> usize {
+        let mut place = self.home(hash);
+        loop {
+            let slot = self.slots[place];
+            if slot.row == NONE || slot.hash == hash {
+                return place;
+            }
+            place = self.after_slot(place);
+        }
+    }
+
+    fn after_slot(&self, place: usize) -> usize {
+        if place + 1 == self.slots.len() {
+            0
+        } else {
+            place + 1
+        }
+    }
+
+    /// Has the slots of these hashes read into the cache, all at once.
+    fn read_ahead(&self, hashes: &[u64]) {
+        let rows = hashes
+            .iter()
+            .fold(0, |rows, hash| rows ^ self.slots[self.home(shorten(*hash))].row);
+        std::hint::black_box(rows);
+    }
+
+    /// Makes room for so many chains and some more.
+    fn grow(&mut self, wanted: usize) {
+        let slots = (wanted * 5 / 4 + 1).max(self.slots.len() * 7 / 5).max(SLOTS_MIN);
+        let old = std::mem::replace(&mut self.slots, vec![FREE; slots]);
+        for slot in old.into_iter().filter(|slot| slot.row != NONE) {
+            let place = self.find(slot.hash);
+            self.slots[place] = slot;
         }
     }
 
@@ -76,9 +141,24 @@ impl HashIndex {
 
     /// The newest row of the hash's chain.
     pub fn head(&self, hash: u64) -> Option<u32> {
-        let hash = shorten(hash);
-        let head = self.heads.find(spread(hash), |head| head.hash == hash);
-        head.map(|head| head.row)
+        if self.used == 0 {
+            return None;
+        }
+        let row = self.slots[self.find(shorten(hash))].row;
+        (row != NONE).then_some(row)
+    }
+
+    /// The newest rows of the hashes' chains.
+    pub fn heads(&self, hashes: &[u64]) -> Vec<Option<u32>> {
+        if self.used == 0 {
+            return vec![None; hashes.len()];
+        }
+        let mut heads = Vec::with_capacity(hashes.len());
+        for group in hashes.chunks(AHEAD) {
+            self.read_ahead(group);
+            heads.extend(group.iter().map(|hash| self.head(*hash)));
+        }
+        heads
     }
 
     /// The rows of a chain from this one on.
@@ -89,23 +169,26 @@ impl HashIndex {
     /// Unlinks the rows of the hash's chain that `is_garbage`, as long as there are more of them than others: so it takes
     /// as long as what it removes has taken to add.
     pub fn prune(&mut self, hash: u64, is_garbage: impl Fn(u32) -> bool) {
-        let hash = shorten(hash);
-        let Ok(mut head) = self.heads.find_entry(spread(hash), |head| head.hash == hash) else {
+        if self.used == 0 {
             return;
-        };
+        }
+        let place = self.find(shorten(hash));
         let next = &mut self.next;
         let after = |next: &[u32], row: u32| next.get(row as usize).copied().unwrap_or(NONE);
-        let mut first = head.get().row;
+        let mut first = self.slots[place].row;
+        if first == NONE {
+            return;
+        }
         let mut removed = 0;
         while first != NONE && is_garbage(first) {
             first = after(next, first);
             removed += 1;
         }
         if first == NONE {
-            head.remove();
+            self.remove(place);
             return;
         }
-        head.get_mut().row = first;
+        self.slots[place].row = first;
         let mut previous = first;
         let mut kept = 1;
         while kept <= removed + KEPT_MIN {
@@ -123,8 +206,32 @@ impl HashIndex {
         }
     }
 
+    /// Frees a slot; those behind it that it kept from their place move up.
+    fn remove(&mut self, mut hole: usize) {
+        let mut place = hole;
+        loop {
+            place = self.after_slot(place);
+            let slot = self.slots[place];
+            if slot.row == NONE {
+                break;
+            }
+            let home = self.home(slot.hash);
+            let is_behind_hole = if hole <= place {
+                hole < home && home <= place
+            } else {
+                hole < home || home <= place
+            };
+            if !is_behind_hole {
+                self.slots[hole] = slot;
+                hole = place;
+            }
+        }
+        self.slots[hole] = FREE;
+        self.used -= 1;
+    }
+
     pub fn memory_bytes(&self) -> usize {
-        self.heads.allocation_size() + self.next.capacity() * size_of::<u32>()
+        self.slots.capacity() * size_of::<Slot>() + self.next.capacity() * size_of::<u32>()
     }
 }
 
@@ -162,6 +269,30 @@ mod tests {
         index.insert(1_000, &[17]);
         assert_eq!(rows(&index, 17), [1_000, 17]);
         assert_eq!(rows(&index, 18), [18]);
+    }
+
+    #[test]
+    fn slots_are_found_after_others_are_freed() {
+        let hash = |key: u32| u64::from(key).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mut index = HashIndex::new(vec![0]);
+        let mut is_there = [false; 3_000];
+        let mut row = 0;
+        for step in 0..60_000_u32 {
+            let key = step.wrapping_mul(2_654_435_761) % 3_000;
+            if is_there[key as usize] {
+                index.prune(hash(key), |_| true);
+            } else {
+                index.insert(row, &[hash(key)]);
+                row += 1;
+            }
+            is_there[key as usize] ^= true;
+            if step % 1_000 == 0 {
+                let hashes: Vec<u64> = (0..3_000).map(hash).collect();
+                let found: Vec<bool> = index.heads(&hashes).iter().map(Option::is_some).collect();
+                assert_eq!(found, is_there);
+            }
+        }
+        assert!(index.memory_bytes() < 3_000 * 3 * size_of::<Slot>());
     }
 
     #[test]

@@ -4,14 +4,17 @@
 //!
 //! ```text
 //!  chunks:  [ 0..65536 ) [ 65536..90000 ) [ ..512 ) [ ..3 )     rows keep their number; small chunks at the end are merged
-//!  indexes: identity (finds the row that a retraction means), then any others (join keys, CREATE INDEX)
+//!  indexes: identity (finds the row that a retraction means), and any others (join keys, CREATE INDEX)
 //! ```
 //!
 //! 1. One writer, by `&mut self`; readers take a [`TableView`] (a list of chunks) and need no lock after that.
 //! 2. `apply(changes, version)` appends the insertions and marks the deleted rows with the version.
 //! 3. When more rows are dead than alive the table is rebuilt without the rows that no reader can see any more
 //!    (`low_water`): amortised over the deletions that made it necessary.
+//! 4. While many rows arrive and few are looked for, indexes are only brought up to date when they are asked for
+//!    ([`RowTable::set_lazy`]).
 
+mod delete;
 mod image;
 mod probe;
 mod rebuild;
@@ -27,7 +30,6 @@ use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use datafusion::common::hash_utils::{RandomState, create_hashes};
-use hashbrown::HashMap;
 use millrace_storage::ChangeBatch;
 use parking_lot::Mutex;
 
@@ -58,9 +60,14 @@ pub struct RowTable {
     deletions: VecDeque<(Version, usize)>,
     /// The oldest version that anyone reads, as far as the writer has heard.
     low_water: Version,
-    /// The first finds the row that a deletion names, unless the table only grows.
     indexes: Vec<HashIndex>,
-    has_identity: bool,
+    /// The index that finds the row that a deletion names; none if the table only grows.
+    identity: Option<usize>,
+    /// Columns that tell more rows apart than those of the index `identity`. They get an index of their own, which then is
+    /// the identity, when deletions would have to look at many rows.
+    finer: Option<Vec<usize>>,
+    /// Indexes are behind the rows until they are asked for.
+    is_lazy: bool,
     /// A number kept with each row, if the owner wants one: a join's count of matches.
     tags: Option<Vec<u32>>,
     /// Chains (index, hash) that hold more dead rows than live ones, as probes noticed.
@@ -72,7 +79,6 @@ pub struct RowTable {
 impl RowTable {
     /// `identity`: columns by which a deletion finds its row (a key, or all columns); `None` for rows that only arrive.
     pub fn new(schema: SchemaRef, identity: Option<Vec<usize>>) -> Self {
-        let has_identity = identity.is_some();
         RowTable {
             schema,
             chunks: Arc::default(),
@@ -83,12 +89,22 @@ impl RowTable {
             forgotten_rows: 0,
             deletions: VecDeque::new(),
             low_water: 0,
+            identity: identity.is_some().then_some(0),
             indexes: identity.into_iter().map(HashIndex::new).collect(),
-            has_identity,
+            finer: None,
+            is_lazy: false,
             tags: None,
             crowded: Mutex::default(),
             last_image: vec![],
         }
+    }
+
+    /// With an index over `key`, by which deletions find their rows too as long as few share one; what tells rows apart is
+    /// `unique`.
+    pub fn keyed(schema: SchemaRef, key: Vec<usize>, unique: Vec<usize>) -> Self {
+        let mut table = RowTable::new(schema, Some(key));
+        table.finer = Some(unique);
+        table
     }
 
     /// Keeps a number with each row, 0 at first.
@@ -141,14 +157,43 @@ impl RowTable {
         if let Some(known) = self.index_over(&columns) {
             return Ok(known);
         }
-        let mut index = HashIndex::new(columns);
-        let mut first = 0;
-        for chunk in self.chunks.iter() {
-            index.insert(first, &hashes(&chunk.rows, &index.columns)?);
-            first += chunk.len() as u32;
+        self.indexes.push(HashIndex::new(columns));
+        let added = self.indexes.len() - 1;
+        if !self.is_lazy {
+            self.catch_up(added)?;
         }
-        self.indexes.push(index);
-        Ok(self.indexes.len() - 1)
+        Ok(added)
+    }
+
+    /// Whether rows that are inserted from now on enter the indexes only when these are asked for
+    /// ([`RowTable::catch_up`]). Ends with all indexes up to date.
+    pub fn set_lazy(&mut self, is_lazy: bool) -> Result<()> {
+        if std::mem::replace(&mut self.is_lazy, is_lazy) && !is_lazy {
+            for index in 0..self.indexes.len() {
+                self.catch_up(index)?;
+            }
+            self.refine_by_sample()?;
+        }
+        Ok(())
+    }
+
+    pub fn is_lazy(&self) -> bool {
+        self.is_lazy
+    }
+
+    /// Brings an index up to date, in one go for all rows that it lacks.
+    pub fn catch_up(&mut self, index: usize) -> Result<()> {
+        let index = &mut self.indexes[index];
+        if index.rows() == self.rows {
+            return Ok(());
+        }
+        let first = self.bases.partition_point(|base| *base <= index.rows()).max(1) - 1;
+        for (chunk, base) in self.chunks.iter().zip(self.bases.iter()).skip(first) {
+            let known = (index.rows().max(*base) - base) as usize;
+            let rows = chunk.rows.slice(known, chunk.len() - known);
+            index.insert(base + known as u32, &hashes(&rows, &index.columns)?);
+        }
+        Ok(())
     }
 
     /// The index over exactly these columns, in this order.
@@ -209,15 +254,30 @@ impl RowTable {
 
     /// Appends rows; returns the number of the first.
     pub fn insert(&mut self, rows: RecordBatch, version: Version) -> Result<u32> {
+        if !self.is_lazy {
+            for index in &mut self.indexes {
+                let hashes = hashes(&rows, &index.columns)?;
+                index.insert(self.rows, &hashes);
+            }
+        }
+        self.append(rows, version)
+    }
+
+    /// As [`RowTable::insert`], with the rows' hashes by the only index.
+    pub fn insert_hashed(&mut self, rows: RecordBatch, hashes: &[u64], version: Version) -> Result<u32> {
+        for index in &mut self.indexes {
+            index.insert(self.rows, hashes);
+        }
+        self.append(rows, version)
+    }
+
+    /// Appends rows that are in the indexes already, as far as they have to be.
+    fn append(&mut self, rows: RecordBatch, version: Version) -> Result<u32> {
         let first = self.rows;
         if u32::try_from(self.rows as usize + rows.num_rows()).is_err() {
             return Err(RuntimeError::Internal(
                 "a partition of a table has more than 4 billion rows".into(),
             ));
-        }
-        for index in &mut self.indexes {
-            let hashes = hashes(&rows, &index.columns)?;
-            index.insert(self.rows, &hashes);
         }
         self.live_rows += rows.num_rows();
         Arc::make_mut(&mut self.bases).push(self.rows);
@@ -250,134 +310,6 @@ impl RowTable {
             chunks.truncate(first);
             chunks.push(Arc::new(merged));
             Arc::make_mut(&mut self.bases).truncate(first + 1);
-        }
-        Ok(())
-    }
-
-    /// Marks the rows that equal these as gone; returns their numbers, in the order given. Of equal rows any may go.
-    ///
-    /// # Errors
-    /// One of them is not there.
-    pub fn delete(&mut self, rows: &RecordBatch, version: Version) -> Result<Vec<u32>> {
-        let mut deleted = vec![None; rows.num_rows()];
-        self.mark_deleted(rows, version, &mut deleted)?;
-        self.count_deleted(rows, deleted, version)
-    }
-
-    /// Marks those of the rows that are there and not yet marked.
-    fn mark_deleted(&self, rows: &RecordBatch, version: Version, deleted: &mut [Option<u32>]) -> Result<()> {
-        if deleted.iter().all(Option::is_some) {
-            return Ok(());
-        }
-        if !self.has_identity {
-            return Err(RuntimeError::Internal(
-                "a deletion reached a table that only grows".into(),
-            ));
-        }
-        if deleted.iter().all(Option::is_none) {
-            self.delete_first_candidates(rows, version, deleted)?;
-        }
-        self.delete_any_candidates(rows, version, deleted)
-    }
-
-    /// Counts the rows that were marked; returns their numbers.
-    fn count_deleted(
-        &mut self,
-        rows: &RecordBatch,
-        deleted: Vec<Option<u32>>,
-        version: Version,
-    ) -> Result<Vec<u32>> {
-        if let Some(missing) = deleted.iter().position(Option::is_none) {
-            let row = rows.slice(missing, 1);
-            let shown = arrow::util::pretty::pretty_format_batches(&[row])
-                .map(|t| t.to_string())
-                .unwrap_or_default();
-            return Err(RuntimeError::Internal(format!(
-                "a deletion names a row that is not there:\n{shown}"
-            )));
-        }
-        self.live_rows -= rows.num_rows();
-        self.dead_rows += rows.num_rows();
-        match self.deletions.back_mut() {
-            // Epochs may overtake each other: what went before counts with what went after.
-            Some((last, count)) if *last >= version => *count += rows.num_rows(),
-            _ if rows.num_rows() > 0 => self.deletions.push_back((version, rows.num_rows())),
-            _ => {}
-        }
-        Ok(deleted.into_iter().flatten().collect())
-    }
-
-    /// Deletes where the newest live row with the same hash is the one: nearly always, and however many equal rows there
-    /// are.
-    fn delete_first_candidates(
-        &self,
-        rows: &RecordBatch,
-        version: Version,
-        deleted: &mut [Option<u32>],
-    ) -> Result<()> {
-        let index = &self.indexes[0];
-        let mut matches = Matches::default();
-        // Several rows with one hash go on where the one before them stopped.
-        let mut rest: HashMap<u64, Option<u32>> = HashMap::new();
-        for (probe, hash) in (0..).zip(hashes(rows, &index.columns)?) {
-            let start = rest.get(&hash).copied().unwrap_or_else(|| index.head(hash));
-            let mut chain = index.chain(start);
-            let mut dead = 0;
-            let found = chain.find(|row| {
-                let alive = self.is_alive(*row);
-                dead += usize::from(!alive);
-                alive
-            });
-            rest.insert(hash, chain.next());
-            self.note_crowded(0, hash, dead, 1);
-            if let Some(row) = found {
-                matches.probe.push(probe);
-                matches.rows.push(row);
-            }
-        }
-        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        self.keep_equal(&mut matches, &all, rows.columns())?;
-        for (probe, row) in matches.probe.iter().zip(&matches.rows) {
-            let (chunk, offset) = self.locate(*row);
-            self.chunks[chunk].delete(offset, version);
-            deleted[*probe as usize] = Some(*row);
-        }
-        Ok(())
-    }
-
-    /// Deletes what is left, looking at every row with the same hash.
-    fn delete_any_candidates(
-        &self,
-        rows: &RecordBatch,
-        version: Version,
-        deleted: &mut [Option<u32>],
-    ) -> Result<()> {
-        let left: Vec<u32> = (0..)
-            .zip(deleted.iter())
-            .filter(|(_, row)| row.is_none())
-            .map(|(probe, _)| probe)
-            .collect();
-        if left.is_empty() {
-            return Ok(());
-        }
-        let rows =
-            arrow::compute::take_record_batch(rows, &UInt32Array::from(left.clone())).map_err(arrow_error)?;
-        let keys: Vec<ArrayRef> = self.indexes[0]
-            .columns
-            .iter()
-            .map(|column| Arc::clone(rows.column(*column)))
-            .collect();
-        let mut matches = self.candidates(0, &keys, Chunk::is_alive)?;
-        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        self.keep_equal(&mut matches, &all, rows.columns())?;
-        // Equal rows are interchangeable: each deletion takes the first of its matches that is still there.
-        for (probe, row) in matches.probe.iter().zip(&matches.rows) {
-            let deleted = &mut deleted[left[*probe as usize] as usize];
-            let (chunk, offset) = self.locate(*row);
-            if deleted.is_none() && self.chunks[chunk].is_alive(offset) {
-                self.chunks[chunk].delete(offset, version);
-                *deleted = Some(*row);
-            }
         }
         Ok(())
     }
@@ -438,14 +370,15 @@ fn hashes(rows: &RecordBatch, columns: &[usize]) -> Result<Vec<u64>> {
         .iter()
         .map(|column| Arc::clone(rows.column(*column)))
         .collect();
-    let mut buffer = vec![0; rows.num_rows()];
-    create_hashes(&keys, &seed(), &mut buffer)?;
-    Ok(buffer)
+    row_hashes(&keys, rows.num_rows())
 }
 
-/// In memory only: what is stored or sent hashes with [`crate::worker::partition_hash`].
-pub(crate) fn seed() -> RandomState {
-    RandomState::with_seed(0x6d69_6c6c)
+/// The hash of each row, as indexes have it. In memory only: what is stored or sent hashes with
+/// [`crate::worker::partition_hash`].
+pub(crate) fn row_hashes(columns: &[ArrayRef], rows: usize) -> Result<Vec<u64>> {
+    let mut hashes = vec![0; rows];
+    create_hashes(columns, &RandomState::with_seed(0x6d69_6c6c), &mut hashes)?;
+    Ok(hashes)
 }
 
 pub(crate) fn arrow_error(error: ArrowError) -> RuntimeError {

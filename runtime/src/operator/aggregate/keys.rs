@@ -13,9 +13,9 @@ use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 
 use crate::error::{Result, RuntimeError};
-use crate::operator::consolidate::first_equal;
+use crate::operator::consolidate::first_equal_hashed;
 use crate::operator::nullable;
-use crate::state::row_table::arrow_error;
+use crate::state::row_table::{arrow_error, row_hashes};
 use crate::state::{RowTable, TableImage};
 
 pub(crate) struct GroupKeys {
@@ -152,7 +152,8 @@ impl GroupKeys {
 
 /// The rows' numbers in the table; those that are not there are added.
 fn intern(table: &mut RowTable, keys: &[ArrayRef], rows: usize) -> Result<Vec<usize>> {
-    let matches = table.probe(0, keys, true)?;
+    let hashes = row_hashes(keys, rows)?;
+    let matches = table.probe_hashed(0, keys, &hashes)?;
     let mut groups = vec![usize::MAX; rows];
     for (probe, row) in matches.probe.iter().zip(&matches.rows) {
         groups[*probe as usize] = *row as usize;
@@ -163,19 +164,14 @@ fn intern(table: &mut RowTable, keys: &[ArrayRef], rows: usize) -> Result<Vec<us
     if missing.is_empty() {
         return Ok(groups);
     }
-    let pick = |columns: &[ArrayRef], positions: Vec<u32>| {
-        let positions = UInt32Array::from(positions);
-        let columns = columns.iter().map(|column| take(column, &positions, None));
-        columns.collect::<Result<Vec<_>, _>>().map_err(arrow_error)
-    };
-    let columns = pick(keys, missing.clone())?;
-    let first = first_equal(&columns, missing.len())?;
+    let (columns, hashes) = pick(keys, &hashes, &missing)?;
+    let first = first_equal_hashed(&columns, &hashes)?;
     let new: Vec<u32> = (0..missing.len() as u32)
         .filter(|row| first[*row as usize] == *row)
         .collect();
-    let columns = pick(&columns, new.clone())?;
+    let (columns, hashes) = pick(&columns, &hashes, &new)?;
     let batch = RecordBatch::try_new(Arc::clone(table.schema()), columns).map_err(arrow_error)?;
-    let base = table.insert(batch, 0)? as usize;
+    let base = table.insert_hashed(batch, &hashes, 0)? as usize;
     let mut number = vec![0; missing.len()];
     for (place, row) in new.iter().enumerate() {
         number[*row as usize] = base + place;
@@ -184,6 +180,17 @@ fn intern(table: &mut RowTable, keys: &[ArrayRef], rows: usize) -> Result<Vec<us
         groups[*row as usize] = number[*first as usize];
     }
     Ok(groups)
+}
+
+/// Some of the rows with their hashes.
+fn pick(columns: &[ArrayRef], hashes: &[u64], rows: &[u32]) -> Result<(Vec<ArrayRef>, Vec<u64>)> {
+    if rows.len() == hashes.len() {
+        return Ok((columns.to_vec(), hashes.to_vec()));
+    }
+    let positions = UInt32Array::from(rows.to_vec());
+    let columns = columns.iter().map(|column| take(column, &positions, None));
+    let columns = columns.collect::<Result<Vec<_>, _>>().map_err(arrow_error)?;
+    Ok((columns, rows.iter().map(|row| hashes[*row as usize]).collect()))
 }
 
 /// Zero has two signs and is one value, to GROUP BY too; DataFusion's groups are of the positive one.

@@ -60,7 +60,8 @@ impl RowTable {
     pub fn restore(&mut self, image: &TableImage) -> Result<()> {
         let indexes = self.indexes.iter().map(|index| index.columns.clone());
         let mut restored = RowTable::new(Arc::clone(&self.schema), None);
-        restored.has_identity = self.has_identity;
+        restored.identity = self.identity;
+        restored.finer = self.finer.take();
         restored.indexes = indexes.map(HashIndex::new).collect();
         restored.tags = image.tags.clone();
         let mut chunks = vec![];

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::{interleave, take};
-use datafusion::common::hash_utils::create_hashes;
 
-use super::{RowTable, arrow_error, seed};
+use super::{RowTable, arrow_error, row_hashes};
 use crate::error::{Result, RuntimeError};
 use crate::state::chunk::{Chunk, Version};
 use crate::state::compare::rows_equal;
@@ -40,6 +39,13 @@ impl RowTable {
     /// Live rows whose indexed columns equal the keys. With `nulls_match`, NULL equals NULL.
     pub fn probe(&self, index: usize, keys: &[ArrayRef], nulls_match: bool) -> Result<Matches> {
         self.probe_where(index, keys, nulls_match, Chunk::is_alive)
+    }
+
+    /// As [`RowTable::probe`] with NULL equal to NULL, where the keys' hashes are known.
+    pub fn probe_hashed(&self, index: usize, keys: &[ArrayRef], hashes: &[u64]) -> Result<Matches> {
+        let mut matches = self.candidates_hashed(index, hashes, Chunk::is_alive)?;
+        self.keep_equal(&mut matches, &self.indexes[index].columns, keys)?;
+        Ok(matches)
     }
 
     /// As [`RowTable::probe`], for a reader at a version.
@@ -76,14 +82,30 @@ impl RowTable {
             Some(key) => key.len(),
             None => return Err(RuntimeError::Internal("a probe without keys".into())),
         };
-        let mut hashes = vec![0; rows];
-        create_hashes(keys, &seed(), &mut hashes)?;
+        if self.live_rows + self.dead_rows == 0 {
+            return Ok(Matches::default());
+        }
+        self.candidates_hashed(index, &row_hashes(keys, rows)?, is_there)
+    }
+
+    fn candidates_hashed(
+        &self,
+        index: usize,
+        hashes: &[u64],
+        is_there: impl Fn(&Chunk, usize) -> bool,
+    ) -> Result<Matches> {
+        let chains = &self.indexes[index];
+        if chains.rows() < self.rows {
+            return Err(RuntimeError::Internal(
+                "an index was asked that is behind its rows".into(),
+            ));
+        }
         let mut matches = Matches::default();
-        for (probe, hash) in hashes.iter().enumerate() {
+        let heads = chains.heads(hashes);
+        for (probe, (hash, head)) in hashes.iter().zip(heads).enumerate() {
             let mut dead = 0;
             let before = matches.rows.len();
-            let chains = &self.indexes[index];
-            for row in chains.chain(chains.head(*hash)) {
+            for row in chains.chain(head) {
                 let (chunk, offset) = self.locate(row);
                 if is_there(&self.chunks[chunk], offset) {
                     matches.probe.push(probe as u32);

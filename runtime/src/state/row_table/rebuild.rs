@@ -41,7 +41,9 @@ impl RowTable {
     /// Makes the table anew from the rows that are alive or that a reader at `low_water` or later may see.
     fn rebuild(&mut self, low_water: Version) -> Result<()> {
         let mut rebuilt = RowTable::new(Arc::clone(&self.schema), None);
-        rebuilt.has_identity = self.has_identity;
+        rebuilt.identity = self.identity;
+        rebuilt.finer = self.finer.take();
+        rebuilt.is_lazy = self.is_lazy;
         rebuilt.low_water = low_water;
         rebuilt.tags = self.tags.as_ref().map(|tags| {
             let survivors = self
@@ -87,9 +89,11 @@ impl RowTable {
             return Ok(());
         }
         let chunk = Chunk::concat(&chunks.iter().collect::<Vec<_>>(), self.low_water).map_err(arrow_error)?;
-        for index in &mut self.indexes {
-            let hashes = hashes(&chunk.rows, &index.columns)?;
-            index.insert(self.rows, &hashes);
+        if !self.is_lazy {
+            for index in &mut self.indexes {
+                let hashes = hashes(&chunk.rows, &index.columns)?;
+                index.insert(self.rows, &hashes);
+            }
         }
         let live = (0..chunk.len()).filter(|row| chunk.is_alive(*row)).count();
         self.live_rows += live;
