@@ -22,6 +22,8 @@
 //!
 //! The cost of an epoch is that of the rows that enter, leave, or change their iteration.
 
+mod rows;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -29,17 +31,14 @@ use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::datatypes::{Int64Type, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::utils::normalize_float_zero;
-use hashbrown::HashTable;
 use millrace_planner::stage::{Recursion, RecursionLimits};
 use millrace_storage::ChangeBatch;
-use twox_hash::XxHash3_64;
 
 use super::{CHUNK_ROWS, ErrorCounter, Gate, Inputs, OperatorInstance, batch_of};
 use crate::error::{Result, RuntimeError};
 use crate::state::row_table::arrow_error;
+use rows::{RowId, Rows};
 
-/// A row's number while it is kept.
-type RowId = u32;
 type Iteration = i64;
 
 /// The state of a recursion beside its body's.
@@ -201,15 +200,14 @@ impl RecursionInstance {
                 }
                 continue;
             }
-            let kept = &mut self.rows.kept[row as usize];
+            let kept = self.rows.kept(row);
             kept.count(iteration, weight)?;
-            let first = kept.candidates.first().map(|(first, _)| *first);
-            match first {
+            match kept.first() {
                 // An earlier iteration has it: that step saw to it.
                 Some(first) if first < iteration => {}
                 Some(first) if first == iteration => {
-                    if kept.member != Some(iteration) {
-                        changes.extend(kept.member.map(|old| Change {
+                    if kept.member() != Some(iteration) {
+                        changes.extend(kept.member().map(|old| Change {
                             iteration: old,
                             row,
                             weight: -1,
@@ -219,20 +217,20 @@ impl RecursionInstance {
                             row,
                             weight: 1,
                         });
-                        kept.member = Some(iteration);
+                        kept.set_member(Some(iteration));
                     }
                 }
                 later => {
-                    if kept.member == Some(iteration) {
+                    if kept.member() == Some(iteration) {
                         changes.push(Change {
                             iteration,
                             row,
                             weight: -1,
                         });
-                        kept.member = None;
+                        kept.set_member(None);
                     }
                     // Whether the next candidate stands is known at its step, and not before.
-                    if let (Some(next), None) = (later, kept.member) {
+                    if let (Some(next), None) = (later, kept.member()) {
                         self.pending.entry(next).or_default().push((row, 0));
                     }
                 }
@@ -260,7 +258,7 @@ impl RecursionInstance {
 
     fn columns(&self, rows: impl Iterator<Item = RowId>) -> Result<Vec<ArrayRef>> {
         let parser = self.converter.parser();
-        let rows = rows.map(|row| parser.parse(&self.rows.kept[row as usize].bytes));
+        let rows = rows.map(|row| parser.parse(self.rows.bytes(row)));
         self.converter.convert_rows(rows).map_err(arrow_error)
     }
 }
@@ -285,111 +283,6 @@ fn parts(changes: Vec<Change>) -> Vec<Vec<Change>> {
         parts.push(part);
     }
     parts
-}
-
-/// A row that is, or was, a candidate.
-#[derive(Default)]
-struct Kept {
-    bytes: Box<[u8]>,
-    /// How often it is a candidate of each iteration, in their order; never 0 times.
-    candidates: Vec<(Iteration, i64)>,
-    /// The iteration in which it is in the working table.
-    member: Option<Iteration>,
-}
-
-impl Kept {
-    fn count(&mut self, iteration: Iteration, change: i64) -> Result<()> {
-        let found = self
-            .candidates
-            .binary_search_by_key(&iteration, |(iteration, _)| *iteration);
-        let count = found.map_or(0, |position| self.candidates[position].1) + change;
-        match (found, count) {
-            (_, ..0) => {
-                return Err(RuntimeError::Internal(
-                    "a recursion takes back a row that it did not make".into(),
-                ));
-            }
-            (Ok(position), 0) => {
-                self.candidates.remove(position);
-            }
-            (Ok(position), _) => self.candidates[position].1 = count,
-            (Err(_), 0) => {}
-            (Err(position), _) => self.candidates.insert(position, (iteration, count)),
-        }
-        Ok(())
-    }
-}
-
-/// Rows as comparable bytes, found by them, under numbers that are used again.
-#[derive(Default)]
-struct Rows {
-    kept: Vec<Kept>,
-    by_bytes: HashTable<RowId>,
-    free: Vec<RowId>,
-    /// Rows that this epoch has named.
-    touched: Vec<RowId>,
-    bytes: usize,
-}
-
-impl Rows {
-    fn intern(&mut self, bytes: &[u8]) -> RowId {
-        let hash = XxHash3_64::oneshot(bytes);
-        let kept = &self.kept;
-        if let Some(row) = self
-            .by_bytes
-            .find(hash, |row| &*kept[*row as usize].bytes == bytes)
-        {
-            self.touched.push(*row);
-            return *row;
-        }
-        let new = Kept {
-            bytes: bytes.into(),
-            ..Kept::default()
-        };
-        self.bytes += bytes.len();
-        let row = match self.free.pop() {
-            Some(row) => {
-                self.kept[row as usize] = new;
-                row
-            }
-            None => {
-                self.kept.push(new);
-                (self.kept.len() - 1) as RowId
-            }
-        };
-        let kept = &self.kept;
-        self.by_bytes
-            .insert_unique(hash, row, |row| XxHash3_64::oneshot(&kept[*row as usize].bytes));
-        self.touched.push(row);
-        row
-    }
-
-    /// At the end of an epoch: forgets the rows that are no candidates any more, or all.
-    fn forget(&mut self, unless_candidate: bool) {
-        for row in std::mem::take(&mut self.touched) {
-            let kept = &mut self.kept[row as usize];
-            if unless_candidate && !kept.candidates.is_empty() {
-                continue;
-            }
-            let hash = XxHash3_64::oneshot(&kept.bytes);
-            // A row that was touched twice is gone already.
-            if let Ok(entry) = self.by_bytes.find_entry(hash, |other| *other == row) {
-                entry.remove();
-                self.bytes -= kept.bytes.len();
-                *kept = Kept::default();
-                self.free.push(row);
-            }
-        }
-    }
-
-    fn memory_bytes(&self) -> usize {
-        let candidates: usize = self.kept.iter().map(|kept| kept.candidates.capacity() * 16).sum();
-        self.kept.capacity() * size_of::<Kept>()
-            + candidates
-            + self.bytes
-            + self.by_bytes.capacity() * 5
-            + (self.free.capacity() + self.touched.capacity()) * size_of::<RowId>()
-    }
 }
 
 #[cfg(test)]

@@ -3,21 +3,21 @@
 //! Rows are comparable bytes: the columns to order by, then every column of the output, so that equal rows have one
 //! order. Two structures keep a partition:
 //!
-//! * [`zones`]: what is skipped, what is among the first rows, what is behind them, as three ordered maps. A change moves
+//! * [`zones`]: what is skipped, what is among the first rows, what is behind them, as three ordered multisets. A change moves
 //!   at most one row across each border, so it costs the logarithm of the partition. Used where rows count one by one
 //!   and their number is not asked for.
-//! * [`prefix`]: one ordered map; the first rows of a partition that changed are numbered again. Used for ranks, and for
+//! * [`prefix`]: one ordered multiset; the first rows of a partition that changed are numbered again. Used for ranks, and for
 //!   numbers that are put out, since all behind a change have other ones anyway.
 
 mod prefix;
 mod zones;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, UInt64Array};
 use arrow::datatypes::SchemaRef;
 use arrow::row::{RowConverter, SortField};
+use hashbrown::HashMap;
 use millrace_planner::stage::{Numbering, TopN};
 use millrace_storage::ChangeBatch;
 
@@ -105,14 +105,8 @@ impl TopNInstance {
     /// Bytes of the rows that are kept.
     pub fn state_bytes(&self) -> usize {
         match &self.partitions {
-            Partitions::Zones(partitions) => partitions
-                .iter()
-                .map(|(key, rows)| key.len() + rows.bytes())
-                .sum(),
-            Partitions::Prefix(partitions) => partitions
-                .iter()
-                .map(|(key, rows)| key.len() + rows.bytes())
-                .sum(),
+            Partitions::Zones(partitions) => map_bytes(partitions, Zones::memory_bytes),
+            Partitions::Prefix(partitions) => map_bytes(partitions, Prefix::memory_bytes),
         }
     }
 
@@ -180,6 +174,7 @@ impl TopNInstance {
             if let Some(rows) = &rows {
                 key.extend_from_slice(rows.row(row).data());
             }
+            end_key(&mut key, order_length);
             let weight = batch.weight(row);
             match &mut self.partitions {
                 Partitions::Zones(partitions) => {
@@ -187,7 +182,7 @@ impl TopNInstance {
                         partitions.insert(partition.into(), Zones::default());
                     }
                     if let Some(zones) = partitions.get_mut(partition) {
-                        zones.change(&key, weight, order_length, &self.bounds, changes);
+                        zones.change(&key, weight, &self.bounds, changes);
                         if zones.is_empty() {
                             partitions.remove(partition);
                         }
@@ -201,7 +196,7 @@ impl TopNInstance {
                         if !touched.contains_key(partition) {
                             touched.insert(partition.into(), prefix.first(&self.bounds));
                         }
-                        prefix.change(&key, weight, order_length);
+                        prefix.change(&key, weight);
                     }
                 }
             }
@@ -231,21 +226,31 @@ impl TopNInstance {
     }
 }
 
-/// A row's count, and where its own bytes begin behind those of the order.
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    count: i64,
-    order_length: u32,
+/// Bytes at the end of a key: where the order's bytes end and the row's begin.
+const KEY_END: usize = size_of::<u32>();
+
+fn end_key(key: &mut Vec<u8>, order_length: usize) {
+    key.extend_from_slice(&(order_length as u32).to_le_bytes());
 }
 
-/// The row without the bytes that only order it.
-fn row_of(key: &[u8], entry: &Entry) -> Key {
-    key[entry.order_length as usize..].into()
+fn order_length(key: &[u8]) -> usize {
+    let mut end = [0; KEY_END];
+    end.copy_from_slice(&key[key.len() - KEY_END..]);
+    u32::from_le_bytes(end) as usize
 }
 
-/// Bytes of a map of rows.
-fn map_bytes<'a>(keys: impl Iterator<Item = &'a Key>) -> usize {
-    // The box and the entry beside the bytes, and the share of the tree's node.
-    keys.map(|key| key.len() + size_of::<Key>() + size_of::<Entry>() + 8)
-        .sum()
+/// The bytes that order a row.
+fn order_of(key: &[u8]) -> &[u8] {
+    &key[..order_length(key)]
+}
+
+/// The row's own bytes.
+fn row_of(key: &[u8]) -> &[u8] {
+    &key[order_length(key)..key.len() - KEY_END]
+}
+
+/// Bytes of partitions: the table, the keys, and what `bytes` says of each.
+fn map_bytes<T>(partitions: &HashMap<Key, T>, bytes: impl Fn(&T) -> usize) -> usize {
+    let kept: usize = partitions.iter().map(|(key, rows)| key.len() + bytes(rows)).sum();
+    partitions.allocation_size() + kept
 }

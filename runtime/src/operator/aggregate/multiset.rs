@@ -1,4 +1,4 @@
-//! An ordered multiset of byte strings, packed: the values of one group.
+//! An ordered multiset of byte strings, packed: the values of one group, the rows of one partition.
 //!
 //! ```text
 //!  few:   one leaf                 [len key count | len key count | ..]      in order, without gaps
@@ -14,13 +14,13 @@ const LEAF_BYTES_MAX: usize = 1_024;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) enum Multiset {
+pub(in crate::operator) enum Multiset {
     Few(Leaf),
     Many(Box<Tree>),
 }
 
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(in crate::operator) struct Tree {
     /// By a lower bound of their keys. The first one's is empty, and only that leaf may be empty too.
     leaves: BTreeMap<Box<[u8]>, Leaf>,
     entries: usize,
@@ -29,7 +29,7 @@ pub(super) struct Tree {
 /// Entries in order: the key's length, the key, its count (not 0; below 0 while a deletion has come before what it
 /// deletes). Numbers are variable-length, as in Protocol Buffers.
 #[derive(Debug, Default)]
-pub(super) struct Leaf(Vec<u8>);
+pub(in crate::operator) struct Leaf(Vec<u8>);
 
 /// Where an entry is in its leaf.
 struct Entry {
@@ -67,6 +67,41 @@ impl Multiset {
         self.iter().next().map(|(key, _)| key)
     }
 
+    /// The smallest key, with its count.
+    pub fn first_entry(&self) -> Option<(&[u8], i64)> {
+        self.iter().next()
+    }
+
+    /// The largest key, with its count.
+    pub fn last_entry(&self) -> Option<(&[u8], i64)> {
+        let leaf = match self {
+            Multiset::Few(leaf) => leaf,
+            // Only the first leaf may be empty, and then it is the only one that can be the last.
+            Multiset::Many(tree) => tree.leaves.values().next_back()?,
+        };
+        let entry = leaf.entries().last()?;
+        Some((&leaf.0[entry.key], entry.count))
+    }
+
+    /// How often a key is there.
+    pub fn count_of(&self, key: &[u8]) -> i64 {
+        let leaf = match self {
+            Multiset::Few(leaf) => leaf,
+            Multiset::Many(tree) => match tree.leaf_of(key) {
+                Some(leaf) => leaf,
+                None => return 0,
+            },
+        };
+        let mut entries = leaf.entries();
+        entries
+            .find(|entry| &leaf.0[entry.key.clone()] == key)
+            .map_or(0, |entry| entry.count)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.first_entry().is_none()
+    }
+
     /// Keys with their counts, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], i64)> {
         let (few, many) = match self {
@@ -102,6 +137,15 @@ impl Multiset {
 }
 
 impl Tree {
+    /// The leaf where a key is, if it is there.
+    fn leaf_of(&self, key: &[u8]) -> Option<&Leaf> {
+        let up_to_key = (Bound::Unbounded, Bound::Included(key));
+        self.leaves
+            .range::<[u8], _>(up_to_key)
+            .next_back()
+            .map(|(_, leaf)| leaf)
+    }
+
     fn add(&mut self, key: &[u8], times: i64) {
         let up_to_key = (Bound::Unbounded, Bound::Included(key));
         let Some((bound, leaf)) = self.leaves.range_mut::<[u8], _>(up_to_key).next_back() else {
@@ -265,6 +309,12 @@ mod tests {
                     );
                     assert_eq!(multiset.len(), model.len(), "seed {seed}");
                     assert_eq!(multiset.first(), model.keys().next().map(Vec::as_slice));
+                    let last = model
+                        .last_key_value()
+                        .map(|(key, count)| (key.as_slice(), *count));
+                    assert_eq!(multiset.last_entry(), last);
+                    let key = vec![b'a' + (number % 7) as u8; number % 300];
+                    assert_eq!(multiset.count_of(&key), model.get(&key).copied().unwrap_or(0));
                 }
             }
             for (key, count) in &model {

@@ -1,15 +1,14 @@
 //! A partition as one ordered map, whose first rows are numbered when they are asked for.
 
-use std::collections::BTreeMap;
-
 use millrace_planner::stage::Numbering;
 
-use super::{Bounds, Entry, Key, map_bytes, row_of};
+use super::{Bounds, Key, order_of, row_of};
+use crate::operator::aggregate::multiset::Multiset;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Prefix {
-    rows: BTreeMap<Key, Entry>,
+    rows: Multiset,
 }
 
 impl Prefix {
@@ -17,35 +16,22 @@ impl Prefix {
         self.rows.is_empty()
     }
 
-    pub fn bytes(&self) -> usize {
-        map_bytes(self.rows.keys())
+    /// Bytes beyond the struct itself.
+    pub fn memory_bytes(&self) -> usize {
+        self.rows.memory_bytes()
     }
 
     /// Adds `weight` copies of a row.
-    pub fn change(&mut self, key: &[u8], weight: i64, order_length: usize) {
-        match self.rows.get_mut(key) {
-            Some(entry) => {
-                entry.count += weight;
-                if entry.count == 0 {
-                    self.rows.remove(key);
-                }
-            }
-            None => {
-                let entry = Entry {
-                    count: weight,
-                    order_length: order_length as u32,
-                };
-                self.rows.insert(key.into(), entry);
-            }
-        }
+    pub fn change(&mut self, key: &[u8], weight: i64) {
+        self.rows.add(key, weight);
     }
 
     /// The first rows, each copy by itself, with their numbers.
     pub fn first(&self, bounds: &Bounds) -> Vec<(Key, u64)> {
         let mut first = vec![];
-        self.numbered(bounds, |key, entry, number| {
+        self.numbered(bounds, |key, number| {
             if number > bounds.skip {
-                first.push((row_of(key, entry), number));
+                first.push((row_of(key).into(), number));
             }
         });
         first
@@ -56,18 +42,22 @@ impl Prefix {
         if !bounds.append_only {
             return;
         }
-        if let Some(behind) = self.numbered(bounds, |_, _, _| {}) {
-            self.rows.split_off(&behind);
+        if let Some(behind) = self.numbered(bounds, |_, _| {}) {
+            let mut kept = Multiset::default();
+            for (key, count) in self.rows.iter().take_while(|(key, _)| *key < &*behind) {
+                kept.add(key, count);
+            }
+            self.rows = kept;
         }
     }
 
     /// Visits each copy of a row up to the last number wanted; returns the first row of which none is.
-    fn numbered(&self, bounds: &Bounds, mut visit: impl FnMut(&[u8], &Entry, u64)) -> Option<Key> {
+    fn numbered(&self, bounds: &Bounds, mut visit: impl FnMut(&[u8], u64)) -> Option<Key> {
         let mut rows_before = 0;
         let mut number = 0;
         let mut previous: Option<&[u8]> = None;
-        for (key, entry) in &self.rows {
-            let order = &key[..entry.order_length as usize];
+        for (key, count) in self.rows.iter() {
+            let order = order_of(key);
             if previous != Some(order) {
                 previous = Some(order);
                 match bounds.numbering {
@@ -76,14 +66,14 @@ impl Prefix {
                     Numbering::DenseRank => number += 1,
                 }
             }
-            for copy in 0..entry.count {
+            for copy in 0..count {
                 if bounds.numbering == Numbering::RowNumber {
                     number = rows_before + 1;
                 }
                 if number > bounds.last {
-                    return if copy == 0 { Some(key.clone()) } else { None };
+                    return if copy == 0 { Some(key.into()) } else { None };
                 }
-                visit(key, entry, number);
+                visit(key, number);
                 rows_before += 1;
             }
         }
@@ -93,13 +83,16 @@ impl Prefix {
 
 #[cfg(test)]
 mod tests {
+    use super::super::end_key;
     use super::*;
 
     fn first(numbering: Numbering, skip: u64, last: u64) -> Vec<(u8, u64)> {
         let mut rows = Prefix::default();
         // The order is the first byte.
         for row in [[1, 10], [1, 11], [2, 20], [2, 20], [3, 30], [4, 40]] {
-            rows.change(&row, 1, 1);
+            let mut key = row.to_vec();
+            end_key(&mut key, 1);
+            rows.change(&key, 1);
         }
         let bounds = Bounds {
             skip,

@@ -6,141 +6,101 @@
 //! A zone is full before the next one has any. A row that comes or goes is put into or taken from its zone, and then each
 //! border moves by as many rows: O(log n) for each.
 
-use std::collections::BTreeMap;
+use super::{Bounds, Changes, row_of};
+use crate::operator::aggregate::multiset::Multiset;
 
-use super::{Bounds, Changes, Entry, Key, map_bytes, row_of};
-
-/// An ordered multiset.
+/// An ordered multiset that knows its size.
 #[derive(Debug, Default)]
 struct Zone {
-    rows: BTreeMap<Key, Entry>,
+    rows: Multiset,
     count: i64,
 }
 
 impl Zone {
-    fn add(&mut self, key: &[u8], entry: Entry) {
-        self.count += entry.count;
-        match self.rows.get_mut(key) {
-            Some(known) => {
-                known.count += entry.count;
-                if known.count == 0 {
-                    self.rows.remove(key);
-                }
-            }
-            None => {
-                self.rows.insert(key.into(), entry);
-            }
-        }
+    fn add(&mut self, key: &[u8], count: i64) {
+        self.count += count;
+        self.rows.add(key, count);
     }
 
     /// Takes up to `count` copies of the last row.
-    fn take_last(&mut self, count: i64) -> Option<(Key, Entry)> {
-        let (key, entry) = self.rows.last_key_value()?;
-        let taken = Entry {
-            count: entry.count.min(count),
-            ..*entry
-        };
-        let key = key.clone();
-        self.add(
-            &key,
-            Entry {
-                count: -taken.count,
-                ..taken
-            },
-        );
-        Some((key, taken))
+    fn take_last(&mut self, count: i64) -> Option<(Vec<u8>, i64)> {
+        let (key, copies) = self.rows.last_entry()?;
+        let taken = (key.to_vec(), copies.min(count));
+        self.add(&taken.0, -taken.1);
+        Some(taken)
     }
 
     /// Takes up to `count` copies of the first row.
-    fn take_first(&mut self, count: i64) -> Option<(Key, Entry)> {
-        let (key, entry) = self.rows.first_key_value()?;
-        let taken = Entry {
-            count: entry.count.min(count),
-            ..*entry
-        };
-        let key = key.clone();
-        self.add(
-            &key,
-            Entry {
-                count: -taken.count,
-                ..taken
-            },
-        );
-        Some((key, taken))
+    fn take_first(&mut self, count: i64) -> Option<(Vec<u8>, i64)> {
+        let (key, copies) = self.rows.first_entry()?;
+        let taken = (key.to_vec(), copies.min(count));
+        self.add(&taken.0, -taken.1);
+        Some(taken)
     }
 
-    fn count_of(&self, key: &[u8]) -> i64 {
-        self.rows.get(key).map_or(0, |entry| entry.count)
+    /// Whether a row belongs before the last one, or is as it.
+    fn reaches(&self, key: &[u8]) -> bool {
+        self.rows.last_entry().is_some_and(|(last, _)| key <= last)
     }
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Zones {
-    skipped: Zone,
+    /// Made when a row is skipped.
+    skipped: Option<Box<Zone>>,
     first: Zone,
     behind: Zone,
 }
 
 impl Zones {
     pub fn is_empty(&self) -> bool {
-        self.skipped.rows.is_empty() && self.first.rows.is_empty() && self.behind.rows.is_empty()
+        self.skipped().is_none_or(|zone| zone.rows.is_empty())
+            && self.first.rows.is_empty()
+            && self.behind.rows.is_empty()
     }
 
-    pub fn bytes(&self) -> usize {
-        [&self.skipped, &self.first, &self.behind]
-            .iter()
-            .map(|zone| map_bytes(zone.rows.keys()))
-            .sum()
+    /// Bytes beyond the struct itself.
+    pub fn memory_bytes(&self) -> usize {
+        let skipped = self
+            .skipped()
+            .map_or(0, |zone| size_of::<Zone>() + zone.rows.memory_bytes());
+        skipped + self.first.rows.memory_bytes() + self.behind.rows.memory_bytes()
+    }
+
+    fn skipped(&self) -> Option<&Zone> {
+        self.skipped.as_deref()
+    }
+
+    fn skip(&mut self, key: &[u8], count: i64) {
+        self.skipped.get_or_insert_default().add(key, count);
     }
 
     /// Adds `weight` copies of a row, and notes what enters and leaves the first rows.
-    pub fn change(
-        &mut self,
-        key: &[u8],
-        weight: i64,
-        order_length: usize,
-        bounds: &Bounds,
-        changes: &mut Changes,
-    ) {
-        let entry = |count: i64| Entry {
-            count,
-            order_length: order_length as u32,
-        };
+    pub fn change(&mut self, key: &[u8], weight: i64, bounds: &Bounds, changes: &mut Changes) {
         if weight >= 0 {
-            let precedes = |zone: &Zone| {
-                zone.rows
-                    .last_key_value()
-                    .is_some_and(|(last, _)| key <= last.as_ref())
-            };
-            if precedes(&self.skipped) {
-                self.skipped.add(key, entry(weight));
-            } else if precedes(&self.first)
-                || self
-                    .behind
-                    .rows
-                    .first_key_value()
-                    .is_none_or(|(next, _)| key < next.as_ref())
-            {
+            if self.skipped().is_some_and(|zone| zone.reaches(key)) {
+                self.skip(key, weight);
+            } else if self.first.reaches(key) || self.behind.rows.first().is_none_or(|next| key < next) {
                 // What is too much moves on below.
-                self.enter(key, entry(weight), changes);
+                self.enter(key, weight, changes);
             } else {
-                self.behind.add(key, entry(weight));
+                self.behind.add(key, weight);
             }
         } else {
             let mut left = -weight;
-            let from_behind = self.behind.count_of(key).min(left);
+            let from_behind = self.behind.rows.count_of(key).min(left);
             if from_behind > 0 {
-                self.behind.add(key, entry(-from_behind));
+                self.behind.add(key, -from_behind);
                 left -= from_behind;
             }
-            let from_first = self.first.count_of(key).min(left);
+            let from_first = self.first.rows.count_of(key).min(left);
             if from_first > 0 {
-                self.leave(key, entry(from_first), changes);
+                self.leave(key, from_first, changes);
                 left -= from_first;
             }
             if left > 0 {
-                self.skipped.add(key, entry(-left));
+                self.skip(key, -left);
             }
         }
         self.balance(bounds, changes);
@@ -149,59 +109,58 @@ impl Zones {
     fn balance(&mut self, bounds: &Bounds, changes: &mut Changes) {
         let skip = i64::try_from(bounds.skip).unwrap_or(i64::MAX);
         let wanted = i64::try_from(bounds.last - bounds.skip).unwrap_or(i64::MAX);
-        while self.skipped.count > skip {
-            let Some((key, entry)) = self.skipped.take_last(self.skipped.count - skip) else {
+        while let Some(zone) = &mut self.skipped
+            && zone.count > skip
+        {
+            let Some((key, count)) = zone.take_last(zone.count - skip) else {
                 break;
             };
-            self.enter(&key, entry, changes);
+            self.enter(&key, count, changes);
         }
-        while self.skipped.count < skip {
-            let lacking = skip - self.skipped.count;
-            if let Some((key, entry)) = self.first.take_first(lacking) {
-                note(&key, &entry, -entry.count, changes);
-                self.skipped.add(&key, entry);
-            } else if let Some((key, entry)) = self.behind.take_first(lacking) {
-                self.skipped.add(&key, entry);
+        loop {
+            let lacking = skip - self.skipped().map_or(0, |zone| zone.count);
+            if lacking <= 0 {
+                break;
+            }
+            if let Some((key, count)) = self.first.take_first(lacking) {
+                note(&key, -count, changes);
+                self.skip(&key, count);
+            } else if let Some((key, count)) = self.behind.take_first(lacking) {
+                self.skip(&key, count);
             } else {
                 break;
             }
         }
         while self.first.count > wanted {
-            let Some((key, entry)) = self.first.take_last(self.first.count - wanted) else {
+            let Some((key, count)) = self.first.take_last(self.first.count - wanted) else {
                 break;
             };
-            note(&key, &entry, -entry.count, changes);
+            note(&key, -count, changes);
             if !bounds.append_only {
-                self.behind.add(&key, entry);
+                self.behind.add(&key, count);
             }
         }
         while self.first.count < wanted {
-            let Some((key, entry)) = self.behind.take_first(wanted - self.first.count) else {
+            let Some((key, count)) = self.behind.take_first(wanted - self.first.count) else {
                 break;
             };
-            self.enter(&key, entry, changes);
+            self.enter(&key, count, changes);
         }
     }
 
-    fn enter(&mut self, key: &[u8], entry: Entry, changes: &mut Changes) {
-        note(key, &entry, entry.count, changes);
-        self.first.add(key, entry);
+    fn enter(&mut self, key: &[u8], count: i64, changes: &mut Changes) {
+        note(key, count, changes);
+        self.first.add(key, count);
     }
 
-    fn leave(&mut self, key: &[u8], entry: Entry, changes: &mut Changes) {
-        note(key, &entry, -entry.count, changes);
-        self.first.add(
-            key,
-            Entry {
-                count: -entry.count,
-                ..entry
-            },
-        );
+    fn leave(&mut self, key: &[u8], count: i64, changes: &mut Changes) {
+        note(key, -count, changes);
+        self.first.add(key, -count);
     }
 }
 
-fn note(key: &[u8], entry: &Entry, weight: i64, changes: &mut Changes) {
-    *changes.entry((row_of(key, entry), 0)).or_default() += weight;
+fn note(key: &[u8], weight: i64, changes: &mut Changes) {
+    *changes.entry((row_of(key).into(), 0)).or_default() += weight;
 }
 
 #[cfg(test)]
@@ -210,7 +169,15 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 
+    use super::super::end_key;
     use super::*;
+
+    /// A row of one byte, in its own order.
+    fn key(row: u8) -> Vec<u8> {
+        let mut key = vec![row];
+        end_key(&mut key, 0);
+        key
+    }
 
     #[test]
     fn the_first_rows_are_those_of_a_sorted_list() {
@@ -230,11 +197,11 @@ mod tests {
                 for _ in 0..random.random_range(1..4) {
                     if !append_only && !model.is_empty() && random.random_bool(0.45) {
                         let gone = model.swap_remove(random.random_range(0..model.len()));
-                        zones.change(&[gone], -1, 0, &bounds, &mut changes);
+                        zones.change(&key(gone), -1, &bounds, &mut changes);
                     } else {
                         let (row, copies) = (random.random_range(0..10), random.random_range(1..4));
                         model.extend(std::iter::repeat_n(row, copies));
-                        zones.change(&[row], copies as i64, 0, &bounds, &mut changes);
+                        zones.change(&key(row), copies as i64, &bounds, &mut changes);
                     }
                 }
                 model.sort_unstable();
