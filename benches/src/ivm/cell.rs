@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bed::{self, Bed};
 use super::views::{Remembers, View};
-use super::workload::{Model, Table};
+use super::workload::{Model, Table, Write};
 use crate::error::BenchError;
 use crate::process;
 
@@ -38,6 +38,9 @@ pub struct Applied {
     pub visible_ms: Vec<f64>,
     /// Processor time of a transaction, all threads together, on average.
     pub cpu_ms: f64,
+    /// The same transactions where there is no view: each one's milliseconds until it is in the tables, and processor time.
+    pub bare_ms: Vec<f64>,
+    pub bare_cpu_ms: f64,
 }
 
 /// What the time of a view is.
@@ -84,25 +87,23 @@ pub async fn times(view: &View, task: &Task) -> Result<Times, BenchError> {
     let state_ratio_loaded = state_bytes / raw_bytes(view, &model, &answer)? as f64;
     drop(answer);
 
+    let bare = Bed::new(view.tables).await?;
+    bare.load(&model).await?;
     let mut applied = Vec::new();
     for (changes, times) in &task.writes {
         let writes = (0..*times).map(|_| model.write(*changes));
         let writes = writes.collect::<Result<Vec<_>, _>>()?;
-        let mut visible_ms = Vec::with_capacity(writes.len());
-        let before = process::activity(std::process::id())?;
-        for write in writes {
-            let start = Instant::now();
-            let written = bed.append(write).await?;
-            bed.runtime.wait_for(&written).await.map_err(BenchError::engine)?;
-            visible_ms.push(start.elapsed().as_secs_f64() * 1e3);
-        }
-        let cpu_ns = process::activity(std::process::id())?.cpu_ns - before.cpu_ns;
+        let (bare_ms, bare_cpu_ms) = apply(&bare, writes.clone()).await?;
+        let (visible_ms, cpu_ms) = apply(&bed, writes).await?;
         applied.push(Applied {
             changes: *changes,
-            cpu_ms: cpu_ns as f64 / 1e6 / visible_ms.len() as f64,
             visible_ms,
+            cpu_ms,
+            bare_ms,
+            bare_cpu_ms,
         });
     }
+    bare.stop().await;
 
     let context = plain(view, &model)?;
     let mut recompute_ms = Vec::new();
@@ -124,6 +125,22 @@ pub async fn times(view: &View, task: &Task) -> Result<Times, BenchError> {
         state_ratio_loaded,
         state_ratio_changed,
     })
+}
+
+/// Applies transactions, one after the other: the milliseconds of each until it is visible, and the processor time of one on
+/// average.
+async fn apply(bed: &Bed, writes: Vec<Write>) -> Result<(Vec<f64>, f64), BenchError> {
+    let mut visible_ms = Vec::with_capacity(writes.len());
+    let before = process::activity(std::process::id())?;
+    for write in writes {
+        let start = Instant::now();
+        let written = bed.append(write).await?;
+        bed.runtime.wait_for(&written).await.map_err(BenchError::engine)?;
+        visible_ms.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    let cpu_ns = process::activity(std::process::id())?.cpu_ns - before.cpu_ns;
+    let cpu_ms = cpu_ns as f64 / 1e6 / visible_ms.len() as f64;
+    Ok((visible_ms, cpu_ms))
 }
 
 /// Measures the memory: the same tables are loaded without the view, then once more with it. The process must have done
