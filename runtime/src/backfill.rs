@@ -12,6 +12,10 @@
 //!
 //! A job that lost a part with a worker, or an input of which was lost, starts again.
 //!
+//! Nobody sees the views until the end. So while they are filled, operators put off what they would take back again and
+//! keep their indexes only as far as they need them; when all that there was at the beginning is there, one epoch puts that
+//! out, and from then on the views follow change by change.
+//!
 //! An operator may be fed its inputs at different versions on the way, since what it holds is a function of what each of
 //! them has brought. At the end all are at one epoch. Where that is not so (a lookup join), it waits for the end.
 
@@ -23,16 +27,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
 use millrace_planner::RelationId;
 use millrace_storage::ChangeBatch;
 
 use crate::driver::{Event, PipelineId};
 use crate::error::{Result, RuntimeError};
 use crate::feed::Part;
-use crate::operator::concat;
 use crate::runtime::{Inner, Runtime, ViewSpec};
 use crate::schedule::template::ViewShape;
 use crate::worker::ViewInstance;
+use crate::worker::cpu::QueryClass;
 use input::Input;
 
 /// Pieces that wait to be run.
@@ -194,7 +199,6 @@ impl Runtime {
             })
             .collect::<Result<Vec<_>>>()?;
         let made: BTreeSet<RelationId> = views.iter().map(|view| view.id).collect();
-        // In the order in which the plans name them: rows of one may have to be there before those of another.
         let mut inputs: Vec<Input> = vec![];
         for info in views.iter().flat_map(|view| &view.graph.inputs) {
             if !made.contains(&info.id) && inputs.iter().all(|input| input.relation != info.id) {
@@ -202,6 +206,8 @@ impl Runtime {
                 inputs.push(Input::new(info.id));
             }
         }
+        // The rows of the largest input are then looked up in the others, and not the other way round.
+        inputs.sort_by_key(|input| self.rows(input.relation));
         let mut job = self.begin(views, options)?;
         // An empty piece first: rows that are there without any input appear with it.
         job.feed(vec![]).await?;
@@ -213,6 +219,7 @@ impl Runtime {
         for entered in 1..=all {
             job.approach(self, &mut inputs[..entered], entered == all).await?;
         }
+        job.end_bulk().await?;
         job.set_state(JobState::Attaching);
         let held = self
             .inner
@@ -315,6 +322,7 @@ impl Job {
             drop(self.inner.quiesce(vec![self.id()]).await?);
             self.check()?;
             if left == 0 && is_all {
+                self.end_bulk().await?;
                 self.set_state(JobState::CatchingUp);
             }
             // The changes that came while so many rows were fed are fewer: so is the next round.
@@ -334,6 +342,32 @@ impl Job {
                 (nearest, vain_rounds) = (u64::MAX, 0);
             }
         }
+    }
+
+    /// Has the views put out what they put off. Nothing of them is under way then.
+    async fn end_bulk(&mut self) -> Result<()> {
+        if self.views.iter().all(|view| !view.is_bulk()) {
+            return Ok(());
+        }
+        drop(self.inner.quiesce(vec![self.id()]).await?);
+        self.views.iter().for_each(|view| view.end_bulk());
+        self.feed(vec![]).await?;
+        self.settled(0).await?;
+        drop(self.inner.quiesce(vec![self.id()]).await?);
+        self.check()?;
+        let mut indexing = vec![];
+        for view in &self.views {
+            for partition in 0..view.contents.partitions.len() {
+                let view = Arc::clone(view);
+                indexing.push(self.inner.spawn(QueryClass::Batch, move |_| {
+                    async move { view.index_contents(partition) }.boxed()
+                })?);
+            }
+        }
+        for partition in indexing {
+            partition.await?;
+        }
+        Ok(())
     }
 
     /// Feeds what changed in an input since the last step; of a log at most so many rows. Returns the rows that were fed
@@ -361,11 +395,8 @@ impl Job {
         }
     }
 
-    /// Feeds changes in pieces.
+    /// Feeds changes in pieces of at most so many rows as one has.
     async fn feed_rows(&mut self, relation: RelationId, changes: Vec<ChangeBatch>) -> Result<()> {
-        let Some(changes) = concat(changes)? else {
-            return Ok(());
-        };
         let piece_rows = match self.options.rows_per_second {
             Some(rate) => self
                 .options
@@ -373,22 +404,40 @@ impl Job {
                 .min(usize::try_from(rate.max(1)).unwrap_or(usize::MAX)),
             None => self.options.piece_rows,
         };
-        for start in (0..changes.num_rows()).step_by(piece_rows) {
-            let piece = changes.slice(start, piece_rows.min(changes.num_rows() - start));
-            let rows = piece.num_rows() as u64;
-            self.keep_to_rate(rows).await;
-            self.feed(vec![Part {
-                relation,
-                changes: piece,
-                end: 0,
-            }])
-            .await?;
-            self.check()?;
-            self.update(|status| {
-                status.rows_done += rows;
-                status.rows_total = status.rows_total.max(status.rows_done);
-            });
+        let (mut piece, mut rows) = (vec![], 0);
+        for changes in changes {
+            let mut fed = 0;
+            while fed < changes.num_rows() {
+                let taken = (piece_rows - rows).min(changes.num_rows() - fed);
+                piece.push(changes.slice(fed, taken));
+                fed += taken;
+                rows += taken;
+                if rows == piece_rows {
+                    self.feed_piece(relation, std::mem::take(&mut piece)).await?;
+                    rows = 0;
+                }
+            }
         }
+        self.feed_piece(relation, piece).await
+    }
+
+    async fn feed_piece(&mut self, relation: RelationId, changes: Vec<ChangeBatch>) -> Result<()> {
+        let rows = changes.iter().map(ChangeBatch::num_rows).sum::<usize>() as u64;
+        if rows == 0 {
+            return Ok(());
+        }
+        self.keep_to_rate(rows).await;
+        let parts = changes.into_iter().map(|changes| Part {
+            relation,
+            changes,
+            end: 0,
+        });
+        self.feed(parts.collect()).await?;
+        self.check()?;
+        self.update(|status| {
+            status.rows_done += rows;
+            status.rows_total = status.rows_total.max(status.rows_done);
+        });
         Ok(())
     }
 

@@ -71,6 +71,8 @@ pub struct Inputs {
     pub combiner: Arc<Combiner>,
     /// Whether rows that existed before the view are still to come, for operators that wait for them.
     pub is_filling: bool,
+    /// Whether the view is filled, and nobody sees it: what would be taken back again may be put out once, later.
+    pub is_bulk: bool,
 }
 
 /// An operator tree with its state.
@@ -299,12 +301,12 @@ impl OperatorInstance {
                 }
                 OperatorInstance::Aggregate { input, aggregate } => {
                     let batches = input.run(inputs, gate, errors).await?;
-                    aggregate.run(batches, gate, errors).await
+                    aggregate.run(batches, inputs.is_bulk, gate, errors).await
                 }
                 OperatorInstance::Join { left, right, join } => {
                     let left = left.run(inputs, gate, errors).await?;
                     let right = right.run(inputs, gate, errors).await?;
-                    join.run(left, right, gate, errors).await
+                    join.run(left, right, inputs.is_bulk, gate, errors).await
                 }
                 OperatorInstance::Expand {
                     input,
@@ -354,7 +356,11 @@ impl OperatorInstance {
                     recursion,
                 } => {
                     let batches = base.run(inputs, gate, errors).await?;
-                    recursion.run(batches, body, inputs, gate, errors).await
+                    // What the body puts out decides what it is given next.
+                    let is_bulk = std::mem::take(&mut inputs.is_bulk);
+                    let output = recursion.run(batches, body, inputs, gate, errors).await;
+                    inputs.is_bulk = is_bulk;
+                    output
                 }
                 OperatorInstance::WorkingTable => Ok(std::mem::take(&mut inputs.working_table)),
                 OperatorInstance::TemporalFilter { input, filter } => {
@@ -376,11 +382,13 @@ impl OperatorInstance {
         .boxed()
     }
 
-    /// Whether an epoch without input leaves the output as it is, time apart (see [`OperatorInstance::due`]). Not so for the first epoch of an aggregate without
-    /// groups, which has a row even over nothing.
-    pub fn idle_without_input(&self) -> bool {
+    /// Whether an epoch without input leaves the output as it is, time apart (see [`OperatorInstance::due`]). Not so for the
+    /// first epoch of an aggregate without groups, which has a row even over nothing, and for the first after the view was
+    /// filled (`is_bulk` until then), in which what was put off is put out.
+    pub fn idle_without_input(&self, is_bulk: bool) -> bool {
         let is_idle = match self {
-            OperatorInstance::Aggregate { aggregate, .. } => aggregate.idle_without_input(),
+            OperatorInstance::Aggregate { aggregate, .. } => is_bulk || aggregate.idle_without_input(),
+            OperatorInstance::Join { join, .. } => is_bulk || join.idle_without_input(),
             OperatorInstance::LookupJoin { join, .. } => join.idle_without_input(),
             _ => true,
         };
@@ -388,7 +396,7 @@ impl OperatorInstance {
             && self
                 .inputs()
                 .into_iter()
-                .all(OperatorInstance::idle_without_input)
+                .all(|input| input.idle_without_input(is_bulk))
     }
 
     /// When the output next changes without input, in microseconds since 1970-01-01 00:00 UTC.

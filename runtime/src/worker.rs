@@ -483,6 +483,7 @@ impl Worker {
             now: ready.now,
             combiner: view.combiner(id.stage),
             is_filling: view.is_filling(),
+            is_bulk: view.is_bulk(),
             ..Inputs::default()
         };
         for source in &ready.sources {

@@ -5,6 +5,8 @@
 //!  PartialAggregate: this epoch's rows to    AggregateInstance: merges into keyed state, and for each group that was
 //!  one row a group (the combiner)      ==>   touched emits the retraction of its old row and its new row
 //! ```
+//! While a view is filled nobody sees its rows: groups then are only merged, and put out once at the end.
+//!
 //! Both halves use the same [`GroupState`]s: an epoch's partial state is a group state that started empty.
 
 mod combiner;
@@ -13,7 +15,7 @@ mod float_sum;
 mod image;
 mod keys;
 mod linear;
-mod multiset;
+pub(super) mod multiset;
 mod state;
 mod values;
 
@@ -36,6 +38,8 @@ use state::{GroupState, group_state, resize};
 
 /// Groups that are gone are swept when there are more of them than live ones, and at least this many.
 const SWEEP_GROUPS_MIN: usize = 1_024;
+/// Groups that are emitted in one stretch of work, where many are.
+const EMIT_GROUPS_STEP: usize = 8_192;
 
 /// The map half. It keeps nothing between epochs.
 pub struct PartialAggregate {
@@ -142,6 +146,8 @@ pub struct AggregateInstance {
     live_groups: usize,
     /// The one row of an aggregate without groups has been emitted.
     emitted_first: bool,
+    /// There are groups that are still to be emitted.
+    is_deferred: bool,
 }
 
 impl AggregateInstance {
@@ -156,44 +162,43 @@ impl AggregateInstance {
             live_groups: 0,
             // An aggregate without groups lives on partition 0.
             emitted_first: plan.group_columns > 0 || partition > 0,
+            is_deferred: false,
         }
     }
 
     pub fn idle_without_input(&self) -> bool {
-        self.emitted_first
+        self.emitted_first && !self.is_deferred
     }
 
     pub fn state_bytes(&self) -> usize {
         self.groups.as_ref().map_or(0, Groups::memory_bytes)
     }
 
-    /// Merges an epoch's input and returns retractions and new rows of the groups that it changes.
+    /// Merges an epoch's input and returns retractions and new rows of the groups that it changes. `is_bulk`: the view is
+    /// being filled.
     pub async fn run(
         &mut self,
         batches: Vec<ChangeBatch>,
+        is_bulk: bool,
         gate: &dyn Gate,
         errors: &ErrorCounter,
     ) -> Result<Vec<ChangeBatch>> {
-        let input = concat(batches)?;
-        let Some(input) = input else {
-            return if self.emitted_first {
-                Ok(vec![])
-            } else {
-                self.emit_first()
-            };
-        };
-        let mut output = if self.emitted_first {
-            vec![]
+        if is_bulk {
+            self.gather(batches, gate).await?;
+            return Ok(vec![]);
+        }
+        let mut output = if self.is_deferred {
+            self.emit_all(gate, errors).await?
         } else {
-            self.emit_first()?
+            vec![]
         };
-        let mut groups = match self.groups.take() {
-            Some(groups) => groups,
-            None => Groups::new(
-                GroupKeys::kept(&self.input_schema, self.group_columns)?,
-                &self.calls,
-            )?,
+        if !self.emitted_first {
+            output.extend(self.emit_first()?);
+        }
+        let Some(input) = concat(batches)? else {
+            return Ok(output);
         };
+        let mut groups = self.take_groups()?;
         let ids = groups.intern(&input.rows.columns()[..self.group_columns], input.num_rows())?;
         let touched = touched(&ids);
         let was_alive: Vec<bool> = touched
@@ -227,6 +232,68 @@ impl AggregateInstance {
         let new = groups.evaluate(&touched, Some(errors))?;
         let keys = groups.keys.values(&touched)?;
         output.extend(self.changes(&keys, &old, &new, &was_alive, &is_alive)?);
+        if groups.keys.len() > SWEEP_GROUPS_MIN && groups.keys.len() > 2 * self.live_groups {
+            groups.sweep()?;
+        }
+        self.groups = Some(groups);
+        Ok(output)
+    }
+
+    fn take_groups(&mut self) -> Result<Groups> {
+        match self.groups.take() {
+            Some(groups) => Ok(groups),
+            None => Groups::new(
+                GroupKeys::kept(&self.input_schema, self.group_columns)?,
+                &self.calls,
+            ),
+        }
+    }
+
+    /// Merges an epoch's input and emits nothing.
+    async fn gather(&mut self, batches: Vec<ChangeBatch>, gate: &dyn Gate) -> Result<()> {
+        let mut groups = self.take_groups()?;
+        let mut emptied = vec![];
+        for batch in batches.iter().filter(|batch| batch.num_rows() > 0) {
+            self.is_deferred = true;
+            let ids = groups.intern(&batch.rows.columns()[..self.group_columns], batch.num_rows())?;
+            match self.exchange {
+                ExchangeForm::Partial => groups.merge(&batch.rows, &ids, self.group_columns)?,
+                ExchangeForm::Rows => {
+                    groups.apply(&batch.rows, &ids, weights_of(batch).values(), &self.calls)?;
+                }
+            }
+            emptied.extend(ids.into_iter().filter(|group| !self.is_alive(&groups, *group)));
+            gate.checkpoint().await;
+        }
+        // One that a batch left empty may have been filled by a later one.
+        emptied.retain(|group| !self.is_alive(&groups, *group));
+        for group in emptied {
+            groups.reset(group);
+        }
+        self.groups = Some(groups);
+        Ok(())
+    }
+
+    /// The rows of all groups.
+    async fn emit_all(&mut self, gate: &dyn Gate, errors: &ErrorCounter) -> Result<Vec<ChangeBatch>> {
+        self.is_deferred = false;
+        self.emitted_first = true;
+        let mut groups = self.take_groups()?;
+        let live: Vec<usize> = (0..groups.rows.len())
+            .filter(|group| self.is_alive(&groups, *group))
+            .collect();
+        self.live_groups = live.len();
+        let mut output = vec![];
+        for live in live.chunks(EMIT_GROUPS_STEP) {
+            let mut columns = groups.keys.values(live)?;
+            columns.extend(groups.evaluate(live, Some(errors))?);
+            output.push(ChangeBatch::insertions(batch_of(
+                &self.schema,
+                columns,
+                live.len(),
+            )?));
+            gate.checkpoint().await;
+        }
         if groups.keys.len() > SWEEP_GROUPS_MIN && groups.keys.len() > 2 * self.live_groups {
             groups.sweep()?;
         }

@@ -6,6 +6,9 @@
 //! A side whose rows appear without a match too (outer, anti), or at most once (semi), keeps a count of matches with each
 //! row. Every pair that comes or goes changes the counts; where one leaves or reaches zero, the row's own appearance
 //! changes. One side is worked off after the other, so that a pair of two new rows is met once.
+//!
+//! While a view is filled nobody sees its rows. Indexes then are brought up to date only where the other side asks for
+//! them, and a join whose rows would appear and disappear keeps what comes and joins it once, at the end.
 
 mod image;
 
@@ -62,6 +65,8 @@ pub struct JoinInstance {
     /// Left columns, then right columns: what the filter sees.
     joined: SchemaRef,
     schema: SchemaRef,
+    /// Rows were kept that are still to be joined.
+    is_deferred: bool,
 }
 
 const LEFT: usize = 0;
@@ -92,16 +97,25 @@ impl Side {
         unique: Option<&[usize]>,
         appearance: Appearance,
     ) -> Result<Side> {
-        let identity = match unique {
-            // The index over the join keys finds a row as well.
-            Some(unique) if !keys.is_empty() && unique.iter().all(|column| keys.contains(column)) => {
-                keys.clone()
+        let schema = nullable(schema);
+        let all = || (0..schema.fields().len()).collect::<Vec<_>>();
+        let mut table = match unique.filter(|unique| !unique.is_empty()) {
+            _ if append_only => RowTable::new(schema, None),
+            _ if keys.is_empty() => {
+                let identity = unique
+                    .filter(|unique| !unique.is_empty())
+                    .map_or_else(all, <[usize]>::to_vec);
+                RowTable::new(schema, Some(identity))
             }
-            Some(unique) if !unique.is_empty() => unique.to_vec(),
-            _ => (0..schema.fields().len()).collect(),
+            // The index over the join keys finds a row as well.
+            Some(unique) if unique.iter().all(|column| keys.contains(column)) => {
+                RowTable::new(schema, Some(keys.clone()))
+            }
+            unique => {
+                let unique = unique.map_or_else(all, <[usize]>::to_vec);
+                RowTable::keyed(schema, keys.clone(), unique)
+            }
         };
-        let identity = (!append_only).then_some(identity);
-        let mut table = RowTable::new(nullable(schema), identity);
         if appearance != Appearance::Paired {
             table = table.with_tags();
         }
@@ -140,9 +154,15 @@ impl Side {
     }
 
     /// The rows of this side that match rows of the other.
-    fn matches(&self, other: &RecordBatch, other_keys: &[usize], null_equals_null: bool) -> Result<Matches> {
+    fn matches(
+        &mut self,
+        other: &RecordBatch,
+        other_keys: &[usize],
+        null_equals_null: bool,
+    ) -> Result<Matches> {
         match self.index {
             Some(index) => {
+                self.table.catch_up(index)?;
                 let keys: Vec<ArrayRef> = other_keys
                     .iter()
                     .map(|key| Arc::clone(other.column(*key)))
@@ -194,38 +214,52 @@ impl JoinInstance {
             null_equals_null: plan.null_equals_null,
             filter: plan.filter.clone(),
             schema: Arc::clone(&plan.schema),
+            is_deferred: false,
         })
+    }
+
+    /// Whether an epoch without input leaves the output as it is.
+    pub fn idle_without_input(&self) -> bool {
+        !self.is_deferred && !self.sides.iter().any(|side| side.table.is_lazy())
+    }
+
+    /// Whether the output would be taken back again while the sides are filled.
+    fn defers(&self) -> bool {
+        self.sides
+            .iter()
+            .any(|side| side.appearance != Appearance::Paired)
     }
 
     pub fn state_bytes(&self) -> usize {
         self.sides.iter().map(|side| side.table.memory_bytes()).sum()
     }
 
-    /// Joins what changed and keeps it.
+    /// Joins what changed and keeps it. `is_bulk`: the view is being filled.
     pub async fn run(
         &mut self,
         left: Vec<ChangeBatch>,
         right: Vec<ChangeBatch>,
+        is_bulk: bool,
         gate: &dyn Gate,
         errors: &ErrorCounter,
     ) -> Result<Vec<ChangeBatch>> {
         let mut output = vec![];
+        for side in &mut self.sides {
+            side.table.set_lazy(is_bulk)?;
+            gate.checkpoint().await;
+        }
+        if std::mem::take(&mut self.is_deferred) && !is_bulk {
+            self.join_all(&mut output, gate, errors).await?;
+        }
+        self.is_deferred = is_bulk && self.defers();
         for (side, batches) in [(LEFT, left), (RIGHT, right)] {
-            // A row that came and went within the epoch must not be looked for before it is there.
-            let batch = if self.sides[side].append_only {
-                concat(batches)?
-            } else {
-                consolidate(batches)?
-            };
-            let Some(batch) = batch else { continue };
-            let batch = self.sides[side].relevant(batch, self.null_equals_null)?;
-            let (inserted, deleted) = match &batch.weights {
-                None => (batch.rows.clone(), batch.rows.slice(0, 0)),
-                Some(weights) => split(&batch.rows, weights)?,
-            };
-            for (rows, weight) in [(deleted, -1), (inserted, 1)] {
-                for start in (0..rows.num_rows()).step_by(CHUNK_ROWS) {
-                    let rows = rows.slice(start, CHUNK_ROWS.min(rows.num_rows() - start));
+            for batch in self.gathered(side, batches)? {
+                let batch = self.sides[side].relevant(batch, self.null_equals_null)?;
+                let (inserted, deleted) = match &batch.weights {
+                    None => (batch.rows.clone(), batch.rows.slice(0, 0)),
+                    Some(weights) => split(&batch.rows, weights)?,
+                };
+                for (rows, weight) in [(deleted, -1), (inserted, 1)] {
                     self.change(side, &rows, weight, &mut output, gate, errors)
                         .await?;
                 }
@@ -235,6 +269,19 @@ impl JoinInstance {
             }
         }
         Ok(output)
+    }
+
+    /// What changed in a side, so that no row is looked for before it is there.
+    fn gathered(&self, side: usize, batches: Vec<ChangeBatch>) -> Result<Vec<ChangeBatch>> {
+        let grows = self.sides[side].append_only || batches.iter().all(|batch| batch.weights.is_none());
+        if !grows {
+            // A row that came and went within the epoch is left out.
+            return Ok(consolidate(batches)?.into_iter().collect());
+        }
+        if batches.iter().any(|batch| batch.num_rows() >= CHUNK_ROWS) {
+            return Ok(batches);
+        }
+        Ok(concat(batches)?.into_iter().collect())
     }
 
     /// Inserts (`weight` 1) or deletes (-1) rows of one side.
@@ -247,17 +294,71 @@ impl JoinInstance {
         gate: &dyn Gate,
         errors: &ErrorCounter,
     ) -> Result<()> {
-        let other = 1 - side;
+        if rows.num_rows() == 0 {
+            return Ok(());
+        }
         let stored = RecordBatch::try_new(
             Arc::clone(self.sides[side].table.schema()),
             rows.columns().to_vec(),
         )
         .map_err(arrow_error)?;
-        let matches = self.sides[other].matches(&stored, &self.sides[side].keys, self.null_equals_null)?;
+        let table = &mut self.sides[side].table;
+        let first = if weight > 0 {
+            table.insert(stored.clone(), 0)?
+        } else {
+            table.delete(&stored, 0)?;
+            0
+        };
         gate.checkpoint().await;
-        let mut own_matches = vec![0_u32; rows.num_rows()];
+        if self.is_deferred {
+            return Ok(());
+        }
+        let other = 1 - side;
         // Of each touched row of the other side: its count before this change.
         let mut touched: Vec<(u32, u32)> = vec![];
+        for start in (0..rows.num_rows()).step_by(CHUNK_ROWS) {
+            let rows = stored.slice(start, CHUNK_ROWS.min(rows.num_rows() - start));
+            let own_matches = self
+                .meet(side, &rows, weight, &mut touched, output, gate, errors)
+                .await?;
+            if weight > 0 && self.sides[side].appearance != Appearance::Paired {
+                for (row, count) in own_matches.iter().enumerate() {
+                    self.sides[side]
+                        .table
+                        .set_tag(first + (start + row) as u32, *count);
+                }
+            }
+            self.appear(side, &rows, i64::from(weight), &own_matches, output)?;
+        }
+        // The first mention of a row is from before the change.
+        touched.sort_by_key(|(row, _)| *row);
+        touched.dedup_by_key(|(row, _)| *row);
+        self.reappear(other, &touched, output)
+    }
+
+    /// Puts out the pairs of these rows with the other side; returns how many each is in. `touched`: rows of the other side
+    /// whose counts change, each with its count before.
+    #[expect(clippy::too_many_arguments, reason = "one step of a join, in two halves")]
+    async fn meet(
+        &mut self,
+        side: usize,
+        rows: &RecordBatch,
+        weight: i32,
+        touched: &mut Vec<(u32, u32)>,
+        output: &mut Vec<ChangeBatch>,
+        gate: &dyn Gate,
+        errors: &ErrorCounter,
+    ) -> Result<Vec<u32>> {
+        let (other, null_equals_null) = (1 - side, self.null_equals_null);
+        let [left, right] = &mut self.sides;
+        let (own, others) = if side == LEFT {
+            (left, right)
+        } else {
+            (right, left)
+        };
+        let matches = others.matches(rows, &own.keys, null_equals_null)?;
+        gate.checkpoint().await;
+        let mut own_matches = vec![0_u32; rows.num_rows()];
         for start in (0..matches.rows.len()).step_by(OUTPUT_ROWS_STEP) {
             let end = (start + OUTPUT_ROWS_STEP).min(matches.rows.len());
             let candidates = Matches {
@@ -266,30 +367,47 @@ impl JoinInstance {
             };
             let Matches { probe, rows: met } =
                 self.pair(side, rows, i64::from(weight), candidates, output, errors)?;
+            let counts_others = self.sides[other].appearance != Appearance::Paired;
             for (probe, met) in probe.iter().zip(&met) {
                 own_matches[*probe as usize] += 1;
-                if self.sides[other].appearance != Appearance::Paired {
+                if counts_others {
                     let before = self.sides[other].table.add_to_tag(*met, weight);
                     touched.push((*met, before));
                 }
             }
             gate.checkpoint().await;
         }
-        if weight > 0 {
-            let first = self.sides[side].table.insert(stored, 0)?;
-            if self.sides[side].appearance != Appearance::Paired {
-                for (row, count) in own_matches.iter().enumerate() {
-                    self.sides[side].table.set_tag(first + row as u32, *count);
-                }
+        Ok(own_matches)
+    }
+
+    /// Joins the sides as they are; nothing of them has been put out yet.
+    async fn join_all(
+        &mut self,
+        output: &mut Vec<ChangeBatch>,
+        gate: &dyn Gate,
+        errors: &ErrorCounter,
+    ) -> Result<()> {
+        for numbers in self.sides[LEFT].table.live_row_numbers().chunks(CHUNK_ROWS) {
+            let rows = self.sides[LEFT].table.rows(numbers)?;
+            let matches = self
+                .meet(LEFT, &rows, 1, &mut vec![], output, gate, errors)
+                .await?;
+            for (number, count) in numbers.iter().zip(&matches) {
+                self.sides[LEFT].table.set_tag(*number, *count);
             }
-        } else {
-            self.sides[side].table.delete(&stored, 0)?;
+            self.appear(LEFT, &rows, 1, &matches, output)?;
         }
-        self.appear(side, rows, i64::from(weight), &own_matches, output)?;
-        // The first mention of a row is from before the change.
-        touched.sort_by_key(|(row, _)| *row);
-        touched.dedup_by_key(|(row, _)| *row);
-        self.reappear(other, &touched, output)
+        if self.sides[RIGHT].appearance == Appearance::Paired {
+            return Ok(());
+        }
+        for numbers in self.sides[RIGHT].table.live_row_numbers().chunks(CHUNK_ROWS) {
+            let table = &self.sides[RIGHT].table;
+            let matches: Vec<u32> = numbers.iter().map(|number| table.tag(*number)).collect();
+            let rows = table.rows(numbers)?;
+            self.appear(RIGHT, &rows, 1, &matches, output)?;
+            gate.checkpoint().await;
+        }
+        Ok(())
     }
 
     /// Puts out the pairs that meet the filter, and says which they are.

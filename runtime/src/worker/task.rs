@@ -69,7 +69,8 @@ pub(super) async fn run(
         }
         Output::Materialize => {
             // A row that came and went within the epoch never was in the view.
-            let rows = if view.graph.append_only {
+            let grows = view.graph.append_only || rows.iter().all(|batch| batch.weights.is_none());
+            let rows = if grows {
                 rows
             } else {
                 consolidate(rows)?.into_iter().collect()

@@ -63,6 +63,8 @@ pub struct ViewInstance {
     failure: Mutex<Option<String>>,
     /// Whether it waits for rows that existed before it.
     is_filling: AtomicBool,
+    /// Whether the rows that existed before it are brought to it; until then nothing of it is seen.
+    is_bulk: AtomicBool,
     /// For each stage, whether its fixed rows are still to come.
     first: Vec<AtomicBool>,
     /// For each stage, whether it pays to combine rows before the exchange.
@@ -116,6 +118,7 @@ impl ViewInstance {
             is_filling: AtomicBool::new(awaits_all),
             combiners: graph.stages.iter().map(|_| Arc::default()).collect(),
             graph,
+            is_bulk: AtomicBool::new(false),
             first,
         })
     }
@@ -239,7 +242,7 @@ impl ViewInstance {
     pub(super) fn idle_without_input(&self, stage: usize, partition: usize, now: i64) -> bool {
         self.reduces[stage].get(partition).is_none_or(|instance| {
             instance.lock().as_ref().is_none_or(|operators| {
-                operators.idle_without_input() && operators.due().is_none_or(|due| due > now)
+                operators.idle_without_input(self.is_bulk()) && operators.due().is_none_or(|due| due > now)
             })
         })
     }
@@ -285,6 +288,23 @@ impl ViewInstance {
 
     pub(super) fn is_filling(&self) -> bool {
         self.is_filling.load(Ordering::Acquire)
+    }
+
+    pub fn is_bulk(&self) -> bool {
+        self.is_bulk.load(Ordering::Acquire)
+    }
+
+    /// What existed when the view was begun was brought to it, and it is at rest: the next epoch puts out what was put off.
+    pub fn end_bulk(&self) {
+        self.is_bulk.store(false, Ordering::Release);
+    }
+
+    /// Brings the contents' indexes up to date after the view was filled.
+    ///
+    /// # Errors
+    /// A column cannot be hashed.
+    pub fn index_contents(&self, partition: usize) -> Result<()> {
+        self.contents.partitions[partition].write().set_lazy(false)
     }
 
     /// All rows that existed before the view were brought to it, and it is at rest.
