@@ -10,7 +10,9 @@
 //!
 //! A hash's slot is in proportion to the hash, not to its remainder: so the table may have any size and grows by a
 //! fraction, and growing reads and writes it from front to back. Look-ups come in batches whose slots are read ahead of
-//! their use, so that the processor waits for many of them at once instead of for one after the other.
+//! their use, so that the processor waits for many of them at once instead of for one after the other. Very many rows enter
+//! in the order of their slots, part of the table by part, as the probes of a radix join do (S. Manegold and others,
+//! "Optimizing Main-Memory Join on Modern Hardware", TKDE 2002).
 
 const NONE: u32 = u32::MAX;
 
@@ -26,6 +28,12 @@ const FREE: Slot = Slot { hash: 0, row: NONE };
 const SLOTS_MIN: usize = 8;
 /// Slots that are read ahead.
 const AHEAD: usize = 32;
+/// So many rows at once enter in the order of their slots.
+const IN_ORDER_ROWS_MIN: usize = 32_768;
+/// Parts of the table, by the upper bits of the hash. A part of a large table fits into a core's cache.
+const PARTS: usize = 256;
+/// Parts in which chains are counted beforehand.
+const PARTS_COUNTED: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct HashIndex {
@@ -62,12 +70,13 @@ impl HashIndex {
     pub fn insert(&mut self, first: u32, hashes: &[u64]) {
         debug_assert_eq!(first, self.rows);
         self.rows = first + hashes.len() as u32;
+        if hashes.len() >= IN_ORDER_ROWS_MIN {
+            self.insert_in_order(first, hashes);
+            return;
+        }
         let mut row = first;
         for group in hashes.chunks(AHEAD) {
-            // At most four slots of five are used.
-            if (self.used + group.len()) * 5 > self.slots.len() * 4 {
-                self.grow(self.used + group.len());
-            }
+            self.reserve(group.len());
             self.read_ahead(group);
             for hash in group {
                 self.insert_one(row, shorten(*hash));
@@ -76,11 +85,54 @@ impl HashIndex {
         }
     }
 
+    /// As [`HashIndex::insert`], in the order of the slots; equal hashes in that of the rows.
+    fn insert_in_order(&mut self, first: u32, hashes: &[u64]) {
+        let part = |hash: u32| hash as usize / (1 << (u32::BITS - PARTS.ilog2()));
+        let mut ends = [0; PARTS];
+        for hash in hashes {
+            ends[part(shorten(*hash))] += 1;
+        }
+        let mut sum = 0;
+        for end in &mut ends {
+            (*end, sum) = (sum, sum + *end);
+        }
+        let mut ordered = vec![FREE; hashes.len()];
+        for (row, hash) in (first..).zip(hashes) {
+            let hash = shorten(*hash);
+            let end = &mut ends[part(hash)];
+            ordered[*end] = Slot { hash, row };
+            *end += 1;
+        }
+        // Room for all at once: else the first parts would be filled before the others are looked at.
+        let counted = &ordered[..ends[PARTS_COUNTED - 1]];
+        let mut counted: Vec<u32> = counted.iter().map(|slot| slot.hash).collect();
+        counted.sort_unstable();
+        let rows = counted.len().max(1);
+        counted.dedup();
+        let chains = (hashes.len() as f64 * counted.len() as f64 / rows as f64 * 1.02) as usize;
+        self.reserve(chains.min(hashes.len()));
+        for group in ordered.chunks(AHEAD) {
+            self.reserve(group.len());
+            for slot in group {
+                self.insert_one(slot.row, slot.hash);
+            }
+        }
+    }
+
+    /// Makes room for so many chains more: at most four slots of five are used.
+    fn reserve(&mut self, chains: usize) {
+        if (self.used + chains) * 5 > self.slots.len() * 4 {
+            self.grow(self.used + chains);
+        }
+    }
+
     fn insert_one(&mut self, row: u32, hash: u32) {
         let place = self.find(hash);
         let before = self.slots[place].row;
         if before == NONE {
             self.used += 1;
+        } else if let Some(next) = self.next.get_mut(row as usize) {
+            *next = before;
         } else {
             let rows = row as usize + 1;
             if rows > self.next.capacity() {
@@ -269,6 +321,22 @@ mod tests {
         index.insert(1_000, &[17]);
         assert_eq!(rows(&index, 17), [1_000, 17]);
         assert_eq!(rows(&index, 18), [18]);
+    }
+
+    #[test]
+    fn many_rows_enter_as_few_do() {
+        let hash = |row: u32| u64::from(row % 70_000).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let hashes: Vec<u64> = (0..100_000).map(hash).collect();
+        let (mut few, mut many) = (HashIndex::new(vec![0]), HashIndex::new(vec![0]));
+        for (first, hashes) in (0..).step_by(1_000).zip(hashes.chunks(1_000)) {
+            few.insert(first, hashes);
+        }
+        many.insert(0, &hashes[..40_000]);
+        many.insert(40_000, &hashes[40_000..]);
+        for hash in &hashes {
+            let expected: Vec<u32> = few.chain(few.head(*hash)).collect();
+            assert_eq!(rows(&many, *hash), expected);
+        }
     }
 
     #[test]

@@ -187,12 +187,15 @@ impl RowTable {
         if index.rows() == self.rows {
             return Ok(());
         }
-        let first = self.bases.partition_point(|base| *base <= index.rows()).max(1) - 1;
+        let behind = index.rows();
+        let first = self.bases.partition_point(|base| *base <= behind).max(1) - 1;
+        let mut lacking = Vec::with_capacity((self.rows - behind) as usize);
         for (chunk, base) in self.chunks.iter().zip(self.bases.iter()).skip(first) {
-            let known = (index.rows().max(*base) - base) as usize;
+            let known = (behind.max(*base) - base) as usize;
             let rows = chunk.rows.slice(known, chunk.len() - known);
-            index.insert(base + known as u32, &hashes(&rows, &index.columns)?);
+            lacking.extend(hashes(&rows, &index.columns)?);
         }
+        index.insert(behind, &lacking);
         Ok(())
     }
 
