@@ -268,6 +268,7 @@ impl Runtime {
             is_urgent: false,
         };
         for view in &views {
+            view.begin_bulk()?;
             self.inner.install(view);
             if view.graph.keeps_time() {
                 self.inner.timers.install(view.id);

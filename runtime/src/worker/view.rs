@@ -290,6 +290,16 @@ impl ViewInstance {
         self.is_filling.load(Ordering::Acquire)
     }
 
+    /// The rows that existed before it are to be brought to it.
+    ///
+    /// # Errors
+    /// A column cannot be hashed.
+    pub fn begin_bulk(&self) -> Result<()> {
+        self.is_bulk.store(true, Ordering::Release);
+        let mut partitions = self.contents.partitions.iter();
+        partitions.try_for_each(|partition| partition.write().set_lazy(true))
+    }
+
     pub fn is_bulk(&self) -> bool {
         self.is_bulk.load(Ordering::Acquire)
     }
