@@ -296,3 +296,45 @@ fn a_seed_gives_the_same_run_again() {
     assert_eq!(schedule(7, false), schedule(7, false));
     assert_eq!(schedule(7, true), schedule(7, true));
 }
+
+/// A driver that takes a thousandth of the interval needs no groups: the time until an epoch is due is not the driver's.
+#[test]
+fn waiting_for_an_interval_is_not_waiting_for_the_driver() {
+    let mut simulation = Simulation::new(Setup {
+        workers: 4,
+        cores: 1,
+        group_size: GroupSize::default(),
+        costs: Costs {
+            message_ns: (50_000, 50_000),
+            task_ns: 5_000_000,
+            driver_ns: Some((2_000, 20_000)),
+            worker_ns: Some((0, 0)),
+            doubled_per_mille: 0,
+        },
+        checkpoints: CheckpointPolicy::Never,
+        seed: 1,
+    });
+    let source = RelationId(1);
+    simulation.set_interval(100_000_000);
+    simulation.add_source(source, PipelineId(1));
+    assert!(simulation.run(1_000));
+    simulation.quiesce(Ticket(1), vec![source], PipelineId(2));
+    assert!(simulation.run(1_000));
+    let (ticket, pipeline) = simulation.held.remove(0);
+    let mut random = StdRng::seed_from_u64(1);
+    let view = view(100, &[source], 4, &mut random);
+    simulation.resume(ticket, pipeline, vec![view], vec![]);
+    assert!(simulation.run(1_000));
+    simulation.input(pipeline, 200);
+    assert!(simulation.run(1_000_000));
+    let epochs: Vec<u64> = simulation
+        .report
+        .groups
+        .iter()
+        .map(|group| group.epochs)
+        .collect();
+    assert!(
+        epochs.len() > 150 && epochs.iter().all(|epochs| *epochs == 1),
+        "{epochs:?}"
+    );
+}

@@ -125,16 +125,17 @@ impl Pipeline {
         if !has_input || cutter.is_closed || cutter.in_flight.len() >= EPOCHS_IN_FLIGHT_MAX {
             return;
         }
-        if cutter.started >= launched {
-            cutter.waits_since.get_or_insert(work.at);
-            return;
-        }
         if work.at < cutter.next_cut_at {
             if !std::mem::replace(&mut cutter.is_asleep, true) {
                 let at = cutter.next_cut_at;
                 let pipeline = self.plan.template.pipeline;
                 work.actions.push(LocalAction::WakeAt { pipeline, at });
             }
+            return;
+        }
+        // Behind the interval: before an epoch is due nothing waits for the driver.
+        if cutter.started >= launched {
+            cutter.waits_since.get_or_insert(work.at);
             return;
         }
         if let Some(since) = cutter.waits_since.take() {
