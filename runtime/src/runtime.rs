@@ -1,5 +1,7 @@
 //! The handle by which the server uses the runtime, and the loop that joins driver and worker.
 
+pub(crate) mod definitions;
+mod relations;
 mod transport;
 mod workers;
 
@@ -8,13 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arrow::datatypes::{FieldRef, Schema, SchemaRef};
-use datafusion::common::ScalarValue;
 use millrace_planner::{RelationId, StageGraph};
-use millrace_storage::{ChangeBatch, LogStore};
+use millrace_storage::LogStore;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
+pub use self::relations::{SourceKind, SourceSpec};
 pub use self::workers::WorkerStatus;
 use crate::backfill::JobStatus;
 use crate::checkpoint::{CheckpointStore, MemoryCheckpoints};
@@ -23,16 +24,15 @@ use crate::driver::{CheckpointPolicy, Command, Driver, Event, PipelineId, Pipeli
 use crate::error::{Result, RuntimeError};
 use crate::feed::{Feeds, Taken};
 use crate::operator::CombinerCounts;
-use crate::relation::{Relation, Stream, Table, widen};
+use crate::relation::Relation;
 use crate::schedule::group::GroupSize;
-use crate::schedule::template::{ViewShape, WorkerId};
+use crate::schedule::template::WorkerId;
 use crate::snapshot::{Frozen, Snapshot};
-use crate::state::RowTable;
 use crate::timers::Timers;
 use crate::versions::Versions;
 use crate::worker::Worker;
 use crate::worker::cpu::QueryClass;
-use crate::write::{TableLocks, WriteToken};
+use crate::write::WriteToken;
 
 /// How the runtime is laid out.
 #[derive(Debug, Clone)]
@@ -63,23 +63,6 @@ impl RuntimeOptions {
             checkpoints: CheckpointPolicy::default(),
         }
     }
-}
-
-/// A stream or table to make known.
-pub struct SourceSpec {
-    pub id: RelationId,
-    pub name: String,
-    pub schema: SchemaRef,
-    pub kind: SourceKind,
-}
-
-/// What kind of source it is.
-pub enum SourceKind {
-    Stream,
-    /// `key`: columns of the primary key, empty for none.
-    Table {
-        key: Vec<usize>,
-    },
 }
 
 /// A view to make.
@@ -230,153 +213,6 @@ impl Runtime {
         for (pipeline, worker) in cutters {
             self.inner.apply_interval(pipeline, worker);
         }
-    }
-
-    /// Makes a stream or table known and reads its log, which must exist in the log store. Its rows are visible when this
-    /// returns.
-    ///
-    /// # Errors
-    /// The log is damaged.
-    pub async fn create_source(&self, spec: SourceSpec) -> Result<()> {
-        self.create_widened_source(spec, vec![]).await
-    }
-
-    /// As [`Runtime::create_source`], for one whose last columns were added after the first rows. `missing` is what older
-    /// rows have in them, one value each. The log store must have been told of the columns.
-    ///
-    /// # Errors
-    /// The log is damaged.
-    pub async fn create_widened_source(&self, spec: SourceSpec, missing: Vec<ScalarValue>) -> Result<()> {
-        let SourceSpec {
-            id,
-            name,
-            schema,
-            kind,
-        } = spec;
-        let head = self.inner.logs.head(id.0);
-        let relation = match kind {
-            SourceKind::Stream => Relation::Stream(Stream {
-                id,
-                name,
-                schema,
-                missing,
-            }),
-            SourceKind::Table { key } => {
-                let logs = Arc::clone(&self.inner.logs);
-                let table_schema = Arc::clone(&schema);
-                let table_key = key.clone();
-                let table_missing = missing.clone();
-                let rows = self
-                    .inner
-                    .io
-                    .spawn_blocking(move || replay(&logs, id, table_schema, &table_key, head, &table_missing))
-                    .await
-                    .map_err(|error| RuntimeError::Internal(error.to_string()))??;
-                let writer = Arc::default();
-                Relation::Table(Table {
-                    id,
-                    name,
-                    schema,
-                    key,
-                    missing,
-                    rows: Arc::new(RwLock::new(rows)),
-                    writer,
-                })
-            }
-        };
-        self.inner.relations.write().insert(id, Arc::new(relation));
-        let pipeline = self.inner.new_pipeline();
-        self.inner.post(Event::SourceAdded {
-            relation: id,
-            pipeline,
-        });
-        self.inner.feeds.lock().attach(id, pipeline);
-        self.inner.versions.attach(id, pipeline, Some(head));
-        Ok(())
-    }
-
-    /// Adds a column behind those that a stream or table has; rows that there are have `value` in it. Returns when it can
-    /// be written and read, with the lock of the table, which is to be kept until everybody knows the column.
-    ///
-    /// # Errors
-    /// The relation is not known, or is a view.
-    pub async fn add_column(
-        &self,
-        id: RelationId,
-        field: FieldRef,
-        value: ScalarValue,
-    ) -> Result<TableLocks> {
-        // No write to a table is under way from here on. Streams' are widened when they are cut.
-        let locks = self.lock_tables(&[id]).await?;
-        let relation = self.inner.relation(id)?;
-        let widened = |schema: &SchemaRef| -> SchemaRef {
-            let fields = schema.fields().iter().cloned().chain([Arc::clone(&field)]);
-            Arc::new(Schema::new(fields.collect::<Vec<_>>()))
-        };
-        let wider = match relation.as_ref() {
-            Relation::View(_) => return Err(RuntimeError::UnknownRelation(id)),
-            Relation::Stream(stream) => Relation::Stream(Stream {
-                id,
-                name: stream.name.clone(),
-                schema: widened(&stream.schema),
-                missing: stream.missing.iter().cloned().chain([value]).collect(),
-            }),
-            Relation::Table(table) => {
-                let schema = widened(&table.schema);
-                table.rows.write().widen(&schema, std::slice::from_ref(&value))?;
-                Relation::Table(Table {
-                    id,
-                    name: table.name.clone(),
-                    schema,
-                    key: table.key.clone(),
-                    missing: table.missing.iter().cloned().chain([value]).collect(),
-                    rows: Arc::clone(&table.rows),
-                    writer: Arc::clone(&table.writer),
-                })
-            }
-        };
-        self.inner.logs.widen(id.0, &wider.schema())?;
-        self.inner.relations.write().insert(id, Arc::new(wider));
-        Ok(locks)
-    }
-
-    /// Adds an index for key look-ups to a table or view.
-    ///
-    /// # Errors
-    /// The relation is a stream or not known.
-    pub async fn create_index(&self, relation: RelationId, columns: Vec<usize>) -> Result<()> {
-        match self.inner.relation(relation)?.as_ref() {
-            Relation::Stream(_) => return Err(RuntimeError::UnknownRelation(relation)),
-            Relation::Table(table) => {
-                table.rows.write().add_index(columns)?;
-            }
-            Relation::View(view) => {
-                for partition in &view.contents.partitions {
-                    partition.write().add_index(columns.clone())?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Forgets relations, which are given together with all that depends on them. Reads under way go on.
-    ///
-    /// # Errors
-    /// The runtime is shutting down.
-    pub async fn drop_relations(&self, ids: &[RelationId]) -> Result<()> {
-        let held = self.inner.quiesce(ids.to_vec()).await?;
-        for id in ids {
-            self.inner.relations.write().remove(id);
-            self.inner.feeds.lock().detach(*id);
-            self.inner.acknowledged.lock().ends.remove(id);
-            self.inner.versions.detach(*id);
-            self.inner.timers.remove(&self.inner, *id);
-            self.inner.uninstall(*id);
-            self.inner.checkpoints.remove(*id);
-            self.inner.versions.give_up(*id);
-        }
-        held.resume(vec![], ids.to_vec());
-        Ok(())
     }
 
     /// One committed epoch of these relations, at which the writes of `after` are visible.
@@ -560,89 +396,6 @@ impl Runtime {
     }
 }
 
-/// The rows of a table from its log.
-fn replay(
-    logs: &LogStore,
-    id: RelationId,
-    schema: SchemaRef,
-    key: &[usize],
-    head: u64,
-    missing: &[ScalarValue],
-) -> Result<RowTable> {
-    let identity = if key.is_empty() {
-        (0..schema.fields().len()).collect()
-    } else {
-        key.to_vec()
-    };
-    let mut rows = RowTable::new(Arc::clone(&schema), Some(identity));
-    for block in logs.read(id.0, 0, head)? {
-        let block = block?;
-        let end = block.first_offset + block.changes.num_rows() as u64;
-        let changes = ChangeBatch {
-            rows: widen(block.changes.rows, &schema, missing)?,
-            weights: block.changes.weights,
-        };
-        rows.apply(&changes, end, end)?;
-    }
-    Ok(rows)
-}
-
-/// The right to change definitions over some pipelines: none of them launches an epoch until it is resumed or dropped.
-pub(crate) struct Held {
-    inner: Arc<Inner>,
-    ticket: Ticket,
-    is_done: bool,
-}
-
-impl Held {
-    /// Lets the pipeline go on, with these views and without those relations.
-    pub fn resume(mut self, views: Vec<Arc<ViewShape>>, dropped: Vec<RelationId>) {
-        self.is_done = true;
-        self.inner.post(Event::Resume {
-            ticket: self.ticket,
-            views,
-            dropped,
-        });
-    }
-
-    /// Never lets it go on.
-    pub fn keep(mut self) {
-        self.is_done = true;
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        if !self.is_done {
-            self.inner.post(Event::Resume {
-                ticket: self.ticket,
-                views: vec![],
-                dropped: vec![],
-            });
-        }
-    }
-}
-
-/// A ticket that may be given up before its turn comes.
-struct Asked {
-    inner: Arc<Inner>,
-    ticket: Ticket,
-    is_granted: bool,
-}
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        if !self.is_granted && self.inner.tickets.lock().remove(&self.ticket).is_none() {
-            // It was granted, but nobody took it.
-            self.inner.post(Event::Resume {
-                ticket: self.ticket,
-                views: vec![],
-                dropped: vec![],
-            });
-        }
-    }
-}
-
 impl Inner {
     pub fn relation(&self, id: RelationId) -> Result<Arc<Relation>> {
         self.relations
@@ -689,30 +442,6 @@ impl Inner {
         if let Some(worker) = worker {
             worker.set_interval(pipeline, interval.as_nanos() as u64);
         }
-    }
-
-    /// Waits until the pipelines of the relations are idle and joined into one.
-    pub async fn quiesce(self: &Arc<Self>, relations: Vec<RelationId>) -> Result<Held> {
-        let ticket = Ticket(self.next_ticket.fetch_add(1, Ordering::Relaxed));
-        let (sender, receiver) = oneshot::channel();
-        self.tickets.lock().insert(ticket, sender);
-        let mut asked = Asked {
-            inner: Arc::clone(self),
-            ticket,
-            is_granted: false,
-        };
-        self.post(Event::Quiesce {
-            ticket,
-            relations,
-            or_new: self.new_pipeline(),
-        });
-        receiver.await.map_err(|_| RuntimeError::ShuttingDown)?;
-        asked.is_granted = true;
-        Ok(Held {
-            inner: Arc::clone(self),
-            ticket,
-            is_done: false,
-        })
     }
 
     /// Hands an event to the driver and carries out what it decides. Whoever finds the queue idle works it off; others

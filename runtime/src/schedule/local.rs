@@ -10,6 +10,7 @@
 
 mod cutter;
 mod pipeline;
+mod recovery;
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;

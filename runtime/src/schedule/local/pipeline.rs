@@ -24,24 +24,24 @@ pub(super) struct Pipeline {
     pub launched: u64,
     pub epochs: BTreeMap<u64, Epoch>,
     /// For each task, the last epoch in which it ended: the next one's waits for it if it is stateful.
-    ended: Vec<u64>,
+    pub ended: Vec<u64>,
     /// Everything up to here is done on this worker, and these epochs after it.
     done_to: u64,
     done_ahead: BTreeSet<u64>,
     pub cutter: Option<Cutter>,
     /// What tasks filled, by epoch, where that is retained; stateful tasks that had nothing to do are left out.
-    records: BTreeMap<u64, HashMap<usize, Vec<u32>>>,
+    pub records: BTreeMap<u64, HashMap<usize, Vec<u32>>>,
     /// Tasks that run, where a loss may come in between.
-    running: HashSet<(usize, u64)>,
+    pub running: HashSet<(usize, u64)>,
     /// Tasks whose state is being fetched from the checkpoint, with the version of the template that asked for it.
-    restoring: HashMap<usize, u64>,
+    pub restoring: HashMap<usize, u64>,
 }
 
 /// An epoch in flight on this worker.
 #[derive(Debug)]
 pub(super) struct Epoch {
-    counts: Vec<u32>,
-    states: Vec<TaskState>,
+    pub counts: Vec<u32>,
+    pub states: Vec<TaskState>,
     sources: HashMap<usize, Vec<Source>>,
     /// For each view and stage, tasks that have not ended.
     left: Vec<Vec<u32>>,
@@ -58,7 +58,7 @@ pub(super) struct Epoch {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TaskState {
+pub(super) enum TaskState {
     Waiting,
     Running,
     /// It ended before the loss; when the epoch's cut comes its output is told of again.
@@ -96,74 +96,7 @@ impl Pipeline {
         self.plan.template.pipeline
     }
 
-    /// After a loss: takes over what `old`, the same pipeline under the template before, had on this worker, and asks for
-    /// the state of what is new here.
-    pub fn take_over(&mut self, old: Option<Pipeline>, work: &mut Work<'_>) {
-        let mut places: HashMap<TaskPlan, usize> = HashMap::new();
-        if let Some(old) = old {
-            let now: HashMap<TaskPlan, usize> = (0..).zip(&self.plan.tasks).map(|(n, t)| (*t, n)).collect();
-            // Views are the same in a lineage, so positions are too.
-            let moved: HashMap<usize, usize> = (old.plan.tasks.iter().enumerate())
-                .filter_map(|(number, task)| Some((number, *now.get(task)?)))
-                .collect();
-            for (before, now) in &moved {
-                self.ended[*now] = old.ended[*before].max(self.plan.template.after);
-                places.insert(self.plan.tasks[*now], *now);
-            }
-            let after = self.plan.template.after;
-            for (epoch, records) in old.records.into_iter().filter(|(epoch, _)| *epoch > after) {
-                let records = records.into_iter();
-                let records = records.filter_map(|(task, filled)| Some((*moved.get(&task)?, filled)));
-                self.records.insert(epoch, records.collect());
-            }
-            let running = old.running.into_iter();
-            self.running = running
-                .filter_map(|(task, epoch)| Some((*moved.get(&task)?, epoch)))
-                .collect();
-            self.restoring = (old.restoring.iter())
-                .filter_map(|(task, version)| Some((*moved.get(task)?, *version)))
-                .collect();
-        }
-        for (number, task) in self.plan.tasks.iter().enumerate() {
-            if self.is_stateful(number) && !places.contains_key(task) {
-                self.restoring.insert(number, self.version);
-                work.actions.push(LocalAction::Restore {
-                    pipeline: self.id(),
-                    version: self.version,
-                    view: self.plan.view(*task).id,
-                    incarnation: self.plan.view(*task).incarnation,
-                    stage: task.stage,
-                    partition: task.partition,
-                });
-            }
-        }
-        self.report_restored(work);
-    }
-
-    fn report_restored(&self, work: &mut Work<'_>) {
-        if self.restoring.is_empty() && self.plan.template.replay.is_some() {
-            work.actions.push(LocalAction::Report(ToDriver::Restored {
-                pipeline: self.id(),
-                version: self.version,
-                worker: self.plan.me,
-            }));
-        }
-    }
-
-    /// A task's state is there again, whichever template asked for it.
-    pub fn restored(&mut self, task: usize, version: u64, work: &mut Work<'_>) {
-        if self.restoring.get(&task) != Some(&version) {
-            return;
-        }
-        self.restoring.remove(&task);
-        self.report_restored(work);
-        let next = self.ended[task] + 1;
-        if self.epochs.contains_key(&next) {
-            self.settle(next, vec![task], vec![], work);
-        }
-    }
-
-    fn is_stateful(&self, task: usize) -> bool {
+    pub fn is_stateful(&self, task: usize) -> bool {
         let task = self.plan.tasks[task];
         self.plan.view(task).stages[task.stage].is_stateful()
     }
@@ -395,29 +328,8 @@ impl Pipeline {
         }
     }
 
-    /// A task could not fetch its input. The template under which it was run is void, or will be soon: it runs under the
-    /// next one.
-    pub fn task_failed(&mut self, task: usize, number: u64, version: u64, work: &mut Work<'_>) {
-        self.running.remove(&(task, number));
-        let Some(epoch) = self.epochs.get_mut(&number) else {
-            return;
-        };
-        if epoch.states[task] == TaskState::Running {
-            epoch.states[task] = TaskState::Waiting;
-            if version < self.version && epoch.counts[task] == 0 {
-                let mut ended = vec![];
-                self.ready(number, task, &mut ended, work);
-                let ended = ended
-                    .into_iter()
-                    .map(|(_, task, filled)| (task, filled))
-                    .collect();
-                self.settle(number, vec![], ended, work);
-            }
-        }
-    }
-
     /// Works off arrivals and ends until nothing more follows without running a task.
-    fn settle(
+    pub fn settle(
         &mut self,
         number: u64,
         arrived: Vec<usize>,
@@ -447,7 +359,7 @@ impl Pipeline {
     }
 
     /// A task has all of its inputs: runs it, or ends it if there is nothing to do.
-    fn ready(
+    pub fn ready(
         &mut self,
         number: u64,
         task: usize,

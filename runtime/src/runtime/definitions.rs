@@ -1,0 +1,94 @@
+//! The right to change definitions: tickets of the driver, as futures.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use millrace_planner::RelationId;
+use tokio::sync::oneshot;
+
+use super::Inner;
+use crate::driver::{Event, Ticket};
+use crate::error::{Result, RuntimeError};
+use crate::schedule::template::ViewShape;
+
+/// The right to change definitions over some pipelines: none of them launches an epoch until it is resumed or dropped.
+pub(crate) struct Held {
+    inner: Arc<Inner>,
+    ticket: Ticket,
+    is_done: bool,
+}
+
+impl Held {
+    /// Lets the pipeline go on, with these views and without those relations.
+    pub fn resume(mut self, views: Vec<Arc<ViewShape>>, dropped: Vec<RelationId>) {
+        self.is_done = true;
+        self.inner.post(Event::Resume {
+            ticket: self.ticket,
+            views,
+            dropped,
+        });
+    }
+
+    /// Never lets it go on.
+    pub fn keep(mut self) {
+        self.is_done = true;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.inner.post(Event::Resume {
+                ticket: self.ticket,
+                views: vec![],
+                dropped: vec![],
+            });
+        }
+    }
+}
+
+/// A ticket that may be given up before its turn comes.
+struct Asked {
+    inner: Arc<Inner>,
+    ticket: Ticket,
+    is_granted: bool,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if !self.is_granted && self.inner.tickets.lock().remove(&self.ticket).is_none() {
+            // It was granted, but nobody took it.
+            self.inner.post(Event::Resume {
+                ticket: self.ticket,
+                views: vec![],
+                dropped: vec![],
+            });
+        }
+    }
+}
+
+impl Inner {
+    /// Waits until the pipelines of the relations are idle and joined into one.
+    pub async fn quiesce(self: &Arc<Self>, relations: Vec<RelationId>) -> Result<Held> {
+        let ticket = Ticket(self.next_ticket.fetch_add(1, Ordering::Relaxed));
+        let (sender, receiver) = oneshot::channel();
+        self.tickets.lock().insert(ticket, sender);
+        let mut asked = Asked {
+            inner: Arc::clone(self),
+            ticket,
+            is_granted: false,
+        };
+        self.post(Event::Quiesce {
+            ticket,
+            relations,
+            or_new: self.new_pipeline(),
+        });
+        receiver.await.map_err(|_| RuntimeError::ShuttingDown)?;
+        asked.is_granted = true;
+        Ok(Held {
+            inner: Arc::clone(self),
+            ticket,
+            is_done: false,
+        })
+    }
+}

@@ -1,0 +1,209 @@
+//! Relations come and go: sources, their columns, indexes.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use datafusion::common::ScalarValue;
+use millrace_planner::RelationId;
+use millrace_storage::{ChangeBatch, LogStore};
+use parking_lot::RwLock;
+
+use super::Runtime;
+use crate::driver::Event;
+use crate::error::{Result, RuntimeError};
+use crate::relation::{Relation, Stream, Table, widen};
+use crate::state::RowTable;
+use crate::write::TableLocks;
+
+/// A stream or table to make known.
+pub struct SourceSpec {
+    pub id: RelationId,
+    pub name: String,
+    pub schema: SchemaRef,
+    pub kind: SourceKind,
+}
+
+/// What kind of source it is.
+pub enum SourceKind {
+    Stream,
+    /// `key`: columns of the primary key, empty for none.
+    Table {
+        key: Vec<usize>,
+    },
+}
+
+impl Runtime {
+    /// Makes a stream or table known and reads its log, which must exist in the log store. Its rows are visible when this
+    /// returns.
+    ///
+    /// # Errors
+    /// The log is damaged.
+    pub async fn create_source(&self, spec: SourceSpec) -> Result<()> {
+        self.create_widened_source(spec, vec![]).await
+    }
+
+    /// As [`Runtime::create_source`], for one whose last columns were added after the first rows. `missing` is what older
+    /// rows have in them, one value each. The log store must have been told of the columns.
+    ///
+    /// # Errors
+    /// The log is damaged.
+    pub async fn create_widened_source(&self, spec: SourceSpec, missing: Vec<ScalarValue>) -> Result<()> {
+        let SourceSpec {
+            id,
+            name,
+            schema,
+            kind,
+        } = spec;
+        let head = self.inner.logs.head(id.0);
+        let relation = match kind {
+            SourceKind::Stream => Relation::Stream(Stream {
+                id,
+                name,
+                schema,
+                missing,
+            }),
+            SourceKind::Table { key } => {
+                let logs = Arc::clone(&self.inner.logs);
+                let table_schema = Arc::clone(&schema);
+                let table_key = key.clone();
+                let table_missing = missing.clone();
+                let rows = self
+                    .inner
+                    .io
+                    .spawn_blocking(move || replay(&logs, id, table_schema, &table_key, head, &table_missing))
+                    .await
+                    .map_err(|error| RuntimeError::Internal(error.to_string()))??;
+                let writer = Arc::default();
+                Relation::Table(Table {
+                    id,
+                    name,
+                    schema,
+                    key,
+                    missing,
+                    rows: Arc::new(RwLock::new(rows)),
+                    writer,
+                })
+            }
+        };
+        self.inner.relations.write().insert(id, Arc::new(relation));
+        let pipeline = self.inner.new_pipeline();
+        self.inner.post(Event::SourceAdded {
+            relation: id,
+            pipeline,
+        });
+        self.inner.feeds.lock().attach(id, pipeline);
+        self.inner.versions.attach(id, pipeline, Some(head));
+        Ok(())
+    }
+
+    /// Adds a column behind those that a stream or table has; rows that there are have `value` in it. Returns when it can
+    /// be written and read, with the lock of the table, which is to be kept until everybody knows the column.
+    ///
+    /// # Errors
+    /// The relation is not known, or is a view.
+    pub async fn add_column(
+        &self,
+        id: RelationId,
+        field: FieldRef,
+        value: ScalarValue,
+    ) -> Result<TableLocks> {
+        // No write to a table is under way from here on. Streams' are widened when they are cut.
+        let locks = self.lock_tables(&[id]).await?;
+        let relation = self.inner.relation(id)?;
+        let widened = |schema: &SchemaRef| -> SchemaRef {
+            let fields = schema.fields().iter().cloned().chain([Arc::clone(&field)]);
+            Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+        };
+        let wider = match relation.as_ref() {
+            Relation::View(_) => return Err(RuntimeError::UnknownRelation(id)),
+            Relation::Stream(stream) => Relation::Stream(Stream {
+                id,
+                name: stream.name.clone(),
+                schema: widened(&stream.schema),
+                missing: stream.missing.iter().cloned().chain([value]).collect(),
+            }),
+            Relation::Table(table) => {
+                let schema = widened(&table.schema);
+                table.rows.write().widen(&schema, std::slice::from_ref(&value))?;
+                Relation::Table(Table {
+                    id,
+                    name: table.name.clone(),
+                    schema,
+                    key: table.key.clone(),
+                    missing: table.missing.iter().cloned().chain([value]).collect(),
+                    rows: Arc::clone(&table.rows),
+                    writer: Arc::clone(&table.writer),
+                })
+            }
+        };
+        self.inner.logs.widen(id.0, &wider.schema())?;
+        self.inner.relations.write().insert(id, Arc::new(wider));
+        Ok(locks)
+    }
+
+    /// Adds an index for key look-ups to a table or view.
+    ///
+    /// # Errors
+    /// The relation is a stream or not known.
+    pub async fn create_index(&self, relation: RelationId, columns: Vec<usize>) -> Result<()> {
+        match self.inner.relation(relation)?.as_ref() {
+            Relation::Stream(_) => return Err(RuntimeError::UnknownRelation(relation)),
+            Relation::Table(table) => {
+                table.rows.write().add_index(columns)?;
+            }
+            Relation::View(view) => {
+                for partition in &view.contents.partitions {
+                    partition.write().add_index(columns.clone())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets relations, which are given together with all that depends on them. Reads under way go on.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub async fn drop_relations(&self, ids: &[RelationId]) -> Result<()> {
+        let held = self.inner.quiesce(ids.to_vec()).await?;
+        for id in ids {
+            self.inner.relations.write().remove(id);
+            self.inner.feeds.lock().detach(*id);
+            self.inner.acknowledged.lock().ends.remove(id);
+            self.inner.versions.detach(*id);
+            self.inner.timers.remove(&self.inner, *id);
+            self.inner.uninstall(*id);
+            self.inner.checkpoints.remove(*id);
+            self.inner.versions.give_up(*id);
+        }
+        held.resume(vec![], ids.to_vec());
+        Ok(())
+    }
+}
+
+/// The rows of a table from its log.
+fn replay(
+    logs: &LogStore,
+    id: RelationId,
+    schema: SchemaRef,
+    key: &[usize],
+    head: u64,
+    missing: &[ScalarValue],
+) -> Result<RowTable> {
+    let identity = if key.is_empty() {
+        (0..schema.fields().len()).collect()
+    } else {
+        key.to_vec()
+    };
+    let mut rows = RowTable::new(Arc::clone(&schema), Some(identity));
+    for block in logs.read(id.0, 0, head)? {
+        let block = block?;
+        let end = block.first_offset + block.changes.num_rows() as u64;
+        let changes = ChangeBatch {
+            rows: widen(block.changes.rows, &schema, missing)?,
+            weights: block.changes.weights,
+        };
+        rows.apply(&changes, end, end)?;
+    }
+    Ok(rows)
+}

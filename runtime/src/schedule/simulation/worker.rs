@@ -1,0 +1,214 @@
+//! The workers' side of a simulation: cuts, tasks on slots, and what the local schedulers want done.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Busy, Delivery, Simulation, checks};
+use crate::driver::PipelineId;
+use crate::schedule::local::{Ended, LocalAction, LocalEvent, ReadyTask};
+use crate::schedule::message::{ToDriver, ToPeer, ToWorker, decode, encode};
+use crate::schedule::template::WorkerId;
+
+impl Simulation {
+    /// Where sources arrive: a new cut, or one that was taken before.
+    pub(super) fn cut(
+        &mut self,
+        worker: WorkerId,
+        pipeline: PipelineId,
+        version: u64,
+        epoch: u64,
+        is_replay: bool,
+        is_checkpoint: bool,
+    ) -> LocalEvent {
+        let known = self.cuts.get(&(pipeline, epoch)).copied();
+        if is_replay && known.is_none() {
+            return LocalEvent::NoCut {
+                pipeline,
+                version,
+                epoch,
+                is_checkpoint,
+            };
+        }
+        let left = self.inputs_left.entry(pipeline).or_default();
+        if known.is_none() {
+            *left = left.saturating_sub(1);
+            self.cut_at.insert((pipeline, epoch), self.now);
+        }
+        let more = *left > 0;
+        let now = i64::try_from(self.now).unwrap_or(i64::MAX);
+        let (now, is_checkpoint) = *self.cuts.entry((pipeline, epoch)).or_insert((now, is_checkpoint));
+        self.checks.cut(pipeline, epoch, worker);
+        let sources = self.driver.sources(pipeline);
+        LocalEvent::CutTaken {
+            pipeline,
+            version,
+            epoch,
+            now,
+            rows: sources.into_iter().map(|source| (source, 1 << 24)).collect(),
+            more,
+            is_checkpoint,
+        }
+    }
+
+    pub(super) fn task_done(&mut self, worker: WorkerId, task: ReadyTask) {
+        if !self.workers.contains_key(&worker) {
+            return;
+        }
+        let shape = Arc::clone(&self.shapes[&task.id.view]);
+        let filled = self.checks.ended(worker, &task, &shape, self.filled);
+        if let Some(simulated) = self.workers.get_mut(&worker) {
+            simulated.free += 1;
+        }
+        let ReadyTask {
+            pipeline,
+            version,
+            id,
+            ..
+        } = task;
+        let ended = Ended {
+            filled,
+            busy_ns: self.setup.costs.task_ns,
+        };
+        self.local(
+            worker,
+            LocalEvent::TaskEnded {
+                pipeline,
+                version,
+                id,
+                ended,
+            },
+        );
+        self.fill_slots(worker);
+    }
+
+    /// Starts tasks on free slots.
+    pub(super) fn fill_slots(&mut self, worker: WorkerId) {
+        let task_ns = self.setup.costs.task_ns;
+        while let Some(simulated) = self.workers.get_mut(&worker) {
+            if simulated.free == 0 {
+                return;
+            }
+            let Some(task) = simulated.ready.pop_front() else {
+                return;
+            };
+            let workers = &self.workers;
+            let lost = checks::sources(&task).find(|from| !workers.contains_key(from));
+            if let Some(simulated) = self.workers.get_mut(&worker) {
+                simulated.free -= 1;
+            }
+            if let Some(lost) = lost {
+                let at = self.now + self.setup.costs.message_ns.0;
+                self.deliver(at, Delivery::TaskFailed { worker, task, lost });
+                continue;
+            }
+            let is_everyone = self.filled.is_none();
+            let shape = &self.shapes[&task.id.view];
+            let is_again = self.checks.started(worker, &task, shape, is_everyone);
+            self.report.tasks_again += u64::from(is_again);
+            self.report.tasks += 1;
+            self.deliver(self.now + task_ns, Delivery::TaskDone { worker, task });
+        }
+    }
+
+    pub(super) fn local(&mut self, worker: WorkerId, event: LocalEvent) {
+        let Some(simulated) = self.workers.get_mut(&worker) else {
+            return;
+        };
+        let start = self.now.max(simulated.free_at);
+        let tasks = Busy {
+            is_everyone: self.filled.is_none(),
+        };
+        let heard = match &event {
+            LocalEvent::Peer(message) => encode(message).unwrap_or_default(),
+            LocalEvent::Driver(message) => encode(message).unwrap_or_default(),
+            _ => vec![],
+        };
+        let started = Instant::now();
+        match &event {
+            LocalEvent::Peer(_) => _ = black_box(decode::<ToPeer>(&heard).is_ok()),
+            LocalEvent::Driver(_) => _ = black_box(decode::<ToWorker>(&heard).is_ok()),
+            _ => {}
+        }
+        let actions = simulated.local.on(event, start, &tasks);
+        let took = match self.setup.costs.worker_ns {
+            Some((event_ns, message_ns)) => {
+                let is_message =
+                    |action: &&LocalAction| matches!(action, LocalAction::Send(..) | LocalAction::Report(_));
+                event_ns + message_ns * actions.iter().filter(is_message).count() as u64
+            }
+            None => {
+                for action in &actions {
+                    match action {
+                        LocalAction::Send(_, message) => _ = black_box(encode(message).is_ok()),
+                        LocalAction::Report(message) => _ = black_box(encode(message).is_ok()),
+                        _ => {}
+                    }
+                }
+                started.elapsed().as_nanos() as u64
+            }
+        };
+        simulated.free_at = start + took;
+        simulated.busy_ns += took;
+        self.report.worker_ns += took;
+        self.report.worker_ns_max = self.report.worker_ns_max.max(simulated.busy_ns);
+        let now = simulated.free_at;
+        for action in actions {
+            match action {
+                LocalAction::TakeCut {
+                    pipeline,
+                    version,
+                    epoch,
+                    is_replay,
+                    is_checkpoint,
+                    ..
+                } => {
+                    self.deliver(
+                        now,
+                        Delivery::CutTaken {
+                            worker,
+                            pipeline,
+                            version,
+                            epoch,
+                            is_replay,
+                            is_checkpoint,
+                        },
+                    );
+                }
+                LocalAction::Restore {
+                    pipeline,
+                    version,
+                    view,
+                    stage,
+                    partition,
+                    ..
+                } => {
+                    let event = LocalEvent::Restored {
+                        pipeline,
+                        version,
+                        view,
+                        stage,
+                        partition,
+                    };
+                    let at = now + self.setup.costs.task_ns;
+                    self.deliver(at, Delivery::Restored { worker, event });
+                }
+                LocalAction::Run(task) => self.deliver(now, Delivery::Ready { worker, task }),
+                LocalAction::Release { pipeline, epochs } => self.checks.release(worker, pipeline, &epochs),
+                LocalAction::Send(to, message) => {
+                    self.report.worker_messages += 1;
+                    self.send(now, Delivery::ToPeer(to, message));
+                }
+                LocalAction::Report(message) => match message {
+                    ToDriver::NeedEpochs { pipeline, .. } if self.central.pipelines.contains(&pipeline) => {
+                        self.central.held.insert(pipeline, message);
+                    }
+                    message => self.send(now, Delivery::ToDriver(message)),
+                },
+                LocalAction::WakeAt { pipeline, at } => {
+                    self.deliver(at.max(now), Delivery::Wake { worker, pipeline });
+                }
+            }
+        }
+    }
+}
