@@ -24,7 +24,7 @@ use datafusion::logical_expr::{
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 
-use crate::{named_windows, refused, rewrite, time_join, with_recursive};
+use crate::{case, named_windows, refused, rewrite, time_join, with_recursive};
 
 /// How names become relations. Implemented by the session: search path, visibility and views are its business.
 pub trait CatalogReader {
@@ -67,7 +67,8 @@ impl<'a> Binder<'a> {
         named_windows::resolve(&mut statement)?;
         rewrite::statement(&mut statement, self)?;
         refused::check(&statement)?;
-        let plan = time_join::recognise(self.planner().sql_statement_to_plan(statement)?)?;
+        let plan = case::agreed_in(self.planner().sql_statement_to_plan(statement)?)?;
+        let plan = time_join::recognise(plan)?;
         with_recursive::check_types(&plan)?;
         rewrite::decorrelate(rewrite::ordered_once(plan)?)
     }

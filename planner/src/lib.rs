@@ -8,6 +8,7 @@
 //! Nothing here does I/O, reads a clock or knows a session: the catalog is a trait, and the result is data.
 
 pub mod binder;
+pub mod case;
 pub mod error;
 pub mod explain;
 pub mod growth;

@@ -58,16 +58,16 @@ impl<'a> Unnesting<'a> {
                 "a subquery that refers to rows with a volatile function is not supported".into(),
             ));
         }
-        // The binder takes the columns beside LATERAL as their relations have them, before joins can miss them.
+        // The binder takes outer columns as their relations have them: before joins can miss them, and before the branches
+        // of a CASE have one type.
         let outer = outer
             .into_iter()
             .map(|(field, column)| {
-                let is_nullable = match outside.schema().qualified_field_from_column(&column) {
-                    Ok((_, field)) => field.is_nullable(),
-                    Err(_) => true,
+                let field = match outside.schema().qualified_field_from_column(&column) {
+                    Ok((_, now)) => Arc::clone(now),
+                    Err(_) => Arc::new(field.as_ref().clone().with_nullable(true)),
                 };
-                let field = field.as_ref().clone().with_nullable(is_nullable);
-                (Arc::new(field), column)
+                (field, column)
             })
             .collect();
         Ok(Unnesting { outer, source, names })

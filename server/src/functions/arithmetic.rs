@@ -10,15 +10,14 @@ use arrow::array::{Array, ArrayRef, Datum, Scalar};
 use arrow::compute::kernels::numeric::{add, mul, sub};
 use arrow::datatypes::{DataType, Field};
 use arrow::error::ArrowError;
-use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, exec_datafusion_err};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::type_coercion::other::get_coerce_type_for_case_expression;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
+use millrace_planner::case::agreed;
 
 use crate::error::{SqlError, SqlState};
 use crate::functions::division;
@@ -187,8 +186,8 @@ impl ExprPlanner for CheckedIntegers {
         mut expr: RawBinaryExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
-        expr.left = with_agreed_cases(expr.left, schema)?;
-        expr.right = with_agreed_cases(expr.right, schema)?;
+        expr.left = agreed(expr.left, schema)?.data;
+        expr.right = agreed(expr.right, schema)?.data;
         // What has no type yet is a parameter: the operator infers it.
         let (Ok((_, left)), Ok((_, right))) = (expr.left.to_field(schema), expr.right.to_field(schema))
         else {
@@ -241,41 +240,6 @@ impl ExprPlanner for CheckedIntegers {
             .expect("there is a function for every operation");
         Ok(PlannerResult::Planned(function.call(vec![expr.left, expr.right])))
     }
-}
-
-/// An expression whose CASEs have branches of one type. DataFusion casts them later, and takes a CASE for the type of its
-/// first branch until then: an operator that is chosen by that type would be the wrong one.
-fn with_agreed_cases(expr: Expr, schema: &DFSchema) -> Result<Expr> {
-    expr.transform_up(|node| {
-        let Expr::Case(mut case) = node else {
-            return Ok(Transformed::no(node));
-        };
-        let branches = || case.when_then_expr.iter().map(|(_, then)| then.get_type(schema));
-        let (Ok(types), Ok(otherwise)) = (
-            branches().collect::<Result<Vec<_>>>(),
-            case.else_expr
-                .as_ref()
-                .map(|expr| expr.get_type(schema))
-                .transpose(),
-        ) else {
-            // Without a type yet, as a parameter.
-            return Ok(Transformed::no(Expr::Case(case)));
-        };
-        let Some(common) = get_coerce_type_for_case_expression(&types, otherwise.as_ref()) else {
-            return Ok(Transformed::no(Expr::Case(case)));
-        };
-        if types.iter().chain(&otherwise).all(|own| own == &common) {
-            return Ok(Transformed::no(Expr::Case(case)));
-        }
-        for (_, then) in &mut case.when_then_expr {
-            *then = Box::new(then.as_ref().clone().cast_to(&common, schema)?);
-        }
-        if let Some(otherwise) = &mut case.else_expr {
-            *otherwise = Box::new(otherwise.as_ref().clone().cast_to(&common, schema)?);
-        }
-        Ok(Transformed::yes(Expr::Case(case)))
-    })
-    .map(|transformed| transformed.data)
 }
 
 fn is_arithmetic(operator: &BinaryOperator) -> bool {
