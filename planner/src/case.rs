@@ -39,10 +39,10 @@ pub fn agreed(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             return Ok(Transformed::no(Expr::Case(case)));
         }
         for (_, then) in &mut case.when_then_expr {
-            *then = Box::new(then.as_ref().clone().cast_to(&common, schema)?);
+            **then = then.as_ref().clone().cast_to(&common, schema)?;
         }
         if let Some(otherwise) = &mut case.else_expr {
-            *otherwise = Box::new(otherwise.as_ref().clone().cast_to(&common, schema)?);
+            **otherwise = otherwise.as_ref().clone().cast_to(&common, schema)?;
         }
         Ok(Transformed::yes(Expr::Case(case)))
     })

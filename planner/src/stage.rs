@@ -26,7 +26,7 @@ use crate::relation::{RelationId, RelationInfo};
 pub struct StageGraph {
     /// In topological order; the last one materializes.
     pub stages: Vec<Stage>,
-    /// Columns of the view.
+    /// Columns of the view. Any may be NULL: an expression that fails on a row is NULL there.
     pub schema: SchemaRef,
     /// Columns whose values are unique together in the view, if the plan proves it.
     pub key: Option<Vec<usize>>,

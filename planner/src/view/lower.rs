@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::DFSchema;
 use datafusion::execution::SessionState;
 use datafusion::execution::context::ExecutionProps;
@@ -32,11 +32,12 @@ pub(super) fn lower(state: &SessionState, plan: &LogicalPlan, options: ViewOptio
         inputs: BTreeMap::new(),
     };
     let fragment = lowering.node(plan)?;
-    let (schema, key, append_only) = (
-        Arc::clone(&fragment.schema),
-        fragment.key.clone(),
-        fragment.append_only,
-    );
+    let fields = fragment.schema.fields().iter();
+    let fields: Vec<Field> = fields
+        .map(|field| field.as_ref().clone().with_nullable(true))
+        .collect();
+    let schema = Arc::new(Schema::new(fields));
+    let (key, append_only) = (fragment.key.clone(), fragment.append_only);
     lowering.materialize(fragment);
     Ok(StageGraph {
         stages: lowering.stages.stages,

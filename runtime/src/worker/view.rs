@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::ViewSpec;
 use crate::error::Result;
-use crate::operator::{Combiner, CombinerCounts, ErrorCounter, OperatorImage, OperatorInstance, nullable};
+use crate::operator::{Combiner, CombinerCounts, ErrorCounter, OperatorImage, OperatorInstance};
 use crate::schedule::template::{StageInput, ViewShape, is_reduce};
 use crate::state::{RowTable, TableImage};
 
@@ -92,7 +92,7 @@ impl ViewInstance {
             }
             reduces.push(instances);
         }
-        let schema = nullable(&graph.schema);
+        let schema = Arc::clone(&graph.schema);
         let mut partitions = vec![];
         for _ in 0..graph.partitions {
             partitions.push(RwLock::new(empty_contents(&graph, &schema)?));

@@ -320,7 +320,7 @@ mod tests {
             for (key, count) in &model {
                 multiset.add(key, -count);
             }
-            assert!(multiset.first().is_none() && multiset.len() == 0);
+            assert!(multiset.first().is_none() && multiset.is_empty());
         }
     }
 

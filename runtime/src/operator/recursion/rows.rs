@@ -35,6 +35,10 @@ enum Candidates {
     None,
     One(u32, u32),
     /// In the order of the iterations; never 0 times.
+    #[expect(
+        clippy::box_collection,
+        reason = "kept for every row: one word instead of three"
+    )]
     Many(Box<Vec<(Iteration, i64)>>),
 }
 
