@@ -32,6 +32,7 @@ pub(crate) fn statement(statement: &mut Statement, names: &dyn Names) -> Result<
     let mut rewriter = Rewriter {
         names,
         around: vec![],
+        merged: vec![],
     };
     match statement.visit(&mut rewriter) {
         ControlFlow::Continue(()) => Ok(()),
@@ -52,6 +53,8 @@ struct Rewriter<'a> {
     names: &'a dyn Names,
     /// The queries around, the innermost last.
     around: Vec<Around>,
+    /// What the joins of the SELECT that was visited last have merged.
+    merged: Vec<using::Merged>,
 }
 
 /// A query that is being visited.
@@ -121,6 +124,7 @@ impl VisitorMut for Rewriter<'_> {
         {
             outer.visible += 1;
         }
+        using::order_by(query, &std::mem::take(&mut self.merged));
         match set_operation(&mut query.body) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(DataFusionError::SQL(Box::new(error), None)),
@@ -129,7 +133,10 @@ impl VisitorMut for Rewriter<'_> {
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
         match using::select(select, &|item| self.columns_of(item)) {
-            Ok(()) => ControlFlow::Continue(()),
+            Ok(merged) => {
+                self.merged = merged;
+                ControlFlow::Continue(())
+            }
             Err(error) => ControlFlow::Break(error),
         }
     }

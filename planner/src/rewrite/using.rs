@@ -8,9 +8,9 @@ use std::ops::ControlFlow;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExceptSelectItem, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
-    WildcardAdditionalOptions,
+    FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName, OrderByKind, Query, Select,
+    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins, Value, VisitMut,
+    VisitorMut, WildcardAdditionalOptions,
 };
 
 use crate::error::{Fault, PlanError};
@@ -18,17 +18,17 @@ use crate::error::{Fault, PlanError};
 /// Tells the names of the columns of an item of FROM.
 pub(super) type ColumnsOf<'a> = dyn Fn(&TableFactor) -> Result<Vec<String>> + 'a;
 
-/// Rewrites the joins of a SELECT and what names their merged columns.
+/// Rewrites the joins of a SELECT and what names their merged columns, which are returned.
 ///
 /// # Errors
 /// A merged column is there twice on the left, or nowhere; the columns of an item cannot be told.
-pub(super) fn select(select: &mut Select, columns_of: &ColumnsOf<'_>) -> Result<()> {
+pub(super) fn select(select: &mut Select, columns_of: &ColumnsOf<'_>) -> Result<Vec<Merged>> {
     if !select
         .from
         .iter()
         .any(|from| from.joins.iter().any(|join| keeps_right(&join.join_operator)))
     {
-        return Ok(());
+        return Ok(vec![]);
     }
     let mut merged = vec![];
     let mut wildcard = vec![];
@@ -62,11 +62,35 @@ pub(super) fn select(select: &mut Select, columns_of: &ColumnsOf<'_>) -> Result<
         depth: 0,
     };
     let _ = VisitMut::visit(select, &mut naming);
-    Ok(())
+    Ok(merged)
+}
+
+/// Puts the merged values into the ORDER BY of the query whose SELECT has these merged columns. What its select list puts
+/// out goes by that name.
+pub(super) fn order_by(query: &mut Query, merged: &[Merged]) {
+    let (SetExpr::Select(select), Some(order_by)) = (query.body.as_ref(), &mut query.order_by) else {
+        return;
+    };
+    let is_output = |name: &Ident| {
+        select.projection.iter().any(|item| match item {
+            SelectItem::ExprWithAlias { alias, .. } => alias == name,
+            _ => false,
+        })
+    };
+    if let OrderByKind::Expressions(expressions) = &mut order_by.kind {
+        for item in expressions {
+            if let Expr::Identifier(name) = &item.expr
+                && !is_output(name)
+                && let Some(column) = find(merged, name)
+            {
+                item.expr = column.value.clone();
+            }
+        }
+    }
 }
 
 /// A column that joins have merged.
-struct Merged {
+pub(super) struct Merged {
     name: Ident,
     value: Expr,
     /// The relations that have it.
