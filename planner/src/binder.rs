@@ -24,6 +24,7 @@ use datafusion::logical_expr::{
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 
+use crate::relation::{RelationTable, without_keys};
 use crate::{case, named_windows, refused, rewrite, time_join, with_recursive};
 
 /// How names become relations. Implemented by the session: search path, visibility and views are its business.
@@ -45,6 +46,8 @@ pub struct Binder<'a> {
     state: &'a SessionState,
     catalog: &'a dyn CatalogReader,
     relation_planners: Vec<Arc<dyn RelationPlanner>>,
+    /// Whether DataFusion hears of the keys of relations.
+    tells_keys: bool,
 }
 
 impl<'a> Binder<'a> {
@@ -53,7 +56,26 @@ impl<'a> Binder<'a> {
             state,
             catalog,
             relation_planners: rewrite::planners(state.relation_planners()),
+            tells_keys: false,
         }
+    }
+
+    /// The plan as DataFusion's planner makes it, from relations without keys.
+    ///
+    /// DataFusion believes in a key where rows have it twice, or NULL in it: behind UNNEST, and in what groups by a key and by
+    /// something else. It then leaves out columns of ORDER BY and GROUP BY, or adds some. Only a query that names columns
+    /// beside the key that it groups by is planned with keys, and they are forgotten right after.
+    fn bound(&self, statement: ast::Statement) -> Result<LogicalPlan> {
+        if let Ok(plan) = self.planner().sql_statement_to_plan(statement.clone()) {
+            return Ok(plan);
+        }
+        let with_keys = Binder {
+            tells_keys: true,
+            relation_planners: self.relation_planners.clone(),
+            ..*self
+        };
+        let plan = with_keys.planner().sql_statement_to_plan(statement)?;
+        Ok(without_keys(plan)?.data)
     }
 
     /// The logical plan of a query or DML statement, not yet optimised.
@@ -67,7 +89,7 @@ impl<'a> Binder<'a> {
         named_windows::resolve(&mut statement)?;
         rewrite::statement(&mut statement, self)?;
         refused::check(&statement)?;
-        let plan = case::agreed_in(self.planner().sql_statement_to_plan(statement)?)?;
+        let plan = case::agreed_in(self.bound(statement)?)?;
         let plan = time_join::recognise(plan)?;
         with_recursive::check_types(&plan)?;
         rewrite::decorrelate(rewrite::ordered_once(plan)?)
@@ -126,7 +148,13 @@ impl<'a> Binder<'a> {
 
 impl ContextProvider for Binder<'_> {
     fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
-        Ok(provider_as_source(self.catalog.table(&name)?))
+        let provider = self.catalog.table(&name)?;
+        Ok(provider_as_source(
+            match provider.downcast_ref::<RelationTable>() {
+                Some(table) if !self.tells_keys => Arc::new(RelationTable::keyless(table.info.clone())),
+                _ => provider,
+            },
+        ))
     }
 
     fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {

@@ -13,7 +13,6 @@ use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
-use crate::relation::without_keys;
 use barrier::PutBarriers;
 
 /// DataFusion's physical rules without those that give wrong answers, and [`PutBarriers`] before them.
@@ -32,11 +31,8 @@ pub fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + 
 ///
 /// * `ExtractEquijoinPredicate` adds plain equalities to the keys of such a join, whose NULLs then match too.
 /// * `EliminateCrossJoin` makes one join order of such joins and others, and gives all of them one way with NULLs.
-///
-/// One rule of our own comes first: [`ForgetKeys`].
 pub fn logical_optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    let forget_keys: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(ForgetKeys);
-    let rules = Optimizer::new()
+    Optimizer::new()
         .rules
         .into_iter()
         .map(|rule| -> Arc<dyn OptimizerRule + Send + Sync> {
@@ -46,37 +42,8 @@ pub fn logical_optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
                 _ => return rule,
             };
             Arc::new(Guarded { rule, applies })
-        });
-    std::iter::once(forget_keys).chain(rules).collect()
-}
-
-/// Forgets the keys of relations in plans that unnest. DataFusion takes the key of what is unnested for a key of the rows
-/// that are made of it, and drops what follows it in ORDER BY and GROUP BY.
-#[derive(Debug)]
-struct ForgetKeys;
-
-impl OptimizerRule for ForgetKeys {
-    fn name(&self) -> &str {
-        "forget_keys"
-    }
-
-    fn supports_rewrite(&self) -> bool {
-        true
-    }
-
-    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        if unnests(&plan) {
-            without_keys(plan)
-        } else {
-            Ok(Transformed::no(plan))
-        }
-    }
-}
-
-/// Whether a plan unnests anywhere.
-fn unnests(plan: &LogicalPlan) -> bool {
-    plan.exists(|node| Ok(matches!(node, LogicalPlan::Unnest(_))))
-        .unwrap_or(true)
+        })
+        .collect()
 }
 
 /// Whether a plan is a join by keys whose NULLs are equal.

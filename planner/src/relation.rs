@@ -76,7 +76,7 @@ impl RelationTable {
     }
 
     /// The relation, without telling of its key.
-    fn keyless(info: RelationInfo) -> Self {
+    pub(crate) fn keyless(info: RelationInfo) -> Self {
         RelationTable {
             info,
             constraints: Constraints::default(),
