@@ -13,6 +13,7 @@ pub mod error;
 pub mod explain;
 pub mod growth;
 mod named_windows;
+pub mod performance;
 pub mod query;
 mod refused;
 pub mod relation;

@@ -1,0 +1,198 @@
+//! What the resource schedulers saw of one run: the only input of the time model.
+//!
+//! ```text
+//! Profile ── machine (cores, disks, network)
+//!    └─ StageProfile ── operators
+//!          └─ TaskProfile ── use of each resource (always) ── monotasks (when the run was short enough to list them)
+//! ```
+//!
+//! All of it is plain data. Times are nanoseconds; instants count from the moment at which the plan was handed to the
+//! runtime. A resource is used by monotasks, each of which uses only one (Ousterhout 2017, section 5.3).
+
+use serde::{Deserialize, Serialize};
+
+/// Nanoseconds: a duration, or an instant since the run began.
+pub type Nanoseconds = u64;
+
+/// One run of a query.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// Parsing, binding and planning, before the run began.
+    pub planning: Nanoseconds,
+    /// When the last row was put out.
+    pub end: Nanoseconds,
+    pub machine: Machine,
+    /// In topological order: a stage comes after those that it depends on.
+    pub stages: Vec<StageProfile>,
+}
+
+/// What the run had to itself or shared with others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Slots of the cpu schedulers that could run it.
+    pub cores: usize,
+    /// Devices that its disk monotasks name by position.
+    pub disks: Vec<Device>,
+    /// `None` with one process: nothing crosses a network.
+    pub network: Option<Device>,
+}
+
+/// A disk or the network.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Device {
+    pub name: String,
+    /// Requests that its scheduler keeps in flight at most.
+    pub concurrency: usize,
+    /// What it moves with that many in flight: its rate limit, or as measured. `None`: not known; the run's own
+    /// throughput while the device was in use stands for it.
+    pub bytes_per_second: Option<f64>,
+    /// Time of the run in which at least one of its requests was in flight.
+    pub busy: Nanoseconds,
+}
+
+/// Operators between two exchanges.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StageProfile {
+    pub id: usize,
+    /// What it does, in a few words: `scan lineitem, partial aggregate`.
+    pub name: String,
+    /// The stages whose output it reads.
+    pub depends_on: Vec<usize>,
+    pub parallelism: Parallelism,
+    /// In the order of a printed plan: an operator before its inputs.
+    pub operators: Vec<OperatorProfile>,
+    pub tasks: Vec<TaskProfile>,
+}
+
+/// How many tasks a stage has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Parallelism {
+    /// As many as there are cores: on a larger machine it is cut finer.
+    Cores,
+    /// As many as it has on every machine: a final merge, or an input too small or of a form that is not cut.
+    Fixed,
+}
+
+/// One operator of a stage, over all tasks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OperatorProfile {
+    /// `HashJoin: l_orderkey = o_orderkey`.
+    pub name: String,
+    /// Operators above it within the stage.
+    pub depth: usize,
+    /// Rows that it put out.
+    pub rows: u64,
+    /// Bytes of these rows in memory; 0 where it does not count them.
+    pub bytes: u64,
+    /// Time within it, without its inputs.
+    pub cpu: Nanoseconds,
+}
+
+/// One stage on one partition.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaskProfile {
+    pub worker: u32,
+    pub partition: usize,
+    /// When its first monotask started.
+    pub start: Nanoseconds,
+    pub end: Nanoseconds,
+    /// Time for which it was paused for more urgent work, and how often. It is no part of any monotask.
+    pub suspended: Nanoseconds,
+    pub pauses: u32,
+    /// Time in which it could not compute because it waited for something else than a core.
+    pub blocked: Blocked,
+    /// Rows and bytes that it put out.
+    pub rows: u64,
+    pub bytes: u64,
+    /// What its monotasks come to, for each resource and kind that it used.
+    pub usage: Vec<Usage>,
+    /// The monotasks themselves, by start; empty when there were too many to keep.
+    pub monotasks: Vec<Monotask>,
+}
+
+/// Time in which a task's computation stood still, by what it waited for (Ousterhout 2017, section 3.3.1).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocked {
+    pub disk: Nanoseconds,
+    pub network: Nanoseconds,
+    /// For rows of the stages that it reads.
+    pub input: Nanoseconds,
+    /// For room in what reads it: the next stage's buffers, or the client.
+    pub output: Nanoseconds,
+}
+
+/// What can be used by one monotask at a time (cpu: a core), or by as many as its scheduler lets in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    Cpu,
+    /// By position in [`Machine::disks`].
+    Disk(usize),
+    Network,
+}
+
+/// What a monotask is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Disk: input of the query. Not there when the input is in memory.
+    Read,
+    /// Cpu: from a file's form to columns. Not there either when the input is in memory.
+    Decode,
+    /// Cpu: operators.
+    Compute,
+    /// Cpu: rows to the partitions of the next stage.
+    Partition,
+    /// Cpu: columns to the form in which they are written or sent.
+    Encode,
+    /// Disk: spilled state, results.
+    Write,
+    /// Disk: what the run itself wrote.
+    Reread,
+    /// Network: rows of another worker.
+    Fetch,
+}
+
+/// A stretch of a task that used one resource.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Monotask {
+    pub resource: Resource,
+    pub kind: Kind,
+    /// When its scheduler got it.
+    pub queued_at: Nanoseconds,
+    pub started_at: Nanoseconds,
+    /// Time on the resource.
+    pub service: Nanoseconds,
+    pub bytes: u64,
+    pub rows: u64,
+}
+
+/// Monotasks of one task, resource and kind, added up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    pub resource: Resource,
+    pub kind: Kind,
+    pub monotasks: u64,
+    /// Time in the queue, from which what the task was suspended is taken out.
+    pub queue: Nanoseconds,
+    pub service: Nanoseconds,
+    pub bytes: u64,
+    pub rows: u64,
+}
+
+impl TaskProfile {
+    /// Time on a kind of resource; every disk is one kind.
+    pub fn service(&self, counts: impl Fn(&Usage) -> bool) -> Nanoseconds {
+        self.usage
+            .iter()
+            .filter(|usage| counts(usage))
+            .map(|usage| usage.service)
+            .sum()
+    }
+
+    /// Time on cores.
+    pub fn cpu(&self) -> Nanoseconds {
+        self.service(|usage| usage.resource == Resource::Cpu)
+    }
+}
