@@ -17,7 +17,7 @@ use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Constraint, Constraints, Statistics, TableReference};
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
-use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
+use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
@@ -71,10 +71,9 @@ impl BatchQuery {
 impl Batch {
     /// No relations. `state` says what queries are planned with; `partitions` how many parts of them run at once.
     pub fn new(state: &SessionState, partitions: usize) -> Batch {
-        let config = state.config().clone().with_target_partitions(partitions);
-        let state = SessionStateBuilder::new_from_existing(state.clone())
-            .with_config(config)
-            .build();
+        // A builder would register the functions again, in any order: those of one name would take each other's place.
+        let mut state = state.clone();
+        state.config_mut().options_mut().execution.target_partitions = partitions;
         Batch {
             state,
             tables: BTreeMap::new(),

@@ -79,7 +79,10 @@ impl Reducer {
                 return;
             }
         }
-        if (query.limit_clause.is_some() || query.order_by.is_some()) && self.turn() {
+        // Without an order DISTINCT ON has no definite answer.
+        let is_first_rows = matches!(query.body.as_ref(), SetExpr::Select(select)
+            if matches!(select.distinct, Some(Distinct::On(_))));
+        if (query.limit_clause.is_some() || query.order_by.is_some()) && !is_first_rows && self.turn() {
             query.limit_clause = None;
             query.order_by = None;
             return;

@@ -235,12 +235,13 @@ impl Grammar<'_> {
             return self.constant();
         };
         let direction = self.choose(&["", " DESC", " NULLS FIRST"]);
-        let names: Vec<&str> = fields.iter().map(|field| field.sql.as_str()).collect();
         let (list, columns) = listed(&fields);
-        let (on, from, names) = (on.sql, from.sql, names.join(", "));
+        // By position: a name would be that of a column of the list, where one is called so.
+        let all: Vec<String> = (1..=columns.len()).map(|position| position.to_string()).collect();
+        let (on, from, all) = (on.sql, from.sql, all.join(", "));
         Generated {
             sql: format!(
-                "SELECT DISTINCT ON ({on}) {list} FROM {from}{filter} ORDER BY {on}{direction}, {names}"
+                "SELECT DISTINCT ON ({on}) {list} FROM {from}{filter} ORDER BY {on}{direction}, {all}"
             ),
             columns,
         }
