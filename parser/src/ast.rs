@@ -561,8 +561,32 @@ pub struct ExplainOptions {
     pub predict: bool,
     /// `DURATION '10s'`: how long to watch a running view.
     pub duration: Option<String>,
-    /// `WHAT IF (cores = 8, ..)`, keys in lower case; empty without one.
-    pub what_if: Vec<(String, String)>,
+    /// `WHAT IF (cores = 8, ..)`.
+    pub what_if: Option<WhatIf>,
+}
+
+/// What EXPLAIN is to take for different; `None` stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct WhatIf {
+    /// `cores = 8`: this many in all.
+    pub cores: Option<usize>,
+    /// `disks = 2`: this many.
+    pub disks: Option<usize>,
+    /// `disk = 'x2'`: every disk so fast.
+    pub disk: Option<Speed>,
+    /// `network = 'x2'`.
+    pub network: Option<Speed>,
+    /// `input = 'memory'`: it need be neither read nor decoded.
+    pub input_in_memory: bool,
+}
+
+/// How fast a device is, next to what it is now.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Speed {
+    /// `'x2'`: twice as fast. Positive and finite.
+    Times(f64),
+    /// `'infinite'`: it takes no time.
+    Infinite,
 }
 
 /// Which plan EXPLAIN shows.

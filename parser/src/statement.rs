@@ -20,6 +20,7 @@ mod stream;
 mod subscribe;
 mod table;
 mod view;
+mod what_if;
 mod with;
 mod with_data;
 

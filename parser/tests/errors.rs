@@ -62,6 +62,44 @@ fn syntax_errors_say_what_and_where_as_postgresql_does() {
 }
 
 #[test]
+fn a_bad_what_if_is_pointed_at() {
+    for (change, message, position) in [
+        ("cpu = 2", "\"cpu\" cannot be changed", 27),
+        ("cores 2", "syntax error at or near \"2\"", 33),
+        ("cores = 0", "invalid value for \"cores\" in WHAT IF: \"0\"", 35),
+        (
+            "cores = 'many'",
+            "invalid value for \"cores\" in WHAT IF: \"many\"",
+            35,
+        ),
+        ("disk = 2", "invalid value for \"disk\" in WHAT IF: \"2\"", 34),
+        ("disk = 'x0'", "invalid value for \"disk\" in WHAT IF: \"x0\"", 34),
+        (
+            "disk = 'xinf'",
+            "invalid value for \"disk\" in WHAT IF: \"xinf\"",
+            34,
+        ),
+        (
+            "network = 'fast'",
+            "invalid value for \"network\" in WHAT IF: \"fast\"",
+            37,
+        ),
+        (
+            "input = 'tape'",
+            "invalid value for \"input\" in WHAT IF: \"tape\"",
+            35,
+        ),
+        ("disks = 2, disks = 3", "\"disks\" is changed twice", 38),
+        ("", "syntax error at or near \")\"", 27),
+    ] {
+        let sql = format!("explain analyze (what if ( {change})) select 1");
+        let error = parse(&sql).expect_err(&sql);
+        assert_eq!(error.message, message, "{sql}");
+        assert_eq!(error.position, Some(position + 1), "{sql}: {error:?}");
+    }
+}
+
+#[test]
 fn hints_help() {
     let hint = |sql: &str| parse(sql).expect_err(sql).hint.unwrap_or_default();
     assert_eq!(hint("selct 1"), "Did you mean SELECT?");

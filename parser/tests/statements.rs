@@ -196,7 +196,11 @@ fn explain_and_its_options() {
     assert!(explain.analyze);
     assert_eq!(
         explain.options.what_if,
-        [("cores".into(), "8".into()), ("disk".into(), "x2".into())]
+        Some(WhatIf {
+            cores: Some(8),
+            disk: Some(Speed::Times(2.0)),
+            ..WhatIf::default()
+        })
     );
     assert_eq!(explain.options.format, ExplainFormat::Json);
     let Statement::Explain(explain) = one("explain (analyze, verbose off, type stages) (select 1)") else {

@@ -3,7 +3,9 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::settings::variable;
-use crate::ast::{Explain, ExplainFormat, ExplainTarget, ExplainType, ShowStatement, ShowTarget};
+use crate::ast::{
+    Explain, ExplainFormat, ExplainTarget, ExplainType, ShowStatement, ShowTarget, Speed, WhatIf,
+};
 use crate::identifier::quote_literal;
 
 impl Display for Explain {
@@ -37,13 +39,7 @@ impl Display for Explain {
                 .as_ref()
                 .map(|text| format!("DURATION {}", quote_literal(text))),
         );
-        if !options.what_if.is_empty() {
-            let changes = options.what_if.iter();
-            let changes: Vec<String> = changes
-                .map(|(key, value)| format!("{} = {}", quote_literal(key), quote_literal(value)))
-                .collect();
-            entries.push(format!("WHAT IF ({})", changes.join(", ")));
-        }
+        entries.extend(options.what_if.as_ref().map(ToString::to_string));
         if !entries.is_empty() {
             write!(f, " ({})", entries.join(", "))?;
         }
@@ -51,6 +47,31 @@ impl Display for Explain {
             ExplainTarget::Statement(statement) => write!(f, " {statement}"),
             ExplainTarget::MaterializedView(name) => write!(f, " MATERIALIZED VIEW {name}"),
             ExplainTarget::Sink(name) => write!(f, " SINK {name}"),
+        }
+    }
+}
+
+impl Display for WhatIf {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let changes: Vec<String> = [
+            self.cores.map(|cores| format!("cores = {cores}")),
+            self.disks.map(|disks| format!("disks = {disks}")),
+            self.disk.map(|speed| format!("disk = '{speed}'")),
+            self.network.map(|speed| format!("network = '{speed}'")),
+            self.input_in_memory.then(|| "input = 'memory'".to_string()),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        write!(f, "WHAT IF ({})", changes.join(", "))
+    }
+}
+
+impl Display for Speed {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Speed::Times(factor) => write!(f, "x{factor}"),
+            Speed::Infinite => f.write_str("infinite"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use sqlparser::tokenizer::Token;
 
 use super::copy::boolean;
-use super::statement_of;
+use super::{statement_of, what_if};
 use crate::ast::{Explain, ExplainFormat, ExplainOptions, ExplainTarget, ExplainType, Statement};
 use crate::error::Failure;
 use crate::reader::{Parse, Reader};
@@ -69,11 +69,7 @@ fn target(reader: &mut Reader<'_>) -> Parse<ExplainTarget> {
 fn option(reader: &mut Reader<'_>, analyze: &mut bool, options: &mut ExplainOptions) -> Parse<()> {
     let at = reader.here();
     if reader.take(&["WHAT", "IF"]) {
-        let entries = reader.option_list()?;
-        options.what_if = entries
-            .into_iter()
-            .map(|entry| (entry.name.value, entry.value))
-            .collect();
+        options.what_if = Some(what_if::parse(reader)?);
         return Ok(());
     }
     // ANALYZE and VERBOSE are reserved, so the name is read as an option's.

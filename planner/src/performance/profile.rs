@@ -154,6 +154,13 @@ pub enum Kind {
     Fetch,
 }
 
+impl Kind {
+    /// Whether it brings the query's input, so that with the input in memory it is not done.
+    pub fn is_input(self) -> bool {
+        matches!(self, Kind::Read | Kind::Decode)
+    }
+}
+
 /// A stretch of a task that used one resource.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Monotask {

@@ -19,7 +19,7 @@ use crate::session::{CommandTag, Outcome, Session};
 
 /// Executes EXPLAIN.
 pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResult<Outcome> {
-    if explain.options.predict || !explain.options.what_if.is_empty() || explain.options.duration.is_some() {
+    if explain.options.predict || explain.options.what_if.is_some() || explain.options.duration.is_some() {
         return Err(SqlError::unsupported(
             "EXPLAIN with PREDICT, WHAT IF or DURATION is not supported yet",
         ));
