@@ -8,6 +8,7 @@ use datafusion::common::NullEquality;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -27,10 +28,13 @@ pub fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + 
     std::iter::once(barriers).chain(rules).collect()
 }
 
-/// DataFusion's logical rules, two of them kept from joins in which NULL keys are equal (`a IS NOT DISTINCT FROM b`).
+/// DataFusion's logical rules, some of them kept from plans that they make wrong.
 ///
-/// * `ExtractEquijoinPredicate` adds plain equalities to the keys of such a join, whose NULLs then match too.
+/// * `ExtractEquijoinPredicate` adds plain equalities to the keys of a join in which NULL keys are equal (`a IS NOT DISTINCT
+///   FROM b`), whose NULLs then match too.
 /// * `EliminateCrossJoin` makes one join order of such joins and others, and gives all of them one way with NULLs.
+/// * `PushDownFilter` moves a condition without columns (`1 > (SELECT ..)`) below an aggregate, which has a row even over
+///   nothing if it has no groups.
 pub fn logical_optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     Optimizer::new()
         .rules
@@ -39,6 +43,7 @@ pub fn logical_optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
             let applies: fn(&LogicalPlan) -> bool = match rule.name() {
                 "extract_equijoin_predicate" => |plan| !joins_nulls(plan),
                 "eliminate_cross_join" => |plan| !plan.exists(|node| Ok(joins_nulls(node))).unwrap_or(true),
+                "push_down_filter" => |plan| !filters_groups_as_a_whole(plan),
                 _ => return rule,
             };
             Arc::new(Guarded { rule, applies })
@@ -50,6 +55,13 @@ pub fn logical_optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 fn joins_nulls(plan: &LogicalPlan) -> bool {
     matches!(plan, LogicalPlan::Join(join)
         if join.null_equality == NullEquality::NullEqualsNull && !join.on.is_empty())
+}
+
+/// Whether a plan filters an aggregate by a condition without columns.
+fn filters_groups_as_a_whole(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Filter(filter)
+        if matches!(filter.input.as_ref(), LogicalPlan::Aggregate(_))
+            && split_conjunction(&filter.predicate).iter().any(|condition| condition.column_refs().is_empty()))
 }
 
 /// A rule that leaves some plans alone.
