@@ -93,6 +93,8 @@ struct Shared {
     waiting: [AtomicUsize; CLASSES],
     /// Tasks that have not ended, ready or not.
     alive: AtomicUsize,
+    /// Time in which slots polled, all together.
+    busy_ns: AtomicU64,
     is_stopped: AtomicBool,
     /// The worker that was lost with these slots.
     lost: OnceLock<u32>,
@@ -127,6 +129,7 @@ pub fn should_yield() -> bool {
 #[derive(Clone)]
 pub struct CpuScheduler {
     shared: Arc<Shared>,
+    slots_total: usize,
     slots: Arc<Mutex<Vec<std::thread::JoinHandle<()>>>>,
 }
 
@@ -141,6 +144,7 @@ impl CpuScheduler {
             ready: Condvar::new(),
             waiting: Default::default(),
             alive: AtomicUsize::new(0),
+            busy_ns: AtomicU64::new(0),
             is_stopped: AtomicBool::new(false),
             lost: OnceLock::new(),
         });
@@ -162,6 +166,7 @@ impl CpuScheduler {
         }
         Ok(CpuScheduler {
             shared,
+            slots_total: slots.max(1),
             slots: Arc::new(Mutex::new(threads)),
         })
     }
@@ -212,6 +217,15 @@ impl CpuScheduler {
     /// Tasks that are ready and wait for a slot.
     pub fn waiting(&self, class: QueryClass) -> usize {
         self.shared.waiting[class as usize].load(Ordering::Relaxed)
+    }
+
+    pub fn slots(&self) -> usize {
+        self.slots_total
+    }
+
+    /// Time in which the slots were busy since the start, all together, in nanoseconds. A poll counts when it ends.
+    pub fn busy_ns(&self) -> u64 {
+        self.shared.busy_ns.load(Ordering::Relaxed)
     }
 
     /// Sees through what was spawned, then ends the slots. Blocks until then.
@@ -291,7 +305,9 @@ impl Shared {
             }));
             let start = Instant::now();
             runnable.run();
-            record.ran(start.elapsed());
+            let time = start.elapsed();
+            record.ran(time);
+            self.busy_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
             RUNNING.set(None);
         }
     }
