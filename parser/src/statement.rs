@@ -68,7 +68,6 @@ fn ours(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         "RESUME",
         "WAIT",
         "FLUSH",
-        "ADD",
         "KILL",
         "BACKUP",
     ]) else {

@@ -31,10 +31,13 @@ mod write;
 pub use backfill::{BackfillOptions, JobState, JobStatus};
 pub use driver::{CheckpointPolicy, GroupRecord, PipelineRecord};
 pub use error::RuntimeError;
-pub use query::QueryOptions;
+pub use query::{ProfileHandle, QueryOptions};
 pub use runtime::{
-    PipelineStatus, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec, ViewStatus, WorkerStatus,
+    PipelineStatus, QUERY_PARTITION_ROWS, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
+    ViewStatus, WorkerStatus,
 };
 pub use snapshot::Snapshot;
-pub use worker::cpu::{CpuTask, QueryClass};
+pub use worker::cpu::{
+    CpuTask, CpuTimes, Durations, Patience, QueryClass, SchedulerPolicy, TaskState, TaskStatus,
+};
 pub use write::{TableLocks, WriteToken};

@@ -1,22 +1,40 @@
-//! Batch queries: a DataFusion plan as one coroutine on the cpu scheduler.
+//! Batch queries: a DataFusion plan, cut into stages of tasks, each a coroutine on the cpu schedulers.
+//!
+//! ```text
+//!  plan --cut--> last stage --> batches for the client
+//!                  |  boundary: bounded buffers
+//!                stages of tasks, started when their rows are first asked for
+//! ```
+//!
+//! A plan over little data has one stage of one task, and nothing of this is felt.
+
+mod boundary;
+mod cut;
+mod exchange;
+mod gate;
+mod profile;
+mod run;
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::TaskContext;
-use datafusion::physical_plan::{
-    ExecutionPlan, ExecutionPlanProperties, RecordBatchStream, SendableRecordBatchStream,
-};
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::spill::get_record_batch_memory_size;
+use datafusion::physical_plan::{ExecutionPlan, RecordBatchStream, SendableRecordBatchStream};
 use futures::{FutureExt, Stream, StreamExt};
 use tokio::sync::mpsc;
 
 use crate::error::Result;
-use crate::runtime::Runtime;
-use crate::worker::cpu::{CpuTask, QueryClass};
+use crate::runtime::{Inner, Runtime};
+use crate::worker::cpu::{CpuTask, QueryClass, TaskStatus, Waits, Work, waits_for};
+pub use profile::ProfileHandle;
+pub(crate) use run::Queries;
+pub use run::QueryRun;
 
 /// Batches that wait for a slow client; the query pauses when they are not taken.
 const RESULT_BATCHES_MAX: usize = 4;
@@ -43,72 +61,207 @@ impl Runtime {
             .spawn(class, move |_| async move { Ok(work()) }.boxed())
     }
 
-    /// Runs a physical plan. Dropping the stream cancels the query at its next suspension point.
+    /// Runs a physical plan. Dropping the stream cancels the query: what waits for a slot at once, what runs at its next
+    /// suspension point.
     ///
     /// # Errors
-    /// The runtime is shutting down. A failing plan ends the stream with its error.
+    /// The runtime is shutting down, or an operator cannot be cut. A failing plan ends the stream with its error.
     pub fn execute(
         &self,
         plan: Arc<dyn ExecutionPlan>,
         options: QueryOptions,
     ) -> Result<SendableRecordBatchStream> {
-        let schema = plan.schema();
+        let attempt = Attempt::start(&self.inner, &plan, &options, How::default())?;
+        Ok(self.stream(plan, options, attempt))
+    }
+
+    /// The same, and what the schedulers see of it: complete once the rows have ended. It is not started again under the
+    /// policy that kills.
+    ///
+    /// # Errors
+    /// As [`Runtime::execute`].
+    pub fn execute_profiled(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        options: QueryOptions,
+    ) -> Result<(SendableRecordBatchStream, ProfileHandle)> {
+        let how = How {
+            may_restart: false,
+            keeps_stretches: true,
+        };
+        let attempt = Attempt::start(&self.inner, &plan, &options, how)?;
+        let handle = ProfileHandle::new(&attempt.run, &self.inner);
+        Ok((self.stream(plan, options, attempt), handle))
+    }
+
+    fn stream(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        options: QueryOptions,
+        attempt: Attempt,
+    ) -> SendableRecordBatchStream {
+        Box::pin(QueryStream {
+            schema: plan.schema(),
+            inner: Arc::clone(&self.inner),
+            plan,
+            options,
+            attempt,
+            restarts: 0,
+        })
+    }
+
+    /// The tasks of the queries under way.
+    pub fn query_tasks(&self) -> Vec<TaskStatus> {
+        let runs: Vec<Arc<QueryRun>> = {
+            let queries = self.inner.queries.lock();
+            queries.values().filter_map(Weak::upgrade).collect()
+        };
+        runs.iter().flat_map(|run| run.tasks()).collect()
+    }
+
+    /// Into how many partitions a query is cut that reads a relation of so many rows: one while that is little, for then
+    /// the exchanges would cost more than they bring; else as many as make each partition's hash tables, sorted runs and
+    /// groups small enough to be worked on between two suspension points.
+    pub fn partitions_for(&self, rows: usize) -> usize {
+        let fit = rows / self.inner.options.query_partition_rows.max(1);
+        let most = PARTITIONS_MAX.max(self.inner.options.cores);
+        if fit < 2 { 1 } else { fit.min(most) }
+    }
+}
+
+/// Partitions of a query on a machine with fewer cores than that.
+const PARTITIONS_MAX: usize = 32;
+
+/// How often a query is started again under the policy that kills; from then on it is paused.
+const RESTARTS_MAX: usize = 100;
+
+/// How a run is to be made.
+#[derive(Debug, Clone, Copy)]
+struct How {
+    may_restart: bool,
+    /// Each stretch of its tasks is kept, not only their sums.
+    keeps_stretches: bool,
+}
+
+impl Default for How {
+    fn default() -> Self {
+        How {
+            may_restart: true,
+            keeps_stretches: false,
+        }
+    }
+}
+
+/// A run and where its rows come out. Dropping it gives up the run.
+struct Attempt {
+    receiver: mpsc::Receiver<DataFusionResult<RecordBatch>>,
+    /// Dropped with the stream: that cancels it.
+    task: Option<CpuTask<()>>,
+    run: Arc<QueryRun>,
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        // Others may hold the run, to look at it.
+        self.run.cancel();
+    }
+}
+
+impl Attempt {
+    fn start(
+        inner: &Arc<Inner>,
+        plan: &Arc<dyn ExecutionPlan>,
+        options: &QueryOptions,
+        how: How,
+    ) -> Result<Attempt> {
+        let run = QueryRun::new(inner, Work::new(options.class), how.keeps_stretches);
+        run.work.set_restartable(how.may_restart);
+        let last = cut::cut(Arc::clone(plan), &run)?;
+        let stage = run.new_stage(&last);
         let (sender, receiver) = mpsc::channel(RESULT_BATCHES_MAX);
-        let QueryOptions { class, context } = options;
-        let task = self.inner.spawn(class, move |_| {
+        let context = Arc::clone(&options.context);
+        let task = run.start(stage, 0, move |gate| {
             async move {
-                for partition in 0..plan.output_partitioning().partition_count() {
-                    let mut rows = match plan.execute(partition, Arc::clone(&context)) {
-                        Ok(rows) => rows,
-                        Err(error) => {
-                            // A receiver that is gone wants no error either.
-                            let _ = sender.send(Err(error)).await;
-                            return Ok(());
-                        }
-                    };
-                    while let Some(batch) = rows.next().await {
-                        let is_error = batch.is_err();
-                        if sender.send(batch).await.is_err() || is_error {
-                            return Ok(());
-                        }
+                let mut rows = match last.execute(0, context) {
+                    Ok(rows) => rows,
+                    Err(error) => {
+                        // A receiver that is gone wants no error either.
+                        let _ = sender.send(Err(error)).await;
+                        return Ok(());
+                    }
+                };
+                while let Some(batch) = rows.next().await {
+                    let is_error = batch.is_err();
+                    if let Ok(batch) = &batch {
+                        gate.put_out(batch.num_rows(), get_record_batch_memory_size(batch));
+                    }
+                    waits_for(Waits::Output);
+                    if sender.send(batch).await.is_err() || is_error {
+                        return Ok(());
                     }
                 }
                 Ok(())
             }
             .boxed()
         })?;
-        Ok(Box::pin(QueryStream {
-            schema,
+        Ok(Attempt {
             receiver,
             task: Some(task),
-        }))
+            run,
+        })
     }
 }
 
 /// The rows of a running query.
 struct QueryStream {
     schema: SchemaRef,
-    receiver: mpsc::Receiver<DataFusionResult<RecordBatch>>,
-    /// Dropped with the stream: that cancels it.
-    task: Option<CpuTask<()>>,
+    inner: Arc<Inner>,
+    plan: Arc<dyn ExecutionPlan>,
+    options: QueryOptions,
+    attempt: Attempt,
+    restarts: usize,
+}
+
+impl QueryStream {
+    /// Starts again what was killed, if nobody has seen a row of it.
+    fn poll_restart(&mut self, context: &Context<'_>) -> Result<()> {
+        while self.attempt.run.work.poll_killed(context) {
+            self.restarts += 1;
+            let plan = reset_plan_states(Arc::clone(&self.plan))?;
+            let how = How {
+                may_restart: self.restarts < RESTARTS_MAX,
+                ..How::default()
+            };
+            self.attempt = Attempt::start(&self.inner, &plan, &self.options, how)?;
+        }
+        Ok(())
+    }
 }
 
 impl Stream for QueryStream {
     type Item = DataFusionResult<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        match self.receiver.poll_recv(context) {
+        if let Err(error) = self.poll_restart(context) {
+            return Poll::Ready(Some(Err(DataFusionError::External(Box::new(error)))));
+        }
+        let attempt = &mut self.attempt;
+        match attempt.receiver.poll_recv(context) {
             Poll::Ready(None) => {}
-            other => return other,
+            Poll::Ready(rows) => {
+                attempt.run.work.set_restartable(false);
+                return Poll::Ready(rows);
+            }
+            Poll::Pending => return Poll::Pending,
         }
         // The channel is closed: the task has ended, well or with a panic.
-        let Some(task) = &mut self.task else {
+        let Some(task) = &mut attempt.task else {
             return Poll::Ready(None);
         };
         match task.poll_unpin(context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(outcome) => {
-                self.task = None;
+                attempt.task = None;
                 Poll::Ready(
                     outcome
                         .err()

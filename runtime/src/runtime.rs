@@ -3,6 +3,7 @@
 pub(crate) mod definitions;
 mod relations;
 mod transport;
+mod waits;
 mod workers;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -16,16 +17,16 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
 pub use self::relations::{SourceKind, SourceSpec};
+use self::waits::Waits;
 pub use self::workers::WorkerStatus;
 use crate::backfill::JobStatus;
 use crate::checkpoint::{CheckpointStore, MemoryCheckpoints};
 use crate::clock::{Clock, SystemClock};
-use crate::driver::{
-    CheckpointPolicy, Command, Driver, Event, HEARTBEAT_NS, PipelineId, PipelineRecord, Ticket,
-};
+use crate::driver::{CheckpointPolicy, Command, Driver, Event, PipelineId, PipelineRecord, Ticket};
 use crate::error::{Result, RuntimeError};
 use crate::feed::{Feeds, Taken};
 use crate::operator::CombinerCounts;
+use crate::query::Queries;
 use crate::relation::Relation;
 use crate::schedule::group::GroupSize;
 use crate::schedule::template::WorkerId;
@@ -33,7 +34,8 @@ use crate::snapshot::{Frozen, Snapshot};
 use crate::timers::Timers;
 use crate::versions::Versions;
 use crate::worker::Worker;
-use crate::worker::cpu::QueryClass;
+use crate::worker::cpu::{CpuTimes, Patience, QueryClass, SchedulerPolicy, TaskStatus};
+use crate::worker::disk::{DISK_CONCURRENCY, DiskScheduler};
 use crate::write::WriteToken;
 
 /// How the runtime is laid out.
@@ -51,8 +53,12 @@ pub struct RuntimeOptions {
     pub batch_interval: Option<Duration>,
     /// When the state of views is put into the checkpoint store, for when a worker is lost.
     pub checkpoints: CheckpointPolicy,
-    /// The time between two heartbeats of a worker; one that misses several is held to be lost.
-    pub heartbeat_every: Duration,
+    /// Rows of a relation that make one partition of a query that reads it.
+    pub query_partition_rows: usize,
+    /// How the slots are shared between streams, interactive queries and batch work.
+    pub policy: SchedulerPolicy,
+    /// How long work may be kept waiting for more urgent work.
+    pub patience: Patience,
 }
 
 impl RuntimeOptions {
@@ -65,10 +71,15 @@ impl RuntimeOptions {
             group_size: GroupSize::default(),
             batch_interval: None,
             checkpoints: CheckpointPolicy::default(),
-            heartbeat_every: Duration::from_nanos(HEARTBEAT_NS),
+            query_partition_rows: QUERY_PARTITION_ROWS,
+            policy: SchedulerPolicy::default(),
+            patience: Patience::default(),
         }
     }
 }
+
+/// So many rows are hashed, sorted or put out in about a millisecond.
+pub const QUERY_PARTITION_ROWS: usize = 65_536;
 
 /// A view to make.
 #[derive(Clone)]
@@ -110,8 +121,16 @@ pub struct Runtime {
 
 pub(crate) struct Inner {
     pub logs: Arc<LogStore>,
-    options: RuntimeOptions,
+    pub options: RuntimeOptions,
     pub io: tokio::runtime::Handle,
+    /// Drives what tasks await.
+    pub waits: Waits,
+    /// Serves what queries read from files.
+    pub disk: Arc<DiskScheduler>,
+    policy: Mutex<(SchedulerPolicy, Patience)>,
+    /// Queries under way.
+    pub queries: Mutex<Queries>,
+    next_query: AtomicU64,
     pub driver: Mutex<Driver>,
     events: Mutex<EventQueue>,
     pub feeds: Mutex<Feeds>,
@@ -160,6 +179,11 @@ impl Runtime {
         let inner = Arc::new(Inner {
             logs,
             io,
+            waits: Waits::start()?,
+            disk: DiskScheduler::new(DISK_CONCURRENCY),
+            policy: Mutex::new((options.policy, options.patience)),
+            queries: Mutex::default(),
+            next_query: AtomicU64::new(1),
             driver: Mutex::default(),
             events: Mutex::default(),
             feeds: Mutex::default(),
@@ -194,7 +218,6 @@ impl Runtime {
         for _ in 0..runtime.inner.options.workers.max(1) {
             runtime.add_worker()?;
         }
-        runtime.inner.start_heartbeats();
         Ok(runtime)
     }
 
@@ -251,7 +274,12 @@ impl Runtime {
                 let frozen: BTreeMap<RelationId, Frozen> = handles
                     .iter()
                     .zip(versions)
-                    .map(|(r, version)| (r.id(), Frozen::new(r, version, &pin, &self.inner.logs)))
+                    .map(|(r, version)| {
+                        (
+                            r.id(),
+                            Frozen::new(r, version, &pin, &self.inner.logs, &self.inner.disk),
+                        )
+                    })
                     .collect();
                 // What was lost before it was looked at is not there either.
                 if is_same && losses(&handles) == before {
@@ -387,6 +415,47 @@ impl Runtime {
             .sum()
     }
 
+    /// What the slots of all workers have measured since the start.
+    pub fn cpu_times(&self) -> CpuTimes {
+        let mut times = CpuTimes::default();
+        for worker in self.inner.workers.read().values() {
+            times.merge(&worker.cpu.times());
+        }
+        times
+    }
+
+    /// The tasks that are paused for more urgent ones, with their workers; the oldest of a worker first.
+    pub fn paused_tasks(&self) -> Vec<(u32, TaskStatus)> {
+        let workers = self.inner.workers.read();
+        let paused = workers.values().flat_map(|worker| {
+            let records = worker.cpu.paused();
+            records
+                .into_iter()
+                .map(|record| (worker.id.0, record.status()))
+                .collect::<Vec<_>>()
+        });
+        paused.collect()
+    }
+
+    /// Reads what queries read from files as a device of this rate would; `None`: as fast as it is.
+    pub fn set_disk_rate(&self, bytes_per_second: Option<u64>) {
+        self.inner.disk.set_bytes_per_second(bytes_per_second);
+    }
+
+    /// How the slots are shared from now on.
+    pub fn set_policy(&self, policy: SchedulerPolicy, patience: Patience) {
+        *self.inner.policy.lock() = (policy, patience);
+        for worker in self.inner.workers.read().values() {
+            worker.cpu.set_policy(policy);
+            worker.cpu.set_patience(patience);
+        }
+    }
+
+    /// How the slots are shared.
+    pub fn policy(&self) -> (SchedulerPolicy, Patience) {
+        *self.inner.policy.lock()
+    }
+
     /// Finishes the epochs in flight and stops the slots.
     pub async fn shutdown(&self) {
         let all: Vec<RelationId> = self.inner.relations.read().keys().copied().collect();
@@ -399,6 +468,7 @@ impl Runtime {
         // Slots end after the poll that they are in.
         let stop = move || workers.values().for_each(|worker| worker.cpu.stop());
         let _ = self.inner.io.spawn_blocking(stop).await;
+        self.inner.waits.stop();
     }
 }
 
@@ -428,6 +498,10 @@ impl Inner {
                 }
             }
         }
+    }
+
+    pub fn new_query(&self) -> u64 {
+        self.next_query.fetch_add(1, Ordering::Relaxed)
     }
 
     pub fn new_pipeline(&self) -> PipelineId {
@@ -492,11 +566,9 @@ impl Inner {
     fn carry_out(self: &Arc<Self>, command: Command) {
         match command {
             Command::Send(worker, message) => {
-                let to = worker;
-                let worker = self.workers.read().get(&to).cloned();
-                match worker.filter(|worker| !worker.is_cut_off()) {
-                    Some(worker) => worker.command(message),
-                    None => self.post(Event::Undelivered { to, message }),
+                let worker = self.workers.read().get(&worker).cloned();
+                if let Some(worker) = worker {
+                    worker.command(message);
                 }
             }
             Command::CutterIs { pipeline, worker } => {
@@ -511,7 +583,7 @@ impl Inner {
                 }
             }
             Command::Commit { pipeline, epoch } => self.versions.commit(pipeline, epoch),
-            Command::Evict { worker } => self.replace(worker),
+            Command::Evict { worker } => self.evict(worker),
             Command::Lost {
                 pipeline,
                 views,

@@ -15,7 +15,9 @@ use crate::error::{Result, RuntimeError};
 use crate::relation::Relation;
 use crate::state::{TableView, Version};
 use crate::versions::Pin;
+use crate::worker::disk::DiskScheduler;
 use provider::SnapshotTable;
+pub(crate) use scan::SnapshotScan;
 
 /// One epoch of some relations. While it lives, what it reads is kept.
 #[derive(Clone)]
@@ -41,7 +43,7 @@ pub(crate) enum FrozenRows {
     /// In memory, one view a partition.
     Table(Vec<TableView>),
     /// In the log, up to the version.
-    Log(Arc<LogStore>),
+    Log(Arc<LogStore>, Arc<DiskScheduler>),
 }
 
 impl Frozen {
@@ -50,10 +52,11 @@ impl Frozen {
         version: Version,
         pin: &Arc<Pin>,
         logs: &Arc<LogStore>,
+        disk: &Arc<DiskScheduler>,
     ) -> Frozen {
         let losses = relation.losses();
         let rows = match relation.as_ref() {
-            Relation::Stream(_) => FrozenRows::Log(Arc::clone(logs)),
+            Relation::Stream(_) => FrozenRows::Log(Arc::clone(logs), Arc::clone(disk)),
             Relation::Table(table) => FrozenRows::Table(vec![table.rows.read().view(version)]),
             Relation::View(view) => FrozenRows::Table(
                 view.contents
@@ -76,6 +79,14 @@ impl Frozen {
         self.relation.schema()
     }
 
+    /// Rows that it may have, dead ones included.
+    pub fn rows_max(&self) -> usize {
+        match &self.rows {
+            FrozenRows::Table(views) => views.iter().map(TableView::rows_max).sum(),
+            FrozenRows::Log(..) => self.version as usize,
+        }
+    }
+
     /// Whether the relation's tables and indexes still hold what was seen. If not, the rows are still here.
     pub fn is_current(&self) -> bool {
         self.losses == self.relation.losses()
@@ -90,6 +101,12 @@ impl Snapshot {
     /// The epoch of the first relation's pipeline; 0 if nothing was asked for.
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// Rows that the largest of the relations may have.
+    pub fn rows_max(&self) -> usize {
+        let rows = self.relations.values().map(Frozen::rows_max);
+        rows.max().unwrap_or(0)
     }
 
     /// Scans and key look-ups of a relation at this epoch.

@@ -91,7 +91,11 @@ impl Runtime {
                 Relation::Table(_) => u64::MAX - 1,
                 _ => self.inner.logs.head(id.0),
             };
-            relations.insert(*id, Frozen::new(&relation, newest, &pin, &self.inner.logs));
+            let inner = &self.inner;
+            relations.insert(
+                *id,
+                Frozen::new(&relation, newest, &pin, &inner.logs, &inner.disk),
+            );
         }
         Ok(Snapshot::new(epoch, relations))
     }

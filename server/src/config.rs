@@ -48,6 +48,8 @@ pub struct Config {
     /// The most PostgreSQL connections at a time.
     pub connections_max: usize,
     /// Iterations of a recursion in a view within one epoch.
+    /// Rows of a relation that make one partition of a query.
+    pub query_partition_rows: usize,
     pub recursion_iterations_max: usize,
     /// Rows that a recursion in a view may make within one epoch.
     pub recursion_rows_max: usize,
@@ -75,6 +77,7 @@ impl Default for Config {
             tuning: Tuning::default(),
             memory_limit: None,
             connections_max: 0,
+            query_partition_rows: 0,
             recursion_iterations_max: 0,
             recursion_rows_max: 0,
             statement_bytes_max: 0,

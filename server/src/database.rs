@@ -27,7 +27,9 @@ use millrace_planner::growth::growth;
 use millrace_planner::stage::RecursionLimits;
 use millrace_planner::{ViewOptions, plan_view};
 use millrace_runtime::clock::{Clock, VirtualClock};
-use millrace_runtime::{QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec};
+use millrace_runtime::{
+    QUERY_PARTITION_ROWS, QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
+};
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind, Store, StoreOptions};
 use parking_lot::Mutex;
 
@@ -52,6 +54,8 @@ pub struct DatabaseOptions {
     pub workers: usize,
     /// How epochs are cut and grouped, where ALTER SYSTEM said nothing.
     pub tuning: Tuning,
+    /// Rows of a relation that make one partition of a query that reads it.
+    pub query_partition_rows: usize,
     /// Memory that queries may take, in bytes; `None`: no limit.
     pub memory_limit_bytes: Option<usize>,
     /// When a recursion in a view is given up.
@@ -71,6 +75,7 @@ impl DatabaseOptions {
             cores,
             workers: 1,
             tuning: Tuning::default(),
+            query_partition_rows: QUERY_PARTITION_ROWS,
             memory_limit_bytes: None,
             recursion: RecursionLimits::default(),
             store: StoreOptions::default(),
@@ -115,6 +120,9 @@ impl Database {
             workers: options.workers,
             batch_interval: options.tuning.batch_interval,
             group_size: options.tuning.groups(),
+            query_partition_rows: options.query_partition_rows,
+            policy: options.tuning.scheduler_policy,
+            patience: options.tuning.patience(),
             ..RuntimeOptions::new(options.cores)
         };
         if let Some(clock) = &options.virtual_clock {

@@ -273,6 +273,7 @@ fn database_options(config: &Config) -> DatabaseOptions {
     options.cores = config.cores.unwrap_or(options.cores);
     options.workers = config.workers.unwrap_or(options.workers);
     options.tuning = config.tuning.clone();
+    options.query_partition_rows = config.query_partition_rows;
     let memory_limit = config
         .memory_limit
         .or_else(|| memory_bytes().map(|bytes| bytes / 2));

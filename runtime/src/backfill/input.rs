@@ -58,7 +58,7 @@ impl Input {
         let snapshot = runtime.snapshot(&[self.relation], None).await?;
         let newest = snapshot.frozen(self.relation)?.clone();
         let step = match &newest.rows {
-            FrozenRows::Log(logs) => {
+            FrozenRows::Log(logs, _) => {
                 let end = newest.version.min(self.offset.saturating_add(log_rows_max));
                 let reader = logs.read(self.relation.0, self.offset, end)?;
                 let left = newest.version - end;

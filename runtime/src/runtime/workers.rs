@@ -12,7 +12,7 @@ use super::{Inner, Runtime};
 use crate::driver::Event;
 use crate::error::{Result, RuntimeError};
 use crate::schedule::template::WorkerId;
-use crate::worker::cpu::{CpuGate, CpuScheduler, CpuTask, QueryClass};
+use crate::worker::cpu::{CpuGate, CpuScheduler, CpuTask, QueryClass, TaskLabel, TaskRecord, Work};
 use crate::worker::{Transport, ViewInstance, Worker};
 
 /// A worker as operators see it.
@@ -24,19 +24,6 @@ pub struct WorkerStatus {
     pub partitions: usize,
     /// Tasks that are ready and wait for a slot.
     pub tasks_waiting: usize,
-    /// It was asked to go, and its partitions are on their way to others.
-    pub is_leaving: bool,
-    /// Share of its slots' time in which they were busy, smoothed over the last seconds.
-    pub busy: f64,
-    /// Bytes of the state that lives there, as of its last heartbeat.
-    pub state_bytes: u64,
-}
-
-impl WorkerStatus {
-    /// `running` or `leaving`.
-    pub fn state(&self) -> &'static str {
-        if self.is_leaving { "leaving" } else { "running" }
-    }
 }
 
 impl Runtime {
@@ -45,22 +32,17 @@ impl Runtime {
     /// # Errors
     /// The operating system refuses a thread.
     pub fn add_worker(&self) -> Result<WorkerId> {
-        self.inner.add_worker()
-    }
-}
-
-impl Inner {
-    fn add_worker(self: &Arc<Self>) -> Result<WorkerId> {
-        let id = WorkerId(self.next_worker.fetch_add(1, Ordering::Relaxed));
-        let cpu = CpuScheduler::start(self.options.cores, Some(self.io.clone()))?;
-        let transport: Arc<dyn Transport> = Arc::new(InProcess {
-            inner: Arc::downgrade(self),
-            from: id,
-        });
-        let worker = Worker::new(id, cpu, transport, self.started);
+        let inner = &self.inner;
+        let id = WorkerId(inner.next_worker.fetch_add(1, Ordering::Relaxed));
+        let cpu = CpuScheduler::start(inner.options.cores, Some(inner.waits.handle()))?;
+        let (policy, patience) = *inner.policy.lock();
+        cpu.set_policy(policy);
+        cpu.set_patience(patience);
+        let transport: Arc<dyn Transport> = Arc::new(InProcess(Arc::downgrade(inner)));
+        let worker = Worker::new(id, cpu, transport, inner.started);
         {
             // Under one lock, so that a view that is installed meanwhile is installed here too.
-            let mut workers = self.workers.write();
+            let mut workers = inner.workers.write();
             if let Some(other) = workers.values().next() {
                 for view in other.views() {
                     worker.install(view);
@@ -68,12 +50,10 @@ impl Inner {
             }
             workers.insert(id, worker);
         }
-        self.post(Event::WorkerJoined { worker: id });
+        inner.post(Event::WorkerJoined { worker: id });
         Ok(id)
     }
-}
 
-impl Runtime {
     /// Lets a worker go: its partitions move to the others, each pipeline's between two of its groups; then its slots end.
     ///
     /// # Errors
@@ -84,37 +64,29 @@ impl Runtime {
         match leaving.filter(|_| self.inner.has_another(worker)) {
             Some(worker) => worker.leave(),
             None => {
-                let error = match self.inner.workers.read().contains_key(&worker) {
-                    true => RuntimeError::LastWorker(worker.0),
-                    false => RuntimeError::UnknownWorker(worker.0),
-                };
-                return Err(error);
+                return Err(RuntimeError::Internal(format!(
+                    "worker {} cannot leave",
+                    worker.0
+                )));
             }
         }
         self.inner.post(Event::WorkerLeaving { worker });
         Ok(())
     }
 
-    /// Workers that take part, or leave.
+    /// Workers that take part.
     pub fn workers(&self) -> Vec<WorkerStatus> {
-        let (placed, loads) = {
-            let driver = self.inner.driver.lock();
-            let placed: BTreeMap<WorkerId, usize> = driver.workers().into_iter().collect();
-            (placed, driver.loads())
-        };
-        let load = |worker: &Worker| loads.get(&worker.id).copied().unwrap_or_default();
+        let placed: BTreeMap<WorkerId, usize> = self.inner.driver.lock().workers().into_iter().collect();
         let workers = self.inner.workers.read();
         let all = [QueryClass::Stream, QueryClass::Interactive, QueryClass::Batch];
         workers
             .values()
+            .filter(|worker| !worker.is_leaving())
             .map(|worker| WorkerStatus {
                 id: worker.id.0,
                 cores: self.inner.options.cores,
                 partitions: placed.get(&worker.id).copied().unwrap_or(0),
                 tasks_waiting: all.iter().map(|class| worker.cpu.waiting(*class)).sum(),
-                is_leaving: worker.is_leaving(),
-                busy: f64::from(load(worker).busy_per_mille) / 1000.0,
-                state_bytes: load(worker).state_bytes,
             })
             .collect()
     }
@@ -140,43 +112,8 @@ impl Runtime {
     }
 }
 
-impl Runtime {
-    /// Cuts a worker off from all others, from the driver and from the sources, as a broken network would: for tests. It
-    /// goes on with what it has, until it is held to be lost.
-    ///
-    /// # Errors
-    /// There is no such worker.
-    pub fn cut_off_worker(&self, worker: u32) -> Result<()> {
-        match self.inner.workers.read().get(&WorkerId(worker)) {
-            Some(worker) => worker.cut_off(),
-            None => return Err(RuntimeError::UnknownWorker(worker)),
-        }
-        Ok(())
-    }
-}
-
 impl Inner {
-    /// The heartbeats of all workers here, and the driver's watch over them: one timer, while the runtime lives.
-    pub(super) fn start_heartbeats(self: &Arc<Self>) {
-        let every = self.options.heartbeat_every;
-        let weak = Arc::downgrade(self);
-        self.post(Event::Heartbeats {
-            every_ns: every.as_nanos() as u64,
-        });
-        self.io.spawn(async move {
-            let mut interval = tokio::time::interval(every);
-            interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-            loop {
-                interval.tick().await;
-                let Some(inner) = weak.upgrade() else { return };
-                let workers: Vec<Arc<Worker>> = inner.workers.read().values().cloned().collect();
-                workers.iter().for_each(|worker| worker.beat());
-                inner.post(Event::Tick);
-            }
-        });
-    }
-
-    /// Runs a coroutine of no epoch on the slots of the worker where fewest tasks wait.
+    /// Runs a coroutine of no epoch on the slots of the worker that the policy chooses.
     ///
     /// # Errors
     /// The runtime is shutting down.
@@ -185,19 +122,53 @@ impl Inner {
         class: QueryClass,
         future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<T>>,
     ) -> Result<CpuTask<T>> {
-        let load = |worker: &&Arc<Worker>| {
-            worker.cpu.waiting(QueryClass::Stream)
-                + worker.cpu.waiting(QueryClass::Interactive)
-                + worker.cpu.waiting(QueryClass::Batch)
-        };
         // Held until it is spawned: a worker that leaves sees through what it was given before.
         let workers = self.workers.read();
-        let worker = workers
-            .values()
-            .filter(|worker| !worker.is_cut_off())
-            .min_by_key(load)
-            .ok_or(RuntimeError::ShuttingDown)?;
-        Ok(worker.cpu.spawn(class, future))
+        Ok(self.place(&workers)?.cpu.spawn(class, future))
+    }
+
+    /// The same for a task of a query.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub fn spawn_placed(
+        &self,
+        work: &Arc<Work>,
+        label: impl FnOnce(u32) -> TaskLabel,
+        keeps_stretches: bool,
+        future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<()>>,
+    ) -> Result<(CpuTask<()>, Arc<TaskRecord>)> {
+        let workers = self.workers.read();
+        let worker = self.place(&workers)?;
+        let mut record = TaskRecord::new(Arc::clone(work), Some(label(worker.id.0)));
+        if keeps_stretches {
+            record = record.keeping_stretches();
+        }
+        let record = Arc::new(record);
+        let task = worker.cpu.spawn_recorded(Arc::clone(&record), future);
+        Ok((task, record))
+    }
+
+    /// Workers that there are.
+    pub fn num_workers(&self) -> usize {
+        self.workers.read().len()
+    }
+
+    /// The worker for a task that has no input on any of them.
+    fn place<'a>(&self, workers: &'a BTreeMap<WorkerId, Arc<Worker>>) -> Result<&'a Arc<Worker>> {
+        let mut all = workers.values();
+        if let (Some(only), None) = (all.next(), all.next()) {
+            return Ok(only);
+        }
+        let candidates: Vec<&Arc<Worker>> = workers.values().collect();
+        let places: Vec<_> = (candidates.iter())
+            .map(|worker| worker.cpu.place(worker.id.0))
+            .collect();
+        let (policy, _) = *self.policy.lock();
+        let chosen = policy.rules().place(None, &places);
+        chosen
+            .map(|chosen| candidates[chosen])
+            .ok_or(RuntimeError::ShuttingDown)
     }
 
     /// Makes a view's operators known to every worker.
@@ -219,16 +190,6 @@ impl Inner {
         workers
             .values()
             .any(|other| other.id != worker && !other.is_leaving())
-    }
-
-    /// The driver holds a worker to be lost. If no other is there to stay, a new one follows it.
-    pub(super) fn replace(self: &Arc<Self>, worker: WorkerId) {
-        if !self.has_another(worker)
-            && let Err(error) = self.add_worker()
-        {
-            tracing::error!(%error, "the last worker is lost, and no other can be started");
-        }
-        self.evict(worker);
     }
 
     /// Makes sure that a worker that is held to be lost does nothing more.

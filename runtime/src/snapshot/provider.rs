@@ -144,7 +144,7 @@ impl TableProvider for SnapshotTable {
 
     async fn scan(
         &self,
-        _state: &dyn Session,
+        state: &dyn Session,
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         _limit: Option<usize>,
@@ -160,6 +160,7 @@ impl TableProvider for SnapshotTable {
             self.frozen.clone(),
             &self.schema,
             projection.cloned(),
+            state.config().target_partitions(),
         )?))
     }
 }

@@ -1,50 +1,117 @@
 //! The leaf of a batch plan: a relation's rows at a version, chunk by chunk, with a suspension point after each.
 
 use std::fmt;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use datafusion::common::Statistics;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, RecordBatchStream,
     ReplaceChildrenOptions, SendableRecordBatchStream,
 };
+use futures::future::BoxFuture;
 use futures::{FutureExt, Stream};
 use millrace_storage::LogReader;
-use tokio::task::JoinHandle;
+use tokio::task::JoinError;
 
 use super::provider::known_columns;
 use super::{Frozen, FrozenRows};
 use crate::relation::Relation;
 use crate::state::TableView;
-use crate::worker::cpu::should_yield;
+use crate::worker::cpu::{Waits, should_yield, used_disk, waits_for};
+use crate::worker::disk::{DiskScheduler, DiskUse, Phase};
 
-pub(super) struct SnapshotScan {
+/// A share of a relation's rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    /// Chunks of the views of a table, from one (included) to another (not included), as (view, chunk).
+    Chunks {
+        from: (usize, usize),
+        to: (usize, usize),
+    },
+    /// Offsets of a log.
+    Offsets(Range<u64>),
+}
+
+/// Divides a relation's rows into shares of similar size, in their order.
+fn parts_of(frozen: &Frozen, most: usize) -> Vec<Part> {
+    let most = most.max(1);
+    let views = match &frozen.rows {
+        FrozenRows::Log(..) => {
+            let rows = frozen.version;
+            let each = rows.div_ceil(most as u64).max(LOG_PART_ROWS_MIN);
+            let shares =
+                (0..rows.div_ceil(each).max(1)).map(|part| part * each..((part + 1) * each).min(rows));
+            return shares.map(Part::Offsets).collect();
+        }
+        FrozenRows::Table(views) => views,
+    };
+    let each = frozen.rows_max().div_ceil(most).max(1);
+    let (mut parts, mut from, mut rows) = (vec![], (0, 0), 0);
+    for (number, view) in views.iter().enumerate() {
+        for chunk in 0..view.num_chunks() {
+            if rows >= each && parts.len() + 1 < most {
+                let to = (number, chunk);
+                parts.push(Part::Chunks { from, to });
+                (from, rows) = (to, 0);
+            }
+            rows += view.chunk_rows_max(chunk);
+        }
+    }
+    let to = (views.len(), 0);
+    parts.push(Part::Chunks { from, to });
+    parts
+}
+
+/// Offsets of a log that are worth a reader of their own.
+const LOG_PART_ROWS_MIN: u64 = 16_384;
+
+/// The leaf; see the module.
+pub struct SnapshotScan {
     frozen: Frozen,
+    /// What each partition reads.
+    parts: Vec<Part>,
     projection: Vec<usize>,
+    says_rows: bool,
     properties: Arc<PlanProperties>,
 }
 
 impl SnapshotScan {
     /// A scan of the first columns of a relation, under the names of `known`, or of some of them.
-    pub fn new(frozen: Frozen, known: &SchemaRef, projection: Option<Vec<usize>>) -> Result<Self> {
+    ///
+    /// In at most so many partitions; with one, in one, which then says nothing of how many rows there are: plans over
+    /// little data are as they were written.
+    pub(super) fn new(
+        frozen: Frozen,
+        known: &SchemaRef,
+        projection: Option<Vec<usize>>,
+        partitions: usize,
+    ) -> Result<Self> {
+        let parts = parts_of(&frozen, partitions);
+        let says_rows = partitions > 1;
         let projection = projection.unwrap_or_else(|| (0..known.fields().len()).collect());
         let schema = Arc::new(known.project(&projection)?);
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
-            Partitioning::UnknownPartitioning(1),
+            Partitioning::UnknownPartitioning(parts.len()),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
         Ok(SnapshotScan {
             frozen,
+            parts,
+            says_rows,
             projection,
             properties: Arc::new(properties),
         })
@@ -108,25 +175,47 @@ impl ExecutionPlan for SnapshotScan {
         Ok(self)
     }
 
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        if partition > 0 {
-            return Err(DataFusionError::Internal(format!(
-                "a snapshot scan has no partition {partition}"
-            )));
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let mut statistics = Statistics::new_unknown(&self.schema());
+        if self.says_rows {
+            let all = self.frozen.rows_max();
+            let rows = match args.partition() {
+                None => all,
+                Some(_) => all.div_ceil(self.parts.len()),
+            };
+            statistics.num_rows = Precision::Inexact(rows);
         }
-        let rows = match &self.frozen.rows {
-            FrozenRows::Table(views) => Rows::Table {
+        Ok(Arc::new(statistics))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let part = self.parts.get(partition).ok_or_else(|| {
+            DataFusionError::Internal(format!("a snapshot scan has no partition {partition}"))
+        })?;
+        let rows = match (&self.frozen.rows, part) {
+            (FrozenRows::Table(views), Part::Chunks { from, to }) => Rows::Table {
                 views: views.clone(),
-                view: 0,
-                chunk: 0,
+                view: from.0,
+                chunk: from.1,
+                end: *to,
             },
-            FrozenRows::Log(logs) => {
+            (FrozenRows::Log(logs, disk), Part::Offsets(offsets)) => {
                 let reader = logs
-                    .read(self.frozen.relation.id().0, 0, self.frozen.version)
+                    .read(self.frozen.relation.id().0, offsets.start, offsets.end)
                     .map_err(external)?;
                 Rows::Log {
                     state: LogState::Idle(Some(Box::new(reader))),
+                    disk: Arc::clone(disk),
                 }
+            }
+            _ => {
+                return Err(DataFusionError::Internal(
+                    "a share of a log was made for a table, or the other way round".into(),
+                ));
             }
         };
         Ok(Box::pin(ScanStream {
@@ -157,25 +246,38 @@ enum Rows {
         views: Vec<TableView>,
         view: usize,
         chunk: usize,
+        end: (usize, usize),
     },
     Log {
         state: LogState,
+        disk: Arc<DiskScheduler>,
     },
 }
 
 /// What reading a block gave.
 type Block = Result<RecordBatch, millrace_storage::StorageError>;
 
-/// Blocks of the log are read on the I/O runtime, never on a cpu slot.
+/// A reader, and what it read.
+type Read = std::result::Result<(Box<LogReader>, Option<Block>), JoinError>;
+
+/// Blocks of the log are read on the I/O runtime, never on a cpu slot; when, says the disk scheduler.
 enum LogState {
     Idle(Option<Box<LogReader>>),
-    Reading(JoinHandle<(Box<LogReader>, Option<Block>)>),
+    Reading(BoxFuture<'static, (Read, DiskUse)>),
 }
 
 impl ScanStream {
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
         match &mut self.rows {
-            Rows::Table { views, view, chunk } => loop {
+            Rows::Table {
+                views,
+                view,
+                chunk,
+                end,
+            } => loop {
+                if (*view, *chunk) == *end {
+                    return Poll::Ready(None);
+                }
                 let Some(current) = views.get(*view) else {
                     return Poll::Ready(None);
                 };
@@ -190,21 +292,34 @@ impl ScanStream {
                     return Poll::Ready(Some(batch));
                 }
             },
-            Rows::Log { state } => loop {
+            Rows::Log { state, disk } => loop {
                 match state {
                     LogState::Idle(reader) => {
                         let Some(mut reader) = reader.take() else {
                             return Poll::Ready(None);
                         };
-                        *state = LogState::Reading(tokio::task::spawn_blocking(move || {
-                            let block = reader.next().map(|block| block.map(|block| block.changes.rows));
-                            (reader, block)
-                        }));
+                        let disk = Arc::clone(disk);
+                        let request = async move {
+                            let read = tokio::task::spawn_blocking(move || {
+                                let block = reader.next().map(|block| block.map(|block| block.changes.rows));
+                                (reader, block)
+                            });
+                            let read = read.await;
+                            let (bytes, rows) = match &read {
+                                Ok((_, Some(Ok(rows)))) => (rows.get_array_memory_size(), rows.num_rows()),
+                                _ => (0, 0),
+                            };
+                            (read, bytes as u64, rows as u64)
+                        };
+                        *state =
+                            LogState::Reading(async move { disk.serve(Phase::Read, request).await }.boxed());
                     }
                     LogState::Reading(handle) => {
-                        let Poll::Ready(outcome) = handle.poll_unpin(context) else {
+                        let Poll::Ready((outcome, used)) = handle.poll_unpin(context) else {
+                            waits_for(Waits::Disk);
                             return Poll::Pending;
                         };
+                        used_disk(used);
                         let (reader, block) = match outcome {
                             Ok(read) => read,
                             Err(error) => {

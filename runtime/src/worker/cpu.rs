@@ -1,18 +1,28 @@
 //! The CPU scheduler: a slot a core, each polling one coroutine at a time.
 //!
-//! A task is a future; a stretch between two suspension points is one poll. Ready tasks wait in a queue per class, and a
-//! slot always takes from the highest class that has one: stream before interactive before batch. So a batch task is
-//! suspended by not being polled while something more urgent is ready; its [`CpuGate`] makes it return to the queue when
-//! that is the case (Neptune, sections 4.1-4.2).
+//! A task is a future; a stretch between two suspension points is one poll, which is a compute monotask. Who is polled next
+//! is the policy's choice ([`SchedulerPolicy`]); by default a slot takes from the highest class that has a ready task: stream
+//! before interactive before batch. So a batch task is suspended by not being polled while something more urgent is ready; its
+//! [`CpuGate`] makes it return to the queue when that is the case (Neptune, sections 4.1-4.3).
+//!
+//! ```text
+//!             push                    next                         gate closed
+//!   spawn ----------> RunQueue -----------------> slot: one poll ---------------> RunQueue (paused)
+//!   wake  ---------->   by class                    |                              oldest first
+//!                                                   `--> awaits something, or ends
+//! ```
+
+mod histogram;
+mod policy;
+mod queue;
+mod task;
+#[cfg(test)]
+mod tests;
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use async_task::Runnable;
@@ -21,7 +31,12 @@ use futures::future::BoxFuture;
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::{Result, RuntimeError};
-use crate::operator::Gate;
+use crate::worker::disk::DiskUse;
+pub use histogram::{Durations, Histogram};
+pub use policy::{GiveWay, Place, Policy, SchedulerPolicy};
+pub use queue::Patience;
+use queue::{RunQueue, Turn, Waiting};
+pub use task::{CpuGate, CpuTask, Stretch, TaskLabel, TaskRecord, TaskState, TaskStatus, Waits, Work};
 
 /// How urgent a task is. The order is the order of service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,43 +49,31 @@ pub enum QueryClass {
     Batch,
 }
 
+impl QueryClass {
+    /// All of them, the most urgent first.
+    pub const ALL: [QueryClass; CLASSES] = [QueryClass::Stream, QueryClass::Interactive, QueryClass::Batch];
+
+    fn of_number(number: u8) -> QueryClass {
+        match number {
+            0 => QueryClass::Stream,
+            1 => QueryClass::Interactive,
+            _ => QueryClass::Batch,
+        }
+    }
+}
+
+impl std::fmt::Display for QueryClass {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            QueryClass::Stream => "stream",
+            QueryClass::Interactive => "interactive",
+            QueryClass::Batch => "batch",
+        })
+    }
+}
+
 const CLASSES: usize = 3;
 const SLOT_STACK_BYTES: usize = 8 << 20;
-
-/// CPU time after which an interactive query counts as batch work.
-const INTERACTIVE_CPU_MAX: Duration = Duration::from_millis(20);
-
-/// What the scheduler knows of a task.
-#[derive(Debug)]
-pub struct TaskRecord {
-    class: AtomicU8,
-    cpu_ns: AtomicU64,
-}
-
-impl TaskRecord {
-    fn new(class: QueryClass) -> Self {
-        TaskRecord {
-            class: AtomicU8::new(class as u8),
-            cpu_ns: AtomicU64::new(0),
-        }
-    }
-
-    fn class(&self) -> usize {
-        usize::from(self.class.load(Ordering::Relaxed))
-    }
-
-    /// Time spent in polls of the task.
-    pub fn cpu(&self) -> Duration {
-        Duration::from_nanos(self.cpu_ns.load(Ordering::Relaxed))
-    }
-
-    fn ran(&self, time: Duration) {
-        let total = self.cpu_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed) + time.as_nanos() as u64;
-        if self.class() == QueryClass::Interactive as usize && total > INTERACTIVE_CPU_MAX.as_nanos() as u64 {
-            self.class.store(QueryClass::Batch as u8, Ordering::Relaxed);
-        }
-    }
-}
 
 struct Ready {
     runnable: Runnable,
@@ -79,11 +82,44 @@ struct Ready {
 
 #[derive(Default)]
 struct Queues {
-    by_class: [VecDeque<Ready>; CLASSES],
+    run: RunQueue<Ready>,
     idle_slots: usize,
     is_stopped: bool,
     /// Slots end when no task is left.
     is_retired: bool,
+}
+
+/// How long tasks of each class waited for a slot and kept it.
+#[derive(Debug, Default)]
+pub struct ClassTimes {
+    /// From being ready to running.
+    pub wait: Histogram,
+    /// From running to the next suspension point.
+    pub poll: Histogram,
+}
+
+/// What a scheduler has measured since its start.
+#[derive(Debug, Clone, Default)]
+pub struct CpuTimes {
+    /// By class, in the order of [`QueryClass::ALL`]: from being ready to running.
+    pub wait: [Durations; CLASSES],
+    /// By class: from running to the next suspension point.
+    pub poll: [Durations; CLASSES],
+    /// From the arrival of something more urgent to giving way.
+    pub pause: Durations,
+}
+
+impl CpuTimes {
+    /// These and those of another worker.
+    pub fn merge(&mut self, other: &CpuTimes) {
+        for (mine, others) in self.wait.iter_mut().zip(&other.wait) {
+            mine.merge(others);
+        }
+        for (mine, others) in self.poll.iter_mut().zip(&other.poll) {
+            mine.merge(others);
+        }
+        self.pause.merge(&other.pause);
+    }
 }
 
 struct Shared {
@@ -91,13 +127,17 @@ struct Shared {
     ready: Condvar,
     /// Ready tasks a class, for gates to look at without the lock.
     waiting: [AtomicUsize; CLASSES],
+    /// When the first of those began to wait, in nanoseconds since `started`.
+    waiting_since: [AtomicU64; CLASSES],
+    policy: AtomicU8,
+    times: [ClassTimes; CLASSES],
+    pause: Histogram,
     /// Tasks that have not ended, ready or not.
     alive: AtomicUsize,
-    /// Time in which slots polled, all together.
-    busy_ns: AtomicU64,
     is_stopped: AtomicBool,
     /// The worker that was lost with these slots.
     lost: OnceLock<u32>,
+    started: Instant,
 }
 
 /// Counts a task as alive.
@@ -120,36 +160,59 @@ thread_local! {
 }
 
 /// For the leaves of DataFusion plans, which are handed no gate: whether the task that runs on this thread should return
-/// to its queue. False outside a slot.
+/// to its queue. If so it is about to be paused, and has to answer Pending. False outside a slot.
 pub fn should_yield() -> bool {
-    RUNNING.with_borrow(|gate| gate.as_ref().is_some_and(CpuGate::is_closed))
+    RUNNING.with_borrow(|gate| gate.as_ref().is_some_and(CpuGate::gives_way))
+}
+
+/// For whatever answers Pending to the task that runs on this thread: what the task will then wait for.
+pub fn waits_for(what: Waits) {
+    RUNNING.with_borrow(|gate| {
+        if let Some(gate) = gate {
+            gate.record.waits_for(what);
+        }
+    });
+}
+
+/// A disk monotask of the task that runs on this thread has ended.
+pub fn used_disk(used: DiskUse) {
+    RUNNING.with_borrow(|gate| {
+        if let Some(gate) = gate {
+            gate.record.used_disk(used);
+        }
+    });
 }
 
 /// See the module. Clones share the slots.
 #[derive(Clone)]
 pub struct CpuScheduler {
     shared: Arc<Shared>,
-    slots_total: usize,
     slots: Arc<Mutex<Vec<std::thread::JoinHandle<()>>>>,
+    slots_count: usize,
 }
 
 impl CpuScheduler {
-    /// Starts one thread for each slot.
+    /// Starts one thread for each slot. `io`, if any, is where what tasks await is driven: files, timers.
     ///
     /// # Errors
     /// The operating system refuses a thread.
     pub fn start(slots: usize, io: Option<tokio::runtime::Handle>) -> Result<CpuScheduler> {
+        let slots = slots.max(1);
         let shared = Arc::new(Shared {
             queues: Mutex::default(),
             ready: Condvar::new(),
             waiting: Default::default(),
+            waiting_since: Default::default(),
+            policy: AtomicU8::new(SchedulerPolicy::default() as u8),
+            times: Default::default(),
+            pause: Histogram::default(),
             alive: AtomicUsize::new(0),
-            busy_ns: AtomicU64::new(0),
             is_stopped: AtomicBool::new(false),
             lost: OnceLock::new(),
+            started: Instant::now(),
         });
         let mut threads = vec![];
-        for slot in 0..slots.max(1) {
+        for slot in 0..slots {
             let shared = Arc::clone(&shared);
             let io = io.clone();
             let thread = std::thread::Builder::new()
@@ -166,8 +229,8 @@ impl CpuScheduler {
         }
         Ok(CpuScheduler {
             shared,
-            slots_total: slots.max(1),
             slots: Arc::new(Mutex::new(threads)),
+            slots_count: slots,
         })
     }
 
@@ -177,16 +240,26 @@ impl CpuScheduler {
         class: QueryClass,
         future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<T>>,
     ) -> CpuTask<T> {
-        let record = Arc::new(TaskRecord::new(class));
+        self.spawn_recorded(Arc::new(TaskRecord::new(Work::new(class), None)), future)
+    }
+
+    /// The same with a record that others look at.
+    pub fn spawn_recorded<T: Send + 'static>(
+        &self,
+        record: Arc<TaskRecord>,
+        future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<T>>,
+    ) -> CpuTask<T> {
         let gate = CpuGate {
             shared: Arc::clone(&self.shared),
             record: Arc::clone(&record),
         };
         self.shared.alive.fetch_add(1, Ordering::AcqRel);
         let alive = Alive(Arc::clone(&self.shared));
+        let ended = Arc::clone(&record);
         let future = AssertUnwindSafe(future(gate))
             .catch_unwind()
             .map(move |outcome| {
+                ended.end();
                 drop(alive);
                 outcome
             })
@@ -207,11 +280,7 @@ impl CpuScheduler {
         };
         let (runnable, task) = async_task::spawn(future, schedule);
         runnable.schedule();
-        CpuTask {
-            task: Some(task.fallible()),
-            shared: Arc::clone(&self.shared),
-            record,
-        }
+        CpuTask::new(task.fallible(), Arc::clone(&self.shared), record)
     }
 
     /// Tasks that are ready and wait for a slot.
@@ -219,13 +288,50 @@ impl CpuScheduler {
         self.shared.waiting[class as usize].load(Ordering::Relaxed)
     }
 
-    pub fn slots(&self) -> usize {
-        self.slots_total
+    /// The worker as a place for a task, but for its memory.
+    pub fn place(&self, worker: u32) -> Place<u32> {
+        let queues = self.shared.queues.lock();
+        Place {
+            worker,
+            idle_slots: queues.idle_slots,
+            tasks: (self.slots_count - queues.idle_slots.min(self.slots_count))
+                + QueryClass::ALL
+                    .map(|class| self.waiting(class))
+                    .iter()
+                    .sum::<usize>(),
+            paused: queues.run.paused().count(),
+            memory_permille: 0,
+        }
     }
 
-    /// Time in which the slots were busy since the start, all together, in nanoseconds. A poll counts when it ends.
-    pub fn busy_ns(&self) -> u64 {
-        self.shared.busy_ns.load(Ordering::Relaxed)
+    /// How the slots are shared from now on.
+    pub fn set_policy(&self, policy: SchedulerPolicy) {
+        self.shared.policy.store(policy as u8, Ordering::Relaxed);
+    }
+
+    /// How long work may be kept waiting, from now on.
+    pub fn set_patience(&self, patience: Patience) {
+        self.shared.queues.lock().run.patience = patience;
+    }
+
+    /// What was measured since the start.
+    pub fn times(&self) -> CpuTimes {
+        let times = &self.shared.times;
+        CpuTimes {
+            wait: [0, 1, 2].map(|class: usize| times[class].wait.durations()),
+            poll: [0, 1, 2].map(|class: usize| times[class].poll.durations()),
+            pause: self.shared.pause.durations(),
+        }
+    }
+
+    /// The tasks that are paused and wait, the oldest first in each class.
+    pub fn paused(&self) -> Vec<Arc<TaskRecord>> {
+        let queues = self.shared.queues.lock();
+        queues
+            .run
+            .paused()
+            .map(|waiting| Arc::clone(&waiting.item.record))
+            .collect()
     }
 
     /// Sees through what was spawned, then ends the slots. Blocks until then.
@@ -261,19 +367,21 @@ impl CpuScheduler {
             // A slot thread ends by returning: tasks' panics are caught.
             let _ = thread.join();
         }
-        let left: Vec<Ready> = self
-            .shared
-            .queues
-            .lock()
-            .by_class
-            .iter_mut()
-            .flat_map(std::mem::take)
-            .collect();
+        // Dropped outside the lock: a task's destructor may wake others.
+        let left = self.shared.take(|_| true);
         drop(left);
     }
 }
 
 impl Shared {
+    fn now_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    fn policy(&self) -> SchedulerPolicy {
+        SchedulerPolicy::from_number(self.policy.load(Ordering::Relaxed))
+    }
+
     /// Why a task did not end.
     fn stopped(&self) -> RuntimeError {
         match self.lost.get() {
@@ -283,46 +391,85 @@ impl Shared {
     }
 
     fn push(&self, ready: Ready) {
+        let now = self.now_ns();
+        let cause = ready.record.queued(self.started + Duration::from_nanos(now));
+        let class = ready.record.class();
+        let pauses = ready.record.pauses_since_undisturbed();
         let mut queues = self.queues.lock();
         if queues.is_stopped {
             // Dropped outside the lock: a task's destructor may wake others.
             drop(queues);
             return;
         }
-        let class = ready.record.class();
-        self.waiting[class].fetch_add(1, Ordering::Relaxed);
-        queues.by_class[class].push_back(ready);
+        if self.waiting[class as usize].fetch_add(1, Ordering::Relaxed) == 0 {
+            self.waiting_since[class as usize].store(now, Ordering::Relaxed);
+        }
+        let waiting = Waiting {
+            item: ready,
+            cause,
+            since_ns: now,
+            pauses,
+        };
+        queues.run.push(class, waiting);
         if queues.idle_slots > 0 {
             self.ready.notify_one();
         }
     }
 
+    /// Takes out of the queue what is wanted.
+    fn take(&self, is_wanted: impl Fn(&TaskRecord) -> bool) -> Vec<Ready> {
+        let mut queues = self.queues.lock();
+        let taken = queues.run.remove(|ready| is_wanted(&ready.record));
+        let left = |(class, ready): (QueryClass, Ready)| {
+            self.waiting[class as usize].fetch_sub(1, Ordering::Relaxed);
+            ready
+        };
+        taken.into_iter().map(left).collect()
+    }
+
     fn run_slot(self: &Arc<Self>) {
-        while let Some(Ready { runnable, record }) = self.next() {
+        let mut served = None;
+        while let Some((turn, now)) = self.next(served.take()) {
+            let Turn {
+                waited,
+                class,
+                undisturbed_until_ns,
+            } = turn;
+            let Ready { runnable, record } = waited.item;
+            let wait = Duration::from_nanos(now.saturating_sub(waited.since_ns));
+            self.times[class as usize].wait.record(wait);
+            let started = self.started + Duration::from_nanos(now);
+            let turn = record.begins(now, started, wait, waited.cause, undisturbed_until_ns);
             RUNNING.set(Some(CpuGate {
                 shared: Arc::clone(self),
                 record: Arc::clone(&record),
             }));
-            let start = Instant::now();
             runnable.run();
-            let time = start.elapsed();
-            record.ran(time);
-            self.busy_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+            let ran = Duration::from_nanos(self.now_ns().saturating_sub(now));
+            self.times[class as usize].poll.record(ran);
+            record.ran(turn, started, ran);
+            served = Some((class, ran));
             RUNNING.set(None);
         }
     }
 
-    fn next(&self) -> Option<Ready> {
+    /// The next task and the time at which it begins; `served`: what this slot has just done.
+    fn next(&self, served: Option<(QueryClass, Duration)>) -> Option<(Turn<Ready>, u64)> {
         let mut queues = self.queues.lock();
+        if let Some((class, time)) = served {
+            queues.run.served_ns[class as usize] += time.as_nanos() as u64;
+        }
         loop {
             if queues.is_stopped {
                 return None;
             }
-            for class in 0..CLASSES {
-                if let Some(ready) = queues.by_class[class].pop_front() {
-                    self.waiting[class].fetch_sub(1, Ordering::Relaxed);
-                    return Some(ready);
+            let now = self.now_ns();
+            if let Some(turn) = queues.run.next(self.policy(), now) {
+                self.waiting[turn.class as usize].fetch_sub(1, Ordering::Relaxed);
+                if let Some(since) = queues.run.waiting_since(turn.class) {
+                    self.waiting_since[turn.class as usize].store(since, Ordering::Relaxed);
                 }
+                return Some((turn, now));
             }
             if queues.is_retired && self.alive.load(Ordering::Acquire) == 0 {
                 return None;
@@ -334,180 +481,11 @@ impl Shared {
     }
 }
 
-/// A running coroutine's result. Dropping it cancels the coroutine at its next suspension point.
-pub struct CpuTask<T> {
-    task: Option<async_task::FallibleTask<Result<T>>>,
-    shared: Arc<Shared>,
-    record: Arc<TaskRecord>,
-}
-
-impl<T> CpuTask<T> {
-    /// Lets the task run on without anyone waiting.
-    pub fn detach(mut self) {
-        if let Some(task) = self.task.take() {
-            task.detach();
-        }
-    }
-
-    /// CPU time so far.
-    pub fn cpu(&self) -> Duration {
-        self.record.cpu()
-    }
-}
-
-impl<T> Future for CpuTask<T> {
-    type Output = Result<T>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.task {
-            // None: its slots were stopped before it ended.
-            Some(task) => (task.poll_unpin(context))
-                .map(|outcome| outcome.unwrap_or_else(|| Err(self.shared.stopped()))),
-            None => Poll::Pending,
-        }
-    }
-}
-
-/// A task's suspension point.
-#[derive(Clone)]
-pub struct CpuGate {
-    shared: Arc<Shared>,
-    record: Arc<TaskRecord>,
-}
-
-impl CpuGate {
-    /// Whether something more urgent than this task waits for a slot.
-    pub fn is_closed(&self) -> bool {
-        let class = self.record.class();
-        self.shared.waiting[..class]
-            .iter()
-            .any(|waiting| waiting.load(Ordering::Relaxed) > 0)
-    }
-}
-
-impl Gate for CpuGate {
-    fn checkpoint(&self) -> BoxFuture<'_, ()> {
-        if self.is_closed() {
-            YieldOnce(false).boxed()
-        } else {
-            futures::future::ready(()).boxed()
-        }
-    }
-}
-
-/// Goes to the back of the queue once.
-struct YieldOnce(bool);
-
-impl Future for YieldOnce {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if std::mem::replace(&mut self.0, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    }
-}
-
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+/// What a panic says.
+pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     panic
         .downcast_ref::<&str>()
         .map(|message| (*message).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "no message".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-
-    use super::*;
-
-    #[test]
-    fn a_stream_task_runs_before_batch_tasks_that_waited_longer() {
-        let cpu = CpuScheduler::start(1, None).unwrap();
-        let (started, first_runs) = mpsc::channel();
-        let (release, released) = mpsc::channel::<()>();
-        let order = Arc::new(Mutex::new(vec![]));
-        let blocker = cpu.spawn(QueryClass::Batch, move |_| {
-            async move {
-                started.send(()).unwrap();
-                released.recv().unwrap();
-                Ok(())
-            }
-            .boxed()
-        });
-        first_runs.recv().unwrap();
-        let note = |class, name: &'static str| {
-            let order = Arc::clone(&order);
-            cpu.spawn(class, move |_| {
-                async move {
-                    order.lock().push(name);
-                    Ok(())
-                }
-                .boxed()
-            })
-        };
-        let tasks = [
-            note(QueryClass::Batch, "batch"),
-            note(QueryClass::Interactive, "interactive"),
-            note(QueryClass::Stream, "stream"),
-        ];
-        release.send(()).unwrap();
-        futures::executor::block_on(async {
-            blocker.await.unwrap();
-            for task in tasks {
-                task.await.unwrap();
-            }
-        });
-        assert_eq!(*order.lock(), ["stream", "interactive", "batch"]);
-        cpu.stop();
-    }
-
-    #[test]
-    fn a_batch_task_gives_way_at_its_gate() {
-        let cpu = CpuScheduler::start(1, None).unwrap();
-        let order = Arc::new(Mutex::new(vec![]));
-        let (started, batch_runs) = mpsc::channel();
-        let (arrived, stream_waits) = mpsc::channel::<()>();
-        let notes = Arc::clone(&order);
-        let batch = cpu.spawn(QueryClass::Batch, move |gate| {
-            async move {
-                started.send(()).unwrap();
-                stream_waits.recv().unwrap();
-                gate.checkpoint().await;
-                notes.lock().push("batch");
-                Ok(())
-            }
-            .boxed()
-        });
-        batch_runs.recv().unwrap();
-        let notes = Arc::clone(&order);
-        let stream = cpu.spawn(QueryClass::Stream, move |_| {
-            async move {
-                notes.lock().push("stream");
-                Ok(())
-            }
-            .boxed()
-        });
-        arrived.send(()).unwrap();
-        futures::executor::block_on(async {
-            batch.await.unwrap();
-            stream.await.unwrap();
-        });
-        assert_eq!(*order.lock(), ["stream", "batch"]);
-        cpu.stop();
-    }
-
-    #[test]
-    fn a_panic_is_an_error_and_the_slot_lives_on() {
-        let cpu = CpuScheduler::start(1, None).unwrap();
-        let bad = cpu.spawn::<()>(QueryClass::Batch, |_| async { panic!("bad row") }.boxed());
-        let error = futures::executor::block_on(bad).unwrap_err();
-        assert!(error.to_string().contains("bad row"));
-        let good = cpu.spawn(QueryClass::Batch, |_| async { Ok(7) }.boxed());
-        assert_eq!(futures::executor::block_on(good).unwrap(), 7);
-        cpu.stop();
-    }
 }

@@ -1,5 +1,7 @@
 //! The relations of `mr_catalog`: what the runtime knows of itself, at the moment when a statement is bound.
 
+mod tasks;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,11 +21,12 @@ use crate::database::{Database, df};
 use crate::error::{SqlResult, from_internal};
 
 /// The names of the relations.
-pub const RELATIONS: [&str; 7] = [
+pub const RELATIONS: [&str; 8] = [
     "batches",
     "groups",
     "jobs",
     "stages",
+    "tasks",
     "unbounded_state",
     "views",
     "workers",
@@ -39,6 +42,7 @@ pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn Tab
         "groups" => groups(database),
         "jobs" => jobs(database),
         "stages" => stages(database),
+        "tasks" => tasks::columns(database),
         "unbounded_state" => unbounded_state(database),
         "views" => views(database),
         "workers" => workers(database),
@@ -284,10 +288,7 @@ fn workers(database: &Database) -> Columns {
     vec![
         ("id", numbers(workers.iter().map(|worker| u64::from(worker.id)))),
         ("address", texts(workers.iter().map(|_| "in process".to_string()))),
-        (
-            "state",
-            texts(workers.iter().map(|worker| worker.state().to_owned())),
-        ),
+        ("state", texts(workers.iter().map(|_| "running".to_string()))),
         ("cores", numbers(workers.iter().map(|worker| worker.cores as u64))),
         (
             "partitions",
@@ -296,16 +297,6 @@ fn workers(database: &Database) -> Columns {
         (
             "tasks_waiting",
             numbers(workers.iter().map(|worker| worker.tasks_waiting as u64)),
-        ),
-        (
-            "busy_share",
-            Arc::new(Float64Array::from_iter_values(
-                workers.iter().map(|worker| worker.busy),
-            )),
-        ),
-        (
-            "state_bytes",
-            numbers(workers.iter().map(|worker| worker.state_bytes)),
         ),
     ]
 }

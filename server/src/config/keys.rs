@@ -104,6 +104,34 @@ pub const KEYS: &[Key] = &[
         set: |config, text| config.tuning.set("group_overhead_bounds", text),
     },
     Key {
+        name: "scheduler_policy",
+        default: "lma",
+        help: "Who goes first on a core: lma and lb pause batch work for streams, fifo and fair pause nothing, kill starts \
+               batch queries again.",
+        set: |config, text| config.tuning.set("scheduler_policy", text),
+    },
+    Key {
+        name: "suspension_max",
+        default: "1s",
+        help: "How long work waits for more urgent work at the most, before it runs for undisturbed_time.",
+        set: |config, text| config.tuning.set("suspension_max", text),
+    },
+    Key {
+        name: "undisturbed_time",
+        default: "10ms",
+        help: "How long work that has waited for suspension_max runs without being paused.",
+        set: |config, text| config.tuning.set("undisturbed_time", text),
+    },
+    Key {
+        name: "query_partition_rows",
+        default: "65536",
+        help: "Rows of a relation that make one partition of a query that reads it; a query of one partition is one task.",
+        set: |config, text| {
+            config.query_partition_rows = count(text)?;
+            Ok(())
+        },
+    },
+    Key {
         name: "memory_limit",
         default: "auto",
         help: "Memory for queries, such as 600MB; auto is half of the machine's.",

@@ -1,4 +1,5 @@
-//! How epochs are cut and grouped: settings of the whole server, which ALTER SYSTEM changes while views run.
+//! How epochs are cut and grouped, and how the cores are shared: settings of the whole server, which ALTER SYSTEM changes
+//! while views run.
 //!
 //! What ALTER SYSTEM sets lasts, as facts of the catalog, and goes before the configuration until ALTER SYSTEM RESET.
 
@@ -6,19 +7,27 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use millrace_runtime::schedule::group::{GROUP_MAX, GroupSize};
+use millrace_runtime::{Patience, SchedulerPolicy};
 
 use crate::config::units;
 use crate::database::Database;
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// The settings' names.
-pub const NAMES: [&str; 3] = ["batch_interval", "group_overhead_bounds", "group_size"];
+pub const NAMES: [&str; 6] = [
+    "batch_interval",
+    "group_overhead_bounds",
+    "group_size",
+    "scheduler_policy",
+    "suspension_max",
+    "undisturbed_time",
+];
 
 const AUTO: &str = "auto";
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(3_600);
 
-/// How epochs are cut and grouped.
+/// How epochs are cut and grouped, and how the cores are shared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tuning {
     /// Time between two epochs of a pipeline; `None`: as soon as there is input.
@@ -27,14 +36,24 @@ pub struct Tuning {
     pub group_size: Option<u64>,
     /// The share of coordination in the time, in percent, between which an automatic group size keeps it.
     pub group_overhead_bounds: (f64, f64),
+    /// Who goes first on a core, and who is paused for whom.
+    pub scheduler_policy: SchedulerPolicy,
+    /// How long work waits for more urgent work at the most.
+    pub suspension_max: Duration,
+    /// How long it then runs without being paused.
+    pub undisturbed_time: Duration,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
+        let patience = Patience::default();
         Tuning {
             batch_interval: None,
             group_size: None,
             group_overhead_bounds: (5.0, 10.0),
+            scheduler_policy: SchedulerPolicy::default(),
+            suspension_max: Duration::from_nanos(patience.wait_ns_max),
+            undisturbed_time: Duration::from_nanos(patience.undisturbed_ns),
         }
     }
 }
@@ -49,6 +68,9 @@ impl Tuning {
                 let (lower, upper) = self.group_overhead_bounds;
                 format!("{lower}%,{upper}%")
             }
+            "scheduler_policy" => self.scheduler_policy.to_string(),
+            "suspension_max" => duration_text(self.suspension_max),
+            "undisturbed_time" => duration_text(self.undisturbed_time),
             _ => return None,
         })
     }
@@ -63,13 +85,24 @@ impl Tuning {
         match name {
             "batch_interval" if is_auto => self.batch_interval = None,
             "batch_interval" => {
-                let allowed =
-                    || "auto, or a time from 1ms to 1h with its unit, such as 100ms, is needed".to_owned();
-                let interval = units::duration(text).map_err(|_| allowed())?;
-                if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) {
-                    return Err(allowed());
-                }
+                let interval = time(text).ok_or_else(|| {
+                    "auto, or a time from 1ms to 1h with its unit, such as 100ms, is needed".to_owned()
+                })?;
                 self.batch_interval = Some(interval);
+            }
+            "scheduler_policy" => {
+                self.scheduler_policy = text
+                    .parse()
+                    .map_err(|_| "lma, lb, fifo, fair or kill is needed".to_owned())?;
+            }
+            "suspension_max" | "undisturbed_time" => {
+                let time = time(text).ok_or_else(|| {
+                    "a time from 1ms to 1h with its unit, such as 100ms, is needed".to_owned()
+                })?;
+                match name {
+                    "suspension_max" => self.suspension_max = time,
+                    _ => self.undisturbed_time = time,
+                }
             }
             "group_size" if is_auto => self.group_size = None,
             "group_size" => match text.parse() {
@@ -90,6 +123,15 @@ impl Tuning {
         Ok(())
     }
 
+    /// How long work may be kept waiting.
+    pub fn patience(&self) -> Patience {
+        Patience {
+            wait_ns_max: self.suspension_max.as_nanos() as u64,
+            undisturbed_ns: self.undisturbed_time.as_nanos() as u64,
+            ..Patience::default()
+        }
+    }
+
     /// What the driver goes by.
     pub fn groups(&self) -> GroupSize {
         let (lower, upper) = self.group_overhead_bounds;
@@ -101,6 +143,12 @@ impl Tuning {
             },
         }
     }
+}
+
+/// A time that is neither too short nor too long.
+fn time(text: &str) -> Option<Duration> {
+    let time = units::duration(text).ok()?;
+    (INTERVAL_MIN..=INTERVAL_MAX).contains(&time).then_some(time)
 }
 
 fn or_auto(value: Option<impl Display>) -> String {
@@ -181,6 +229,8 @@ impl Database {
         if current.batch_interval != tuning.batch_interval {
             self.runtime.set_batch_interval(tuning.batch_interval);
         }
+        self.runtime
+            .set_policy(tuning.scheduler_policy, tuning.patience());
         *current = tuning;
     }
 }
@@ -200,6 +250,9 @@ mod tests {
             ("group_size", "25", "25"),
             ("group_size", "auto", "auto"),
             ("group_overhead_bounds", "2.5%, 20 %", "2.5%,20%"),
+            ("scheduler_policy", "FIFO", "fifo"),
+            ("suspension_max", "2500ms", "2500ms"),
+            ("undisturbed_time", "20ms", "20ms"),
         ] {
             tuning.set(name, text).unwrap();
             assert_eq!(tuning.get(name).as_deref(), Some(shown), "{text}");
@@ -219,6 +272,9 @@ mod tests {
         let mut tuning = Tuning::default();
         for (name, texts) in [
             ("batch_interval", &["", "5", "0ms", "2h", "never"][..]),
+            ("scheduler_policy", &["", "lifo", "lma,fifo"][..]),
+            ("suspension_max", &["", "auto", "0ms", "-1s"][..]),
+            ("undisturbed_time", &["10", "2h"][..]),
             ("group_size", &["0", "10001", "-1", "1.5", "many"][..]),
             (
                 "group_overhead_bounds",

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use millrace_runtime::{QueryClass, Runtime};
+use millrace_runtime::{Durations, QueryClass, Runtime};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -26,7 +26,28 @@ impl Collector for RuntimeCollector {
         let views = runtime.views();
         let failed = views.iter().filter(|view| view.failure.is_some()).count();
         let waiting = |class| runtime.tasks_waiting(class) as i64;
-        let gauges: [(&str, &str, i64); 9] = [
+        let times = runtime.cpu_times();
+        for (class, (wait, poll)) in QueryClass::ALL.iter().zip(times.wait.iter().zip(&times.poll)) {
+            let all = [
+                ("task_wait", "Time from being ready to running", wait),
+                (
+                    "task_poll",
+                    "Time from running to the next suspension point",
+                    poll,
+                ),
+            ];
+            for (name, help, durations) in all {
+                seconds(&mut encoder, &format!("{class}_{name}"), help, durations)?;
+            }
+        }
+        let help = "Time from the arrival of more urgent work to giving way";
+        seconds(&mut encoder, "pause_latency", help, &times.pause)?;
+        let gauges: [(&str, &str, i64); 10] = [
+            (
+                "tasks_paused",
+                "Tasks that gave way to more urgent ones and wait",
+                runtime.paused_tasks().len() as i64,
+            ),
             (
                 "stream_tasks_waiting",
                 "Tasks of views that wait for a core",
@@ -79,4 +100,26 @@ impl Collector for RuntimeCollector {
         }
         Ok(())
     }
+}
+
+/// Median, 99th percentile and longest of some durations, in seconds, and how many there were.
+fn seconds(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    durations: &Durations,
+) -> fmt::Result {
+    let count = ConstCounter::new(durations.count());
+    let counted = format!("{name}s");
+    count.encode(encoder.encode_descriptor(&counted, help, None, count.metric_type())?)?;
+    for (suffix, value) in [
+        ("p50", durations.percentile(0.5)),
+        ("p99", durations.percentile(0.99)),
+        ("max", durations.max),
+    ] {
+        let gauge = ConstGauge::new(value.as_secs_f64());
+        let name = format!("{name}_seconds_{suffix}");
+        gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
+    }
+    Ok(())
 }

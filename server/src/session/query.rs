@@ -50,16 +50,25 @@ impl Session {
         plan: LogicalPlan,
         instead: &Providers,
     ) -> SqlResult<Arc<dyn ExecutionPlan>> {
-        let mut plan = df(sort_key::by_value(self.attach_snapshot(plan, instead).await?))?;
+        let (plan, rows) = self.attach_snapshot(plan, instead).await?;
+        let mut plan = df(sort_key::by_value(plan))?;
         if let Some(zone) = self.other_zone() {
             plan = df(zoned_cast::in_zone(plan, zone))?;
         }
-        let state = self.db.statement_state();
+        let mut state = self.db.statement_state();
+        let partitions = self.db.runtime().partitions_for(rows);
+        if partitions > 1 {
+            state.config_mut().options_mut().execution.target_partitions = partitions;
+        }
         df(state.create_physical_plan(&plan).await)
     }
 
-    /// The plan with each relation bound to its rows.
-    async fn attach_snapshot(&self, plan: LogicalPlan, instead: &Providers) -> SqlResult<LogicalPlan> {
+    /// The plan with each relation bound to its rows, and how many the largest of them may have.
+    async fn attach_snapshot(
+        &self,
+        plan: LogicalPlan,
+        instead: &Providers,
+    ) -> SqlResult<(LogicalPlan, usize)> {
         let named = df(relations(&plan))?;
         let wanted: Vec<RelationId> = named
             .iter()
@@ -67,9 +76,11 @@ impl Session {
             .filter(|id| !instead.contains_key(id))
             .collect();
         let mut providers = instead.clone();
+        let mut rows = 0;
         if !wanted.is_empty() {
             let after = self.read_after();
             let snapshot = self.db.runtime().snapshot(&wanted, after.as_ref()).await?;
+            rows = snapshot.rows_max();
             let known = df(known_schemas(&plan))?;
             for id in wanted {
                 let provider = match known.get(&id) {
@@ -96,14 +107,15 @@ impl Session {
                 providers.insert(id, overlay::provider(self, base, &changes).await?);
             }
         }
-        df(attach(plan, &|id| {
+        let plan = df(attach(plan, &|id| {
             providers.get(&id).cloned().ok_or_else(|| {
                 SqlError::internal(format!(
                     "relation {id} appeared in a plan after its relations were counted"
                 ))
                 .into()
             })
-        }))
+        }))?;
+        Ok((plan, rows))
     }
 
     /// The zone of the session, if it is not UTC.

@@ -192,8 +192,8 @@ pub const KNOWN: &[Known] = &[
     known(
         "scheduler_policy",
         "lma",
-        Form::OneOf(&["lma", "fifo", "fair", "kill"]),
-        "Which batch task is paused.",
+        Form::Server,
+        "Who goes first on a core, and who is paused for whom.",
     ),
     known(
         "search_path",
@@ -237,6 +237,12 @@ pub const KNOWN: &[Known] = &[
         Form::Duration,
         "How long a statement may run; 0 is for ever.",
     ),
+    known(
+        "suspension_max",
+        "1s",
+        Form::Server,
+        "How long work waits for more urgent work at the most.",
+    ),
     known("synchronous_commit", "on", Form::Text, "Accepted for drivers."),
     known(
         "TimeZone",
@@ -255,6 +261,12 @@ pub const KNOWN: &[Known] = &[
         "off",
         Form::Boolean,
         "Accepted for drivers.",
+    ),
+    known(
+        "undisturbed_time",
+        "10ms",
+        Form::Server,
+        "How long work that has waited for suspension_max runs without being paused.",
     ),
     known("xmloption", "content", Form::Text, "Accepted for drivers."),
 ];

@@ -35,6 +35,16 @@ impl TableView {
             .collect()
     }
 
+    /// Rows of all chunks, dead ones included.
+    pub fn rows_max(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.len()).sum()
+    }
+
+    /// Rows of a chunk, dead ones included.
+    pub fn chunk_rows_max(&self, chunk: usize) -> usize {
+        self.chunks[chunk].len()
+    }
+
     pub fn num_chunks(&self) -> usize {
         self.chunks.len()
     }

@@ -68,7 +68,15 @@ pub(crate) fn columns(target: &ShowTarget) -> SchemaRef {
         ShowTarget::Workers => schema(&["id", "address", "state", "cores", "partitions", "tasks_waiting"]),
         ShowTarget::Watermarks => schema(&["relation", "watermark"]),
         ShowTarget::Backpressure => schema(&["pipeline", "state"]),
-        ShowTarget::Suspended => schema(&["task", "class", "since"]),
+        ShowTarget::Suspended => schema(&[
+            "task",
+            "worker",
+            "class",
+            "pauses",
+            "paused",
+            "pause_latency_max",
+            "cpu",
+        ]),
         ShowTarget::Cursors => schema(&["name", "hold", "query"]),
         ShowTarget::Databases | ShowTarget::Schemas => schema(&["name", "comment"]),
         ShowTarget::Functions => schema(&["name"]),
@@ -248,15 +256,38 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
                 vec![
                     some(worker.id),
                     some("in process"),
-                    some(worker.state()),
+                    some("running"),
                     some(worker.cores),
                     some(worker.partitions),
                     some(worker.tasks_waiting),
                 ]
             })
             .collect(),
-        // Event time, flow control and suspension have nothing to report before there are such.
-        ShowTarget::Watermarks | ShowTarget::Backpressure | ShowTarget::Suspended => vec![],
+        ShowTarget::Suspended => db
+            .runtime()
+            .paused_tasks()
+            .into_iter()
+            .map(|(worker, task)| {
+                let name = match task.label {
+                    Some(label) => format!(
+                        "query {}, stage {}, partition {}",
+                        label.query, label.stage, label.partition
+                    ),
+                    None => "of an epoch".to_owned(),
+                };
+                vec![
+                    Some(name),
+                    some(worker),
+                    some(task.class),
+                    some(task.pauses),
+                    some(format!("{:.3?}", task.paused)),
+                    some(format!("{:.3?}", task.pause_latency_max)),
+                    some(format!("{:.3?}", task.cpu)),
+                ]
+            })
+            .collect(),
+        // Event time and flow control have nothing to report before there are such.
+        ShowTarget::Watermarks | ShowTarget::Backpressure => vec![],
         ShowTarget::All | ShowTarget::Parameters => session
             .settings_shown()
             .into_iter()

@@ -1,0 +1,270 @@
+//! What the schedulers saw of a run, as the time model reads it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use datafusion::physical_plan::metrics::MetricValue;
+use datafusion::physical_plan::{ExecutionPlan, displayable};
+use millrace_planner::performance::profile::{
+    Blocked, Device, Kind, Machine, Monotask, Nanoseconds, OperatorProfile, Parallelism, Profile, Resource,
+    StageProfile, TaskProfile, Usage,
+};
+
+use super::boundary::StageBoundary;
+use super::gate::Gated;
+use super::run::{QueryRun, StageRecord};
+use crate::runtime::Inner;
+use crate::worker::cpu::{TaskRecord, Waits};
+use crate::worker::disk::DiskUse;
+
+/// Characters of an operator's description that are kept.
+const DESCRIPTION_CHARS_MAX: usize = 100;
+
+/// A run whose profile is wanted.
+pub struct ProfileHandle {
+    run: Arc<QueryRun>,
+    inner: Arc<Inner>,
+}
+
+impl ProfileHandle {
+    pub(super) fn new(run: &Arc<QueryRun>, inner: &Arc<Inner>) -> Self {
+        ProfileHandle {
+            run: Arc::clone(run),
+            inner: Arc::clone(inner),
+        }
+    }
+
+    /// What was seen so far: of the whole run, once its rows have ended. `planning`: the time before the run began.
+    pub fn profile(&self, planning: Duration) -> Profile {
+        let clock = Clock(self.run.started);
+        let stages = self.run.with_stages(|stages| {
+            let profiles = stages
+                .iter()
+                .enumerate()
+                .map(|(id, stage)| stage_profile(id, stage, clock));
+            profiles.collect::<Vec<_>>()
+        });
+        let end = (stages.iter().flat_map(|stage| &stage.tasks))
+            .map(|task| task.end)
+            .max()
+            .unwrap_or(0);
+        let disk = &self.inner.disk;
+        let uses: Vec<DiskUse> = self.run.with_stages(|stages| {
+            let records = stages.iter().flat_map(|stage| &stage.tasks);
+            records.flat_map(|record| record.disk_uses()).collect()
+        });
+        let workers = self.inner.num_workers().max(1);
+        Profile {
+            planning: nanoseconds(planning),
+            end,
+            machine: Machine {
+                cores: self.inner.options.cores * workers,
+                disks: vec![Device {
+                    name: "data".into(),
+                    concurrency: disk.concurrency(),
+                    bytes_per_second: disk.bytes_per_second(),
+                    busy: busy(&uses, clock),
+                }],
+                network: None,
+            },
+            stages,
+        }
+    }
+}
+
+/// Instants as nanoseconds since the run began.
+#[derive(Clone, Copy)]
+struct Clock(Instant);
+
+impl Clock {
+    fn at(self, instant: Instant) -> Nanoseconds {
+        nanoseconds(instant.saturating_duration_since(self.0))
+    }
+}
+
+fn nanoseconds(duration: Duration) -> Nanoseconds {
+    duration.as_nanos() as Nanoseconds
+}
+
+/// Time in which at least one request was in flight.
+fn busy(uses: &[DiskUse], clock: Clock) -> Nanoseconds {
+    let mut spans: Vec<(Nanoseconds, Nanoseconds)> = (uses.iter())
+        .map(|used| {
+            let start = clock.at(used.started);
+            (start, start + nanoseconds(used.service))
+        })
+        .collect();
+    spans.sort_unstable();
+    let (mut total, mut covered) = (0, 0);
+    for (start, end) in spans {
+        total += end.saturating_sub(start.max(covered));
+        covered = covered.max(end);
+    }
+    total
+}
+
+fn stage_profile(id: usize, stage: &StageRecord, clock: Clock) -> StageProfile {
+    let (mut operators, mut depends_on) = (vec![], vec![]);
+    walk(&stage.plan, 0, &mut operators, &mut depends_on);
+    depends_on.sort_unstable();
+    depends_on.dedup();
+    let mut words: Vec<&str> = vec![];
+    for operator in operators.iter().rev() {
+        let word = operator.name.split(':').next().unwrap_or_default();
+        if words.last() != Some(&word) {
+            words.push(word);
+        }
+    }
+    StageProfile {
+        id,
+        name: words.join(", "),
+        depends_on,
+        parallelism: match stage.tasks.len() {
+            0 | 1 => Parallelism::Fixed,
+            _ => Parallelism::Cores,
+        },
+        tasks: stage
+            .tasks
+            .iter()
+            .map(|record| task_profile(record, clock))
+            .collect(),
+        operators,
+    }
+}
+
+/// The operators of a stage, from its top to its boundaries.
+fn walk(
+    plan: &Arc<dyn ExecutionPlan>,
+    depth: usize,
+    operators: &mut Vec<OperatorProfile>,
+    depends_on: &mut Vec<usize>,
+) {
+    if plan.is::<Gated>() {
+        for child in plan.children() {
+            walk(child, depth, operators, depends_on);
+        }
+        return;
+    }
+    operators.push(operator_profile(plan.as_ref(), depth));
+    if let Some(boundary) = plan.downcast_ref::<StageBoundary>() {
+        depends_on.push(boundary.stage);
+        return;
+    }
+    for child in plan.children() {
+        walk(child, depth + 1, operators, depends_on);
+    }
+}
+
+fn operator_profile(plan: &dyn ExecutionPlan, depth: usize) -> OperatorProfile {
+    let described = displayable(plan).one_line().to_string();
+    let described = described.trim();
+    let mut name: String = described
+        .replacen("Exec", "", 1)
+        .chars()
+        .take(DESCRIPTION_CHARS_MAX)
+        .collect();
+    if name.len() < described.len().saturating_sub("Exec".len()) {
+        name.push_str(" ..");
+    }
+    let (mut rows, mut bytes, mut cpu) = (0, 0, 0);
+    for metric in plan.metrics().iter().flat_map(|metrics| metrics.iter()) {
+        match metric.value() {
+            MetricValue::OutputRows(count) => rows += count.value() as u64,
+            MetricValue::OutputBytes(count) => bytes += count.value() as u64,
+            MetricValue::ElapsedCompute(time) => cpu += time.value() as u64,
+            _ => {}
+        }
+    }
+    OperatorProfile {
+        name,
+        depth,
+        rows,
+        bytes,
+        cpu,
+    }
+}
+
+fn task_profile(record: &Arc<TaskRecord>, clock: Clock) -> TaskProfile {
+    let status = record.status();
+    let start = clock.at(status.first_run.unwrap_or(status.created));
+    let end = clock.at(status.ended.unwrap_or_else(Instant::now)).max(start);
+    let partitioning = record.partitioning().min(status.cpu);
+    let cpu = |kind, service: Duration, monotasks, queue| Usage {
+        resource: Resource::Cpu,
+        kind,
+        monotasks,
+        queue,
+        service: nanoseconds(service),
+        bytes: status.bytes,
+        rows: status.rows,
+    };
+    let queue = nanoseconds(status.wait.saturating_sub(status.paused));
+    let mut usage = vec![cpu(Kind::Compute, status.cpu - partitioning, status.polls, queue)];
+    if !partitioning.is_zero() {
+        usage.push(cpu(Kind::Partition, partitioning, record.partitioned(), 0));
+    }
+    let uses = record.disk_uses();
+    if !uses.is_empty() {
+        usage.push(Usage {
+            resource: Resource::Disk(0),
+            kind: Kind::Read,
+            monotasks: uses.len() as u64,
+            queue: uses.iter().map(|used| nanoseconds(used.queue())).sum(),
+            service: uses.iter().map(|used| nanoseconds(used.service)).sum(),
+            bytes: uses.iter().map(|used| used.bytes).sum(),
+            rows: uses.iter().map(|used| used.rows).sum(),
+        });
+    }
+    TaskProfile {
+        worker: status.label.map_or(0, |label| label.worker),
+        partition: status.label.map_or(0, |label| label.partition),
+        start,
+        end,
+        suspended: nanoseconds(status.paused),
+        pauses: status.pauses as u32,
+        blocked: Blocked {
+            disk: nanoseconds(record.blocked(Waits::Disk)),
+            network: 0,
+            input: nanoseconds(record.blocked(Waits::Input)),
+            output: nanoseconds(record.blocked(Waits::Output)),
+        },
+        rows: status.rows,
+        bytes: status.bytes,
+        usage,
+        monotasks: monotasks(record, status.polls, &uses, clock),
+    }
+}
+
+/// The monotasks by start, if all of them were kept.
+fn monotasks(record: &TaskRecord, polls: u64, uses: &[DiskUse], clock: Clock) -> Vec<Monotask> {
+    let stretches = record.stretches();
+    if (stretches.len() as u64) < polls {
+        return vec![];
+    }
+    let mut monotasks: Vec<Monotask> = (stretches.iter())
+        .map(|stretch| Monotask {
+            resource: Resource::Cpu,
+            kind: Kind::Compute,
+            queued_at: clock.at(match stretch.was_paused {
+                // Being paused is no waiting for a core.
+                true => stretch.started,
+                false => stretch.queued,
+            }),
+            started_at: clock.at(stretch.started),
+            service: nanoseconds(stretch.ran),
+            bytes: 0,
+            rows: 0,
+        })
+        .collect();
+    monotasks.extend(uses.iter().map(|used| Monotask {
+        resource: Resource::Disk(0),
+        kind: Kind::Read,
+        queued_at: clock.at(used.queued),
+        started_at: clock.at(used.started),
+        service: nanoseconds(used.service),
+        bytes: used.bytes,
+        rows: used.rows,
+    }));
+    monotasks.sort_by_key(|monotask| (monotask.started_at, monotask.queued_at));
+    monotasks
+}

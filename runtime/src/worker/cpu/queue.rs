@@ -1,0 +1,317 @@
+//! What waits for a slot, and who is next: a pure structure, told the time.
+//!
+//! Each class has two queues: what was paused, and what became ready. What was paused goes first, the oldest first: it
+//! holds memory. What has waited too long goes before anything more urgent, once in a while and then undisturbed, so that
+//! nothing starves whatever the load of the classes above it.
+
+use std::collections::VecDeque;
+
+use super::policy::{Head, SchedulerPolicy};
+use super::{CLASSES, QueryClass};
+
+/// How long work may be kept waiting, and what it then gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// After waiting so long at a stretch a task runs before more urgent ones. Nanoseconds.
+    pub wait_ns_max: u64,
+    /// How long it then is not asked to pause. Nanoseconds.
+    pub undisturbed_ns: u64,
+    /// So often a task is paused before it runs undisturbed when its turn comes again.
+    pub pauses_max: u32,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience {
+            wait_ns_max: 1_000_000_000,
+            undisturbed_ns: 10_000_000,
+            pauses_max: 1_000,
+        }
+    }
+}
+
+/// Of the time of a slot, work that has waited too long takes at most this part from what is more urgent.
+const OVERDUE_SHARE: u64 = 10;
+
+/// Why a task waits for a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// It is new, or what it awaited has come.
+    Ready,
+    /// It gave way.
+    Paused,
+}
+
+/// Something that waits.
+#[derive(Debug)]
+pub struct Waiting<T> {
+    pub item: T,
+    pub cause: Cause,
+    /// Since when, in nanoseconds.
+    pub since_ns: u64,
+    /// How often it was paused since it last ran undisturbed.
+    pub pauses: u32,
+}
+
+/// Something that is to run.
+#[derive(Debug)]
+pub struct Turn<T> {
+    pub waited: Waiting<T>,
+    pub class: QueryClass,
+    /// Until when it is not asked to pause, in nanoseconds; 0: it may be asked at once.
+    pub undisturbed_until_ns: u64,
+}
+
+#[derive(Debug)]
+struct ClassQueue<T> {
+    paused: VecDeque<Waiting<T>>,
+    ready: VecDeque<Waiting<T>>,
+}
+
+impl<T> Default for ClassQueue<T> {
+    fn default() -> Self {
+        ClassQueue {
+            paused: VecDeque::new(),
+            ready: VecDeque::new(),
+        }
+    }
+}
+
+impl<T> ClassQueue<T> {
+    /// The one that waits longest of those that go first.
+    fn head(&self) -> Option<&Waiting<T>> {
+        self.paused.front().or_else(|| self.ready.front())
+    }
+
+    /// The one that waits longest at all.
+    fn oldest(&self) -> Option<&Waiting<T>> {
+        match (self.paused.front(), self.ready.front()) {
+            (Some(paused), Some(ready)) if ready.since_ns < paused.since_ns => Some(ready),
+            (paused, ready) => paused.or(ready),
+        }
+    }
+
+    fn pop_head(&mut self) -> Option<Waiting<T>> {
+        self.paused.pop_front().or_else(|| self.ready.pop_front())
+    }
+
+    fn pop_oldest(&mut self) -> Option<Waiting<T>> {
+        match (self.paused.front(), self.ready.front()) {
+            (Some(paused), Some(ready)) if ready.since_ns < paused.since_ns => self.ready.pop_front(),
+            _ => self.pop_head(),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct RunQueue<T> {
+    classes: [ClassQueue<T>; CLASSES],
+    pub patience: Patience,
+    /// Before then nothing goes ahead for having waited too long.
+    next_overdue_ns: u64,
+    /// Time that slots have spent on each class, for policies that share.
+    pub served_ns: [u64; CLASSES],
+}
+
+impl<T> Default for RunQueue<T> {
+    fn default() -> Self {
+        RunQueue {
+            classes: Default::default(),
+            patience: Patience::default(),
+            next_overdue_ns: 0,
+            served_ns: [0; CLASSES],
+        }
+    }
+}
+
+impl<T> RunQueue<T> {
+    pub fn push(&mut self, class: QueryClass, waiting: Waiting<T>) {
+        let queue = &mut self.classes[class as usize];
+        match waiting.cause {
+            Cause::Ready => queue.ready.push_back(waiting),
+            Cause::Paused => queue.paused.push_back(waiting),
+        }
+    }
+
+    /// Who runs next.
+    pub fn next(&mut self, policy: SchedulerPolicy, now_ns: u64) -> Option<Turn<T>> {
+        if let Some(turn) = self.overdue(now_ns) {
+            return Some(turn);
+        }
+        let heads = [QueryClass::Stream, QueryClass::Interactive, QueryClass::Batch].map(|class| {
+            let head = self.classes[class as usize].head()?;
+            Some(Head {
+                since_ns: head.since_ns,
+                served_ns: self.served_ns[class as usize],
+            })
+        });
+        let class = policy.rules().next(&heads)?;
+        let waited = self.classes[class as usize].pop_head()?;
+        let was_paused_often = waited.pauses >= self.patience.pauses_max;
+        Some(Turn {
+            waited,
+            class,
+            undisturbed_until_ns: match was_paused_often {
+                true => now_ns + self.patience.undisturbed_ns,
+                false => 0,
+            },
+        })
+    }
+
+    /// What has waited too long, of the classes that others go before.
+    fn overdue(&mut self, now_ns: u64) -> Option<Turn<T>> {
+        if now_ns < self.next_overdue_ns {
+            return None;
+        }
+        let class = [QueryClass::Interactive, QueryClass::Batch]
+            .into_iter()
+            .filter_map(|class| Some((self.classes[class as usize].oldest()?.since_ns, class)))
+            .min_by_key(|(since, _)| *since)
+            .filter(|(since, _)| now_ns.saturating_sub(*since) >= self.patience.wait_ns_max)
+            .map(|(_, class)| class)?;
+        let waited = self.classes[class as usize].pop_oldest()?;
+        self.next_overdue_ns = now_ns + OVERDUE_SHARE * self.patience.undisturbed_ns;
+        Some(Turn {
+            waited,
+            class,
+            undisturbed_until_ns: now_ns + self.patience.undisturbed_ns,
+        })
+    }
+
+    /// Takes out whatever `is_wanted` says, with its class.
+    pub fn remove(&mut self, is_wanted: impl Fn(&T) -> bool) -> Vec<(QueryClass, T)> {
+        let mut removed = vec![];
+        for class in [QueryClass::Stream, QueryClass::Interactive, QueryClass::Batch] {
+            let queue = &mut self.classes[class as usize];
+            for queue in [&mut queue.paused, &mut queue.ready] {
+                let mut place = 0;
+                while place < queue.len() {
+                    if is_wanted(&queue[place].item) {
+                        removed.extend(queue.remove(place).map(|waiting| (class, waiting.item)));
+                    } else {
+                        place += 1;
+                    }
+                }
+            }
+        }
+        removed
+    }
+
+    /// Since when the one waits that waits longest in a class.
+    pub fn waiting_since(&self, class: QueryClass) -> Option<u64> {
+        Some(self.classes[class as usize].oldest()?.since_ns)
+    }
+
+    /// What was paused and waits.
+    pub fn paused(&self) -> impl Iterator<Item = &Waiting<T>> {
+        self.classes.iter().flat_map(|queue| &queue.paused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ready<T>(item: T, since_ns: u64) -> Waiting<T> {
+        Waiting {
+            item,
+            cause: Cause::Ready,
+            since_ns,
+            pauses: 0,
+        }
+    }
+
+    fn paused<T>(item: T, since_ns: u64, pauses: u32) -> Waiting<T> {
+        Waiting {
+            item,
+            cause: Cause::Paused,
+            since_ns,
+            pauses,
+        }
+    }
+
+    #[test]
+    fn the_oldest_paused_goes_before_what_is_ready() {
+        let mut queue = RunQueue::default();
+        queue.push(QueryClass::Batch, ready("ready", 1));
+        queue.push(QueryClass::Batch, paused("old", 5, 1));
+        queue.push(QueryClass::Batch, paused("young", 6, 1));
+        queue.push(QueryClass::Stream, ready("stream", 9));
+        let order: Vec<_> = std::iter::from_fn(|| queue.next(SchedulerPolicy::Lma, 10))
+            .map(|turn| turn.waited.item)
+            .collect();
+        assert_eq!(order, ["stream", "old", "young", "ready"]);
+    }
+
+    #[test]
+    fn a_task_that_was_paused_too_often_runs_undisturbed() {
+        let mut queue = RunQueue::default();
+        let Patience {
+            pauses_max,
+            undisturbed_ns,
+            ..
+        } = queue.patience;
+        queue.push(QueryClass::Batch, paused("often", 0, pauses_max));
+        queue.push(QueryClass::Batch, paused("once", 0, 1));
+        let turn = queue.next(SchedulerPolicy::Lma, 7).unwrap();
+        assert_eq!(
+            (turn.waited.item, turn.undisturbed_until_ns),
+            ("often", 7 + undisturbed_ns)
+        );
+        assert_eq!(
+            queue.next(SchedulerPolicy::Lma, 7).unwrap().undisturbed_until_ns,
+            0
+        );
+    }
+
+    /// One slot, stream tasks without end, and batch tasks that give way whenever they are asked: every batch task ends,
+    /// and the streams keep their share.
+    #[test]
+    fn nothing_starves_under_streams_without_end() {
+        const STREAM_NS: u64 = 200_000;
+        const BATCH_TASKS: usize = 8;
+        const BATCH_NEEDS_NS: u64 = 50_000_000;
+        let mut queue = RunQueue::default();
+        let mut now = 0;
+        let mut left = [BATCH_NEEDS_NS; BATCH_TASKS];
+        for task in 0..BATCH_TASKS {
+            queue.push(QueryClass::Batch, ready(Some(task), 0));
+        }
+        let mut stream_ns = 0;
+        while left.iter().any(|left| *left > 0) {
+            queue.push(QueryClass::Stream, ready(None, now));
+            let turn = queue.next(SchedulerPolicy::Lma, now).unwrap();
+            match turn.waited.item {
+                None => {
+                    now += STREAM_NS;
+                    stream_ns += STREAM_NS;
+                }
+                Some(task) => {
+                    // It gives way as soon as it is disturbed: a stream task always waits.
+                    let ran = turn.undisturbed_until_ns.saturating_sub(now).min(left[task]);
+                    assert!(ran > 0, "a batch task had a turn and could not use it");
+                    now += ran;
+                    left[task] -= ran;
+                    if left[task] > 0 {
+                        queue.push(QueryClass::Batch, paused(Some(task), now, turn.waited.pauses + 1));
+                    }
+                    // The stream task of this round still waits.
+                    stream_ns += STREAM_NS;
+                    now += STREAM_NS;
+                    assert!(
+                        queue
+                            .next(SchedulerPolicy::Lma, now)
+                            .unwrap()
+                            .waited
+                            .item
+                            .is_none()
+                    );
+                }
+            }
+            assert!(now < 120_000_000_000, "starving: {left:?}");
+        }
+        let share = stream_ns as f64 / now as f64;
+        assert!(share > 0.89, "streams had {share} of the slot");
+    }
+}

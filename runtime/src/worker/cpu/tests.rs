@@ -1,0 +1,194 @@
+//! The slots under real threads: order, suspension, cancellation.
+
+use std::sync::mpsc;
+
+use super::*;
+use crate::operator::Gate;
+
+#[test]
+fn a_stream_task_runs_before_batch_tasks_that_waited_longer() {
+    let cpu = CpuScheduler::start(1, None).unwrap();
+    let (started, first_runs) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let order = Arc::new(Mutex::new(vec![]));
+    let blocker = cpu.spawn(QueryClass::Batch, move |_| {
+        async move {
+            started.send(()).unwrap();
+            released.recv().unwrap();
+            Ok(())
+        }
+        .boxed()
+    });
+    first_runs.recv().unwrap();
+    let note = |class, name: &'static str| {
+        let order = Arc::clone(&order);
+        cpu.spawn(class, move |_| {
+            async move {
+                order.lock().push(name);
+                Ok(())
+            }
+            .boxed()
+        })
+    };
+    let tasks = [
+        note(QueryClass::Batch, "batch"),
+        note(QueryClass::Interactive, "interactive"),
+        note(QueryClass::Stream, "stream"),
+    ];
+    release.send(()).unwrap();
+    futures::executor::block_on(async {
+        blocker.await.unwrap();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+    assert_eq!(*order.lock(), ["stream", "interactive", "batch"]);
+    cpu.stop();
+}
+
+#[test]
+fn a_batch_task_gives_way_at_its_gate() {
+    let cpu = CpuScheduler::start(1, None).unwrap();
+    let order = Arc::new(Mutex::new(vec![]));
+    let (started, batch_runs) = mpsc::channel();
+    let (arrived, stream_waits) = mpsc::channel::<()>();
+    let notes = Arc::clone(&order);
+    let batch = cpu.spawn(QueryClass::Batch, move |gate| {
+        async move {
+            started.send(()).unwrap();
+            stream_waits.recv().unwrap();
+            gate.checkpoint().await;
+            notes.lock().push("batch");
+            Ok(())
+        }
+        .boxed()
+    });
+    batch_runs.recv().unwrap();
+    let notes = Arc::clone(&order);
+    let stream = cpu.spawn(QueryClass::Stream, move |_| {
+        async move {
+            notes.lock().push("stream");
+            Ok(())
+        }
+        .boxed()
+    });
+    arrived.send(()).unwrap();
+    futures::executor::block_on(async {
+        batch.await.unwrap();
+        stream.await.unwrap();
+    });
+    assert_eq!(*order.lock(), ["stream", "batch"]);
+    cpu.stop();
+}
+
+#[test]
+fn a_panic_is_an_error_and_the_slot_lives_on() {
+    let cpu = CpuScheduler::start(1, None).unwrap();
+    let bad = cpu.spawn::<()>(QueryClass::Batch, |_| async { panic!("bad row") }.boxed());
+    let error = futures::executor::block_on(bad).unwrap_err();
+    assert!(error.to_string().contains("bad row"));
+    let good = cpu.spawn(QueryClass::Batch, |_| async { Ok(7) }.boxed());
+    assert_eq!(futures::executor::block_on(good).unwrap(), 7);
+    cpu.stop();
+}
+
+/// A coroutine that runs until it is told to end, with a suspension point in every round.
+fn spinning(cpu: &CpuScheduler, class: QueryClass) -> (CpuTask<()>, Arc<AtomicBool>, mpsc::Receiver<()>) {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    let (begun, begins) = mpsc::channel();
+    let task = cpu.spawn(class, move |gate| {
+        async move {
+            begun.send(()).unwrap();
+            while !over.load(Ordering::Relaxed) {
+                gate.checkpoint().await;
+            }
+            Ok(())
+        }
+        .boxed()
+    });
+    (task, is_over, begins)
+}
+
+#[test]
+fn cancelling_a_paused_task_frees_what_it_holds_at_once() {
+    let cpu = CpuScheduler::start(1, None).unwrap();
+    let held = Arc::new(());
+    let weak = Arc::downgrade(&held);
+    let (begun, begins) = mpsc::channel();
+    let batch = cpu.spawn::<()>(QueryClass::Batch, move |gate| {
+        async move {
+            let _held = held;
+            begun.send(()).unwrap();
+            loop {
+                gate.checkpoint().await;
+            }
+        }
+        .boxed()
+    });
+    begins.recv().unwrap();
+    // From when it runs, the only slot is taken by a stream task that never gives it back by itself.
+    let (stream, is_over, begins) = spinning(&cpu, QueryClass::Stream);
+    begins.recv().unwrap();
+    assert_eq!(cpu.paused().len(), 1);
+    let status = cpu.paused()[0].status();
+    assert_eq!((status.state, status.pauses), (TaskState::Paused, 1));
+    drop(batch);
+    assert!(weak.upgrade().is_none(), "the paused task still holds it");
+    assert!(cpu.paused().is_empty());
+    is_over.store(true, Ordering::Relaxed);
+    futures::executor::block_on(stream).unwrap();
+    assert_eq!(cpu.times().pause.count(), 1);
+    cpu.stop();
+}
+
+#[test]
+fn an_interactive_task_runs_while_a_batch_task_is_paused_or_busy() {
+    let cpu = CpuScheduler::start(1, None).unwrap();
+    let (batch, is_over, begins) = spinning(&cpu, QueryClass::Batch);
+    begins.recv().unwrap();
+    for _ in 0..20 {
+        let answer = cpu.spawn(QueryClass::Interactive, |_| async { Ok(7) }.boxed());
+        assert_eq!(futures::executor::block_on(answer).unwrap(), 7);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    futures::executor::block_on(batch).unwrap();
+    cpu.stop();
+}
+
+/// Under `fifo` nothing is asked to give way.
+#[test]
+fn fifo_pauses_nothing() {
+    let cpu = CpuScheduler::start(1, None).unwrap();
+    cpu.set_policy(SchedulerPolicy::Fifo);
+    let order = Arc::new(Mutex::new(vec![]));
+    let (started, batch_runs) = mpsc::channel();
+    let (arrived, stream_waits) = mpsc::channel::<()>();
+    let notes = Arc::clone(&order);
+    let batch = cpu.spawn(QueryClass::Batch, move |gate| {
+        async move {
+            started.send(()).unwrap();
+            stream_waits.recv().unwrap();
+            gate.checkpoint().await;
+            notes.lock().push("batch");
+            Ok(())
+        }
+        .boxed()
+    });
+    batch_runs.recv().unwrap();
+    let notes = Arc::clone(&order);
+    let stream = cpu.spawn(QueryClass::Stream, move |_| {
+        async move {
+            notes.lock().push("stream");
+            Ok(())
+        }
+        .boxed()
+    });
+    arrived.send(()).unwrap();
+    futures::executor::block_on(async {
+        batch.await.unwrap();
+        stream.await.unwrap();
+    });
+    assert_eq!(*order.lock(), ["batch", "stream"]);
+    cpu.stop();
+}
