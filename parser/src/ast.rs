@@ -82,6 +82,10 @@ pub enum Statement {
     Wait,
     /// `FLUSH`: until everything written before is visible.
     Flush,
+    /// `ADD WORKER`.
+    AddWorker,
+    /// `DROP WORKER n`: its partitions move to the others first.
+    DropWorker(u64),
     /// `KILL WORKER n`.
     KillWorker(u64),
     /// `BACKUP TO 'directory'`.

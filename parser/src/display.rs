@@ -41,6 +41,8 @@ impl Display for Statement {
             Statement::Resume(object) => write!(f, "RESUME {object}"),
             Statement::Wait => f.write_str("WAIT"),
             Statement::Flush => f.write_str("FLUSH"),
+            Statement::AddWorker => f.write_str("ADD WORKER"),
+            Statement::DropWorker(worker) => write!(f, "DROP WORKER {worker}"),
             Statement::KillWorker(worker) => write!(f, "KILL WORKER {worker}"),
             Statement::Backup { to } => write!(f, "BACKUP TO {}", quote_literal(to)),
         }

@@ -68,6 +68,7 @@ fn ours(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         "RESUME",
         "WAIT",
         "FLUSH",
+        "ADD",
         "KILL",
         "BACKUP",
     ]) else {

@@ -14,6 +14,8 @@
 //! answers [`Command::Quiesced`] when nothing is in flight; [`Event::Resume`] opens the next group.
 
 mod definitions;
+mod event;
+mod membership;
 mod pipeline;
 mod placement;
 mod recovery;
@@ -28,7 +30,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::schedule::group::GroupSize;
 use crate::schedule::message::{ToDriver, ToWorker};
-use crate::schedule::template::{Template, ViewShape, WorkerId};
+use crate::schedule::template::{Template, WorkerId};
+pub use event::{Command, Event};
+use membership::Liveness;
+pub use membership::{HEARTBEAT_NS, SILENT_BEATS_MAX, SUSPECT_BEATS_MAX};
 pub use pipeline::{GroupRecord, PipelineRecord};
 use pipeline::{Phase, Pipeline};
 
@@ -68,118 +73,8 @@ impl Default for CheckpointPolicy {
     }
 }
 
-/// What happened.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Event {
-    /// A worker is there from now on; partitions move to it when their pipeline is next opened.
-    WorkerJoined { worker: WorkerId },
-    /// A worker is to leave: pipelines that have partitions there are moved off it; then [`Command::WorkerFree`].
-    WorkerLeaving { worker: WorkerId },
-    /// A worker is gone, with everything that it had.
-    WorkerLost { worker: WorkerId },
-    /// A worker says something.
-    Worker(ToDriver),
-    /// A stream or table exists from now on; it is a pipeline of its own.
-    SourceAdded {
-        relation: RelationId,
-        pipeline: PipelineId,
-    },
-    /// A back-fill of views starts: a pipeline of its own until it has caught up.
-    JobAdded {
-        views: Vec<Arc<ViewShape>>,
-        pipeline: PipelineId,
-    },
-    /// Definitions over these relations are to change (a view that is back-filled stands for its back-fill). If there are
-    /// none, a new pipeline is made, under the id given.
-    Quiesce {
-        ticket: Ticket,
-        relations: Vec<RelationId>,
-        or_new: PipelineId,
-    },
-    /// The change is done: `views` joined the pipeline, in this order; `dropped` are gone.
-    Resume {
-        ticket: Ticket,
-        views: Vec<Arc<ViewShape>>,
-        dropped: Vec<RelationId>,
-    },
-    /// The back-fill of a view, and of what is filled with it, ended or was given up.
-    JobRemoved { view: RelationId },
-    /// How many epochs groups have from now on.
-    GroupSize(GroupSize),
-    /// How often there are checkpoints, of pipelines that are opened from now on.
-    Checkpoints(CheckpointPolicy),
-}
-
-/// What is to be done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
-    Send(WorkerId, ToWorker),
-    /// Everything up to this epoch is done: readers may see it.
-    Commit {
-        pipeline: PipelineId,
-        epoch: u64,
-    },
-    /// The view is part of the pipeline, and what its back-fill made is visible.
-    Attached {
-        view: RelationId,
-        pipeline: PipelineId,
-    },
-    /// These pipelines are one from now on.
-    Joined {
-        into: PipelineId,
-        from: PipelineId,
-    },
-    /// The pipeline's cuts are taken by this worker from now on.
-    CutterIs {
-        pipeline: PipelineId,
-        worker: WorkerId,
-    },
-    /// Nothing of the pipeline is in flight, and nothing will be until the ticket is resumed.
-    Quiesced {
-        ticket: Ticket,
-        pipeline: PipelineId,
-        epoch: u64,
-    },
-    /// No pipeline has anything on the worker any more.
-    WorkerFree {
-        worker: WorkerId,
-    },
-    /// The worker is held to be lost: nothing that it says or does from now on may count.
-    Evict {
-        worker: WorkerId,
-    },
-    /// These partitions (numbers are taken modulo `modulus`) of the views are lost, and will be restored elsewhere. Readers
-    /// are to wait until the pipeline has [`Command::Recovered`].
-    Lost {
-        pipeline: PipelineId,
-        views: Vec<Arc<ViewShape>>,
-        partitions: Vec<usize>,
-        modulus: usize,
-    },
-    /// All that readers had seen is there again.
-    Recovered {
-        pipeline: PipelineId,
-    },
-    /// The views are lost, and part of the pipeline no longer: they have to be filled again.
-    Abandoned {
-        pipeline: PipelineId,
-        views: Vec<RelationId>,
-    },
-    /// A part of the back-fill of this view is lost: it has to start again.
-    JobLost {
-        view: RelationId,
-    },
-    /// What was put into the checkpoint store after this epoch is what is restored from now on; cuts up to it are not taken
-    /// again.
-    Checkpointed {
-        pipeline: PipelineId,
-        epoch: u64,
-        views: Vec<RelationId>,
-    },
-}
-
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Driver {
     pipelines: BTreeMap<PipelineId, Pipeline>,
     pipeline_of: BTreeMap<RelationId, PipelineId>,
@@ -189,6 +84,10 @@ pub struct Driver {
     tickets: BTreeMap<Ticket, BTreeSet<PipelineId>>,
     workers: BTreeSet<WorkerId>,
     leaving: BTreeSet<WorkerId>,
+    /// Of all that take part or leave.
+    liveness: BTreeMap<WorkerId, Liveness>,
+    heartbeat_ns: u64,
+    ticked_at: u64,
     /// Where each partition is: the same for all pipelines, so that equal keys of different views are on one worker.
     placement: Vec<WorkerId>,
     version: u64,
@@ -202,6 +101,29 @@ pub struct Driver {
     now: u64,
 }
 
+impl Default for Driver {
+    fn default() -> Self {
+        Driver {
+            pipelines: BTreeMap::new(),
+            pipeline_of: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            workers: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            liveness: BTreeMap::new(),
+            heartbeat_ns: HEARTBEAT_NS,
+            ticked_at: 0,
+            placement: vec![],
+            version: 0,
+            group_size: GroupSize::default(),
+            checkpoints: CheckpointPolicy::default(),
+            lost: BTreeSet::new(),
+            disturbed: BTreeSet::new(),
+            now: 0,
+        }
+    }
+}
+
 impl Driver {
     /// Takes an event at a time (nanoseconds, of any monotone clock), decides. Commands are to be carried out in order.
     pub fn on(&mut self, event: Event, now: u64) -> Vec<Command> {
@@ -210,6 +132,7 @@ impl Driver {
         match event {
             Event::WorkerJoined { worker } => {
                 if self.workers.insert(worker) {
+                    self.liveness.insert(worker, Liveness::default());
                     self.replace_lost(&mut commands);
                     self.reopen_all(&mut commands);
                 }
@@ -223,6 +146,9 @@ impl Driver {
             }
             Event::WorkerLost { worker } => self.lose(worker, &mut commands),
             Event::Worker(message) => self.heard(message, &mut commands),
+            Event::Undelivered { to, message } => self.keep_undelivered(to, message, &mut commands),
+            Event::Tick => self.tick(&mut commands),
+            Event::Heartbeats { every_ns } => self.heartbeat_ns = every_ns,
             Event::SourceAdded { relation, pipeline } => {
                 let mut state = Pipeline::new(self.group_size);
                 state.sources.insert(relation);
@@ -392,10 +318,25 @@ impl Driver {
     }
 
     fn heard(&mut self, message: ToDriver, commands: &mut Vec<Command>) {
-        if let ToDriver::Unreachable { lost } = message {
-            self.lose(lost, commands);
-            return;
-        }
+        let message = match message {
+            ToDriver::Unreachable {
+                pipeline,
+                version,
+                task,
+                lost,
+                by,
+            } => {
+                let retry = ToWorker::Retry {
+                    pipeline,
+                    version,
+                    task,
+                };
+                return self.accuse(lost, by, retry);
+            }
+            ToDriver::Undelivered { to, message } => return self.relay(to, message, commands),
+            ToDriver::Heartbeat { worker, load } => return self.heartbeat(worker, load, commands),
+            message => message,
+        };
         let Some((id, version)) = message.about() else {
             return;
         };
@@ -432,7 +373,7 @@ impl Driver {
             ToDriver::Restored { worker, .. } => {
                 pipeline.restoring.remove(&worker);
             }
-            ToDriver::Unreachable { .. } => {}
+            ToDriver::Unreachable { .. } | ToDriver::Undelivered { .. } | ToDriver::Heartbeat { .. } => {}
         }
         self.advance(id, commands);
     }
@@ -466,6 +407,7 @@ impl Driver {
             .collect();
         for worker in free {
             self.leaving.remove(&worker);
+            self.liveness.remove(&worker);
             commands.push(Command::WorkerFree { worker });
         }
     }

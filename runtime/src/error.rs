@@ -28,6 +28,8 @@ pub enum RuntimeError {
     EndlessRecursion { query: String, limit: String },
     #[error("there is no worker {0}: SHOW WORKERS lists them")]
     UnknownWorker(u32),
+    #[error("worker {0} is the last one: add another first")]
+    LastWorker(u32),
     /// A worker was lost while it ran something for somebody.
     #[error("worker {0} was lost while it ran this: run it again")]
     WorkerLost(u32),

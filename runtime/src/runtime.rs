@@ -22,7 +22,9 @@ pub use self::workers::WorkerStatus;
 use crate::backfill::JobStatus;
 use crate::checkpoint::{CheckpointStore, MemoryCheckpoints};
 use crate::clock::{Clock, SystemClock};
-use crate::driver::{CheckpointPolicy, Command, Driver, Event, PipelineId, PipelineRecord, Ticket};
+use crate::driver::{
+    CheckpointPolicy, Command, Driver, Event, HEARTBEAT_NS, PipelineId, PipelineRecord, Ticket,
+};
 use crate::error::{Result, RuntimeError};
 use crate::feed::{Feeds, Taken};
 use crate::operator::CombinerCounts;
@@ -53,6 +55,8 @@ pub struct RuntimeOptions {
     pub batch_interval: Option<Duration>,
     /// When the state of views is put into the checkpoint store, for when a worker is lost.
     pub checkpoints: CheckpointPolicy,
+    /// The time between two heartbeats of a worker; one that misses several is held to be lost.
+    pub heartbeat_every: Duration,
     /// Rows of a relation that make one partition of a query that reads it.
     pub query_partition_rows: usize,
     /// How the slots are shared between streams, interactive queries and batch work.
@@ -71,6 +75,7 @@ impl RuntimeOptions {
             group_size: GroupSize::default(),
             batch_interval: None,
             checkpoints: CheckpointPolicy::default(),
+            heartbeat_every: Duration::from_nanos(HEARTBEAT_NS),
             query_partition_rows: QUERY_PARTITION_ROWS,
             policy: SchedulerPolicy::default(),
             patience: Patience::default(),
@@ -218,6 +223,7 @@ impl Runtime {
         for _ in 0..runtime.inner.options.workers.max(1) {
             runtime.add_worker()?;
         }
+        runtime.inner.start_heartbeats();
         Ok(runtime)
     }
 
@@ -566,9 +572,11 @@ impl Inner {
     fn carry_out(self: &Arc<Self>, command: Command) {
         match command {
             Command::Send(worker, message) => {
-                let worker = self.workers.read().get(&worker).cloned();
-                if let Some(worker) = worker {
-                    worker.command(message);
+                let to = worker;
+                let worker = self.workers.read().get(&to).cloned();
+                match worker.filter(|worker| !worker.is_cut_off()) {
+                    Some(worker) => worker.command(message),
+                    None => self.post(Event::Undelivered { to, message }),
                 }
             }
             Command::CutterIs { pipeline, worker } => {
@@ -583,7 +591,7 @@ impl Inner {
                 }
             }
             Command::Commit { pipeline, epoch } => self.versions.commit(pipeline, epoch),
-            Command::Evict { worker } => self.evict(worker),
+            Command::Evict { worker } => self.replace(worker),
             Command::Lost {
                 pipeline,
                 views,

@@ -11,6 +11,7 @@
 
 pub mod cpu;
 pub mod disk;
+mod load;
 pub mod shuffle;
 mod task;
 mod view;
@@ -37,6 +38,7 @@ use crate::schedule::local::{
 use crate::schedule::message::{ToDriver, ToPeer, ToWorker};
 use crate::schedule::template::WorkerId;
 use cpu::{CpuScheduler, QueryClass};
+use load::LoadMeter;
 use shuffle::{Block, Shuffle};
 pub use task::partition_hash;
 pub use view::{Image, ViewContents, ViewInstance};
@@ -63,7 +65,7 @@ pub trait Transport: Send + Sync {
     /// Tells the driver.
     fn report(&self, message: ToDriver);
 
-    /// Tells another worker.
+    /// Tells another worker. If that fails, or may have, the driver is told: [`ToDriver::Undelivered`].
     fn send(&self, to: WorkerId, message: ToPeer);
 
     /// Rows that wait on another worker; an error if it does not answer.
@@ -109,6 +111,8 @@ pub struct Worker {
     started: Instant,
     is_dead: AtomicBool,
     is_leaving: AtomicBool,
+    is_cut_off: AtomicBool,
+    load: Mutex<LoadMeter>,
 }
 
 impl Worker {
@@ -128,6 +132,8 @@ impl Worker {
             started,
             is_dead: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
+            is_cut_off: AtomicBool::new(false),
+            load: Mutex::default(),
         })
     }
 
@@ -145,6 +151,25 @@ impl Worker {
 
     pub fn is_leaving(&self) -> bool {
         self.is_leaving.load(Ordering::Relaxed)
+    }
+
+    /// From now on nothing reaches the worker, and nothing that it says reaches anybody, though it lives.
+    pub fn cut_off(&self) {
+        self.is_cut_off.store(true, Ordering::SeqCst);
+    }
+
+    pub fn is_cut_off(&self) -> bool {
+        self.is_cut_off.load(Ordering::Relaxed)
+    }
+
+    /// Tells the driver that the worker is there, and how it is doing.
+    pub fn beat(&self) {
+        if self.is_alive() {
+            let parts = self.local.lock().parts();
+            let load = self.load.lock().measure(self, &parts);
+            let worker = self.id;
+            self.transport.report(ToDriver::Heartbeat { worker, load });
+        }
     }
 
     fn is_alive(&self) -> bool {

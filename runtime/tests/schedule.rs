@@ -1,5 +1,5 @@
 //! The driver and the local schedulers under random schedules: messages delayed, overtaken and doubled, definitions and
-//! workers changing all the time, workers killed at any moment. `MILLRACE_SCHEDULE_SEEDS` sets how many seeds are run, `MILLRACE_SCHEDULE_SEED` the first.
+//! workers changing all the time, workers killed at any moment, messages and fetches that fail, workers that fall silent. `MILLRACE_SCHEDULE_SEEDS` sets how many seeds are run, `MILLRACE_SCHEDULE_SEED` the first.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,6 +12,7 @@ use millrace_runtime::schedule::group::GroupSize;
 use millrace_runtime::schedule::simulation::{Costs, Setup, Simulation};
 use millrace_runtime::schedule::template::{StageInput, StageShape, ViewShape, WorkerId};
 use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
 fn variable(name: &str, default: u64) -> u64 {
@@ -76,6 +77,10 @@ fn hold(
     simulation.quiesce(Ticket(ticket), inputs, PipelineId(1_000 + ticket));
     let mut steps = 0;
     while simulation.held.is_empty() {
+        // As the runtime does: the last one is followed by another.
+        if simulation.workers().is_empty() {
+            simulation.add_worker(WorkerId(10_000 + ticket as u32));
+        }
         assert!(
             !simulation.run(1) || !simulation.held.is_empty(),
             "seed {seed}: never held"
@@ -99,10 +104,21 @@ struct Outcome {
     recoveries: u64,
     tasks_again: u64,
     refills: u64,
+    evicted: u64,
 }
 
-/// One random schedule. With `kills`, workers are killed too.
-fn schedule(seed: u64, kills: bool) -> Outcome {
+/// What goes wrong in a schedule.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+enum Faults {
+    None,
+    /// Workers are killed.
+    Kills,
+    /// Also, messages and fetches fail, and workers fall silent.
+    Network,
+}
+
+/// One random schedule.
+fn schedule(seed: u64, faults: Faults) -> Outcome {
     let mut random = StdRng::seed_from_u64(seed);
     let workers = random.random_range(1..6);
     let group_size = match random.random_range(0..4) {
@@ -126,9 +142,17 @@ fn schedule(seed: u64, kills: bool) -> Outcome {
             driver_ns: Some((2_000, 1_000)),
             worker_ns: Some((0, 0)),
             doubled_per_mille: 50,
+            dropped_per_mille: if faults == Faults::Network {
+                random.random_range(1..60)
+            } else {
+                0
+            },
         },
         seed,
     });
+    if faults == Faults::Network {
+        simulation.set_heartbeats(random.random_range(400_000..2_000_000));
+    }
     let sources: Vec<RelationId> = (1..=4).map(RelationId).collect();
     for source in &sources {
         simulation.add_source(*source, PipelineId(source.0));
@@ -140,9 +164,15 @@ fn schedule(seed: u64, kills: bool) -> Outcome {
     let mut present: BTreeSet<u32> = (0..workers).collect();
     let mut next_worker = workers;
     let mut refills = 0;
-    let mut left = 0;
+    let mut left = BTreeSet::new();
     for _ in 0..60 {
-        match random.random_range(0..if kills { 10 } else { 8 }) {
+        present.retain(|worker| simulation.workers().contains(&WorkerId(*worker)));
+        let actions = match faults {
+            Faults::None => 8,
+            Faults::Kills => 10,
+            Faults::Network => 12,
+        };
+        match random.random_range(0..actions) {
             0..=3 => {
                 let source = sources[random.random_range(0..sources.len())];
                 if let Some(pipeline) = simulation.pipeline_of(source) {
@@ -177,11 +207,17 @@ fn schedule(seed: u64, kills: bool) -> Outcome {
                     && let Some(worker) = present.pop_first()
                 {
                     simulation.remove_worker(WorkerId(worker));
-                    left += 1;
+                    left.insert(WorkerId(worker));
+                }
+            }
+            10 | 11 => {
+                let all: Vec<u32> = present.iter().copied().collect();
+                if let Some(worker) = all.choose(&mut random) {
+                    simulation.silence_worker(WorkerId(*worker), random.random_range(0..12_000_000));
                 }
             }
             _ => {
-                if present.len() == 1 {
+                if present.len() <= 1 {
                     simulation.add_worker(WorkerId(next_worker));
                     present.insert(next_worker);
                     next_worker += 1;
@@ -199,6 +235,11 @@ fn schedule(seed: u64, kills: bool) -> Outcome {
     }
     loop {
         assert!(simulation.run(5_000_000), "seed {seed}: it never comes to rest");
+        if simulation.workers().is_empty() {
+            simulation.add_worker(WorkerId(next_worker));
+            next_worker += 1;
+            continue;
+        }
         match refill(&mut simulation, &views, &mut tickets, seed) {
             0 => break,
             again => refills += again,
@@ -211,10 +252,25 @@ fn schedule(seed: u64, kills: bool) -> Outcome {
         );
     }
     simulation.assert_idle();
+    // Those that were held to be lost meanwhile are gone, too.
+    let staying: Vec<&WorkerId> = left
+        .iter()
+        .filter(|worker| simulation.workers_known().contains(worker))
+        .collect();
+    assert!(staying.is_empty(), "seed {seed}: {staying:?} were never let go");
+    let freed: BTreeSet<WorkerId> = simulation.freed.iter().copied().collect();
     assert_eq!(
+        freed.len(),
         simulation.freed.len(),
-        left,
-        "seed {seed}: a worker was never let go"
+        "seed {seed}: a worker was let go twice"
+    );
+    assert!(
+        if faults == Faults::Network {
+            freed.is_subset(&left)
+        } else {
+            freed == left
+        },
+        "seed {seed}: {freed:?} were let go of {left:?}"
     );
     let report = simulation.report;
     Outcome {
@@ -225,6 +281,7 @@ fn schedule(seed: u64, kills: bool) -> Outcome {
         recoveries: report.recoveries,
         tasks_again: report.tasks_again,
         refills,
+        evicted: report.evicted,
     }
 }
 
@@ -261,7 +318,7 @@ fn random_schedules_run_every_task_once_and_commit_in_order() {
     let mut epochs = 0;
     for seed in first..first + seeds {
         println!("seed {seed}");
-        let outcome = schedule(seed, false);
+        let outcome = schedule(seed, Faults::None);
         assert_eq!((outcome.tasks_again, outcome.recoveries), (0, 0), "seed {seed}");
         epochs += outcome.latencies_ns.len();
     }
@@ -278,7 +335,7 @@ fn nothing_is_lost_or_done_twice_whoever_is_killed_when() {
     let (mut epochs, mut recoveries, mut again, mut checkpoints) = (0, 0, 0, 0);
     for seed in first..first + seeds {
         println!("seed {seed}");
-        let outcome = schedule(seed, true);
+        let outcome = schedule(seed, Faults::Kills);
         epochs += outcome.latencies_ns.len() as u64;
         recoveries += outcome.recoveries;
         again += outcome.tasks_again;
@@ -292,9 +349,32 @@ fn nothing_is_lost_or_done_twice_whoever_is_killed_when() {
 }
 
 #[test]
+fn nothing_is_lost_or_done_twice_whatever_cannot_be_sent() {
+    let first = variable("MILLRACE_SCHEDULE_SEED", 1);
+    let seeds = variable("MILLRACE_SCHEDULE_SEEDS", 100);
+    let (mut epochs, mut recoveries, mut again, mut evicted) = (0, 0, 0, 0);
+    for seed in first..first + seeds {
+        println!("seed {seed}");
+        let outcome = schedule(seed, Faults::Network);
+        epochs += outcome.latencies_ns.len() as u64;
+        recoveries += outcome.recoveries;
+        again += outcome.tasks_again;
+        evicted += outcome.evicted;
+    }
+    println!(
+        "{epochs} epochs, {recoveries} recoveries, {again} tasks again, {evicted} alive and held to be lost"
+    );
+    assert!(
+        epochs > seeds * 10 && recoveries > seeds && evicted > seeds,
+        "{epochs} epochs, {recoveries} recoveries, {evicted} evicted in {seeds} schedules test nothing"
+    );
+}
+
+#[test]
 fn a_seed_gives_the_same_run_again() {
-    assert_eq!(schedule(7, false), schedule(7, false));
-    assert_eq!(schedule(7, true), schedule(7, true));
+    for faults in [Faults::None, Faults::Kills, Faults::Network] {
+        assert_eq!(schedule(7, faults), schedule(7, faults));
+    }
 }
 
 /// A driver that takes a thousandth of the interval needs no groups: the time until an epoch is due is not the driver's.
@@ -310,6 +390,7 @@ fn waiting_for_an_interval_is_not_waiting_for_the_driver() {
             driver_ns: Some((2_000, 20_000)),
             worker_ns: Some((0, 0)),
             doubled_per_mille: 0,
+            dropped_per_mille: 0,
         },
         checkpoints: CheckpointPolicy::Never,
         seed: 1,

@@ -571,6 +571,7 @@ impl Cluster {
                 driver_ns: is_slow.then_some(SPARK_NS),
                 worker_ns: None,
                 doubled_per_mille: 0,
+                dropped_per_mille: 0,
             },
             seed,
         });

@@ -1,4 +1,4 @@
-//! `DROP` of the kinds that the catalog has.
+//! `DROP` of the kinds that the catalog has, and `DROP WORKER`.
 
 use sqlparser::tokenizer::Token;
 
@@ -8,6 +8,9 @@ use crate::reader::{Parse, Reader};
 
 /// After `DROP`; `None` for kinds that only PostgreSQL has.
 pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
+    if reader.take(&["WORKER"]) {
+        return Ok(Some(Statement::DropWorker(reader.number()?)));
+    }
     let Some(kind) = object::kind(reader) else {
         return Ok(None);
     };

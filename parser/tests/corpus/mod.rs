@@ -88,6 +88,8 @@ pub const OURS: &[&str] = &[
     "RESUME SINK s",
     "WAIT",
     "FLUSH",
+    "ADD WORKER",
+    "DROP WORKER 1",
     "KILL WORKER 2",
     "BACKUP TO '/var/backups/m'",
     "SET batch_interval = auto",

@@ -29,6 +29,7 @@ impl Driver {
         if !self.workers.remove(&worker) && !was_leaving {
             return;
         }
+        self.liveness.remove(&worker);
         commands.push(Command::Evict { worker });
         self.lost.insert(worker);
         self.replace_lost(commands);

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use millrace_planner::RelationId;
 
 use super::*;
-use crate::schedule::message::EpochCosts;
-use crate::schedule::template::{StageInput, StageShape};
+use crate::schedule::local::TaskId;
+use crate::schedule::message::{EpochCosts, WorkerLoad};
+use crate::schedule::template::{StageInput, StageShape, ViewShape};
 
 const WORKER: WorkerId = WorkerId(0);
 
@@ -158,4 +159,112 @@ fn a_view_over_two_sources_joins_pipelines_only_once_both_are_idle() {
     );
     assert_eq!(launches(&opened), [(3, 4)]);
     assert_eq!(driver.pipeline_of(RelationId(2)), Some(PipelineId(1)));
+}
+
+/// A driver of three workers that are heard every millisecond, and a source with a view on them.
+fn watched() -> Driver {
+    let mut driver = driver(&[1]);
+    driver.on(Event::Heartbeats { every_ns: 1_000_000 }, 0);
+    for worker in [1, 2] {
+        let worker = WorkerId(worker);
+        driver.on(Event::WorkerJoined { worker }, 0);
+    }
+    driver
+}
+
+/// A millisecond passes in which these workers are heard; returns who is held to be lost.
+fn beat(driver: &mut Driver, heard: &[u32], now: &mut u64) -> Vec<u32> {
+    *now += 1_000_000;
+    for worker in heard {
+        let (worker, load) = (WorkerId(*worker), WorkerLoad::default());
+        driver.on(Event::Worker(ToDriver::Heartbeat { worker, load }), *now);
+    }
+    let commands = driver.on(Event::Tick, *now);
+    let lost = commands.iter().filter_map(|command| match command {
+        Command::Evict { worker } => Some(worker.0),
+        _ => None,
+    });
+    lost.collect()
+}
+
+#[test]
+fn a_worker_that_misses_its_heartbeats_is_lost() {
+    let (mut driver, mut now) = (watched(), 0);
+    let nobody: [u32; 0] = [];
+    assert_eq!(beat(&mut driver, &[0, 1, 2], &mut now), nobody);
+    for _ in 1..SILENT_BEATS_MAX {
+        assert_eq!(beat(&mut driver, &[0, 1], &mut now), nobody);
+    }
+    assert_eq!(beat(&mut driver, &[0, 1], &mut now), [2]);
+    let left: Vec<u32> = driver.workers().iter().map(|(worker, _)| worker.0).collect();
+    assert_eq!(left, [0, 1]);
+}
+
+#[test]
+fn who_hears_nobody_or_slept_holds_nobody_to_be_lost() {
+    let (mut driver, mut now) = (watched(), 0);
+    beat(&mut driver, &[0, 1, 2], &mut now);
+    for _ in 0..3 * SILENT_BEATS_MAX {
+        assert!(beat(&mut driver, &[], &mut now).is_empty());
+    }
+    beat(&mut driver, &[0, 1, 2], &mut now);
+    // An hour in which nothing ran, and a heartbeat that was late.
+    now += 3_600_000_000_000;
+    assert!(beat(&mut driver, &[0], &mut now).is_empty());
+    assert!(beat(&mut driver, &[0, 1, 2], &mut now).is_empty());
+}
+
+#[test]
+fn an_accused_worker_is_asked_for_less_patience_and_its_accuser_tries_again() {
+    let task = TaskId {
+        view: RelationId(9),
+        stage: 0,
+        partition: 0,
+        epoch: 1,
+    };
+    let accuse = |driver: &mut Driver, now| {
+        let unreachable = ToDriver::Unreachable {
+            pipeline: PipelineId(1),
+            version: 1,
+            task,
+            lost: WorkerId(2),
+            by: WorkerId(1),
+        };
+        assert!(driver.on(Event::Worker(unreachable), now).is_empty());
+    };
+    let (mut driver, mut now) = (watched(), 0);
+    beat(&mut driver, &[0, 1, 2], &mut now);
+    accuse(&mut driver, now);
+    let (worker, load) = (WorkerId(2), WorkerLoad::default());
+    let commands = driver.on(Event::Worker(ToDriver::Heartbeat { worker, load }), now);
+    assert!(
+        matches!(commands[..], [Command::Send(WorkerId(1), ToWorker::Retry { task: again, .. })] if again == task),
+        "{commands:?}"
+    );
+    beat(&mut driver, &[0, 1, 2], &mut now);
+    accuse(&mut driver, now);
+    for _ in 1..SUSPECT_BEATS_MAX {
+        assert!(beat(&mut driver, &[0, 1], &mut now).is_empty());
+    }
+    assert_eq!(beat(&mut driver, &[0, 1], &mut now), [2]);
+}
+
+#[test]
+fn what_did_not_arrive_is_sent_again_when_the_worker_is_heard() {
+    let mut driver = watched();
+    let message = ToWorker::Forget {
+        pipeline: PipelineId(7),
+        version: 3,
+    };
+    let to = WorkerId(1);
+    let undelivered = Event::Undelivered {
+        to,
+        message: message.clone(),
+    };
+    assert!(driver.on(undelivered, 1).is_empty());
+    assert!(driver.is_in_doubt());
+    let (worker, load) = (to, WorkerLoad::default());
+    let commands = driver.on(Event::Worker(ToDriver::Heartbeat { worker, load }), 2);
+    assert_eq!(commands, [Command::Send(to, message)]);
+    assert!(!driver.is_in_doubt());
 }

@@ -17,25 +17,40 @@ use crate::schedule::local::TaskId;
 use crate::schedule::message::{ToDriver, ToPeer};
 use crate::schedule::template::WorkerId;
 use crate::worker::shuffle::Block;
-use crate::worker::{EpochCut, Image, Transport};
+use crate::worker::{EpochCut, Image, Transport, Worker};
 
-/// See the module. Weak: the runtime owns the workers.
-pub(super) struct InProcess(pub std::sync::Weak<Inner>);
+/// See the module: what worker `from` uses. Weak: the runtime owns the workers.
+pub(super) struct InProcess {
+    pub inner: std::sync::Weak<Inner>,
+    pub from: WorkerId,
+}
+
+impl InProcess {
+    /// The runtime, if this worker can reach the driver and the sources.
+    fn reach(&self) -> Option<Arc<Inner>> {
+        let inner = self.inner.upgrade()?;
+        let is_cut_off = (inner.workers.read().get(&self.from)).is_some_and(|worker| worker.is_cut_off());
+        (!is_cut_off).then_some(inner)
+    }
+
+    /// Another worker, if this one can reach it.
+    fn peer(&self, to: WorkerId) -> Option<Arc<Worker>> {
+        let peer = self.reach()?.workers.read().get(&to).cloned();
+        peer.filter(|worker| !worker.is_cut_off())
+    }
+}
 
 impl Transport for InProcess {
     fn report(&self, message: ToDriver) {
-        if let Some(inner) = self.0.upgrade() {
+        if let Some(inner) = self.reach() {
             inner.post(Event::Worker(message));
         }
     }
 
     fn send(&self, to: WorkerId, message: ToPeer) {
-        let worker = self
-            .0
-            .upgrade()
-            .and_then(|inner| inner.workers.read().get(&to).cloned());
-        if let Some(worker) = worker {
-            worker.receive(message);
+        match self.peer(to) {
+            Some(worker) => worker.receive(message),
+            None => self.report(ToDriver::Undelivered { to, message }),
         }
     }
 
@@ -46,11 +61,7 @@ impl Transport for InProcess {
         epoch: u64,
         block: Block,
     ) -> BoxFuture<'static, Result<Vec<ChangeBatch>>> {
-        let worker = self
-            .0
-            .upgrade()
-            .and_then(|inner| inner.workers.read().get(&from).cloned());
-        let rows = match worker {
+        let rows = match self.peer(from) {
             Some(worker) => worker.fetch(pipeline, epoch, block),
             None => Err(RuntimeError::WorkerLost(from.0)),
         };
@@ -58,7 +69,7 @@ impl Transport for InProcess {
     }
 
     fn cut(&self, request: CutRequest) -> CutAnswer<EpochCut> {
-        let Some(inner) = self.0.upgrade() else {
+        let Some(inner) = self.reach() else {
             return CutAnswer::Void;
         };
         let now = inner.timers.now();
@@ -88,37 +99,37 @@ impl Transport for InProcess {
     }
 
     fn keep_image(&self, part: Part, epoch: u64, image: Image) {
-        if let Some(inner) = self.0.upgrade() {
+        if let Some(inner) = self.inner.upgrade() {
             inner.checkpoints.put(part, epoch, image);
         }
     }
 
     fn image(&self, part: Part) -> Option<Arc<Image>> {
-        self.0.upgrade()?.checkpoints.get(part)
+        self.inner.upgrade()?.checkpoints.get(part)
     }
 
     fn due(&self, task: TaskId, due: Option<i64>) {
-        if let Some(inner) = self.0.upgrade() {
+        if let Some(inner) = self.inner.upgrade() {
             inner.timers.set(&inner, task, due);
         }
     }
 
     fn is_urgent(&self, job: PipelineId) -> bool {
-        self.0
+        self.inner
             .upgrade()
             .is_some_and(|inner| inner.urgent.lock().contains(&job))
     }
 
     fn low_water(&self, view: RelationId) -> u64 {
-        self.0
+        self.inner
             .upgrade()
             .map_or(0, |inner| inner.versions.low_water(view, false))
     }
 
     fn wake_at(&self, worker: WorkerId, pipeline: PipelineId, at: u64) {
-        let Some(inner) = self.0.upgrade() else { return };
+        let Some(inner) = self.inner.upgrade() else { return };
         let due = tokio::time::Instant::from_std(inner.started + Duration::from_nanos(at));
-        let weak = self.0.clone();
+        let weak = self.inner.clone();
         inner.io.spawn(async move {
             tokio::time::sleep_until(due).await;
             let worker = weak

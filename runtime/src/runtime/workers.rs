@@ -24,6 +24,19 @@ pub struct WorkerStatus {
     pub partitions: usize,
     /// Tasks that are ready and wait for a slot.
     pub tasks_waiting: usize,
+    /// It was asked to go, and its partitions are on their way to others.
+    pub is_leaving: bool,
+    /// Share of its slots' time in which they were busy, smoothed over the last seconds.
+    pub busy: f64,
+    /// Bytes of the state that lives there, as of its last heartbeat.
+    pub state_bytes: u64,
+}
+
+impl WorkerStatus {
+    /// `running` or `leaving`.
+    pub fn state(&self) -> &'static str {
+        if self.is_leaving { "leaving" } else { "running" }
+    }
 }
 
 impl Runtime {
@@ -32,17 +45,25 @@ impl Runtime {
     /// # Errors
     /// The operating system refuses a thread.
     pub fn add_worker(&self) -> Result<WorkerId> {
-        let inner = &self.inner;
-        let id = WorkerId(inner.next_worker.fetch_add(1, Ordering::Relaxed));
-        let cpu = CpuScheduler::start(inner.options.cores, Some(inner.waits.handle()))?;
-        let (policy, patience) = *inner.policy.lock();
+        self.inner.add_worker()
+    }
+}
+
+impl Inner {
+    fn add_worker(self: &Arc<Self>) -> Result<WorkerId> {
+        let id = WorkerId(self.next_worker.fetch_add(1, Ordering::Relaxed));
+        let cpu = CpuScheduler::start(self.options.cores, Some(self.waits.handle()))?;
+        let (policy, patience) = *self.policy.lock();
         cpu.set_policy(policy);
         cpu.set_patience(patience);
-        let transport: Arc<dyn Transport> = Arc::new(InProcess(Arc::downgrade(inner)));
-        let worker = Worker::new(id, cpu, transport, inner.started);
+        let transport: Arc<dyn Transport> = Arc::new(InProcess {
+            inner: Arc::downgrade(self),
+            from: id,
+        });
+        let worker = Worker::new(id, cpu, transport, self.started);
         {
             // Under one lock, so that a view that is installed meanwhile is installed here too.
-            let mut workers = inner.workers.write();
+            let mut workers = self.workers.write();
             if let Some(other) = workers.values().next() {
                 for view in other.views() {
                     worker.install(view);
@@ -50,10 +71,12 @@ impl Runtime {
             }
             workers.insert(id, worker);
         }
-        inner.post(Event::WorkerJoined { worker: id });
+        self.post(Event::WorkerJoined { worker: id });
         Ok(id)
     }
+}
 
+impl Runtime {
     /// Lets a worker go: its partitions move to the others, each pipeline's between two of its groups; then its slots end.
     ///
     /// # Errors
@@ -64,29 +87,37 @@ impl Runtime {
         match leaving.filter(|_| self.inner.has_another(worker)) {
             Some(worker) => worker.leave(),
             None => {
-                return Err(RuntimeError::Internal(format!(
-                    "worker {} cannot leave",
-                    worker.0
-                )));
+                let error = match self.inner.workers.read().contains_key(&worker) {
+                    true => RuntimeError::LastWorker(worker.0),
+                    false => RuntimeError::UnknownWorker(worker.0),
+                };
+                return Err(error);
             }
         }
         self.inner.post(Event::WorkerLeaving { worker });
         Ok(())
     }
 
-    /// Workers that take part.
+    /// Workers that take part, or leave.
     pub fn workers(&self) -> Vec<WorkerStatus> {
-        let placed: BTreeMap<WorkerId, usize> = self.inner.driver.lock().workers().into_iter().collect();
+        let (placed, loads) = {
+            let driver = self.inner.driver.lock();
+            let placed: BTreeMap<WorkerId, usize> = driver.workers().into_iter().collect();
+            (placed, driver.loads())
+        };
+        let load = |worker: &Worker| loads.get(&worker.id).copied().unwrap_or_default();
         let workers = self.inner.workers.read();
         let all = [QueryClass::Stream, QueryClass::Interactive, QueryClass::Batch];
         workers
             .values()
-            .filter(|worker| !worker.is_leaving())
             .map(|worker| WorkerStatus {
                 id: worker.id.0,
                 cores: self.inner.options.cores,
                 partitions: placed.get(&worker.id).copied().unwrap_or(0),
                 tasks_waiting: all.iter().map(|class| worker.cpu.waiting(*class)).sum(),
+                is_leaving: worker.is_leaving(),
+                busy: f64::from(load(worker).busy_per_mille) / 1000.0,
+                state_bytes: load(worker).state_bytes,
             })
             .collect()
     }
@@ -112,7 +143,42 @@ impl Runtime {
     }
 }
 
+impl Runtime {
+    /// Cuts a worker off from all others, from the driver and from the sources, as a broken network would: for tests. It
+    /// goes on with what it has, until it is held to be lost.
+    ///
+    /// # Errors
+    /// There is no such worker.
+    pub fn cut_off_worker(&self, worker: u32) -> Result<()> {
+        match self.inner.workers.read().get(&WorkerId(worker)) {
+            Some(worker) => worker.cut_off(),
+            None => return Err(RuntimeError::UnknownWorker(worker)),
+        }
+        Ok(())
+    }
+}
+
 impl Inner {
+    /// The heartbeats of all workers here, and the driver's watch over them: one timer, while the runtime lives.
+    pub(super) fn start_heartbeats(self: &Arc<Self>) {
+        let every = self.options.heartbeat_every;
+        let weak = Arc::downgrade(self);
+        self.post(Event::Heartbeats {
+            every_ns: every.as_nanos() as u64,
+        });
+        self.io.spawn(async move {
+            let mut interval = tokio::time::interval(every);
+            interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                interval.tick().await;
+                let Some(inner) = weak.upgrade() else { return };
+                let workers: Vec<Arc<Worker>> = inner.workers.read().values().cloned().collect();
+                workers.iter().for_each(|worker| worker.beat());
+                inner.post(Event::Tick);
+            }
+        });
+    }
+
     /// Runs a coroutine of no epoch on the slots of the worker that the policy chooses.
     ///
     /// # Errors
@@ -156,11 +222,12 @@ impl Inner {
 
     /// The worker for a task that has no input on any of them.
     fn place<'a>(&self, workers: &'a BTreeMap<WorkerId, Arc<Worker>>) -> Result<&'a Arc<Worker>> {
-        let mut all = workers.values();
+        let mut all = workers.values().filter(|worker| !worker.is_cut_off());
         if let (Some(only), None) = (all.next(), all.next()) {
             return Ok(only);
         }
-        let candidates: Vec<&Arc<Worker>> = workers.values().collect();
+        let candidates: Vec<&Arc<Worker>> =
+            (workers.values()).filter(|worker| !worker.is_cut_off()).collect();
         let places: Vec<_> = (candidates.iter())
             .map(|worker| worker.cpu.place(worker.id.0))
             .collect();
@@ -190,6 +257,16 @@ impl Inner {
         workers
             .values()
             .any(|other| other.id != worker && !other.is_leaving())
+    }
+
+    /// The driver holds a worker to be lost. If no other is there to stay, a new one follows it.
+    pub(super) fn replace(self: &Arc<Self>, worker: WorkerId) {
+        if !self.has_another(worker)
+            && let Err(error) = self.add_worker()
+        {
+            tracing::error!(%error, "the last worker is lost, and no other can be started");
+        }
+        self.evict(worker);
     }
 
     /// Makes sure that a worker that is held to be lost does nothing more.

@@ -17,9 +17,11 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
+use serde::{Deserialize, Serialize};
 
 use super::message::{ToDriver, ToPeer, ToWorker};
 use super::template::{Template, WorkerId};
+use crate::checkpoint::Part;
 use crate::driver::PipelineId;
 use crate::operator::CHUNK_ROWS;
 use pipeline::Pipeline;
@@ -30,7 +32,7 @@ pub const EPOCHS_IN_FLIGHT_MAX: usize = 4;
 const FORGOTTEN_MAX: usize = 256;
 
 /// Names a task for ever.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskId {
     pub view: RelationId,
     pub stage: usize,
@@ -230,6 +232,23 @@ impl LocalScheduler {
             })
     }
 
+    /// What has state and lives here.
+    pub fn parts(&self) -> Vec<Part> {
+        let mut parts = vec![];
+        for pipeline in self.pipelines.values() {
+            for (number, task) in pipeline.plan.tasks.iter().enumerate() {
+                if pipeline.is_stateful(number) {
+                    parts.push(Part {
+                        view: pipeline.plan.view(*task).id,
+                        stage: task.stage,
+                        partition: task.partition,
+                    });
+                }
+            }
+        }
+        parts
+    }
+
     /// Takes an event at a time (nanoseconds, of any monotone clock), decides. Actions are to be carried out in order.
     pub fn on(&mut self, event: LocalEvent, at: u64, tasks: &dyn Tasks) -> Vec<LocalAction> {
         let mut work = Work {
@@ -300,8 +319,13 @@ impl LocalScheduler {
                 id,
                 lost,
             } => {
-                work.actions
-                    .push(LocalAction::Report(ToDriver::Unreachable { lost }));
+                work.actions.push(LocalAction::Report(ToDriver::Unreachable {
+                    pipeline,
+                    version,
+                    task: id,
+                    lost,
+                    by: self.me,
+                }));
                 if let Some((pipeline, task)) = self.run_by(pipeline, version, id) {
                     pipeline.task_failed(task, id.epoch, version, &mut work);
                 }
@@ -354,6 +378,7 @@ impl LocalScheduler {
         }
         let known = self.pipelines.get(&id).map_or(0, |pipeline| pipeline.version);
         match message {
+            ToWorker::Relay(message) => work.peers.push(message),
             ToWorker::Prepare(template) => {
                 if known < version {
                     // The driver opens a pipeline again when all is committed, whatever is still said of it.
@@ -380,10 +405,7 @@ impl LocalScheduler {
                     self.forgotten.pop_front();
                 }
                 self.forgotten.push_back((id, version));
-                self.early
-                    .retain(|message| (message.about().0, message.about().1 <= version) != (id, true));
-                self.early_commands
-                    .retain(|message| message.about() != (id, version));
+                self.drop_early(id, version);
             }
             // Its template is still on the way.
             command if known < version => self.early_commands.push(command),
@@ -404,6 +426,11 @@ impl LocalScheduler {
                     pipeline.close(work);
                 }
             }
+            ToWorker::Retry { task, .. } => {
+                if let Some((pipeline, number)) = self.run_by(id, version, task) {
+                    pipeline.run_again(number, task.epoch, work);
+                }
+            }
             ToWorker::Release { to, .. } => {
                 if let Some(pipeline) = self.of(id, version) {
                     pipeline.release(to);
@@ -412,6 +439,14 @@ impl LocalScheduler {
                 }
             }
         }
+    }
+
+    /// Nobody waits any more for what is said of templates up to this version.
+    fn drop_early(&mut self, id: PipelineId, version: u64) {
+        self.early
+            .retain(|message| message.about().0 != id || message.about().1 > version);
+        self.early_commands
+            .retain(|message| message.about().0 != id || message.about().1 > version);
     }
 
     /// Messages that came before their epochs were launched here.
@@ -438,6 +473,7 @@ impl LocalScheduler {
         }
         let launched = pipeline.launched;
         self.pipelines.insert(id, pipeline);
+        self.drop_early(id, version - 1);
         self.hear_early(id, version, launched, work);
     }
 

@@ -6,6 +6,7 @@ use millrace_planner::RelationId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::local::TaskId;
 use super::template::{Template, WorkerId};
 use crate::driver::PipelineId;
 use crate::error::{Result, RuntimeError};
@@ -35,6 +36,14 @@ pub enum ToWorker {
         pipeline: PipelineId,
         version: u64,
         to: u64,
+    },
+    /// A message of a peer that could not reach this worker itself.
+    Relay(ToPeer),
+    /// A task that could not fetch what it reads is to run again: whoever has it is alive.
+    Retry {
+        pipeline: PipelineId,
+        version: u64,
+        task: TaskId,
     },
 }
 
@@ -69,8 +78,29 @@ pub enum ToDriver {
         version: u64,
         worker: WorkerId,
     },
-    /// Worker `lost` answers no longer: rows that it has could not be fetched.
-    Unreachable { lost: WorkerId },
+    /// Task `task` of worker `by` could not fetch its rows: worker `lost` did not answer.
+    Unreachable {
+        pipeline: PipelineId,
+        version: u64,
+        task: TaskId,
+        lost: WorkerId,
+        by: WorkerId,
+    },
+    /// A message that could not be delivered to worker `to`, or of which that is not known.
+    Undelivered { to: WorkerId, message: ToPeer },
+    /// The worker is there. Sent from time to time, whatever happens.
+    Heartbeat { worker: WorkerId, load: WorkerLoad },
+}
+
+/// How a worker is doing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerLoad {
+    /// Thousandths of the time of its cpu slots in which they were busy, smoothed over the last seconds.
+    pub busy_per_mille: u32,
+    /// Tasks that are ready and wait for a slot.
+    pub tasks_waiting: u32,
+    /// Bytes of the partitions that live there: operators' state and the contents of views.
+    pub state_bytes: u64,
 }
 
 /// What an epoch cost one worker.
@@ -142,10 +172,14 @@ impl ToWorker {
     pub fn about(&self) -> (PipelineId, u64) {
         match self {
             ToWorker::Prepare(template) => (template.pipeline, template.version),
+            ToWorker::Relay(message) => (message.about().0, message.about().1),
             ToWorker::Launch {
                 pipeline, version, ..
             }
             | ToWorker::Release {
+                pipeline, version, ..
+            }
+            | ToWorker::Retry {
                 pipeline, version, ..
             }
             | ToWorker::Close { pipeline, version }
@@ -170,7 +204,7 @@ impl ToDriver {
             | ToDriver::Restored {
                 pipeline, version, ..
             } => Some((*pipeline, *version)),
-            ToDriver::Unreachable { .. } => None,
+            ToDriver::Unreachable { .. } | ToDriver::Undelivered { .. } | ToDriver::Heartbeat { .. } => None,
         }
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! For experiments on more workers than there are machines, and for fuzzing: deliveries can be delayed and doubled at random
 //! (a seed gives the same run again), and workers can be killed at any moment: what they had is gone, what is sent to them
-//! is lost, and the driver hears of it later. What must always hold is asserted while it runs: see [`checks`].
+//! is lost, and the driver hears of it later. Messages and fetches can fail at random, and workers can fall silent for a
+//! while: whoever wanted to tell or to fetch is told that it failed, and nobody else. What must always hold is asserted while it runs: see [`checks`].
 
 mod checks;
 mod driver;
+mod faults;
 mod setup;
 mod worker;
 
@@ -25,8 +27,12 @@ pub use setup::{Costs, GroupSeen, Report, Setup};
 #[derive(Debug, Clone)]
 enum Delivery {
     ToWorker(WorkerId, ToWorker),
-    ToPeer(WorkerId, ToPeer),
-    ToDriver(ToDriver),
+    ToPeer(WorkerId, WorkerId, ToPeer),
+    ToDriver(WorkerId, ToDriver),
+    /// Its sender finds out that it did not arrive.
+    Failed(Box<Delivery>),
+    /// All workers send a heartbeat, and the driver looks who has not.
+    Beat,
     CutTaken {
         worker: WorkerId,
         pipeline: PipelineId,
@@ -127,6 +133,13 @@ pub struct Simulation {
     last_group: (Option<PipelineId>, u64),
     central: Central,
     interval_ns: u64,
+    /// The time between heartbeats, if there are any.
+    heartbeat_ns: Option<u64>,
+    is_beating: bool,
+    /// Deliveries under way that are neither heartbeats nor their timer.
+    foreground: u64,
+    /// Workers that nobody can reach, and until when.
+    silent: BTreeMap<WorkerId, u64>,
     /// Where the report begins.
     since: u64,
     /// Partitions that exchanges fill; all of them if there is no number.
@@ -159,6 +172,10 @@ impl Simulation {
             last_group: (None, 0),
             central: Central::default(),
             interval_ns: 0,
+            heartbeat_ns: None,
+            is_beating: false,
+            foreground: 0,
+            silent: BTreeMap::new(),
             since: 0,
             filled: None,
             setup,
@@ -193,6 +210,35 @@ impl Simulation {
             self.checks.killed(worker);
             self.deliver(self.now + after_ns, Delivery::Lost(worker));
         }
+    }
+
+    /// Has workers send heartbeats from now on, so often, whenever anything is under way.
+    pub fn set_heartbeats(&mut self, every_ns: u64) {
+        self.heartbeat_ns = Some(every_ns);
+        self.event(Event::Heartbeats { every_ns });
+    }
+
+    /// For so long nobody can reach the worker, and it can reach nobody. It goes on with what it has.
+    pub fn silence_worker(&mut self, worker: WorkerId, for_ns: u64) {
+        self.silent.insert(worker, self.now + for_ns);
+    }
+
+    /// Workers that take part, as far as the driver knows.
+    pub fn workers(&self) -> BTreeSet<WorkerId> {
+        self.driver
+            .workers()
+            .into_iter()
+            .map(|(worker, _)| worker)
+            .collect()
+    }
+
+    /// Those that leave, too.
+    pub fn workers_known(&self) -> BTreeSet<WorkerId> {
+        self.driver.loads().into_keys().collect()
+    }
+
+    fn is_silent(&self, worker: WorkerId) -> bool {
+        self.silent.get(&worker).is_some_and(|until| self.now < *until)
     }
 
     /// A source with a pipeline of its own.
@@ -298,6 +344,7 @@ impl Simulation {
             };
             self.now = self.now.max(at);
             if let Some(delivery) = self.deliveries.remove(&number) {
+                self.foreground -= u64::from(delivery.is_foreground());
                 self.arrive(delivery);
             }
         }
@@ -324,8 +371,10 @@ impl Simulation {
     fn arrive(&mut self, delivery: Delivery) {
         match delivery {
             Delivery::ToWorker(to, message) => self.local(to, LocalEvent::Driver(message)),
-            Delivery::ToPeer(to, message) => self.local(to, LocalEvent::Peer(message)),
-            Delivery::ToDriver(message) => self.event(Event::Worker(message)),
+            Delivery::ToPeer(_, to, message) => self.local(to, LocalEvent::Peer(message)),
+            Delivery::ToDriver(_, message) => self.event(Event::Worker(message)),
+            Delivery::Failed(delivery) => self.failed(*delivery),
+            Delivery::Beat => self.beat(),
             Delivery::Wake { worker, pipeline } => self.local(worker, LocalEvent::Wake { pipeline }),
             Delivery::Interval { worker, pipeline } => {
                 if let Some(simulated) = self.workers.get_mut(&worker) {
@@ -399,6 +448,7 @@ impl Simulation {
     }
 
     fn send(&mut self, at: u64, delivery: Delivery) {
+        let is_dropped = self.is_dropped(&delivery);
         let (least, most) = self.setup.costs.message_ns;
         let delay = least
             + if most > least {
@@ -406,6 +456,10 @@ impl Simulation {
             } else {
                 0
             };
+        if is_dropped {
+            self.deliver(at + delay, Delivery::Failed(Box::new(delivery)));
+            return;
+        }
         if self.setup.costs.doubled_per_mille > 0 && self.draw() % 1000 < self.setup.costs.doubled_per_mille {
             let again = delay + self.draw() % (most + 1);
             self.deliver(at + again, delivery.clone());
@@ -415,6 +469,15 @@ impl Simulation {
 
     fn deliver(&mut self, at: u64, delivery: Delivery) {
         self.next += 1;
+        self.foreground += u64::from(delivery.is_foreground());
+        if !self.is_beating
+            && let Some(every_ns) = self.heartbeat_ns
+            && delivery.is_foreground()
+        {
+            self.is_beating = true;
+            self.deliver(self.now + every_ns, Delivery::Beat);
+            self.next += 1;
+        }
         self.deliveries.insert(self.next, delivery);
         self.queue.push(Reverse((at, self.next)));
     }

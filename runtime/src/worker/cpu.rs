@@ -187,8 +187,8 @@ pub fn used_disk(used: DiskUse) {
 #[derive(Clone)]
 pub struct CpuScheduler {
     shared: Arc<Shared>,
+    slots_total: usize,
     slots: Arc<Mutex<Vec<std::thread::JoinHandle<()>>>>,
-    slots_count: usize,
 }
 
 impl CpuScheduler {
@@ -229,8 +229,8 @@ impl CpuScheduler {
         }
         Ok(CpuScheduler {
             shared,
+            slots_total: slots,
             slots: Arc::new(Mutex::new(threads)),
-            slots_count: slots,
         })
     }
 
@@ -288,13 +288,24 @@ impl CpuScheduler {
         self.shared.waiting[class as usize].load(Ordering::Relaxed)
     }
 
+    /// How many slots there are.
+    pub fn slots(&self) -> usize {
+        self.slots_total
+    }
+
+    /// Time in which the slots were busy since the start, all together, in nanoseconds. A poll counts when it ends.
+    pub fn busy_ns(&self) -> u64 {
+        let classes = self.shared.times.iter();
+        classes.map(|times| times.poll.sum().as_nanos() as u64).sum()
+    }
+
     /// The worker as a place for a task, but for its memory.
     pub fn place(&self, worker: u32) -> Place<u32> {
         let queues = self.shared.queues.lock();
         Place {
             worker,
             idle_slots: queues.idle_slots,
-            tasks: (self.slots_count - queues.idle_slots.min(self.slots_count))
+            tasks: (self.slots_total - queues.idle_slots.min(self.slots_total))
                 + QueryClass::ALL
                     .map(|class| self.waiting(class))
                     .iter()

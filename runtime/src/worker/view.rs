@@ -349,6 +349,17 @@ impl ViewInstance {
                 .sum::<usize>()
     }
 
+    /// Bytes of what a stage's task keeps on a partition; of the last stage, with the rows of the view.
+    pub(super) fn part_bytes(&self, stage: usize, partition: usize) -> usize {
+        let instance = self.reduces[stage].get(partition);
+        let operators = instance.map_or(0, |instance| {
+            instance.lock().as_ref().map_or(0, OperatorInstance::state_bytes)
+        });
+        let is_last = stage + 1 == self.graph.stages.len();
+        let contents = is_last.then(|| self.contents.partitions[partition].read().memory_bytes());
+        operators + contents.unwrap_or(0)
+    }
+
     /// Rows of the view now.
     pub fn rows(&self) -> usize {
         self.contents

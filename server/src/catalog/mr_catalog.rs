@@ -288,7 +288,10 @@ fn workers(database: &Database) -> Columns {
     vec![
         ("id", numbers(workers.iter().map(|worker| u64::from(worker.id)))),
         ("address", texts(workers.iter().map(|_| "in process".to_string()))),
-        ("state", texts(workers.iter().map(|_| "running".to_string()))),
+        (
+            "state",
+            texts(workers.iter().map(|worker| worker.state().to_owned())),
+        ),
         ("cores", numbers(workers.iter().map(|worker| worker.cores as u64))),
         (
             "partitions",
@@ -297,6 +300,16 @@ fn workers(database: &Database) -> Columns {
         (
             "tasks_waiting",
             numbers(workers.iter().map(|worker| worker.tasks_waiting as u64)),
+        ),
+        (
+            "busy_share",
+            Arc::new(Float64Array::from_iter_values(
+                workers.iter().map(|worker| worker.busy),
+            )),
+        ),
+        (
+            "state_bytes",
+            numbers(workers.iter().map(|worker| worker.state_bytes)),
         ),
     ]
 }

@@ -87,6 +87,10 @@ pub fn runtime(error: RuntimeError) -> SqlError {
             SqlError::new(SqlState::ProgramLimitExceeded, error.to_string())
         }
         error @ RuntimeError::UnknownWorker(_) => SqlError::new(SqlState::UndefinedObject, error.to_string()),
+        error @ RuntimeError::LastWorker(_) => {
+            SqlError::new(SqlState::ObjectNotInPrerequisiteState, error.to_string())
+                .with_hint("ADD WORKER adds one.")
+        }
         error @ RuntimeError::WorkerLost(_) => SqlError::new(SqlState::CrashShutdown, error.to_string()),
         RuntimeError::ShuttingDown => SqlError::new(SqlState::AdminShutdown, "the server is shutting down"),
         RuntimeError::Internal(message) => SqlError::internal(message),

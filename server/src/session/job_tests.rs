@@ -201,3 +201,26 @@ async fn views_outlive_their_worker() {
     assert_eq!(error.message, "there is no worker 0: SHOW WORKERS lists them");
     f.ok("DROP TABLE t CASCADE").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_come_and_go() {
+    let f = with_rows().await;
+    f.ok("CREATE MATERIALIZED VIEW over AS SELECT count(*) AS groups, sum(n) AS rows FROM other")
+        .await;
+    let staying = "SELECT id, partitions > 0 FROM mr_catalog.workers WHERE state = 'running' ORDER BY id";
+    let error = f.error("DROP WORKER 0").await;
+    assert_eq!(error.code, SqlState::ObjectNotInPrerequisiteState);
+    assert_eq!(error.message, "worker 0 is the last one: add another first");
+    f.ok("ADD WORKER").await;
+    f.ok("INSERT INTO t VALUES (1000, 8)").await;
+    assert_eq!(f.ok("SELECT * FROM over").await, ["8|101"]);
+    let workers = f.ok(staying).await;
+    assert_eq!(workers.len(), 2, "{workers:?}");
+    f.ok("DROP WORKER 0").await;
+    f.ok("INSERT INTO t VALUES (1001, 9)").await;
+    assert_eq!(f.ok("SELECT * FROM over").await, ["9|102"]);
+    assert_eq!(f.ok(staying).await, ["1|t"]);
+    let error = f.error("DROP WORKER 7").await;
+    assert_eq!(error.code, SqlState::UndefinedObject);
+    f.ok("DROP TABLE t CASCADE").await;
+}

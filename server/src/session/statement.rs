@@ -78,6 +78,8 @@ pub(crate) async fn execute(
         Statement::CancelJob(number) => Box::pin(job::cancel(session, number)).await,
         Statement::Pause(_) => unsupported("PAUSE"),
         Statement::Resume(_) => unsupported("RESUME"),
+        Statement::AddWorker => job::add_worker(session),
+        Statement::DropWorker(number) => job::drop_worker(session, number),
         Statement::KillWorker(number) => job::kill_worker(session, number),
         Statement::Backup { .. } => unsupported("BACKUP"),
     }

@@ -379,7 +379,8 @@ impl Pipeline {
             partition: planned.partition,
             epoch: number,
         };
-        let sources = epoch.sources.remove(&task).unwrap_or_default();
+        // They stay: a task that could not fetch them runs again.
+        let sources = epoch.sources.get(&task).cloned().unwrap_or_default();
         let is_filled = !sources.is_empty();
         if !work.tasks.has_work(id, epoch.now, is_filled || is_checkpoint) {
             epoch.costs.tasks_skipped += 1;

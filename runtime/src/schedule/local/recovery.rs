@@ -74,8 +74,9 @@ impl Pipeline {
         }
     }
 
-    /// A task could not fetch its input. The template under which it was run is void, or will be soon: it runs under the
-    /// next one.
+    /// A task could not fetch its input. If the template under which it was run is void it runs under the newer one;
+    /// otherwise the driver finds out whether the one that did not answer is lost, and sends a new template or has it run
+    /// again.
     pub fn task_failed(&mut self, task: usize, number: u64, version: u64, work: &mut Work<'_>) {
         self.running.remove(&(task, number));
         let Some(epoch) = self.epochs.get_mut(&number) else {
@@ -83,15 +84,25 @@ impl Pipeline {
         };
         if epoch.states[task] == TaskState::Running {
             epoch.states[task] = TaskState::Waiting;
-            if version < self.version && epoch.counts[task] == 0 {
-                let mut ended = vec![];
-                self.ready(number, task, &mut ended, work);
-                let ended = ended
-                    .into_iter()
-                    .map(|(_, task, filled)| (task, filled))
-                    .collect();
-                self.settle(number, vec![], ended, work);
+            if version < self.version {
+                self.run_again(task, number, work);
             }
+        }
+    }
+
+    /// Runs a task that failed, if it does not wait for anything new.
+    pub fn run_again(&mut self, task: usize, number: u64, work: &mut Work<'_>) {
+        let Some(epoch) = self.epochs.get(&number) else {
+            return;
+        };
+        if epoch.states[task] == TaskState::Waiting && epoch.counts[task] == 0 {
+            let mut ended = vec![];
+            self.ready(number, task, &mut ended, work);
+            let ended = ended
+                .into_iter()
+                .map(|(_, task, filled)| (task, filled))
+                .collect();
+            self.settle(number, vec![], ended, work);
         }
     }
 }

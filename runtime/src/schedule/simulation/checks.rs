@@ -88,6 +88,11 @@ impl Checks {
     }
 
     pub fn prepared(&mut self, template: &Arc<Template>) {
+        // It did not arrive at first, and is sent again.
+        let known = self.templates.get(&template.pipeline);
+        if known.is_some_and(|known| known.version > template.version) {
+            return;
+        }
         if template.lineage == template.version {
             self.opened.insert(template.lineage, template.after);
         }
@@ -99,6 +104,11 @@ impl Checks {
 
     pub fn killed(&mut self, worker: WorkerId) {
         self.killed.insert(worker);
+        self.gone(worker);
+    }
+
+    /// Nothing of the worker is there any more.
+    pub fn gone(&mut self, worker: WorkerId) {
         self.left.retain(|(_, _, on), _| *on != worker);
     }
 

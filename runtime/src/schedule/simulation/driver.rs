@@ -60,7 +60,11 @@ impl Simulation {
                 Command::Send(..) | Command::Attached { .. } | Command::JobLost { .. } => {}
                 // Whatever it does from now on is not listened to.
                 Command::Evict { worker } => {
-                    self.workers.remove(&worker);
+                    self.silent.remove(&worker);
+                    if self.workers.remove(&worker).is_some() {
+                        self.report.evicted += 1;
+                        self.checks.killed(worker);
+                    }
                 }
                 Command::Lost {
                     views,
@@ -109,7 +113,14 @@ impl Simulation {
                     *self.inputs_left.entry(into).or_default() += inputs;
                 }
                 Command::Quiesced { ticket, pipeline, .. } => self.held.push((ticket, pipeline)),
-                Command::WorkerFree { worker } => self.freed.push(worker),
+                Command::WorkerFree { worker } => {
+                    self.freed.push(worker);
+                    // Nobody is owed the message that would tell it to forget, if that one fails.
+                    if self.setup.costs.dropped_per_mille > 0 {
+                        self.workers.remove(&worker);
+                        self.checks.gone(worker);
+                    }
+                }
             }
         }
         if let Some(group) = about.and_then(|pipeline| self.driver.last_group(pipeline))

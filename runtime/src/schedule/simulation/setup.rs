@@ -17,6 +17,8 @@ pub struct Costs {
     pub worker_ns: Option<(u64, u64)>,
     /// How many messages of a thousand arrive twice.
     pub doubled_per_mille: u64,
+    /// How many messages and fetches of a thousand fail.
+    pub dropped_per_mille: u64,
 }
 
 /// How large the cluster is, and how it behaves.
@@ -53,6 +55,8 @@ pub struct Report {
     pub checkpoints: u64,
     pub recoveries: u64,
     pub tasks_again: u64,
+    /// Workers that were there and were held to be lost.
+    pub evicted: u64,
 }
 
 /// A group of a simulated run.

@@ -92,8 +92,10 @@ impl Simulation {
             let Some(task) = simulated.ready.pop_front() else {
                 return;
             };
-            let workers = &self.workers;
-            let lost = checks::sources(&task).find(|from| !workers.contains_key(from));
+            let sources: Vec<WorkerId> = checks::sources(&task).collect();
+            let lost = sources
+                .into_iter()
+                .find(|from| !self.workers.contains_key(from) || self.is_fetch_dropped(worker, *from));
             if let Some(simulated) = self.workers.get_mut(&worker) {
                 simulated.free -= 1;
             }
@@ -197,13 +199,13 @@ impl Simulation {
                 LocalAction::Release { pipeline, epochs } => self.checks.release(worker, pipeline, &epochs),
                 LocalAction::Send(to, message) => {
                     self.report.worker_messages += 1;
-                    self.send(now, Delivery::ToPeer(to, message));
+                    self.send(now, Delivery::ToPeer(worker, to, message));
                 }
                 LocalAction::Report(message) => match message {
                     ToDriver::NeedEpochs { pipeline, .. } if self.central.pipelines.contains(&pipeline) => {
                         self.central.held.insert(pipeline, message);
                     }
-                    message => self.send(now, Delivery::ToDriver(message)),
+                    message => self.send(now, Delivery::ToDriver(worker, message)),
                 },
                 LocalAction::WakeAt { pipeline, at } => {
                     self.deliver(at.max(now), Delivery::Wake { worker, pipeline });

@@ -66,6 +66,11 @@ impl Histogram {
         self.max_ns.fetch_max(nanoseconds, Ordering::Relaxed);
     }
 
+    /// All of them together.
+    pub fn sum(&self) -> Duration {
+        Duration::from_nanos(self.sum_ns.load(Ordering::Relaxed))
+    }
+
     /// What was counted so far.
     pub fn durations(&self) -> Durations {
         Durations {
@@ -74,7 +79,7 @@ impl Histogram {
                 .iter()
                 .map(|count| count.load(Ordering::Relaxed))
                 .collect(),
-            sum: Duration::from_nanos(self.sum_ns.load(Ordering::Relaxed)),
+            sum: self.sum(),
             max: Duration::from_nanos(self.max_ns.load(Ordering::Relaxed)),
         }
     }

@@ -1,7 +1,8 @@
-//! CANCEL JOB, WAIT and KILL WORKER.
+//! CANCEL JOB, WAIT, and workers that come, leave and are killed.
 
 use std::sync::Arc;
 
+use millrace_runtime::schedule::template::WorkerId;
 use millrace_storage::ObjectId;
 
 use crate::error::{SqlResult, from_internal};
@@ -20,6 +21,22 @@ pub(crate) async fn wait(session: &Arc<Session>) -> SqlResult<Outcome> {
         session.notice(Severity::Warning, failed);
     }
     done("WAIT")
+}
+
+/// ADD WORKER: partitions move to it when the groups of epochs under way have ended.
+pub(crate) fn add_worker(session: &Arc<Session>) -> SqlResult<Outcome> {
+    let runtime = session.database().runtime();
+    let worker = runtime.add_worker().map_err(from_internal::runtime)?;
+    session.notice(Severity::Notice, format!("worker {} was added", worker.0));
+    done("ADD WORKER")
+}
+
+/// DROP WORKER: the worker is `leaving` until its partitions have moved to others and its queries have ended.
+pub(crate) fn drop_worker(session: &Arc<Session>, number: u64) -> SqlResult<Outcome> {
+    let runtime = session.database().runtime();
+    let worker = WorkerId(u32::try_from(number).unwrap_or(u32::MAX));
+    runtime.remove_worker(worker).map_err(from_internal::runtime)?;
+    done("DROP WORKER")
 }
 
 /// KILL WORKER: the worker is gone when this returns; its part of the views is restored elsewhere, and whoever reads them

@@ -256,7 +256,7 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
                 vec![
                     some(worker.id),
                     some("in process"),
-                    some("running"),
+                    some(worker.state()),
                     some(worker.cores),
                     some(worker.partitions),
                     some(worker.tasks_waiting),
