@@ -78,6 +78,22 @@ impl<'a> Binder<'a> {
         Ok(without_keys(plan)?.data)
     }
 
+    /// The value of an expression without columns.
+    ///
+    /// # Errors
+    /// It names something, or fails.
+    pub fn constant(&self, expression: &ast::Expr) -> Result<ScalarValue> {
+        let schema = DFSchema::empty();
+        let expression = self.expression(expression, &schema)?;
+        let expression = self.state.create_physical_expr(expression, &schema)?;
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
+        match expression.evaluate(&row)? {
+            ColumnarValue::Scalar(value) => Ok(value),
+            ColumnarValue::Array(values) => ScalarValue::try_from_array(&values, 0),
+        }
+    }
+
     /// The logical plan of a query or DML statement, not yet optimised.
     ///
     /// # Errors
@@ -233,15 +249,7 @@ impl rewrite::Names for Binder<'_> {
     }
 
     fn constant(&self, expression: &ast::Expr) -> Result<ScalarValue> {
-        let schema = DFSchema::empty();
-        let expression = self.expression(expression, &schema)?;
-        let expression = self.state.create_physical_expr(expression, &schema)?;
-        let options = RecordBatchOptions::new().with_row_count(Some(1));
-        let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
-        match expression.evaluate(&row)? {
-            ColumnarValue::Scalar(value) => Ok(value),
-            ColumnarValue::Array(values) => ScalarValue::try_from_array(&values, 0),
-        }
+        Binder::constant(self, expression)
     }
 }
 

@@ -10,13 +10,15 @@
 //! ```
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
+use datafusion::physical_expr::expressions::Column;
 
 use crate::stage::{
-    AggregateCall, AggregateForm, Aggregation, AsofJoin, ExchangeForm, Join, LookupJoin, Nearest, Numbering,
-    Operator, Output, Passage, Stage, StageGraph, TemporalFilter, TopN, UnnestColumn,
+    AggregateCall, AggregateForm, Aggregation, AsofJoin, Closing, ExchangeForm, Join, LookupJoin, Nearest,
+    Numbering, Operator, Output, Passage, Stage, StageGraph, TemporalFilter, TopN, UnnestColumn,
 };
 
 /// The DAG, last stage first, as one reads a query plan.
@@ -103,8 +105,15 @@ fn operator(text: &mut String, node: &Operator, depth: usize) {
         Operator::TemporalFilter(filter) => temporal_filter(filter),
         Operator::LookupJoin(join) => lookup_join(join),
         Operator::AsofJoin(join) => asof_join(join),
+        Operator::EmitOnClose(emit) => format!("EmitOnClose: by {}", value(&emit.closing)),
+        Operator::EmitEvery(emit) => {
+            format!(
+                "EmitEvery: {:?}",
+                Duration::from_micros(emit.every.unsigned_abs())
+            )
+        }
         Operator::Recompute(recompute) => format!(
-            "Recompute: changed partitions of {}, order {}, functions [{}]",
+            "Recompute: changed partitions of {}, order {}, functions [{}]{}",
             names(recompute.input.schema(), &recompute.partition_by),
             order(recompute.input.schema(), &recompute.order_by),
             recompute
@@ -112,7 +121,8 @@ fn operator(text: &mut String, node: &Operator, depth: usize) {
                 .iter()
                 .map(|function| function.name())
                 .collect::<Vec<_>>()
-                .join(", ")
+                .join(", "),
+            closes(recompute.closes.as_ref())
         ),
         Operator::Recursion(recursion) => format!(
             "Recursion: {}, {}",
@@ -144,9 +154,10 @@ fn aggregates(aggregation: &Aggregation) -> String {
         ""
     };
     format!(
-        "group {}, calls [{}]{form}",
+        "group {}, calls [{}]{form}{}",
         names(schema, &group),
-        calls.join(", ")
+        calls.join(", "),
+        closes(aggregation.closes.as_ref())
     )
 }
 
@@ -178,11 +189,13 @@ fn joins(join: &Join) -> String {
         .map_or(String::new(), |filter| format!(", filter {filter}"));
     let form = |append_only: bool| if append_only { "append-only" } else { "changing" };
     format!(
-        "Join: {:?} on ({}){filter}, left {}, right {}",
+        "Join: {:?} on ({}){filter}, left {}{}, right {}{}",
         join.kind,
         keys.join(", "),
         form(join.left_append_only),
-        form(join.right_append_only)
+        closes(join.left_closes.as_ref()),
+        form(join.right_append_only),
+        closes(join.right_closes.as_ref())
     )
 }
 
@@ -216,10 +229,21 @@ fn top_n(top: &TopN) -> String {
         (Numbering::DenseRank, true) => ", by dense rank, numbered",
     };
     format!(
-        "TopN: fetch {fetch}, skip {}{partitions}, order {}{numbering}",
+        "TopN: fetch {fetch}, skip {}{partitions}, order {}{numbering}{}",
         top.skip,
-        order(top.input.schema(), &top.order_by)
+        order(top.input.schema(), &top.order_by),
+        closes(top.closes.as_ref())
     )
+}
+
+/// By what rows become final, after which their state is forgotten.
+fn closes(closing: Option<&Closing>) -> String {
+    closing.map_or(String::new(), |closing| format!(", closes by {}", value(closing)))
+}
+
+fn value(closing: &Closing) -> String {
+    let column = closing.value.downcast_ref::<Column>();
+    column.map_or_else(|| closing.value.to_string(), |column| column.name().to_owned())
 }
 
 /// `k = k`, for each pair of keys.

@@ -2,7 +2,7 @@
 //!
 //! Such a view is accepted, since it may be what is wanted and the stream may be small, but its maker is told.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use arrow::datatypes::SchemaRef;
 use datafusion::logical_expr::Aggregate;
@@ -75,6 +75,9 @@ impl Analysis<'_> {
             Operator::Join(join) => self.join(join),
             Operator::TopN(top) => {
                 let stream = self.operator(&top.input)?;
+                if top.closes.is_some() {
+                    return Some(stream);
+                }
                 // Of rows that only arrive those behind the first ones are not kept.
                 let is_bounded = top.input_append_only && top.fetch.is_some();
                 if top.partition_by.is_empty() {
@@ -94,6 +97,9 @@ impl Analysis<'_> {
             }
             Operator::Recompute(recompute) => {
                 let stream = self.operator(&recompute.input)?;
+                if recompute.closes.is_some() {
+                    return Some(stream);
+                }
                 let names = names(recompute.input.schema(), recompute.partition_by.iter().copied());
                 let over = match names.is_empty() {
                     true => "OVER ()".to_owned(),
@@ -150,6 +156,9 @@ impl Analysis<'_> {
 
     fn aggregate(&mut self, aggregation: &Aggregation) -> Option<String> {
         let stream = self.operator(&aggregation.input)?;
+        if aggregation.closes.is_some() {
+            return Some(stream);
+        }
         if aggregation.group_columns > 0 {
             let names = names(&aggregation.schema, 0..aggregation.group_columns);
             let operator = match aggregation.calls.is_empty() {
@@ -174,10 +183,10 @@ impl Analysis<'_> {
 
     fn join(&mut self, join: &Join) -> Option<String> {
         let (left, right) = (self.operator(&join.left), self.operator(&join.right));
-        for stream in left
-            .iter()
-            .chain(right.iter().filter(|right| left.as_ref() != Some(*right)))
-        {
+        let kept_left = left.iter().filter(|_| join.left_closes.is_none());
+        let kept_right = right.iter().filter(|_| join.right_closes.is_none());
+        let kept: BTreeSet<&String> = kept_left.chain(kept_right).collect();
+        for stream in kept {
             self.note("JOIN".into(), "every row", stream);
         }
         match join.kind {

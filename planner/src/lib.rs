@@ -21,10 +21,11 @@ mod rewrite;
 pub mod stage;
 mod time_join;
 pub mod view;
+pub mod watermark;
 mod with_recursive;
 
 pub use binder::{Binder, CatalogReader};
 pub use error::PlanError;
 pub use relation::{RelationId, RelationInfo, RelationKind, RelationTable};
 pub use stage::{Stage, StageGraph};
-pub use view::{ViewOptions, plan_view};
+pub use view::{Emit, ViewOptions, plan_view};

@@ -19,6 +19,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use serde::{Deserialize, Serialize};
 
 use crate::time_join;
+use crate::watermark::ColumnWatermark;
 
 /// The identity of a stream, table or materialized view. Never reused; names may change, this does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -53,6 +54,8 @@ pub struct RelationInfo {
     pub key: Option<Vec<usize>>,
     /// Whether rows are only ever added.
     pub append_only: bool,
+    /// What is known of the values that are still to come.
+    pub watermarks: Vec<ColumnWatermark>,
 }
 
 /// A relation in a logical plan before a snapshot is chosen. Scanning it is an error.

@@ -17,9 +17,11 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::NullHandling;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::window::WindowExpr;
 
 use crate::relation::{RelationId, RelationInfo};
+use crate::watermark::{Bound, ColumnWatermark};
 
 /// A view's plan.
 #[derive(Debug, Clone)]
@@ -32,6 +34,8 @@ pub struct StageGraph {
     pub key: Option<Vec<usize>>,
     /// Whether the view's rows are only ever added.
     pub append_only: bool,
+    /// What is known of the rows that are still to change.
+    pub watermarks: Vec<ColumnWatermark>,
     /// The relations that it reads.
     pub inputs: Vec<RelationInfo>,
     /// Partitions of keyed state: fixed for the life of the view.
@@ -42,6 +46,11 @@ impl StageGraph {
     /// Whether the view can change by time alone.
     pub fn keeps_time(&self) -> bool {
         self.stages.iter().any(|stage| stage.root.keeps_time())
+    }
+
+    /// Whether watermarks decide what the view shows or what it may forget.
+    pub fn goes_by_watermarks(&self) -> bool {
+        self.stages.iter().any(|stage| stage.root.goes_by_watermarks())
     }
 
     /// Whether rows that exist already can be put out only when all of them are there.
@@ -129,6 +138,49 @@ pub enum Operator {
     TemporalFilter(Box<TemporalFilter>),
     LookupJoin(Box<LookupJoin>),
     AsofJoin(Box<AsofJoin>),
+    EmitOnClose(Box<EmitOnClose>),
+    EmitEvery(Box<EmitEvery>),
+}
+
+/// Which rows are final: those of which a value is below a bound. Nothing that is still to come has such a value.
+#[derive(Debug, Clone)]
+pub struct Closing {
+    /// Over the columns of an operator's input.
+    pub value: Arc<dyn PhysicalExpr>,
+    pub bound: Bound,
+}
+
+impl Closing {
+    /// By the first column of a simple type that has a bound.
+    pub fn by_first<'a>(
+        watermarks: impl IntoIterator<Item = &'a ColumnWatermark>,
+        schema: &SchemaRef,
+    ) -> Option<Closing> {
+        let is_simple = |known: &&ColumnWatermark| !schema.field(known.column).data_type().is_nested();
+        let known = watermarks.into_iter().find(is_simple)?;
+        let name = schema.field(known.column).name();
+        Some(Closing {
+            value: Arc::new(Column::new(name, known.column)),
+            bound: known.bound.clone(),
+        })
+    }
+}
+
+/// EMIT ON WINDOW CLOSE: rows are held back until they are final.
+#[derive(Debug, Clone)]
+pub struct EmitOnClose {
+    pub input: Operator,
+    pub closing: Closing,
+    pub schema: SchemaRef,
+}
+
+/// EMIT EVERY: what changes is held back until the time is a multiple of the interval, and put out as one change.
+#[derive(Debug, Clone)]
+pub struct EmitEvery {
+    pub input: Operator,
+    /// In microseconds.
+    pub every: i64,
+    pub schema: SchemaRef,
 }
 
 /// Each change of the left side, with the right side as it is in that epoch; later changes of the right side do not change
@@ -274,6 +326,8 @@ pub struct TopN {
     /// Columns of the input that reach the output; what it has beyond them is computed to order by.
     pub width: usize,
     pub input_append_only: bool,
+    /// Partitions to which nothing comes any more, and from which nothing goes: they are forgotten.
+    pub closes: Option<Closing>,
     pub schema: SchemaRef,
 }
 
@@ -300,6 +354,8 @@ pub struct Recompute {
     /// Each makes one column from the rows of one partition, in their order.
     pub functions: Vec<Arc<dyn WindowExpr>>,
     pub input_append_only: bool,
+    /// As in [`TopN`].
+    pub closes: Option<Closing>,
     pub schema: SchemaRef,
 }
 
@@ -313,6 +369,8 @@ pub struct Aggregation {
     /// How the map stage's rows look to the reduce stage.
     pub exchange: ExchangeForm,
     pub input_append_only: bool,
+    /// Groups to which nothing comes any more: they are forgotten.
+    pub closes: Option<Closing>,
     pub schema: SchemaRef,
 }
 
@@ -398,6 +456,9 @@ pub struct Join {
     /// Columns whose values are unique together in a side, if the plan proves it: a deleted row is found by them.
     pub left_key: Option<Vec<usize>>,
     pub right_key: Option<Vec<usize>>,
+    /// Rows of each side that no row to come of the other one matches, and that do not change: they are forgotten.
+    pub left_closes: Option<Closing>,
+    pub right_closes: Option<Closing>,
     pub schema: SchemaRef,
 }
 
@@ -436,12 +497,28 @@ impl Operator {
             Operator::TemporalFilter(filter) => &filter.schema,
             Operator::LookupJoin(join) => &join.schema,
             Operator::AsofJoin(join) => &join.schema,
+            Operator::EmitOnClose(emit) => &emit.schema,
+            Operator::EmitEvery(emit) => &emit.schema,
         }
     }
 
     /// Whether the output can change by time alone.
     pub fn keeps_time(&self) -> bool {
-        matches!(self, Operator::TemporalFilter(_)) || self.inputs().into_iter().any(Operator::keeps_time)
+        matches!(self, Operator::TemporalFilter(_) | Operator::EmitEvery(_))
+            || self.inputs().into_iter().any(Operator::keeps_time)
+    }
+
+    /// See [`StageGraph::goes_by_watermarks`].
+    fn goes_by_watermarks(&self) -> bool {
+        let own = match self {
+            Operator::EmitOnClose(_) => true,
+            Operator::Aggregate(aggregation) => aggregation.closes.is_some(),
+            Operator::Join(join) => join.left_closes.is_some() || join.right_closes.is_some(),
+            Operator::TopN(top) => top.closes.is_some(),
+            Operator::Recompute(recompute) => recompute.closes.is_some(),
+            _ => false,
+        };
+        own || self.inputs().into_iter().any(Operator::goes_by_watermarks)
     }
 
     /// See [`StageGraph::awaits_all`].
@@ -465,6 +542,8 @@ impl Operator {
             Operator::TopN(top) => vec![&top.input],
             Operator::Recompute(recompute) => vec![&recompute.input],
             Operator::TemporalFilter(filter) => vec![&filter.input],
+            Operator::EmitOnClose(emit) => vec![&emit.input],
+            Operator::EmitEvery(emit) => vec![&emit.input],
             Operator::LookupJoin(join) => vec![&join.left, &join.right],
             Operator::AsofJoin(join) => vec![&join.left, &join.right],
             Operator::PartialAggregate(aggregation) | Operator::Aggregate(aggregation) => {

@@ -7,8 +7,10 @@ mod aggregate;
 mod check;
 mod clock;
 mod distinct_on;
+mod emit;
 mod fragment;
 mod join;
+mod join_time;
 mod limit;
 mod lower;
 mod optimize;
@@ -22,6 +24,7 @@ mod window;
 
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::rewrite;
@@ -34,6 +37,19 @@ pub struct ViewOptions {
     pub partitions: usize,
     /// When a recursion is given up.
     pub recursion: RecursionLimits,
+    pub emit: Emit,
+}
+
+/// When a view shows what changes in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Emit {
+    /// At once.
+    #[default]
+    Changes,
+    /// Each row once, when it is final: when the watermark is past it, and so many microseconds more.
+    OnWindowClose { delay: i64 },
+    /// Whenever the time is a multiple of so many microseconds.
+    Every(i64),
 }
 
 impl ViewOptions {
@@ -42,6 +58,7 @@ impl ViewOptions {
         ViewOptions {
             partitions,
             recursion: RecursionLimits::default(),
+            emit: Emit::default(),
         }
     }
 }

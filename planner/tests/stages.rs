@@ -60,6 +60,7 @@ impl CatalogReader for Flights {
             schema: Arc::new(Schema::new(fields)),
             key,
             append_only: kind == RelationKind::Stream,
+            watermarks: vec![],
         })))
     }
 }

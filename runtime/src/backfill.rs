@@ -232,10 +232,18 @@ impl Runtime {
         }
         // All is cut; when the back-fill's own pipeline is idle, all is done, and nothing of it will start again.
         job.settled(0).await?;
-        if job.views.iter().any(|view| view.graph.awaits_all()) {
+        let awaits_all =
+            |view: &Arc<ViewInstance>| view.graph.awaits_all() || view.graph.goes_by_watermarks();
+        if job.views.iter().any(awaits_all) {
             drop(self.inner.quiesce(vec![job.id()]).await?);
             job.views.iter().for_each(|view| view.end_filling());
-            // One more epoch, for what waited until all was there.
+            // One more epoch, for what waited until all was there. The rows came in any order of their times: until now
+            // no watermark could be told.
+            {
+                let mut feeds = self.inner.feeds.lock();
+                let watermarks = feeds.watermarks().clone();
+                feeds.tell_watermarks(job.pipeline, watermarks);
+            }
             job.feed(vec![]).await?;
             job.settled(0).await?;
         }
@@ -432,6 +440,7 @@ impl Job {
             relation,
             changes,
             end: 0,
+            watermark: None,
         });
         self.feed(parts.collect()).await?;
         self.check()?;

@@ -8,11 +8,14 @@
 //! as they were. A cutter whose template is void gets nothing.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 use millrace_planner::RelationId;
+use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 
 use crate::driver::PipelineId;
+use crate::schedule::message::EpochTime;
 use crate::worker::Cut;
 
 /// Rows after which a cut is closed: bounds what an epoch holds in memory.
@@ -25,6 +28,8 @@ pub struct Part {
     pub changes: ChangeBatch,
     /// The log's offset after this part; known when it is durable.
     pub end: u64,
+    /// The watermark that its rows let one assume, if the stream has one.
+    pub watermark: Option<i64>,
 }
 
 #[derive(Debug)]
@@ -44,6 +49,10 @@ pub struct Feeds {
     retained: BTreeMap<(PipelineId, u64), Taken>,
     /// The newest template under which a cut was asked for.
     fences: HashMap<PipelineId, u64>,
+    /// Watermarks of streams, as of what was cut.
+    watermarks: Watermarks,
+    /// What a back-fill's pipeline is told instead of those of its own streams, of which it has none.
+    told: HashMap<PipelineId, Watermarks>,
 }
 
 /// What a cutter asks for.
@@ -76,8 +85,7 @@ pub struct Taken {
     pub changes: HashMap<RelationId, Cut>,
     /// Offsets that each relation has reached.
     pub ends: HashMap<RelationId, u64>,
-    /// The epoch's time, in microseconds since 1970-01-01 00:00 UTC.
-    pub now: i64,
+    pub time: EpochTime,
     pub is_checkpoint: bool,
     /// It was taken before.
     pub is_again: bool,
@@ -93,6 +101,7 @@ impl Feeds {
     }
 
     pub fn detach(&mut self, relation: RelationId) {
+        self.watermarks.remove(&relation);
         if let Some(pipeline) = self.pipeline_of.remove(&relation)
             && let Some(queue) = self.queues.get_mut(&pipeline)
         {
@@ -105,6 +114,7 @@ impl Feeds {
     pub fn remove_pipeline(&mut self, pipeline: PipelineId) {
         self.queues.remove(&pipeline);
         self.fences.remove(&pipeline);
+        self.told.remove(&pipeline);
     }
 
     /// Whoever cut the pipeline so far is not to do it again, and what was cut is not to be cut again.
@@ -215,15 +225,49 @@ impl Feeds {
             return CutAnswer::New;
         }
         let mut taken = Taken {
-            now,
             is_checkpoint: request.is_checkpoint,
             ..Taken::default()
         };
         self.take(pipeline, &mut taken);
+        let watermarks = self.watermarks_of(pipeline);
+        taken.time = EpochTime {
+            now,
+            watermarks: Arc::new(watermarks),
+        };
         if request.is_retained {
             self.retained.insert((pipeline, epoch), taken.clone());
         }
         CutAnswer::Taken(taken)
+    }
+
+    /// The watermark of a stream as its log has it. It never goes back.
+    pub fn set_watermark(&mut self, relation: RelationId, watermark: i64) {
+        let known = self.watermarks.entry(relation).or_insert(watermark);
+        *known = (*known).max(watermark);
+    }
+
+    /// The watermarks of all streams, as of what was cut.
+    pub fn watermarks(&self) -> &Watermarks {
+        &self.watermarks
+    }
+
+    /// From now on the epochs of a back-fill go by these watermarks.
+    pub fn tell_watermarks(&mut self, job: PipelineId, watermarks: Watermarks) {
+        self.told.insert(job, watermarks);
+    }
+
+    fn watermarks_of(&self, pipeline: PipelineId) -> Watermarks {
+        if let Some(told) = self.told.get(&pipeline) {
+            return told.clone();
+        }
+        let of_pipeline = |relation: &RelationId| self.pipeline_of.get(relation) == Some(&pipeline);
+        let known = self
+            .watermarks
+            .iter()
+            .filter(|(relation, _)| of_pipeline(relation));
+        known
+            .map(|(relation, watermark)| (*relation, *watermark))
+            .collect()
     }
 
     fn take(&mut self, pipeline: PipelineId, taken: &mut Taken) {
@@ -238,6 +282,10 @@ impl Feeds {
             for part in queue.pop_front().into_iter().flat_map(|write| write.parts) {
                 rows += part.changes.num_rows();
                 taken.ends.insert(part.relation, part.end);
+                if let Some(watermark) = part.watermark {
+                    let known = self.watermarks.entry(part.relation).or_insert(watermark);
+                    *known = (*known).max(watermark);
+                }
                 if part.changes.num_rows() > 0 {
                     taken
                         .changes

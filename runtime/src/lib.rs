@@ -15,6 +15,7 @@ mod checkpoint;
 pub mod clock;
 pub mod driver;
 pub mod error;
+mod event_time;
 mod feed;
 pub mod operator;
 mod query;
@@ -31,6 +32,7 @@ mod write;
 pub use backfill::{BackfillOptions, JobState, JobStatus};
 pub use driver::{CheckpointPolicy, GroupRecord, PipelineRecord};
 pub use error::RuntimeError;
+pub use event_time::{EventTimeSpec, WatermarkStatus};
 pub use query::{ProfileHandle, QueryOptions};
 pub use runtime::{
     PipelineStatus, QUERY_PARTITION_ROWS, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,

@@ -5,7 +5,9 @@
 
 mod aggregate;
 mod asof;
+mod closing;
 mod consolidate;
+mod emit;
 mod expression;
 mod image;
 mod join;
@@ -26,9 +28,11 @@ use datafusion::common::NullHandling;
 use datafusion::physical_expr::PhysicalExpr;
 use futures::future::{BoxFuture, FutureExt};
 use millrace_planner::stage::{Operator, UnnestColumn};
+use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 
 use crate::error::Result;
+use crate::schedule::message::EpochTime;
 use crate::state::row_table::arrow_error;
 pub(crate) use consolidate::consolidate;
 pub use expression::ErrorCounter;
@@ -37,6 +41,7 @@ pub use image::{OperatorImage, is_restorable};
 use aggregate::{AggregateInstance, PartialAggregate};
 pub use aggregate::{Combiner, CombinerCounts};
 use asof::AsofJoinInstance;
+use emit::EmitInstance;
 use expression::{evaluate, evaluate_predicate};
 use join::JoinInstance;
 use lookup::LookupJoinInstance;
@@ -67,6 +72,8 @@ pub struct Inputs {
     pub first: bool,
     /// The epoch's time, in microseconds since 1970-01-01 00:00 UTC.
     pub now: i64,
+    /// The watermarks of the pipeline's streams, as of this epoch.
+    pub watermarks: Arc<Watermarks>,
     /// Whether it pays to combine rows before the exchange.
     pub combiner: Arc<Combiner>,
     /// Whether rows that existed before the view are still to come, for operators that wait for them.
@@ -147,6 +154,10 @@ pub enum OperatorInstance {
         left: Box<OperatorInstance>,
         right: Box<OperatorInstance>,
         join: Box<AsofJoinInstance>,
+    },
+    Emit {
+        input: Box<OperatorInstance>,
+        emit: Box<EmitInstance>,
     },
 }
 
@@ -242,6 +253,14 @@ impl OperatorInstance {
                 right: boxed(&join.right)?,
                 join: Box::new(AsofJoinInstance::new(join)?),
             },
+            Operator::EmitOnClose(emit) => OperatorInstance::Emit {
+                input: boxed(&emit.input)?,
+                emit: Box::new(EmitInstance::on_close(emit)?),
+            },
+            Operator::EmitEvery(emit) => OperatorInstance::Emit {
+                input: boxed(&emit.input)?,
+                emit: Box::new(EmitInstance::every(emit)?),
+            },
         })
     }
 
@@ -301,12 +320,16 @@ impl OperatorInstance {
                 }
                 OperatorInstance::Aggregate { input, aggregate } => {
                     let batches = input.run(inputs, gate, errors).await?;
-                    aggregate.run(batches, inputs.is_bulk, gate, errors).await
+                    let changes = aggregate.run(batches, inputs.is_bulk, gate, errors).await?;
+                    aggregate.forget(inputs.is_bulk, &inputs.watermarks)?;
+                    Ok(changes)
                 }
                 OperatorInstance::Join { left, right, join } => {
                     let left = left.run(inputs, gate, errors).await?;
                     let right = right.run(inputs, gate, errors).await?;
-                    join.run(left, right, inputs.is_bulk, gate, errors).await
+                    let changes = join.run(left, right, inputs.is_bulk, gate, errors).await?;
+                    join.forget(inputs.is_bulk, &inputs.watermarks)?;
+                    Ok(changes)
                 }
                 OperatorInstance::Expand {
                     input,
@@ -344,11 +367,15 @@ impl OperatorInstance {
                 }
                 OperatorInstance::TopN { input, top } => {
                     let batches = input.run(inputs, gate, errors).await?;
-                    top.run(batches, gate).await
+                    let changes = top.run(batches, gate).await?;
+                    top.forget(&inputs.watermarks)?;
+                    Ok(changes)
                 }
                 OperatorInstance::Recompute { input, recompute } => {
                     let batches = input.run(inputs, gate, errors).await?;
-                    recompute.run(batches, gate, errors).await
+                    let changes = recompute.run(batches, gate, errors).await?;
+                    recompute.forget(&inputs.watermarks)?;
+                    Ok(changes)
                 }
                 OperatorInstance::Recursion {
                     base,
@@ -377,6 +404,12 @@ impl OperatorInstance {
                     let right = right.run(inputs, gate, errors).await?;
                     join.run(left, right, gate).await
                 }
+                OperatorInstance::Emit { input, emit } => {
+                    let batches = input.run(inputs, gate, errors).await?;
+                    let (now, is_bulk) = (inputs.now, inputs.is_bulk);
+                    emit.run(batches, now, &inputs.watermarks, is_bulk, gate, errors)
+                        .await
+                }
             }
         }
         .boxed()
@@ -390,6 +423,7 @@ impl OperatorInstance {
             OperatorInstance::Aggregate { aggregate, .. } => is_bulk || aggregate.idle_without_input(),
             OperatorInstance::Join { join, .. } => is_bulk || join.idle_without_input(),
             OperatorInstance::LookupJoin { join, .. } => join.idle_without_input(),
+            OperatorInstance::Emit { emit, .. } => is_bulk || emit.idle_without_input(),
             _ => true,
         };
         is_idle
@@ -403,10 +437,24 @@ impl OperatorInstance {
     pub fn due(&self) -> Option<i64> {
         let own = match self {
             OperatorInstance::TemporalFilter { filter, .. } => filter.due(),
+            OperatorInstance::Emit { emit, .. } => emit.due(),
             _ => None,
         };
         let below = self.inputs().into_iter().filter_map(OperatorInstance::due);
         below.chain(own).min()
+    }
+
+    /// Whether the output changes at this time, without input.
+    pub fn is_due(&self, time: &EpochTime) -> bool {
+        self.due().is_some_and(|due| due <= time.now) || self.is_closed(&time.watermarks)
+    }
+
+    fn is_closed(&self, watermarks: &Watermarks) -> bool {
+        let own = match self {
+            OperatorInstance::Emit { emit, .. } => emit.is_closed(watermarks),
+            _ => false,
+        };
+        own || self.inputs().into_iter().any(|input| input.is_closed(watermarks))
     }
 
     fn inputs(&self) -> Vec<&OperatorInstance> {
@@ -423,7 +471,8 @@ impl OperatorInstance {
             | OperatorInstance::Unnest { input, .. }
             | OperatorInstance::TopN { input, .. }
             | OperatorInstance::Recompute { input, .. }
-            | OperatorInstance::TemporalFilter { input, .. } => vec![input],
+            | OperatorInstance::TemporalFilter { input, .. }
+            | OperatorInstance::Emit { input, .. } => vec![input],
             OperatorInstance::Join { left, right, .. }
             | OperatorInstance::LookupJoin { left, right, .. }
             | OperatorInstance::AsofJoin { left, right, .. } => vec![left, right],
@@ -438,6 +487,7 @@ impl OperatorInstance {
             OperatorInstance::TopN { top, .. } => top.state_bytes(),
             OperatorInstance::Recompute { recompute, .. } => recompute.state_bytes(),
             OperatorInstance::TemporalFilter { filter, .. } => filter.state_bytes(),
+            OperatorInstance::Emit { emit, .. } => emit.state_bytes(),
             OperatorInstance::Join { join, .. } => join.state_bytes(),
             OperatorInstance::LookupJoin { join, .. } => join.state_bytes(),
             OperatorInstance::AsofJoin { join, .. } => join.state_bytes(),

@@ -10,6 +10,7 @@ use millrace_storage::ChangeBatch;
 use parking_lot::RwLock;
 
 use crate::error::{Result, RuntimeError};
+use crate::event_time::EventTime;
 use crate::state::RowTable;
 use crate::state::row_table::arrow_error;
 use crate::worker::ViewInstance;
@@ -21,6 +22,8 @@ pub struct Stream {
     pub schema: SchemaRef,
     /// What rows that are older than the last columns have in them, one value each.
     pub missing: Vec<ScalarValue>,
+    /// Where rows have one that counts.
+    pub event_time: Option<Arc<EventTime>>,
 }
 
 /// A table: its changes are in the log, its rows here too. A version is a log offset.
@@ -65,6 +68,14 @@ impl Relation {
             Relation::Stream(stream) => Arc::clone(&stream.schema),
             Relation::Table(table) => Arc::clone(&table.schema),
             Relation::View(view) => Arc::clone(&view.contents.schema),
+        }
+    }
+
+    /// A stream's event time, if it has one.
+    pub fn event_time(&self) -> Option<&Arc<EventTime>> {
+        match self {
+            Relation::Stream(stream) => stream.event_time.as_ref(),
+            _ => None,
         }
     }
 

@@ -35,7 +35,7 @@ use crate::operator::Inputs;
 use crate::schedule::local::{
     Ended, LocalAction, LocalEvent, LocalScheduler, ReadyTask, Source, TaskId, Tasks,
 };
-use crate::schedule::message::{ToDriver, ToPeer, ToWorker};
+use crate::schedule::message::{EpochTime, ToDriver, ToPeer, ToWorker};
 use crate::schedule::template::WorkerId;
 use cpu::{CpuScheduler, QueryClass};
 use load::LoadMeter;
@@ -53,8 +53,7 @@ pub struct Cut {
 #[derive(Debug, Default)]
 pub struct EpochCut {
     pub changes: HashMap<RelationId, Cut>,
-    /// The epoch's time, in microseconds since 1970-01-01 00:00 UTC; never less than that of the epoch before.
-    pub now: i64,
+    pub time: EpochTime,
     /// More input waits.
     pub more: bool,
     pub is_checkpoint: bool,
@@ -363,7 +362,7 @@ impl Worker {
         } = request;
         let EpochCut {
             changes,
-            now,
+            time,
             more,
             is_checkpoint,
         } = match self.transport.cut(request) {
@@ -394,7 +393,7 @@ impl Worker {
             pipeline,
             version,
             epoch,
-            now,
+            time,
             rows,
             more,
             is_checkpoint,
@@ -506,7 +505,8 @@ impl Worker {
     async fn inputs(&self, view: &ViewInstance, ready: &ReadyTask) -> Result<Inputs, WorkerId> {
         let id = ready.id;
         let mut inputs = Inputs {
-            now: ready.now,
+            now: ready.time.now,
+            watermarks: Arc::clone(&ready.time.watermarks),
             combiner: view.combiner(id.stage),
             is_filling: view.is_filling(),
             is_bulk: view.is_bulk(),
@@ -553,7 +553,7 @@ impl Worker {
 }
 
 impl Tasks for Worker {
-    fn has_work(&self, task: TaskId, now: i64, is_needed: bool) -> bool {
+    fn has_work(&self, task: TaskId, time: &EpochTime, is_needed: bool) -> bool {
         let TaskId {
             view,
             stage,
@@ -571,7 +571,7 @@ impl Tasks for Worker {
             || if view.is_fixed(stage) {
                 view.is_first(stage)
             } else {
-                !view.idle_without_input(stage, partition, now)
+                !view.idle_without_input(stage, partition, time)
             }
     }
 }

@@ -10,6 +10,7 @@ use millrace_storage::{Appended, ChangeBatch, LogWrite};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::error::{Result, RuntimeError};
+use crate::event_time::{EventTime, Judged};
 use crate::feed::Part;
 use crate::operator::{concat, consolidate};
 use crate::relation::{Relation, Table};
@@ -22,6 +23,8 @@ use crate::state::row_table::{arrow_error, split};
 pub struct WriteToken {
     /// Log offsets after the write.
     pub(crate) ends: BTreeMap<RelationId, u64>,
+    /// Rows that were too late to enter their streams.
+    pub late_rows: u64,
 }
 
 impl WriteToken {
@@ -31,6 +34,7 @@ impl WriteToken {
             let known = self.ends.entry(*relation).or_default();
             *known = (*known).max(*end);
         }
+        self.late_rows += other.late_rows;
     }
 
     pub fn is_empty(&self) -> bool {
@@ -113,7 +117,24 @@ impl Runtime {
         if changes.is_empty() {
             return Ok(WriteToken::default());
         }
-        let mut writes = vec![];
+        loop {
+            match self.append_once(changes.clone(), locks).await? {
+                Some(token) => return Ok(token),
+                // What was submitted meanwhile has made a row of this write late.
+                None => continue,
+            }
+        }
+    }
+
+    /// One attempt; `None`: a row became late before it was submitted.
+    async fn append_once(
+        &self,
+        changes: Vec<(RelationId, ChangeBatch)>,
+        locks: Option<&TableLocks>,
+    ) -> Result<Option<WriteToken>> {
+        let mut writes: Vec<(Arc<Relation>, ChangeBatch)> = vec![];
+        let mut judgements: Vec<(Arc<EventTime>, Judged)> = vec![];
+        let mut watermarks = vec![];
         for (id, batch) in changes {
             let relation = self.inner.relation(id)?;
             // The statement may have been bound before a column was added.
@@ -129,13 +150,42 @@ impl Runtime {
             }
             let rows = RecordBatch::try_new(relation.schema(), batch.rows.columns().to_vec())
                 .map_err(arrow_error)?;
-            writes.push((
-                relation,
-                ChangeBatch {
-                    rows,
-                    weights: batch.weights,
-                },
-            ));
+            let Some(event_time) = relation.event_time().cloned() else {
+                watermarks.push(None);
+                writes.push((
+                    relation,
+                    ChangeBatch {
+                        rows,
+                        weights: batch.weights,
+                    },
+                ));
+                continue;
+            };
+            let judged = event_time.judge(&rows, self.inner.timers.now())?;
+            if let (Some(late), true) = (event_time.spec.late, judged.late.num_rows() > 0) {
+                let late = self.inner.relation(late)?;
+                let rows = judged.late_rows(&late.schema())?;
+                watermarks.push(None);
+                writes.push((late, ChangeBatch::insertions(rows)));
+            }
+            if judged.accepted.num_rows() > 0 {
+                watermarks.push(judged.watermark);
+                writes.push((relation, ChangeBatch::insertions(judged.accepted.clone())));
+            }
+            judgements.push((event_time, judged));
+        }
+        let late_rows = judgements
+            .iter()
+            .map(|(_, judged)| judged.late.num_rows() as u64)
+            .sum();
+        if writes.is_empty() {
+            judgements
+                .iter()
+                .for_each(|(event_time, judged)| event_time.submit(judged));
+            return Ok(Some(WriteToken {
+                late_rows,
+                ..WriteToken::default()
+            }));
         }
         self.share_a_pipeline(&writes).await?;
         let log_writes = writes
@@ -148,15 +198,27 @@ impl Runtime {
         let prepared = self.inner.logs.prepare(log_writes)?;
         let parts: Vec<Part> = writes
             .iter()
-            .map(|(r, changes)| Part {
+            .zip(watermarks)
+            .map(|((r, changes), watermark)| Part {
                 relation: r.id(),
                 changes: changes.clone(),
                 end: 0,
+                watermark,
             })
             .collect();
         let (sequence, receipt) = {
             // Under one lock, so that the order in the feed is the order in the log.
             let mut feeds = self.inner.feeds.lock();
+            // All or nothing: none is submitted if one cannot be.
+            if !judgements
+                .iter()
+                .all(|(event_time, judged)| event_time.is_valid(judged))
+            {
+                return Ok(None);
+            }
+            judgements
+                .iter()
+                .for_each(|(event_time, judged)| event_time.submit(judged));
             let first = writes[0].0.id();
             let pipeline = feeds
                 .pipeline_of(first)
@@ -173,7 +235,8 @@ impl Runtime {
             drop(locks);
             token
         });
-        completion.await.map_err(|_| RuntimeError::ShuttingDown)?
+        let token = completion.await.map_err(|_| RuntimeError::ShuttingDown)??;
+        Ok(Some(WriteToken { late_rows, ..token }))
     }
 
     /// A write over relations of different pipelines joins them: what is written together is read together.
@@ -229,6 +292,7 @@ impl Inner {
             self.input_arrived(pipeline);
         }
         let token = WriteToken {
+            late_rows: 0,
             ends: writes
                 .iter()
                 .map(|(relation, _)| relation.id())

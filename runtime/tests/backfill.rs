@@ -109,7 +109,7 @@ impl Fixture {
         for (id, name, is_stream) in [(S, "s", true), (T, "t", false), (U, "u", false)] {
             store.logs().create(id.0, schema()).unwrap();
             let kind = match is_stream {
-                true => SourceKind::Stream,
+                true => SourceKind::Stream { event_time: None },
                 false => SourceKind::Table { key: vec![0] },
             };
             let spec = SourceSpec {
@@ -130,6 +130,7 @@ impl Fixture {
                 schema: schema(),
                 key: (!is_stream).then(|| vec![0]),
                 append_only: is_stream,
+                watermarks: vec![],
             };
             relations.0.insert(name.into(), info);
             let all: Vec<(Row, i64)> = (0..rows).map(|id| ((id, id % 5, id % 11), 1)).collect();
@@ -166,6 +167,7 @@ impl Fixture {
             schema: Arc::clone(&graph.schema),
             key: graph.key.clone(),
             append_only: graph.append_only,
+            watermarks: vec![],
         };
         self.relations.0.insert(name.into(), info);
         ViewSpec {

@@ -146,7 +146,7 @@ impl Fixture {
         {
             let id = RelationId(number as u64 + 1);
             let kind = match name {
-                "c" => SourceKind::Stream,
+                "c" => SourceKind::Stream { event_time: None },
                 _ => SourceKind::Table { key: vec![0] },
             };
             store.logs().create(id.0, schema()).unwrap();

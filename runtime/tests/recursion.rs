@@ -173,6 +173,7 @@ impl Fixture {
                 schema,
                 key: Some(vec![0]),
                 append_only: false,
+                watermarks: vec![],
             };
             relations.insert(name, info);
         }

@@ -72,6 +72,7 @@ impl CatalogReader for Catalog {
             schema: schema(),
             key: None,
             append_only: false,
+            watermarks: vec![],
         })))
     }
 }

@@ -4,6 +4,7 @@
 //! text and properties; [`object`] translates between the two.
 
 pub mod bound;
+pub mod event_time;
 pub mod information_schema;
 pub mod mr_catalog;
 pub mod object;

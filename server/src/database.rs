@@ -25,10 +25,11 @@ use datafusion::catalog::TableProvider;
 use datafusion::execution::SessionState;
 use millrace_planner::growth::growth;
 use millrace_planner::stage::RecursionLimits;
-use millrace_planner::{ViewOptions, plan_view};
+use millrace_planner::{Emit, ViewOptions, plan_view};
 use millrace_runtime::clock::{Clock, VirtualClock};
 use millrace_runtime::{
-    QUERY_PARTITION_ROWS, QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
+    EventTimeSpec, QUERY_PARTITION_ROWS, QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind,
+    SourceSpec, ViewSpec,
 };
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind, Store, StoreOptions};
 use parking_lot::Mutex;
@@ -358,7 +359,9 @@ impl Database {
             self.store.logs().widen(info.id.0, &info.schema)?;
         }
         let kind = match info.kind {
-            millrace_planner::RelationKind::Stream => SourceKind::Stream,
+            millrace_planner::RelationKind::Stream => SourceKind::Stream {
+                event_time: self.event_time(relation)?,
+            },
             _ => SourceKind::Table {
                 key: relation.key().to_vec(),
             },
@@ -372,11 +375,23 @@ impl Database {
         Ok(self.runtime.create_widened_source(spec, missing).await?)
     }
 
+    /// What the runtime goes by for a stream's event time, if it has one.
+    ///
+    /// # Errors
+    /// The watermark is not one.
+    pub(crate) fn event_time(&self, relation: &Relation) -> SqlResult<Option<EventTimeSpec>> {
+        let event_time = relation.event_time.as_ref();
+        event_time
+            .map(|event_time| event_time.spec(&self.state, relation.schema()))
+            .transpose()
+    }
+
     /// What plans of views depend on besides their queries.
-    pub(crate) fn view_options(&self) -> ViewOptions {
+    pub(crate) fn view_options(&self, emit: Emit) -> ViewOptions {
         ViewOptions {
             partitions: self.options.partitions(),
             recursion: self.options.recursion,
+            emit,
         }
     }
 
@@ -389,7 +404,7 @@ impl Database {
     ) -> SqlResult<Planned> {
         let reader = Reader::of_query(self, &self.state, catalog, database, query);
         let plan = reader.bind_query_text(query)?;
-        let graph = plan_view(&self.state, plan, self.view_options())?;
+        let graph = plan_view(&self.state, plan, self.view_options(query.emit))?;
         let growth = growth(&graph, &|info| {
             let object = catalog.object(ObjectId(info.id.0))?;
             object.relation()?.growth.endless.clone()

@@ -207,7 +207,9 @@ impl Engine {
         self.store.logs().create(id.0, Arc::clone(&schema))?;
         let kind = key
             .clone()
-            .map_or(SourceKind::Stream, |key| SourceKind::Table { key });
+            .map_or(SourceKind::Stream { event_time: None }, |key| SourceKind::Table {
+                key,
+            });
         let spec = SourceSpec {
             id,
             name: name.to_owned(),
@@ -227,6 +229,7 @@ impl Engine {
             schema,
             key: key.filter(|key| !key.is_empty()),
             append_only,
+            watermarks: vec![],
         };
         relations.0.insert(name.to_owned(), info);
         Ok(id)
@@ -257,6 +260,7 @@ impl Engine {
             schema: Arc::clone(&graph.schema),
             key: graph.key.clone(),
             append_only: graph.append_only,
+            watermarks: graph.watermarks.clone(),
         };
         let spec = ViewSpec {
             id,

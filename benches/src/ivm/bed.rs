@@ -92,6 +92,7 @@ impl Bed {
                 schema,
                 key: Some(vec![0]),
                 append_only: false,
+                watermarks: vec![],
             };
             relations.insert(table.name().to_owned(), info);
         }

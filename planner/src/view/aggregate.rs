@@ -19,7 +19,8 @@ use datafusion::physical_expr::expressions::{Column, Literal};
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema, column};
 use crate::error::{PlanError, Result};
-use crate::stage::{AggregateCall, AggregateForm, Aggregation, ExchangeForm, Operator, Output};
+use crate::stage::{AggregateCall, AggregateForm, Aggregation, Closing, ExchangeForm, Operator, Output};
+use crate::watermark::ColumnWatermark;
 
 impl Lowering {
     pub(super) fn aggregate(&mut self, aggregate: &Aggregate) -> Result<Fragment> {
@@ -45,6 +46,8 @@ impl Lowering {
                 .collect(),
             append_only: false,
             key: Some((0..=groups.len()).collect()),
+            // The row over everything is never final.
+            watermarks: vec![],
             schema: arrow_schema(&aggregate.schema),
         })
     }
@@ -147,6 +150,13 @@ impl Lowering {
             ExchangeForm::Partial => partial_schema(&input.schema, group_columns, &calls),
             ExchangeForm::Rows => Arc::clone(&input.schema),
         };
+        let watermarks: Vec<ColumnWatermark> = input
+            .watermarks
+            .iter()
+            .filter(|known| known.column < group_columns)
+            .cloned()
+            .collect();
+        let closes = Closing::by_first(&watermarks, &input.schema);
         let half = |operator: Operator, schema: &SchemaRef| {
             Box::new(Aggregation {
                 input: operator,
@@ -154,6 +164,7 @@ impl Lowering {
                 calls: calls.clone(),
                 exchange,
                 input_append_only,
+                closes: closes.clone(),
                 schema: Arc::clone(schema),
             })
         };
@@ -169,6 +180,7 @@ impl Lowering {
             parts,
             append_only: input_append_only,
             key: None,
+            watermarks: vec![],
             schema: partial_schema,
         };
         let output = if group_columns == 0 {
@@ -187,6 +199,7 @@ impl Lowering {
             // A set of keys without aggregates only grows when its input does.
             append_only: input_append_only && calls.is_empty(),
             key: Some(group),
+            watermarks,
             schema,
         }
     }
@@ -490,6 +503,8 @@ fn expand(
         parts,
         append_only: input.append_only,
         key: None,
+        // What a set leaves out is NULL, which no bound speaks of.
+        watermarks: input.watermarks,
         schema: Arc::clone(&expanded),
     };
     Ok((fragment, expanded))

@@ -7,6 +7,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 
 use crate::stage::{Operator, Output, Stage};
+use crate::watermark::{self, ColumnWatermark};
 
 /// How rows of an open part are spread over the tasks of its stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub(super) struct Fragment {
     pub append_only: bool,
     /// Columns that are unique together.
     pub key: Option<Vec<usize>>,
+    /// What is known of the values that are still to come.
+    pub watermarks: Vec<ColumnWatermark>,
     pub schema: SchemaRef,
 }
 
@@ -71,6 +74,7 @@ impl Fragment {
         let key = self
             .key
             .and_then(|key| key.into_iter().map(position_of).collect());
+        let watermarks = watermark::project(&self.watermarks, &expressions, &self.schema);
         let parts = self
             .parts
             .into_iter()
@@ -95,6 +99,7 @@ impl Fragment {
             parts,
             append_only: self.append_only,
             key,
+            watermarks,
             schema,
         }
     }

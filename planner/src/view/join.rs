@@ -8,6 +8,7 @@ use datafusion::logical_expr::{Expr, Join as LogicalJoin, lit};
 
 use super::clock::reads_clock;
 use super::fragment::{Fragment, Part, Placement};
+use super::join_time::TimeBounds;
 use super::lower::{Lowering, arrow_schema};
 use crate::error::{PlanError, Result};
 use crate::stage::{Join, JoinKind, Operator, Output};
@@ -62,6 +63,22 @@ impl Lowering {
         let (left_append_only, right_append_only) = (left.append_only, right.append_only);
         let in_recursion = left.reads_working_table() || right.reads_working_table();
         let (left_key, right_key) = (left.key.clone(), right.key.clone());
+        let keys: Vec<(usize, usize)> = left_keys
+            .iter()
+            .copied()
+            .zip(right_keys.iter().copied())
+            .collect();
+        let TimeBounds {
+            left_closes,
+            right_closes,
+            watermarks,
+        } = TimeBounds::new(
+            kind,
+            [&left, &right],
+            [left_width, right_width],
+            &keys,
+            filter.as_ref(),
+        );
         let exchange = |keys: &[usize]| {
             if keys.is_empty() || in_recursion {
                 Output::Single
@@ -79,13 +96,15 @@ impl Lowering {
             left_width,
             right_width,
             kind,
-            keys: left_keys.into_iter().zip(right_keys).collect(),
+            keys,
             null_equals_null: join.null_equality == NullEquality::NullEqualsNull,
             filter,
             left_append_only,
             right_append_only,
             left_key,
             right_key,
+            left_closes,
+            right_closes,
             schema: Arc::clone(&schema),
         }));
         let joined = Fragment {
@@ -95,6 +114,7 @@ impl Lowering {
                 && right_append_only
                 && matches!(kind, JoinKind::Inner | JoinKind::LeftSemi | JoinKind::RightSemi),
             key,
+            watermarks,
             schema,
         };
         match temporal {

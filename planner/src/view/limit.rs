@@ -52,6 +52,7 @@ impl Lowering {
             fetch,
             width,
             input_append_only,
+            closes: None,
             schema: Arc::clone(&schema),
         }));
         Ok(Fragment {
@@ -61,6 +62,7 @@ impl Lowering {
             }],
             append_only: false,
             key,
+            watermarks: vec![],
             schema,
         })
     }

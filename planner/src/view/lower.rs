@@ -20,6 +20,7 @@ use crate::error::{PlanError, Result};
 use crate::relation::{RelationId, RelationInfo, relation_of};
 use crate::stage::{Operator, Output, StageGraph};
 use crate::time_join::TimeJoin;
+use crate::watermark::{self, ColumnWatermark};
 
 /// Lowers an optimised plan and closes its last stage.
 pub(super) fn lower(state: &SessionState, plan: &LogicalPlan, options: ViewOptions) -> Result<StageGraph> {
@@ -31,19 +32,21 @@ pub(super) fn lower(state: &SessionState, plan: &LogicalPlan, options: ViewOptio
         stages: Stages::default(),
         inputs: BTreeMap::new(),
     };
-    let fragment = lowering.node(plan)?;
+    let fragment = lowering.emitted(plan)?;
     let fields = fragment.schema.fields().iter();
     let fields: Vec<Field> = fields
         .map(|field| field.as_ref().clone().with_nullable(true))
         .collect();
     let schema = Arc::new(Schema::new(fields));
     let (key, append_only) = (fragment.key.clone(), fragment.append_only);
+    let watermarks = fragment.watermarks.clone();
     lowering.materialize(fragment);
     Ok(StageGraph {
         stages: lowering.stages.stages,
         schema,
         key,
         append_only,
+        watermarks,
         inputs: lowering.inputs.into_values().collect(),
         partitions: options.partitions,
     })
@@ -98,15 +101,18 @@ impl Lowering {
                 let schema = arrow_schema(&union.schema);
                 let mut parts = vec![];
                 let mut append_only = true;
+                let mut watermarks = vec![];
                 for input in &union.inputs {
                     let fragment = self.node(input)?;
                     append_only &= fragment.append_only;
                     parts.extend(fragment.parts);
+                    watermarks.push(fragment.watermarks);
                 }
                 Ok(Fragment {
                     parts,
                     append_only,
                     key: None,
+                    watermarks: watermark::of_union(&watermarks),
                     schema,
                 })
             }
@@ -207,12 +213,14 @@ impl Lowering {
             fragment.key.clone(),
             Arc::clone(&fragment.schema),
         );
+        let watermarks = fragment.watermarks.clone();
         let placement = placement_after(&output);
         let operator = self.stages.exchange(fragment, output);
         Fragment {
             parts: vec![Part { operator, placement }],
             append_only,
             key,
+            watermarks,
             schema,
         }
     }
@@ -245,6 +253,15 @@ impl Lowering {
                 .collect()
         });
         let append_only = info.append_only;
+        let watermarks = info
+            .watermarks
+            .iter()
+            .filter_map(|ColumnWatermark { column, bound }| {
+                let column = projection.iter().position(|kept| kept == column)?;
+                let bound = bound.clone();
+                Some(ColumnWatermark { column, bound })
+            })
+            .collect();
         let operator = Operator::Source {
             relation: info.id,
             name: info.name.clone(),
@@ -259,6 +276,7 @@ impl Lowering {
             }],
             append_only,
             key,
+            watermarks,
             schema,
         })
     }
@@ -304,6 +322,7 @@ fn fixed_rows(rows: Vec<Vec<Arc<dyn PhysicalExpr>>>, schema: SchemaRef) -> Fragm
         }],
         append_only: true,
         key: None,
+        watermarks: vec![],
         schema,
     }
 }

@@ -16,7 +16,8 @@ use super::fragment::{Fragment, Part, Placement};
 use super::limit::sort_columns;
 use super::lower::{Lowering, arrow_schema};
 use crate::error::Result;
-use crate::stage::{Numbering, Operator, Output, TopN};
+use crate::stage::{Closing, Numbering, Operator, Output, TopN};
+use crate::watermark::ColumnWatermark;
 
 /// The numbers that a filter lets through.
 struct Bounds {
@@ -114,6 +115,13 @@ impl Lowering {
         } else {
             (Output::Hash(partition_by.clone()), Placement::Keyed)
         };
+        let watermarks: Vec<ColumnWatermark> = fragment
+            .watermarks
+            .iter()
+            .filter(|known| partition_by.contains(&known.column))
+            .cloned()
+            .collect();
+        let closes = Closing::by_first(&watermarks, &fragment.schema);
         let exchanged = self.stages.exchange(fragment, output);
         let operator = Operator::TopN(Box::new(TopN {
             input: exchanged,
@@ -125,19 +133,24 @@ impl Lowering {
             fetch: Some(bounds.last.saturating_sub(bounds.skip)),
             width,
             input_append_only,
+            closes,
             schema: Arc::clone(&schema),
         }));
         Ok(Fragment {
             parts: vec![Part { operator, placement }],
             append_only: false,
             key,
+            watermarks: watermarks
+                .into_iter()
+                .filter(|known| known.column < width)
+                .collect(),
             schema,
         })
     }
 }
 
 /// The window below projections, and the plan's columns as expressions over it.
-fn over_window(plan: &LogicalPlan) -> Result<Option<(Vec<Expr>, &Window)>> {
+pub(super) fn over_window(plan: &LogicalPlan) -> Result<Option<(Vec<Expr>, &Window)>> {
     match plan {
         LogicalPlan::Window(window) => {
             let columns = window.schema.columns().into_iter().map(Expr::Column);

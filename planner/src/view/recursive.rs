@@ -91,6 +91,7 @@ impl Lowering {
             }],
             append_only,
             key: query.is_distinct.then_some(columns),
+            watermarks: vec![],
             schema,
         })
     }
@@ -140,6 +141,7 @@ impl Lowering {
             }],
             append_only: self.working_table_append_only,
             key: None,
+            watermarks: vec![],
             schema: Arc::clone(&schema),
         };
         Ok(Some(match &scan.projection {

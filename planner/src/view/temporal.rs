@@ -57,6 +57,7 @@ impl Lowering {
             append_only,
             key,
             schema,
+            ..
         } = fragment;
         let columns = match &key {
             Some(key) if !key.is_empty() => key.clone(),
@@ -77,6 +78,7 @@ impl Lowering {
                         parts: vec![part],
                         append_only,
                         key: key.clone(),
+                        watermarks: vec![],
                         schema: Arc::clone(&schema),
                     };
                     self.exchange(alone, output.clone()).parts
@@ -96,6 +98,8 @@ impl Lowering {
             parts: filtered,
             append_only: append_only && !leaves,
             key,
+            // What enters or leaves late has an old event time.
+            watermarks: vec![],
             schema,
         }
     }

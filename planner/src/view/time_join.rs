@@ -11,6 +11,7 @@ use super::lower::{Lowering, arrow_schema};
 use crate::error::{PlanError, Result};
 use crate::stage::{AsofJoin, LookupJoin, Nearest, Operator, Output};
 use crate::time_join::{Parts, TimeJoin, TimeJoinKind};
+use crate::watermark::ColumnWatermark;
 
 /// One side of a join, ready to be exchanged.
 struct Side {
@@ -19,6 +20,14 @@ struct Side {
     width: usize,
     /// The columns that were asked for.
     columns: Vec<usize>,
+}
+
+impl Side {
+    /// The watermarks of its own columns.
+    fn own_watermarks(&self) -> Vec<ColumnWatermark> {
+        let known = self.fragment.watermarks.iter();
+        known.filter(|known| known.column < self.width).cloned().collect()
+    }
 }
 
 impl Lowering {
@@ -102,6 +111,8 @@ impl Lowering {
         } else {
             None
         };
+        // Only what changes on the left changes what comes out.
+        let watermarks = left.own_watermarks();
         let placement = placement(&left);
         let schema = arrow_schema(&join.schema);
         let keys = left
@@ -126,6 +137,7 @@ impl Lowering {
             parts: vec![Part { operator, placement }],
             append_only: left_append_only,
             key,
+            watermarks,
             schema,
         })
     }
@@ -182,6 +194,7 @@ impl Lowering {
             parts: vec![Part { operator, placement }],
             append_only: false,
             key,
+            watermarks: vec![],
             schema,
         })
     }

@@ -7,6 +7,7 @@ use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema};
 use crate::error::{PlanError, Result};
 use crate::stage::{Operator, UnnestColumn};
+use crate::watermark::{Bound, ColumnWatermark};
 
 impl Lowering {
     pub(super) fn unnest(&mut self, unnest: &Unnest) -> Result<Fragment> {
@@ -63,10 +64,23 @@ impl Lowering {
                 Part { operator, placement }
             })
             .collect();
+        let watermarks = fragment
+            .watermarks
+            .into_iter()
+            .filter_map(|ColumnWatermark { column, bound }| {
+                let elements = UnnestColumn::Elements(column);
+                if let Some(column) = columns.iter().position(|column| *column == elements) {
+                    let bound = Bound::FirstOf(Box::new(bound));
+                    return Some(ColumnWatermark { column, bound });
+                }
+                kept(column).map(|column| ColumnWatermark { column, bound })
+            })
+            .collect();
         Ok(Fragment {
             parts,
             append_only: fragment.append_only,
             key: None,
+            watermarks,
             schema,
         })
     }

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, new_null_array};
+use arrow::compute::SortOptions;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::{Column, DFSchema, TableReference};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr::WindowFunction;
-use datafusion::logical_expr::{Expr, Window};
+use datafusion::logical_expr::{Expr, Window, WindowFrameBound};
 use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_planner::create_window_expr;
 
@@ -16,7 +17,8 @@ use super::fragment::{Fragment, Part, Placement};
 use super::limit::sort_columns;
 use super::lower::{Lowering, arrow_schema, column};
 use crate::error::{PlanError, Result};
-use crate::stage::{Operator, Output, Recompute};
+use crate::stage::{Closing, Operator, Output, Recompute};
+use crate::watermark::ColumnWatermark;
 
 /// What computed columns are qualified with while the functions are planned.
 const COMPUTED: &str = "$window";
@@ -99,6 +101,13 @@ impl Lowering {
                 Placement::Hash(partition_by.clone()),
             )
         };
+        let watermarks = watermarks(&fragment.watermarks, &partition_by, &order_by, &planned);
+        let closes = Closing::by_first(
+            watermarks
+                .iter()
+                .filter(|known| partition_by.contains(&known.column)),
+            &rows_schema,
+        );
         let exchanged = self.stages.exchange(fragment, output);
         let operator = Operator::Recompute(Box::new(Recompute {
             input: exchanged,
@@ -106,12 +115,14 @@ impl Lowering {
             order_by,
             functions: planned,
             input_append_only,
+            closes,
             schema: Arc::clone(&output_schema),
         }));
         let fragment = Fragment {
             parts: vec![Part { operator, placement }],
             append_only: false,
             key,
+            watermarks,
             schema: Arc::clone(&output_schema),
         };
         if rows_schema.fields().len() == width {
@@ -120,6 +131,40 @@ impl Lowering {
         let kept = (0..width).chain(rows_schema.fields().len()..output_schema.fields().len());
         Ok(fragment.project(kept.map(|index| column(&output_schema, index)).collect(), schema))
     }
+}
+
+/// Functions of which a row's value depends on rows behind it, whatever the frame.
+const LOOKING_AHEAD: [&str; 4] = ["lead", "ntile", "percent_rank", "cume_dist"];
+
+/// The watermarks behind the functions. A row that comes changes those of its partition; and of them only those at its
+/// place or behind it, if no function looks ahead: of an order by time, those that are not earlier.
+fn watermarks(
+    input: &[ColumnWatermark],
+    partition_by: &[usize],
+    order_by: &[(usize, SortOptions)],
+    functions: &[Arc<dyn WindowExpr>],
+) -> Vec<ColumnWatermark> {
+    let looks_back = functions.iter().all(|function| {
+        let ends_here = match &function.get_window_frame().end_bound {
+            WindowFrameBound::CurrentRow => true,
+            WindowFrameBound::Preceding(distance) => !distance.is_null(),
+            WindowFrameBound::Following(_) => false,
+        };
+        let name = function
+            .name()
+            .split('(')
+            .next()
+            .unwrap_or_default()
+            .to_ascii_lowercase();
+        ends_here && !LOOKING_AHEAD.contains(&name.as_str())
+    });
+    let by_time = match order_by.first() {
+        Some((column, options)) if looks_back && !options.descending => Some(*column),
+        _ => None,
+    };
+    let holds =
+        |known: &&ColumnWatermark| partition_by.contains(&known.column) || by_time == Some(known.column);
+    input.iter().filter(holds).cloned().collect()
 }
 
 /// What a function reads of a row. A literal stays one: it may be an offset or a number of buckets.

@@ -23,11 +23,13 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, UInt32Array};
 use arrow::compute::take;
-use arrow::datatypes::{Int64Type, SchemaRef};
+use arrow::datatypes::{Int64Type, Schema, SchemaRef};
 use hashbrown::HashSet;
 use millrace_planner::stage::{AggregateCall, Aggregation, ExchangeForm};
+use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 
+use super::closing::Closer;
 use super::{ErrorCounter, Gate, batch_of, chunks, concat, consolidate, weights_of};
 use crate::error::Result;
 use crate::state::row_table::arrow_error;
@@ -148,6 +150,7 @@ pub struct AggregateInstance {
     emitted_first: bool,
     /// There are groups that are still to be emitted.
     is_deferred: bool,
+    closer: Option<Closer>,
 }
 
 impl AggregateInstance {
@@ -163,6 +166,7 @@ impl AggregateInstance {
             // An aggregate without groups lives on partition 0.
             emitted_first: plan.group_columns > 0 || partition > 0,
             is_deferred: false,
+            closer: Closer::new(plan.closes.as_ref()),
         }
     }
 
@@ -237,6 +241,28 @@ impl AggregateInstance {
         }
         self.groups = Some(groups);
         Ok(output)
+    }
+
+    /// Forgets the groups to which nothing comes any more.
+    pub fn forget(&mut self, is_bulk: bool, watermarks: &Watermarks) -> Result<()> {
+        let (Some(closer), Some(groups), false) = (&mut self.closer, &mut self.groups, is_bulk) else {
+            return Ok(());
+        };
+        let Some(bound) = closer.due(groups.keys.len(), watermarks)? else {
+            return Ok(());
+        };
+        let all: Vec<usize> = (0..groups.rows.len()).collect();
+        let fields = self.input_schema.fields()[..self.group_columns].to_vec();
+        let keys = batch_of(
+            &Arc::new(Schema::new(fields)),
+            groups.keys.values(&all)?,
+            all.len(),
+        )?;
+        let is_final = closer.is_final(&keys, &bound)?;
+        groups.keep(|group, rows| rows > 0 && !is_final.value(group))?;
+        self.live_groups = groups.rows.len();
+        closer.swept(self.live_groups);
+        Ok(())
     }
 
     fn take_groups(&mut self) -> Result<Groups> {
@@ -456,8 +482,13 @@ impl Groups {
 
     /// Forgets the groups without rows.
     fn sweep(&mut self) -> Result<()> {
+        self.keep(|_, rows| rows > 0)
+    }
+
+    /// Forgets the groups that are not to be kept, told by their number and their rows.
+    fn keep(&mut self, is_kept: impl Fn(usize, i64) -> bool) -> Result<()> {
         let live: Vec<usize> = (0..self.rows.len())
-            .filter(|group| self.rows[*group] > 0)
+            .filter(|group| is_kept(*group, self.rows[*group]))
             .collect();
         self.keys.retain(&live)?;
         self.rows = live.iter().map(|group| self.rows[*group]).collect();

@@ -64,7 +64,9 @@ pub fn is_restorable(plan: &Operator) -> bool {
         | Operator::Aggregate(_)
         | Operator::Join(_)
         | Operator::Recompute(_)
-        | Operator::TemporalFilter(_) => true,
+        | Operator::TemporalFilter(_)
+        | Operator::EmitOnClose(_)
+        | Operator::EmitEvery(_) => true,
     };
     is_own && plan.inputs().into_iter().all(is_restorable)
 }
@@ -86,6 +88,7 @@ impl OperatorInstance {
             OperatorInstance::Join { join, .. } => join.add_parts(parts),
             OperatorInstance::Recompute { recompute, .. } => recompute.add_parts(parts),
             OperatorInstance::TemporalFilter { filter, .. } => filter.add_parts(parts),
+            OperatorInstance::Emit { emit, .. } => emit.add_parts(parts),
             _ => {}
         }
         self.inputs_mut()
@@ -113,6 +116,7 @@ impl OperatorInstance {
             OperatorInstance::Join { join, .. } => join.take_parts(parts)?,
             OperatorInstance::Recompute { recompute, .. } => recompute.take_parts(parts)?,
             OperatorInstance::TemporalFilter { filter, .. } => filter.take_parts(parts)?,
+            OperatorInstance::Emit { emit, .. } => emit.take_parts(parts)?,
             _ => {}
         }
         self.inputs_mut()
@@ -134,7 +138,8 @@ impl OperatorInstance {
             | OperatorInstance::Unnest { input, .. }
             | OperatorInstance::TopN { input, .. }
             | OperatorInstance::Recompute { input, .. }
-            | OperatorInstance::TemporalFilter { input, .. } => vec![input],
+            | OperatorInstance::TemporalFilter { input, .. }
+            | OperatorInstance::Emit { input, .. } => vec![input],
             OperatorInstance::Join { left, right, .. }
             | OperatorInstance::LookupJoin { left, right, .. }
             | OperatorInstance::AsofJoin { left, right, .. } => vec![left, right],

@@ -18,9 +18,11 @@ use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt3
 use arrow::compute::take;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::physical_expr::PhysicalExpr;
-use millrace_planner::stage::{Join, JoinKind};
+use millrace_planner::stage::{Closing, Join, JoinKind};
+use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 
+use super::closing::Closer;
 use super::expression::{ErrorCounter, evaluate_predicate};
 use super::{CHUNK_ROWS, Gate, batch_of, concat, consolidate, filter_changes, nullable};
 use crate::error::Result;
@@ -53,6 +55,7 @@ struct Side {
     width: usize,
     append_only: bool,
     appearance: Appearance,
+    closer: Option<Closer>,
 }
 
 /// A join with its state.
@@ -96,6 +99,7 @@ impl Side {
         append_only: bool,
         unique: Option<&[usize]>,
         appearance: Appearance,
+        closes: Option<&Closing>,
     ) -> Result<Side> {
         let schema = nullable(schema);
         let all = || (0..schema.fields().len()).collect::<Vec<_>>();
@@ -131,6 +135,7 @@ impl Side {
             width,
             append_only,
             appearance,
+            closer: Closer::new(closes),
         })
     }
 
@@ -200,6 +205,7 @@ impl JoinInstance {
                     plan.left_append_only,
                     plan.left_key.as_deref(),
                     left_appears,
+                    plan.left_closes.as_ref(),
                 )?,
                 Side::new(
                     right,
@@ -208,6 +214,7 @@ impl JoinInstance {
                     plan.right_append_only,
                     plan.right_key.as_deref(),
                     right_appears,
+                    plan.right_closes.as_ref(),
                 )?,
             ],
             emits_pairs,
@@ -216,6 +223,21 @@ impl JoinInstance {
             schema: Arc::clone(&plan.schema),
             is_deferred: false,
         })
+    }
+
+    /// Forgets the rows that no row to come matches.
+    pub fn forget(&mut self, is_bulk: bool, watermarks: &Watermarks) -> Result<()> {
+        if is_bulk || self.is_deferred {
+            return Ok(());
+        }
+        for Side { table, closer, .. } in &mut self.sides {
+            let Some(closer) = closer else { continue };
+            if let Some(bound) = closer.due(table.live_rows(), watermarks)? {
+                table.forget(|rows| closer.is_final(rows, &bound))?;
+                closer.swept(table.live_rows());
+            }
+        }
+        Ok(())
     }
 
     /// Whether an epoch without input leaves the output as it is.

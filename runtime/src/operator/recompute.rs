@@ -11,9 +11,11 @@ use arrow::datatypes::{DataType, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 use datafusion::physical_expr::window::WindowExpr;
 use millrace_planner::stage::Recompute;
+use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 
 use super::aggregate::GroupKeys;
+use super::closing::Closer;
 use super::expression::{ErrorCounter, conform};
 use super::{CHUNK_ROWS, Gate, batch_of, consolidate, nullable};
 use crate::error::Result;
@@ -30,6 +32,7 @@ pub struct RecomputeInstance {
     index: Option<usize>,
     /// The partition, what orders its rows, and all their columns, as comparable bytes.
     order: RowConverter,
+    closer: Option<Closer>,
 }
 
 impl RecomputeInstance {
@@ -56,11 +59,24 @@ impl RecomputeInstance {
             rows,
             index,
             order: RowConverter::new(order).map_err(arrow_error)?,
+            closer: Closer::new(plan.closes.as_ref()),
         })
     }
 
     pub fn state_bytes(&self) -> usize {
         self.rows.memory_bytes()
+    }
+
+    /// Forgets the partitions that do not change any more.
+    pub fn forget(&mut self, watermarks: &Watermarks) -> Result<()> {
+        let Some(closer) = &mut self.closer else {
+            return Ok(());
+        };
+        if let Some(bound) = closer.due(self.rows.live_rows(), watermarks)? {
+            self.rows.forget(|rows| closer.is_final(rows, &bound))?;
+            closer.swept(self.rows.live_rows());
+        }
+        Ok(())
     }
 
     /// Applies what changed and puts out how the results of the changed partitions differ.

@@ -17,12 +17,16 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, UInt64Array};
 use arrow::datatypes::SchemaRef;
 use arrow::row::{RowConverter, SortField};
-use hashbrown::HashMap;
-use millrace_planner::stage::{Numbering, TopN};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use hashbrown::{HashMap, HashSet};
+use millrace_planner::stage::{Closing, Numbering, TopN};
+use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 
+use super::closing::{Closer, is_final};
 use super::{Gate, batch_of, chunks};
-use crate::error::Result;
+use crate::error::{Result, RuntimeError};
 use crate::state::row_table::arrow_error;
 use prefix::Prefix;
 use zones::Zones;
@@ -62,6 +66,9 @@ pub struct TopNInstance {
     order_converter: RowConverter,
     row_converter: RowConverter,
     partitions: Partitions,
+    /// The columns of `partition_by`, under the names of the input.
+    partition_schema: SchemaRef,
+    closer: Option<Closer>,
 }
 
 impl TopNInstance {
@@ -99,6 +106,8 @@ impl TopNInstance {
             order_converter: converter(order.collect())?,
             row_converter: converter((0..plan.width).map(field).collect())?,
             partitions,
+            partition_schema: Arc::new(input.project(&plan.partition_by).map_err(arrow_error)?),
+            closer: Closer::new(plan.closes.as_ref()),
         })
     }
 
@@ -108,6 +117,45 @@ impl TopNInstance {
             Partitions::Zones(partitions) => map_bytes(partitions, Zones::memory_bytes),
             Partitions::Prefix(partitions) => map_bytes(partitions, Prefix::memory_bytes),
         }
+    }
+
+    /// Forgets the partitions that do not change any more.
+    pub fn forget(&mut self, watermarks: &Watermarks) -> Result<()> {
+        let Some(closer) = &mut self.closer else {
+            return Ok(());
+        };
+        let count = match &self.partitions {
+            Partitions::Zones(partitions) => partitions.len(),
+            Partitions::Prefix(partitions) => partitions.len(),
+        };
+        let Some(bound) = closer.due(count, watermarks)? else {
+            return Ok(());
+        };
+        let keys: Vec<&Key> = match &self.partitions {
+            Partitions::Zones(partitions) => partitions.keys().collect(),
+            Partitions::Prefix(partitions) => partitions.keys().collect(),
+        };
+        let parser = self.partition_converter.parser();
+        let columns = self
+            .partition_converter
+            .convert_rows(keys.iter().map(|key| parser.parse(key)))
+            .map_err(arrow_error)?;
+        // The value that closes a partition is one of the columns that tell partitions apart.
+        let of_partition = Closing {
+            value: over_partition(&closer.closing().value, &self.partition_by)?,
+            bound: closer.closing().bound.clone(),
+        };
+        let rows = batch_of(&self.partition_schema, columns, count)?;
+        let is_final = is_final(&of_partition, &rows, &bound)?;
+        let closed: HashSet<Key> = (is_final.values().set_indices())
+            .map(|position| keys[position].clone())
+            .collect();
+        match &mut self.partitions {
+            Partitions::Zones(partitions) => partitions.retain(|key, _| !closed.contains(key)),
+            Partitions::Prefix(partitions) => partitions.retain(|key, _| !closed.contains(key)),
+        }
+        closer.swept(count - closed.len());
+        Ok(())
     }
 
     /// Applies what changed and puts out how the first rows differ.
@@ -253,4 +301,16 @@ fn row_of(key: &[u8]) -> &[u8] {
 fn map_bytes<T>(partitions: &HashMap<Key, T>, bytes: impl Fn(&T) -> usize) -> usize {
     let kept: usize = partitions.iter().map(|(key, rows)| key.len() + bytes(rows)).sum();
     partitions.allocation_size() + kept
+}
+
+/// A column of the input as one of the columns that tell partitions apart.
+fn over_partition(value: &Arc<dyn PhysicalExpr>, partition_by: &[usize]) -> Result<Arc<dyn PhysicalExpr>> {
+    let column = value.downcast_ref::<Column>();
+    let position = column.and_then(|column| partition_by.iter().position(|by| *by == column.index()));
+    match (column, position) {
+        (Some(column), Some(position)) => Ok(Arc::new(Column::new(column.name(), position))),
+        _ => Err(RuntimeError::Internal(format!(
+            "{value} does not tell partitions apart"
+        ))),
+    }
 }

@@ -11,6 +11,7 @@ use parking_lot::RwLock;
 use super::Runtime;
 use crate::driver::Event;
 use crate::error::{Result, RuntimeError};
+use crate::event_time::{EventTime, EventTimeSpec, WatermarkStatus};
 use crate::relation::{Relation, Stream, Table, widen};
 use crate::state::RowTable;
 use crate::write::TableLocks;
@@ -25,11 +26,10 @@ pub struct SourceSpec {
 
 /// What kind of source it is.
 pub enum SourceKind {
-    Stream,
+    /// Rows that are only added; `event_time`: a time of theirs that has a watermark.
+    Stream { event_time: Option<EventTimeSpec> },
     /// `key`: columns of the primary key, empty for none.
-    Table {
-        key: Vec<usize>,
-    },
+    Table { key: Vec<usize> },
 }
 
 impl Runtime {
@@ -56,12 +56,31 @@ impl Runtime {
         } = spec;
         let head = self.inner.logs.head(id.0);
         let relation = match kind {
-            SourceKind::Stream => Relation::Stream(Stream {
-                id,
-                name,
-                schema,
-                missing,
-            }),
+            SourceKind::Stream { event_time } => {
+                let event_time = event_time.map(|spec| Arc::new(EventTime::new(spec)));
+                if let Some(event_time) = event_time.clone() {
+                    let logs = Arc::clone(&self.inner.logs);
+                    let (schema, missing) = (Arc::clone(&schema), missing.clone());
+                    let watermark = self
+                        .inner
+                        .io
+                        .spawn_blocking(move || {
+                            logged_watermark(&logs, id, &schema, head, &missing, &event_time)
+                        })
+                        .await
+                        .map_err(|error| RuntimeError::Internal(error.to_string()))??;
+                    if let Some(watermark) = watermark {
+                        self.inner.feeds.lock().set_watermark(id, watermark);
+                    }
+                }
+                Relation::Stream(Stream {
+                    id,
+                    name,
+                    schema,
+                    missing,
+                    event_time,
+                })
+            }
             SourceKind::Table { key } => {
                 let logs = Arc::clone(&self.inner.logs);
                 let table_schema = Arc::clone(&schema);
@@ -121,6 +140,7 @@ impl Runtime {
                 name: stream.name.clone(),
                 schema: widened(&stream.schema),
                 missing: stream.missing.iter().cloned().chain([value]).collect(),
+                event_time: stream.event_time.clone(),
             }),
             Relation::Table(table) => {
                 let schema = widened(&table.schema);
@@ -139,6 +159,17 @@ impl Runtime {
         self.inner.logs.widen(id.0, &wider.schema())?;
         self.inner.relations.write().insert(id, Arc::new(wider));
         Ok(locks)
+    }
+
+    /// The watermarks of streams, and how many rows were late.
+    pub fn watermarks(&self) -> Vec<WatermarkStatus> {
+        let relations = self.inner.relations.read();
+        let mut known: Vec<WatermarkStatus> = relations
+            .values()
+            .filter_map(|relation| Some(relation.event_time()?.status(relation.id())))
+            .collect();
+        known.sort_by_key(|status| status.relation);
+        known
     }
 
     /// Adds an index for key look-ups to a table or view.
@@ -179,6 +210,22 @@ impl Runtime {
         held.resume(vec![], ids.to_vec());
         Ok(())
     }
+}
+
+/// The watermark of a stream's log.
+fn logged_watermark(
+    logs: &LogStore,
+    id: RelationId,
+    schema: &SchemaRef,
+    head: u64,
+    missing: &[ScalarValue],
+    event_time: &EventTime,
+) -> Result<Option<i64>> {
+    for block in logs.read(id.0, 0, head)? {
+        let rows = widen(block?.changes.rows, schema, missing)?;
+        event_time.advance(event_time.assumed(&rows)?);
+    }
+    Ok(event_time.watermark())
 }
 
 /// The rows of a table from its log.

@@ -85,14 +85,14 @@ impl Transport for InProcess {
                 let ends = taken.ends.clone();
                 inner
                     .versions
-                    .cut(request.pipeline, request.epoch, ends, taken.now);
+                    .cut(request.pipeline, request.epoch, ends, taken.time.now);
             }
             taken
         };
         inner.widen(&mut taken);
         CutAnswer::Taken(EpochCut {
             changes: taken.changes,
-            now: taken.now,
+            time: taken.time,
             more: taken.more,
             is_checkpoint: taken.is_checkpoint,
         })

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use millrace_planner::RelationId;
 use serde::{Deserialize, Serialize};
 
-use super::message::{ToDriver, ToPeer, ToWorker};
+use super::message::{EpochTime, ToDriver, ToPeer, ToWorker};
 use super::template::{Template, WorkerId};
 use crate::checkpoint::Part;
 use crate::driver::PipelineId;
@@ -63,8 +63,7 @@ pub struct ReadyTask {
     pub id: TaskId,
     /// Of the view.
     pub incarnation: u64,
-    /// The epoch's clock, in microseconds.
-    pub now: i64,
+    pub time: EpochTime,
     pub is_job: bool,
     /// Whether other views wait for what it changes in its view.
     pub is_read: bool,
@@ -95,8 +94,7 @@ pub enum LocalEvent {
         pipeline: PipelineId,
         version: u64,
         epoch: u64,
-        /// The epoch's clock, in microseconds.
-        now: i64,
+        time: EpochTime,
         rows: Vec<(RelationId, u64)>,
         /// More input waits.
         more: bool,
@@ -181,7 +179,7 @@ pub enum LocalAction {
 pub trait Tasks {
     /// Whether the task has anything to do in its epoch: `is_needed` says that one of its inputs has rows, or that the epoch
     /// is a checkpoint.
-    fn has_work(&self, task: TaskId, now: i64, is_needed: bool) -> bool;
+    fn has_work(&self, task: TaskId, time: &EpochTime, is_needed: bool) -> bool;
 }
 
 /// See the module.
@@ -280,13 +278,13 @@ impl LocalScheduler {
                 pipeline,
                 version,
                 epoch,
-                now,
+                time,
                 rows,
                 more,
                 is_checkpoint,
             } => {
                 if let Some(pipeline) = self.of(pipeline, version) {
-                    pipeline.cut_taken(epoch, now, rows, more, is_checkpoint, &mut work);
+                    pipeline.cut_taken(epoch, time, rows, more, is_checkpoint, &mut work);
                 }
             }
             LocalEvent::NoCut {
@@ -505,11 +503,11 @@ impl LocalScheduler {
         match message {
             ToPeer::Cut {
                 epoch,
-                now,
+                time,
                 rows,
                 is_checkpoint,
                 ..
-            } => pipeline.cut_arrived(epoch, now, &rows, is_checkpoint, work),
+            } => pipeline.cut_arrived(epoch, time, &rows, is_checkpoint, work),
             ToPeer::StageDone {
                 epoch,
                 view,

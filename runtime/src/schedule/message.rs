@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
+use millrace_planner::watermark::Watermarks;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -119,6 +120,15 @@ pub struct EpochCosts {
     pub tasks_skipped: u32,
 }
 
+/// What time it is in an epoch, for all of its tasks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EpochTime {
+    /// In microseconds since 1970-01-01 00:00 UTC; never less than in the epoch before.
+    pub now: i64,
+    /// The watermarks of the pipeline's streams, as of the cut.
+    pub watermarks: Arc<Watermarks>,
+}
+
 /// From one worker to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToPeer {
@@ -127,8 +137,7 @@ pub enum ToPeer {
         pipeline: PipelineId,
         version: u64,
         epoch: u64,
-        /// The epoch's clock, in microseconds.
-        now: i64,
+        time: EpochTime,
         rows: Vec<(RelationId, u64)>,
         is_checkpoint: bool,
     },

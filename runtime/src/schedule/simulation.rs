@@ -18,7 +18,7 @@ use std::sync::Arc;
 use millrace_planner::RelationId;
 
 use super::local::{LocalEvent, LocalScheduler, ReadyTask, TaskId, Tasks};
-use super::message::{ToDriver, ToPeer, ToWorker};
+use super::message::{EpochTime, ToDriver, ToPeer, ToWorker};
 use super::template::{ViewShape, WorkerId};
 use crate::driver::{Driver, Event, PipelineId, Ticket};
 use checks::Checks;
@@ -86,7 +86,7 @@ struct Busy {
 }
 
 impl Tasks for Busy {
-    fn has_work(&self, _: TaskId, _: i64, is_needed: bool) -> bool {
+    fn has_work(&self, _: TaskId, _: &EpochTime, is_needed: bool) -> bool {
         self.is_everyone || is_needed
     }
 }

@@ -10,6 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::ViewSpec;
 use crate::error::Result;
 use crate::operator::{Combiner, CombinerCounts, ErrorCounter, OperatorImage, OperatorInstance};
+use crate::schedule::message::EpochTime;
 use crate::schedule::template::{StageInput, ViewShape, is_reduce};
 use crate::state::{RowTable, TableImage};
 
@@ -239,10 +240,10 @@ impl ViewInstance {
     }
 
     /// Whether a reduce has nothing to do in an epoch that brings no input, at its time.
-    pub(super) fn idle_without_input(&self, stage: usize, partition: usize, now: i64) -> bool {
+    pub(super) fn idle_without_input(&self, stage: usize, partition: usize, time: &EpochTime) -> bool {
         self.reduces[stage].get(partition).is_none_or(|instance| {
             instance.lock().as_ref().is_none_or(|operators| {
-                operators.idle_without_input(self.is_bulk()) && operators.due().is_none_or(|due| due > now)
+                operators.idle_without_input(self.is_bulk()) && !operators.is_due(time)
             })
         })
     }

@@ -207,14 +207,19 @@ impl Fixture {
         let store = Store::open(directory.path(), StoreOptions::default()).unwrap();
         let runtime = Runtime::start(options, Arc::clone(store.logs())).unwrap();
         let sources = [
-            (S, "s", rows_schema(false), SourceKind::Stream),
+            (
+                S,
+                "s",
+                rows_schema(false),
+                SourceKind::Stream { event_time: None },
+            ),
             (T, "t", rows_schema(true), SourceKind::Table { key: vec![0] }),
             (U, "u", label_schema(), SourceKind::Table { key: vec![0] }),
         ];
         let mut relations = BTreeMap::new();
         for (id, name, schema, kind) in sources {
             store.logs().create(id.0, Arc::clone(&schema)).unwrap();
-            let is_stream = matches!(kind, SourceKind::Stream);
+            let is_stream = matches!(kind, SourceKind::Stream { .. });
             let spec = SourceSpec {
                 id,
                 name: name.into(),
@@ -233,6 +238,7 @@ impl Fixture {
                 schema,
                 key: (!is_stream).then(|| vec![0]),
                 append_only: is_stream,
+                watermarks: vec![],
             };
             relations.insert(name.to_owned(), info);
         }
@@ -280,7 +286,9 @@ impl Fixture {
         self.runtime = Runtime::start(RuntimeOptions::new(2), Arc::clone(self.store.logs())).unwrap();
         for (id, name, key) in [(S, "s", None), (T, "t", Some(vec![0])), (U, "u", Some(vec![0]))] {
             let schema = Arc::clone(&self.relations.0[name].schema);
-            let kind = key.map_or(SourceKind::Stream, |key| SourceKind::Table { key });
+            let kind = key.map_or(SourceKind::Stream { event_time: None }, |key| SourceKind::Table {
+                key,
+            });
             self.runtime
                 .create_source(SourceSpec {
                     id,
@@ -506,6 +514,7 @@ async fn a_view_over_a_view_follows_it() {
             schema,
             key: Some(vec![0]),
             append_only: false,
+            watermarks: vec![],
         },
     );
     fixture

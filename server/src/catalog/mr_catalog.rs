@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arrow::array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, IntervalMonthDayNanoArray, RecordBatch, StringArray,
+    TimestampMicrosecondArray,
 };
 use arrow::datatypes::IntervalMonthDayNano;
 use datafusion::catalog::{MemTable, TableProvider};
@@ -21,7 +22,7 @@ use crate::database::{Database, df};
 use crate::error::{SqlResult, from_internal};
 
 /// The names of the relations.
-pub const RELATIONS: [&str; 8] = [
+pub const RELATIONS: [&str; 9] = [
     "batches",
     "groups",
     "jobs",
@@ -29,6 +30,7 @@ pub const RELATIONS: [&str; 8] = [
     "tasks",
     "unbounded_state",
     "views",
+    "watermarks",
     "workers",
 ];
 
@@ -45,6 +47,7 @@ pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn Tab
         "tasks" => tasks::columns(database),
         "unbounded_state" => unbounded_state(database),
         "views" => views(database),
+        "watermarks" => watermarks(database),
         "workers" => workers(database),
         _ => return Ok(None),
     };
@@ -283,6 +286,25 @@ fn groups(database: &Database) -> Columns {
 }
 
 /// One row a worker; all of them are in this process.
+fn watermarks(database: &Database) -> Columns {
+    let known = database.runtime().watermarks();
+    let catalog = database.catalog();
+    let names = known.iter().map(|status| {
+        let object = catalog.object(ObjectId(status.relation.0));
+        object.map(|object| object.display_name()).unwrap_or_default()
+    });
+    let watermarks = TimestampMicrosecondArray::from_iter(known.iter().map(|status| status.watermark));
+    vec![
+        ("relation", texts(names)),
+        ("watermark", Arc::new(watermarks.with_timezone("UTC"))),
+        ("late_rows", numbers(known.iter().map(|status| status.late_rows))),
+        (
+            "future_rows",
+            numbers(known.iter().map(|status| status.future_rows)),
+        ),
+    ]
+}
+
 fn workers(database: &Database) -> Columns {
     let workers = database.runtime().workers();
     vec![

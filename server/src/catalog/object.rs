@@ -15,11 +15,12 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use millrace_parser::quote_identifier;
 use millrace_planner::growth::Growth;
-use millrace_planner::{RelationId, RelationInfo, RelationKind, RelationTable, StageGraph};
+use millrace_planner::{Emit, RelationId, RelationInfo, RelationKind, RelationTable, StageGraph};
 use millrace_storage::{CatalogObject, ObjectId, ObjectKind};
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::bound::BoundName;
+use crate::catalog::event_time::{EventTimeDef, StoredEventTime};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types;
 
@@ -72,6 +73,8 @@ pub struct Relation {
     pub columns: Vec<ColumnDef>,
     /// The name of its primary key's constraint.
     pub key_name: Option<String>,
+    /// The event time, if it is a stream that has one.
+    pub event_time: Option<EventTimeDef>,
     /// The query, if it is a materialized view.
     pub query: Option<Arc<QueryDef>>,
     /// What of it grows without bound, if it is a materialized view.
@@ -118,6 +121,8 @@ pub struct QueryDef {
     pub column_names: Vec<String>,
     /// What its names mean. A name that is not among them means what the search path says.
     pub names: Vec<BoundName>,
+    /// When a materialized view shows its rows.
+    pub emit: Emit,
     /// The plan of a view, once it was needed. It stays right: what it names cannot change under it.
     pub bound: OnceLock<Arc<dyn TableProvider>>,
 }
@@ -178,6 +183,10 @@ struct StoredProperties {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     names: Vec<BoundName>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    emit: Option<Emit>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    event_time: Option<StoredEventTime>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     relation: Option<ObjectId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     index_columns: Vec<usize>,
@@ -201,6 +210,7 @@ impl Relation {
             schema: Arc::new(Schema::new(fields)),
             key: (!key.is_empty()).then(|| key.to_vec()),
             append_only,
+            watermarks: vec![],
         };
         let key_name = (kind == RelationKind::Table && !key.is_empty()).then(|| format!("{name}_pkey"));
         let provider = Arc::new(RelationTable::new(info.clone()));
@@ -208,6 +218,7 @@ impl Relation {
             info,
             columns,
             key_name,
+            event_time: None,
             query: None,
             growth: Growth::default(),
             provider,
@@ -240,10 +251,23 @@ impl Relation {
         // Also what has no columns is unique: a view of one row has the empty key.
         relation.info.key.clone_from(&graph.key);
         relation.info.schema = Arc::clone(&graph.schema);
+        relation.info.watermarks.clone_from(&graph.watermarks);
         relation.provider = Arc::new(RelationTable::new(relation.info.clone()));
         relation.query = Some(Arc::clone(&planned.query));
         relation.growth = planned.growth.clone();
         relation
+    }
+
+    /// The relation with an event time.
+    #[must_use]
+    pub fn with_event_time(mut self, event_time: Option<EventTimeDef>) -> Self {
+        let bound = event_time
+            .as_ref()
+            .map(|event_time| event_time.bound(self.info.id, &self.info.schema));
+        self.info.watermarks = bound.into_iter().collect();
+        self.provider = Arc::new(RelationTable::new(self.info.clone()));
+        self.event_time = event_time;
+        self
     }
 
     /// Gives the relation another name.
@@ -305,6 +329,11 @@ impl Relation {
                 .collect();
             elements.push(format!("PRIMARY KEY ({})", key.join(", ")));
         }
+        elements.extend(
+            self.event_time
+                .iter()
+                .map(|event_time| event_time.clause(self.schema())),
+        );
         elements
     }
 }
@@ -317,6 +346,7 @@ impl QueryDef {
             search_path,
             column_names,
             names: vec![],
+            emit: Emit::Changes,
             bound: OnceLock::new(),
         }
     }
@@ -326,11 +356,34 @@ impl QueryDef {
     pub fn with_names(&self, names: Vec<BoundName>) -> Self {
         QueryDef {
             names,
+            emit: self.emit,
             ..QueryDef::new(
                 self.text.clone(),
                 self.search_path.clone(),
                 self.column_names.clone(),
             )
+        }
+    }
+
+    /// The same query, whose rows are shown then.
+    #[must_use]
+    pub fn with_emit(self, emit: Emit) -> Self {
+        QueryDef { emit, ..self }
+    }
+
+    /// The clause that says when rows are shown.
+    fn emit_clause(&self) -> String {
+        let seconds = |micros: i64| micros as f64 / 1e6;
+        match self.emit {
+            Emit::Changes => String::new(),
+            Emit::OnWindowClose { delay: 0 } => " EMIT ON WINDOW CLOSE".to_owned(),
+            Emit::OnWindowClose { delay } => {
+                format!(
+                    " EMIT ON WINDOW CLOSE WITH DELAY INTERVAL '{} seconds'",
+                    seconds(delay)
+                )
+            }
+            Emit::Every(every) => format!(" EMIT EVERY INTERVAL '{} seconds'", seconds(every)),
         }
     }
 
@@ -381,13 +434,27 @@ impl Object {
                 true => String::new(),
                 false => format!(" ({})", columns.join(", ")),
             };
-            format!("CREATE {kind} {name}{columns} AS {}", query.text)
+            format!(
+                "CREATE {kind} {name}{columns} AS {}{}",
+                query.text,
+                query.emit_clause()
+            )
         };
         self.sql = match &self.definition {
             Definition::View(query) => view(query),
             Definition::Relation(relation) => match &relation.query {
                 Some(query) => view(query),
-                None => format!("CREATE {kind} {name} ({})", relation.elements().join(", ")),
+                None => {
+                    let options = relation
+                        .event_time
+                        .as_ref()
+                        .map(EventTimeDef::options)
+                        .unwrap_or_default();
+                    format!(
+                        "CREATE {kind} {name} ({}){options}",
+                        relation.elements().join(", ")
+                    )
+                }
             },
             // What these say does not depend on their own name, or says it in its own way.
             Definition::Index(_) | Definition::SetAside(_) | Definition::Other => return,
@@ -405,6 +472,7 @@ impl Object {
                 stored.columns = relation.columns.iter().map(store_column).collect();
                 stored.key = relation.key().to_vec();
                 stored.key_name.clone_from(&relation.key_name);
+                stored.event_time = relation.event_time.as_ref().map(EventTimeDef::to_stored);
                 if let Some(query) = &relation.query {
                     store_query(query, &mut stored);
                 }
@@ -457,7 +525,8 @@ impl Object {
                 properties.search_path.clone(),
                 properties.column_names.clone(),
             );
-            Arc::new(query.with_names(properties.names.clone()))
+            let query = query.with_names(properties.names.clone());
+            Arc::new(query.with_emit(properties.emit.unwrap_or_default()))
         });
         let relation = |kind: RelationKind| -> SqlResult<Definition> {
             let columns = properties
@@ -484,6 +553,18 @@ impl Object {
                 relation.key_name.clone_from(&properties.key_name);
             }
             relation.query.clone_from(&query);
+            let event_time = properties.event_time.as_ref();
+            let event_time = event_time
+                .map(EventTimeDef::from_stored)
+                .transpose()
+                .map_err(damaged)?;
+            let relation = match event_time {
+                Some(event_time) if event_time.column >= relation.columns.len() => {
+                    return Err(damaged("its event time is no column".into()));
+                }
+                None => relation,
+                some => relation.with_event_time(some),
+            };
             Ok(Definition::Relation(Box::new(relation)))
         };
         let definition = match stored.kind {
@@ -519,6 +600,7 @@ fn store_query(query: &QueryDef, stored: &mut StoredProperties) {
     stored.search_path.clone_from(&query.search_path);
     stored.column_names.clone_from(&query.column_names);
     stored.names.clone_from(&query.names);
+    stored.emit = (query.emit != Emit::Changes).then_some(query.emit);
 }
 
 fn store_column(column: &ColumnDef) -> StoredColumn {

@@ -212,7 +212,7 @@ impl RowBuilder {
 }
 
 /// An expression ready to run. `now()` and its like are values from then on: one for the whole statement.
-fn physical(
+pub(crate) fn physical(
     state: &SessionState,
     expression: Expr,
     schema: &DFSchema,

@@ -11,7 +11,7 @@ use millrace_storage::{ChangeBatch, ObjectId};
 use crate::catalog::{CatalogSnapshot, Object, Relation};
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::transaction::{Active, Transaction};
-use crate::session::{Session, overlay};
+use crate::session::{Session, Severity, overlay};
 
 /// The right of one statement to change one relation. Dropping it without [`WriteScope::finish`] changes nothing.
 pub struct WriteScope {
@@ -148,12 +148,24 @@ impl Session {
         if changes.is_empty() {
             return Ok(());
         }
-        self.db
-            .runtime()
-            .append(changes, active.locks.as_ref())
-            .await
-            .map_err(|error| self.explain_write(error))?;
+        let written = self.db.runtime().append(changes, active.locks.as_ref()).await;
+        let written = written.map_err(|error| self.explain_write(error))?;
+        self.say_late(written.late_rows);
         Ok(())
+    }
+
+    /// Tells the client of rows that came too late.
+    fn say_late(&self, rows: u64) {
+        if rows > 0 {
+            let what = if rows == 1 {
+                "1 row is".to_owned()
+            } else {
+                format!("{rows} rows are")
+            };
+            let message =
+                format!("{what} late and left out: the watermark of the stream is past their event time");
+            self.notice(Severity::Notice, message);
+        }
     }
 
     /// The error of a write, with the names of what it broke.
@@ -221,12 +233,10 @@ impl WriteScope {
             return Ok(());
         }
         let changes = changes.into_iter().map(|batch| (self.relation, batch)).collect();
-        self.session
-            .db
-            .runtime()
-            .append(changes, self.locks.as_ref())
-            .await
-            .map_err(|error| self.session.explain_write(error))?;
+        let runtime = self.session.db.runtime();
+        let written = runtime.append(changes, self.locks.as_ref()).await;
+        let written = written.map_err(|error| self.session.explain_write(error))?;
+        self.session.say_late(written.late_rows);
         Ok(())
     }
 }

@@ -48,6 +48,7 @@ impl CatalogReader for Catalog {
             schema: integers(columns),
             key: None,
             append_only: false,
+            watermarks: vec![],
         })))
     }
 }
@@ -76,6 +77,7 @@ fn plan(sql: &str, limits: RecursionLimits) -> StageGraph {
     let options = ViewOptions {
         partitions: 1,
         recursion: limits,
+        emit: millrace_planner::Emit::Changes,
     };
     plan_view(&state, plan, options).unwrap()
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_planner::RelationId;
 
-use super::{EPOCHS_IN_FLIGHT_MAX, LocalAction, Pipeline, ToDriver, ToPeer, Work, WorkerId};
+use super::{EPOCHS_IN_FLIGHT_MAX, EpochTime, LocalAction, Pipeline, ToDriver, ToPeer, Work, WorkerId};
 
 #[derive(Debug)]
 pub(super) struct Cutter {
@@ -200,7 +200,7 @@ impl Pipeline {
     pub fn cut_taken(
         &mut self,
         epoch: u64,
-        now: i64,
+        time: EpochTime,
         rows: Vec<(RelationId, u64)>,
         more: bool,
         is_checkpoint: bool,
@@ -217,7 +217,7 @@ impl Pipeline {
                     pipeline: id,
                     version,
                     epoch,
-                    now,
+                    time: time.clone(),
                     rows: rows.clone(),
                     is_checkpoint,
                 };
@@ -229,7 +229,7 @@ impl Pipeline {
             entry.costs.rows = rows.iter().map(|(_, rows)| rows).sum();
             entry.costs.waited_ns = waited_ns;
         }
-        self.cut_arrived(epoch, now, &rows, is_checkpoint, work);
+        self.cut_arrived(epoch, time, &rows, is_checkpoint, work);
         self.start(work);
     }
 

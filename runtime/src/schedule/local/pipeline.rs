@@ -12,7 +12,7 @@ use millrace_planner::RelationId;
 use super::cutter::Cutter;
 use super::{LocalAction, ReadyTask, Source, TaskId, ToDriver, ToPeer, Work, WorkerId, share};
 use crate::driver::PipelineId;
-use crate::schedule::message::EpochCosts;
+use crate::schedule::message::{EpochCosts, EpochTime};
 use crate::schedule::plan::{Plan, TaskPlan};
 use crate::schedule::template::{StageInput, Template};
 
@@ -52,7 +52,7 @@ pub(super) struct Epoch {
     heard: HashSet<(usize, usize, u32)>,
     has_cut: bool,
     is_checkpoint: bool,
-    now: i64,
+    time: EpochTime,
     started_at: u64,
     pub costs: EpochCosts,
 }
@@ -167,7 +167,7 @@ impl Pipeline {
                 heard: HashSet::new(),
                 has_cut: false,
                 is_checkpoint: false,
-                now: 0,
+                time: EpochTime::default(),
                 started_at: work.at,
                 costs: EpochCosts::default(),
             }
@@ -178,7 +178,7 @@ impl Pipeline {
     pub fn cut_arrived(
         &mut self,
         number: u64,
-        now: i64,
+        time: EpochTime,
         rows: &[(RelationId, u64)],
         is_checkpoint: bool,
         work: &mut Work<'_>,
@@ -191,7 +191,7 @@ impl Pipeline {
         if std::mem::replace(&mut epoch.has_cut, true) {
             return;
         }
-        epoch.now = now;
+        epoch.time = time;
         epoch.is_checkpoint = is_checkpoint;
         let (mut arrived, mut retold) = (vec![], vec![]);
         for (task, planned) in plan.tasks.iter().enumerate() {
@@ -382,7 +382,7 @@ impl Pipeline {
         // They stay: a task that could not fetch them runs again.
         let sources = epoch.sources.get(&task).cloned().unwrap_or_default();
         let is_filled = !sources.is_empty();
-        if !work.tasks.has_work(id, epoch.now, is_filled || is_checkpoint) {
+        if !work.tasks.has_work(id, &epoch.time, is_filled || is_checkpoint) {
             epoch.costs.tasks_skipped += 1;
             ended.push((number, task, BTreeSet::new()));
             return;
@@ -396,7 +396,7 @@ impl Pipeline {
             version: self.version,
             id,
             incarnation: plan.view(planned).incarnation,
-            now: epoch.now,
+            time: epoch.time.clone(),
             is_job: plan.template.is_job,
             is_read: !plan.readers(id.view).is_empty(),
             is_checkpoint,

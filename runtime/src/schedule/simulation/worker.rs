@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::{Busy, Delivery, Simulation, checks};
 use crate::driver::PipelineId;
 use crate::schedule::local::{Ended, LocalAction, LocalEvent, ReadyTask};
-use crate::schedule::message::{ToDriver, ToPeer, ToWorker, decode, encode};
+use crate::schedule::message::{EpochTime, ToDriver, ToPeer, ToWorker, decode, encode};
 use crate::schedule::template::WorkerId;
 
 impl Simulation {
@@ -44,7 +44,10 @@ impl Simulation {
             pipeline,
             version,
             epoch,
-            now,
+            time: EpochTime {
+                now,
+                ..EpochTime::default()
+            },
             rows: sources.into_iter().map(|source| (source, 1 << 24)).collect(),
             more,
             is_checkpoint,

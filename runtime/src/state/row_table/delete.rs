@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use hashbrown::HashMap;
 
 use super::{Matches, RowTable, arrow_error, hashes};
@@ -25,6 +25,26 @@ impl RowTable {
         let mut deleted = vec![None; rows.num_rows()];
         self.mark_deleted(rows, version, &mut deleted)?;
         self.count_deleted(rows, deleted, version)
+    }
+
+    /// Marks the rows for which `is_gone` holds as gone, for a table that nobody reads at older versions.
+    ///
+    /// # Errors
+    /// `is_gone` fails on a chunk.
+    pub fn forget(&mut self, is_gone: impl Fn(&RecordBatch) -> Result<BooleanArray>) -> Result<()> {
+        let mut gone = 0;
+        for chunk in self.chunks.iter() {
+            for row in is_gone(&chunk.rows)?.values().set_indices() {
+                if chunk.is_alive(row) {
+                    chunk.delete(row, 0);
+                    gone += 1;
+                }
+            }
+        }
+        self.live_rows -= gone;
+        self.dead_rows += gone;
+        self.deletions.push_front((0, gone));
+        self.tidy(Version::MAX - 1)
     }
 
     /// Marks those of the rows that are there and not yet marked.

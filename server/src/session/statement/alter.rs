@@ -12,6 +12,7 @@ use millrace_parser::ast::{AlterOperation, AlterRelation, ColumnDefinition, Obje
 use millrace_planner::{Binder, RelationKind};
 use millrace_storage::ObjectKind;
 
+use crate::catalog::event_time::EventTimeDef;
 use crate::catalog::{ColumnDef, Definition, Object, Relation, kind_name};
 use crate::database::ddl::DdlGuard;
 use crate::database::df;
@@ -165,7 +166,11 @@ fn rename_column(guard: &DdlGuard<'_>, object: &Object, from: &Ident, to: &Ident
             rename_in(expression, &from, &to);
         }
     }
-    guard.put(with_columns(object, relation, changed))
+    let mut event_time = relation.event_time.clone();
+    if let Some(event_time) = &mut event_time {
+        rename_in(&mut event_time.watermark, &from, &to);
+    }
+    guard.put(with_columns(object, relation, changed, event_time))
 }
 
 /// Renames a column in an expression over the columns of one relation.
@@ -200,7 +205,12 @@ fn check_new(object: &Object, relation: &Relation, name: &str) -> SqlResult<()> 
 }
 
 /// The object with other columns; the key and its name stay.
-fn with_columns(object: &Object, relation: &Relation, columns: Vec<ColumnDef>) -> Object {
+fn with_columns(
+    object: &Object,
+    relation: &Relation,
+    columns: Vec<ColumnDef>,
+    event_time: Option<EventTimeDef>,
+) -> Object {
     let kind = relation.info.kind;
     let mut changed = Relation::new(
         object.id,
@@ -211,6 +221,7 @@ fn with_columns(object: &Object, relation: &Relation, columns: Vec<ColumnDef>) -
         kind == RelationKind::Stream,
     );
     changed.key_name.clone_from(&relation.key_name);
+    let changed = changed.with_event_time(event_time);
     let mut new = object.clone();
     new.definition = Definition::Relation(Box::new(changed));
     new.restate();
@@ -246,7 +257,10 @@ async fn add_column(
     changed.push(column.clone());
     check_columns(changed.iter().map(|column| column.field.name().as_str()))?;
     guard
-        .add_column(with_columns(object, relation, changed), &column)
+        .add_column(
+            with_columns(object, relation, changed, relation.event_time.clone()),
+            &column,
+        )
         .await
 }
 

@@ -7,6 +7,7 @@ use millrace_parser::ast::{ColumnDefinition, CreateStream, CreateTable, Options}
 use millrace_planner::RelationKind;
 use millrace_storage::{ChangeBatch, ObjectKind};
 
+use crate::catalog::event_time::EventTimeDef;
 use crate::catalog::{ColumnDef, Definition, Object, Relation};
 use crate::database::now_ms;
 use crate::error::names::did_you_mean;
@@ -28,6 +29,7 @@ struct New<'a> {
     if_not_exists: bool,
     columns: Vec<ColumnDef>,
     key: Vec<usize>,
+    event_time: Option<EventTimeDef>,
     text: &'a str,
 }
 
@@ -42,12 +44,12 @@ pub(crate) async fn stream(session: &Arc<Session>, create: CreateStream, text: &
                 .with_hint("Rows of a stream are never changed. Use CREATE TABLE for rows with a key."),
         );
     }
-    refuse_extras(
-        &create.constraints,
-        create.watermark.is_some(),
-        &create.options,
-        create.format.is_some(),
-    )?;
+    let names: Vec<String> = (create.columns.iter())
+        .map(|column| millrace_parser::fold(&column.name))
+        .collect();
+    let mut options = create.options.clone();
+    let event_time = EventTimeDef::new(create.watermark.as_ref(), &names, &mut options)?;
+    refuse_extras(&create.constraints, false, &options, create.format.is_some())?;
     let columns = columns(&create.columns, &[])?;
     let new = New {
         kind: ObjectKind::Stream,
@@ -55,6 +57,7 @@ pub(crate) async fn stream(session: &Arc<Session>, create: CreateStream, text: &
         if_not_exists: create.if_not_exists,
         columns,
         key: vec![],
+        event_time,
         text,
     };
     make(session, new).await?;
@@ -90,6 +93,7 @@ pub(crate) async fn table(session: &Arc<Session>, create: CreateTable, text: &st
                 if_not_exists: create.if_not_exists,
                 columns,
                 key,
+                event_time: None,
                 text,
             };
             make(session, new).await?;
@@ -159,6 +163,7 @@ async fn table_as(
         if_not_exists,
         columns,
         key: vec![],
+        event_time: None,
         text,
     };
     let Some(object) = make(session, new).await? else {
@@ -239,7 +244,8 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         new.columns,
         &new.key,
         kind == RelationKind::Stream,
-    );
+    )
+    .with_event_time(new.event_time);
     check_expressions(session, &scope, &relation)?;
     let object = Object {
         id,
@@ -280,7 +286,8 @@ fn check_expressions(session: &Session, scope: &Scope, relation: &Relation) -> S
     builder
         .build(&nothing, 0)
         .map(|_| ())
-        .map_err(|failure| *failure.error)
+        .map_err(|failure| *failure.error)?;
+    session.database().event_time(relation).map(|_| ())
 }
 
 /// Columns from their definitions. Those of the key are not nullable.
@@ -410,7 +417,11 @@ fn refuse_extras(
         );
     }
     if watermark {
-        return Err(SqlError::unsupported("WATERMARK is not supported yet"));
+        return Err(
+            SqlError::new(SqlState::WrongObjectType, "a table has no watermark").with_hint(
+                "Rows of a table are changed at any time. Use CREATE STREAM for rows with an event time.",
+            ),
+        );
     }
     if let Some(option) = options.0.first() {
         return Err(

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, CreateView};
 use millrace_parser::ast::{CreateMaterializedView, Emit};
+use millrace_planner::Binder;
 use millrace_planner::growth::Growth;
 use millrace_runtime::{BackfillOptions, ViewSpec};
 use millrace_storage::ObjectKind;
@@ -126,19 +128,62 @@ async fn make(session: &Session, guard: DdlGuard<'_>, making: Making) -> SqlResu
     waiting.0.wait().await
 }
 
+/// When the rows of a view are shown.
+///
+/// # Errors
+/// An interval is not a constant, is not positive, or has months.
+pub(super) fn emit(session: &Session, clause: &Emit) -> SqlResult<millrace_planner::Emit> {
+    use millrace_planner::Emit as Planned;
+    let micros = |what: &str, interval: &ast::Expr| -> SqlResult<i64> {
+        let wrong = |why: &str| {
+            SqlError::new(SqlState::InvalidParameterValue, format!("{what} {why}"))
+                .with_hint("Write a constant interval: INTERVAL '10 seconds'.")
+        };
+        let scope = session.scope();
+        let reader = scope.reader(session.database());
+        let binder = Binder::new(session.database().state(), &reader);
+        let value = binder
+            .constant(interval)
+            .map_err(|_| wrong("must be a constant interval"))?;
+        let ScalarValue::IntervalMonthDayNano(Some(interval)) = value else {
+            return Err(wrong("must be an interval"));
+        };
+        if interval.months != 0 {
+            return Err(wrong("must not have months, which are of different lengths"));
+        }
+        let days = i64::from(interval.days).checked_mul(86_400_000_000);
+        let micros = days.and_then(|days| days.checked_add(interval.nanoseconds / 1_000));
+        micros.ok_or_else(|| wrong("is out of range"))
+    };
+    match clause {
+        Emit::Changes => Ok(Planned::Changes),
+        Emit::OnWindowClose { delay: None } => Ok(Planned::OnWindowClose { delay: 0 }),
+        Emit::OnWindowClose { delay: Some(delay) } => {
+            match micros("the delay of EMIT ON WINDOW CLOSE", delay)? {
+                delay if delay < 0 => Err(SqlError::new(
+                    SqlState::InvalidParameterValue,
+                    "the delay of EMIT ON WINDOW CLOSE must not be negative",
+                )),
+                delay => Ok(Planned::OnWindowClose { delay }),
+            }
+        }
+        Emit::Every(every) => match micros("the interval of EMIT EVERY", every)? {
+            every if every <= 0 => Err(SqlError::new(
+                SqlState::InvalidParameterValue,
+                "the interval of EMIT EVERY must be positive",
+            )),
+            every => Ok(Planned::Every(every)),
+        },
+    }
+}
+
 /// CREATE MATERIALIZED VIEW: returns when the view is live.
 pub(crate) async fn materialized(
     session: &Arc<Session>,
     create: CreateMaterializedView,
     text: &str,
 ) -> SqlResult<Outcome> {
-    match &create.emit {
-        Emit::Changes => {}
-        Emit::OnWindowClose { .. } => {
-            return Err(SqlError::unsupported("EMIT ON WINDOW CLOSE is not supported yet"));
-        }
-        Emit::Every(_) => return Err(SqlError::unsupported("EMIT EVERY is not supported yet")),
-    }
+    let emit = emit(session, &create.emit)?;
     if let Some(option) = create.options.0.first() {
         return Err(SqlError::unsupported(format!(
             "option \"{}\" is not supported",
@@ -181,7 +226,8 @@ pub(crate) async fn materialized(
         }
         _ => guard.check_free(&scope.database, &schema, &name)?,
     }
-    let query = QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns);
+    let query =
+        QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns).with_emit(emit);
     let planned = session
         .database()
         .plan_materialized(&scope.catalog, &scope.database, &query)?;

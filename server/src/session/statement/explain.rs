@@ -7,13 +7,14 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::sql::sqlparser::ast;
 use millrace_parser::ast::{Explain, ExplainFormat, ExplainTarget, ExplainType, Statement};
-use millrace_planner::{StageGraph, plan_view};
+use millrace_planner::{Emit, StageGraph, plan_view};
 
 use crate::catalog::QueryDef;
 use crate::database::df;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::constants::lasting_search_path;
 use crate::session::query::Providers;
+use crate::session::statement::create_view::emit;
 use crate::session::statement::{names, select, show};
 use crate::session::{CommandTag, Outcome, Session};
 
@@ -39,7 +40,8 @@ pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResu
             Statement::CreateMaterializedView(create) if !explain.analyze => {
                 let columns = create.columns.iter().map(millrace_parser::fold).collect();
                 let definition =
-                    QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns);
+                    QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns)
+                        .with_emit(emit(session, &create.emit)?);
                 view(session, &definition, plan_type)?
             }
             other => {
@@ -124,7 +126,7 @@ async fn query(
         }
         ExplainType::Stages => {
             let database = session.database();
-            let graph = plan_view(database.state(), plan, database.view_options())?;
+            let graph = plan_view(database.state(), plan, database.view_options(Emit::Changes))?;
             Ok(stages(&graph))
         }
     }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
+use arrow::array::{
+    Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray, TimestampMicrosecondArray,
+};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use millrace_parser::ast::{ObjectName, ShowStatement, ShowTarget};
-use millrace_storage::ObjectKind;
+use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::catalog::{Definition, Object, kind_name};
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
@@ -66,7 +68,7 @@ pub(crate) fn columns(target: &ShowTarget) -> SchemaRef {
             "writes_waiting",
         ]),
         ShowTarget::Workers => schema(&["id", "address", "state", "cores", "partitions", "tasks_waiting"]),
-        ShowTarget::Watermarks => schema(&["relation", "watermark"]),
+        ShowTarget::Watermarks => schema(&["relation", "watermark", "late_rows", "future_rows"]),
         ShowTarget::Backpressure => schema(&["pipeline", "state"]),
         ShowTarget::Suspended => schema(&[
             "task",
@@ -286,8 +288,22 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
                 ]
             })
             .collect(),
-        // Event time and flow control have nothing to report before there are such.
-        ShowTarget::Watermarks | ShowTarget::Backpressure => vec![],
+        ShowTarget::Watermarks => {
+            let catalog = db.catalog();
+            let known = db.runtime().watermarks().into_iter();
+            let rows = known.map(|status| {
+                let object = catalog.object(ObjectId(status.relation.0));
+                vec![
+                    object.map(|object| object.display_name()),
+                    status.watermark.map(timestamp),
+                    some(status.late_rows),
+                    some(status.future_rows),
+                ]
+            });
+            rows.collect()
+        }
+        // Flow control has nothing to report before there is such.
+        ShowTarget::Backpressure => vec![],
         ShowTarget::All | ShowTarget::Parameters => session
             .settings_shown()
             .into_iter()
@@ -295,6 +311,14 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
             .collect(),
         ShowTarget::Variable(name) => vec![vec![Some(session.setting_shown(name)?)]],
     })
+}
+
+/// A time in microseconds since 1970-01-01 00:00 UTC.
+fn timestamp(micros: i64) -> String {
+    let time = TimestampMicrosecondArray::from(vec![micros]).with_timezone("UTC");
+    let field = Field::new("", time.data_type().clone(), true);
+    let time: ArrayRef = Arc::new(time);
+    types::output::text(&field, &time, 0)
 }
 
 fn relations(scope: &Scope, schema: Option<&ObjectName>, kind: ObjectKind) -> SqlResult<Rows> {

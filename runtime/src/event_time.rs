@@ -1,0 +1,192 @@
+//! Event times of a stream at its door: which rows are late, and how far its watermark is.
+//!
+//! A row is judged when it is written, by the watermark of everything that was submitted before it. A late row never enters
+//! the stream, so that a stream and all views over it agree on what is in it, at any time and after any restart: the
+//! watermark is a function of the log. Rows of one write do not make each other late.
+//!
+//! ```text
+//!  write --> too far in the future? --> before the watermark? --> the log, the feed     watermark = max(watermark, rows')
+//!                  |                          |
+//!                  `--------- late -----------'--> counted, and dropped or kept in a stream of late rows
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, TimestampMicrosecondArray,
+};
+use arrow::compute::{cast, filter_record_batch, max, min, not};
+use arrow::datatypes::{DataType, Int64Type, SchemaRef, TimeUnit};
+use datafusion::physical_expr::PhysicalExpr;
+use millrace_planner::RelationId;
+
+use crate::error::Result;
+use crate::state::row_table::arrow_error;
+
+/// No row was submitted yet.
+const NONE: i64 = i64::MIN;
+
+/// What a stream says of its event time.
+#[derive(Debug, Clone)]
+pub struct EventTimeSpec {
+    /// The column of the event time: a timestamp, with or without a zone.
+    pub column: usize,
+    /// The watermark that a row lets one assume: over the stream's columns, of the event time's type.
+    pub watermark: Arc<dyn PhysicalExpr>,
+    /// How far ahead of the clock an event time may be, in microseconds.
+    pub future_skew_max: Option<i64>,
+    /// The stream that keeps late rows: the columns of this one, and the watermark that they missed.
+    pub late: Option<RelationId>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct EventTime {
+    pub spec: EventTimeSpec,
+    /// The watermark of all rows that were submitted, in microseconds.
+    submitted: AtomicI64,
+    late_rows: AtomicU64,
+    future_rows: AtomicU64,
+}
+
+/// What becomes of the rows of a write.
+#[derive(Debug)]
+pub struct Judged {
+    pub accepted: RecordBatch,
+    pub late: RecordBatch,
+    /// Of the accepted rows: the earliest event time, and the watermark that they let one assume.
+    pub earliest: Option<i64>,
+    pub watermark: Option<i64>,
+    /// The watermark by which they were judged.
+    pub judged_by: Option<i64>,
+    /// How many of the late ones are so because they are too far in the future.
+    pub future_rows: u64,
+}
+
+/// What a stream's event time looks like to operators of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatermarkStatus {
+    pub relation: RelationId,
+    /// In microseconds since 1970-01-01 00:00 UTC.
+    pub watermark: Option<i64>,
+    pub late_rows: u64,
+    pub future_rows: u64,
+}
+
+impl EventTime {
+    pub fn new(spec: EventTimeSpec) -> Self {
+        EventTime {
+            spec,
+            submitted: AtomicI64::new(NONE),
+            late_rows: AtomicU64::new(0),
+            future_rows: AtomicU64::new(0),
+        }
+    }
+
+    pub fn status(&self, relation: RelationId) -> WatermarkStatus {
+        WatermarkStatus {
+            relation,
+            watermark: self.watermark(),
+            late_rows: self.late_rows.load(Ordering::Relaxed),
+            future_rows: self.future_rows.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The watermark of all that was submitted.
+    pub fn watermark(&self) -> Option<i64> {
+        Some(self.submitted.load(Ordering::Acquire)).filter(|watermark| *watermark != NONE)
+    }
+
+    /// The watermark that rows of the log let one assume.
+    ///
+    /// # Errors
+    /// The expression fails.
+    pub fn assumed(&self, rows: &RecordBatch) -> Result<Option<i64>> {
+        let values = self.spec.watermark.evaluate(rows)?.into_array(rows.num_rows())?;
+        Ok(max(&micros(&values)?))
+    }
+
+    /// Takes rows into account that are in the log.
+    pub fn advance(&self, watermark: Option<i64>) {
+        if let Some(watermark) = watermark {
+            self.submitted.fetch_max(watermark, Ordering::AcqRel);
+        }
+    }
+
+    /// Tells rows apart that may enter and rows that are late, at this time.
+    ///
+    /// # Errors
+    /// The expression of the watermark fails on a row.
+    pub fn judge(&self, rows: &RecordBatch, now: i64) -> Result<Judged> {
+        let judged_by = self.watermark();
+        let times = micros(rows.column(self.spec.column))?;
+        let horizon = self.spec.future_skew_max.map(|skew| now.saturating_add(skew));
+        let is_future = |time: i64| horizon.is_some_and(|horizon| time > horizon);
+        let is_late = |time: i64| is_future(time) || judged_by.is_some_and(|watermark| time < watermark);
+        let (accepted, late, future_rows) = if times.iter().flatten().any(is_late) {
+            // A row without an event time is in no window, and never late.
+            let late: BooleanArray = times.iter().map(|time| Some(time.is_some_and(is_late))).collect();
+            let future_rows = times.iter().flatten().filter(|time| is_future(*time)).count() as u64;
+            let accepted =
+                filter_record_batch(rows, &not(&late).map_err(arrow_error)?).map_err(arrow_error)?;
+            let late = filter_record_batch(rows, &late).map_err(arrow_error)?;
+            (accepted, late, future_rows)
+        } else {
+            (rows.clone(), rows.slice(0, 0), 0)
+        };
+        Ok(Judged {
+            earliest: min(&micros(accepted.column(self.spec.column))?),
+            watermark: self.assumed(&accepted)?,
+            judged_by,
+            accepted,
+            late,
+            future_rows,
+        })
+    }
+
+    /// Whether rows that were judged before are still not late. Asked under the lock that orders submissions.
+    pub fn is_valid(&self, judged: &Judged) -> bool {
+        match (judged.earliest, self.watermark()) {
+            (Some(earliest), Some(watermark)) => earliest >= watermark,
+            _ => true,
+        }
+    }
+
+    /// The rows count as submitted.
+    pub fn submit(&self, judged: &Judged) {
+        self.advance(judged.watermark);
+        self.late_rows
+            .fetch_add(judged.late.num_rows() as u64, Ordering::Relaxed);
+        self.future_rows.fetch_add(judged.future_rows, Ordering::Relaxed);
+    }
+}
+
+impl Judged {
+    /// The late rows as those of the stream that keeps them.
+    ///
+    /// # Errors
+    /// That stream has other columns.
+    pub fn late_rows(&self, schema: &SchemaRef) -> Result<RecordBatch> {
+        let watermark = TimestampMicrosecondArray::from(vec![self.judged_by; self.late.num_rows()]);
+        let mut columns = self.late.columns().to_vec();
+        let last = schema.fields().last().map(|field| field.data_type().clone());
+        let watermark: ArrayRef = Arc::new(watermark.with_timezone("UTC"));
+        columns.push(match last {
+            Some(data_type) => cast(&watermark, &data_type).map_err(arrow_error)?,
+            None => watermark,
+        });
+        RecordBatch::try_new(Arc::clone(schema), columns).map_err(arrow_error)
+    }
+}
+
+/// Times as microseconds.
+fn micros(times: &ArrayRef) -> Result<Int64Array> {
+    let zone = match times.data_type() {
+        DataType::Timestamp(_, zone) => zone.clone(),
+        _ => None,
+    };
+    let times = cast(times, &DataType::Timestamp(TimeUnit::Microsecond, zone)).map_err(arrow_error)?;
+    let numbers = cast(&times, &DataType::Int64).map_err(arrow_error)?;
+    Ok(numbers.as_primitive::<Int64Type>().clone())
+}

@@ -1,0 +1,222 @@
+//! A stream's event time as the catalog has it: `WATERMARK FOR column AS expression`, and the options that go with it.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::DFSchema;
+use datafusion::execution::SessionState;
+use datafusion::sql::sqlparser::ast;
+use millrace_parser::ast::{Options, Watermark};
+use millrace_planner::watermark::{Bound, ColumnWatermark, growing};
+use millrace_planner::{Binder, CatalogReader, RelationId};
+use millrace_runtime::EventTimeSpec;
+use serde::{Deserialize, Serialize};
+
+use crate::config::units;
+use crate::database::df;
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::rewrite;
+use crate::session::rows::physical;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct EventTimeDef {
+    /// The column, by position.
+    pub column: usize,
+    /// The watermark that a row lets one assume, over the stream's columns.
+    pub watermark: ast::Expr,
+    /// How far ahead of the clock an event time may be, in microseconds.
+    pub future_skew_max: Option<i64>,
+}
+
+/// The lasting form.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct StoredEventTime {
+    column: usize,
+    watermark: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    future_skew_max: Option<i64>,
+}
+
+impl EventTimeDef {
+    /// What CREATE STREAM says: the clause, and its options, which are taken out of `options`.
+    ///
+    /// # Errors
+    /// An option has a value that it cannot have, or is there without the clause.
+    pub fn new(
+        watermark: Option<&Watermark>,
+        columns: &[String],
+        options: &mut Options,
+    ) -> SqlResult<Option<EventTimeDef>> {
+        let mut future_skew_max = None;
+        let mut given = None;
+        let mut left = vec![];
+        for option in std::mem::take(&mut options.0) {
+            let name = option.name.value.to_ascii_lowercase();
+            let value = option.value.to_string();
+            let value = value.trim_matches('\'');
+            match name.as_str() {
+                "watermark.max_future_skew" => {
+                    let skew = units::duration(value).map_err(|why| {
+                        SqlError::new(
+                            SqlState::InvalidParameterValue,
+                            format!("invalid value for option \"{name}\": {why}"),
+                        )
+                    })?;
+                    future_skew_max = Some(i64::try_from(skew.as_micros()).unwrap_or(i64::MAX));
+                }
+                "late" if value.eq_ignore_ascii_case("drop") => {}
+                "late" if value.eq_ignore_ascii_case("stream") => {
+                    return Err(SqlError::unsupported("late = 'stream' is not supported yet")
+                        .with_hint("Late rows are dropped and counted: SHOW WATERMARKS."));
+                }
+                "late" => {
+                    return Err(SqlError::new(
+                        SqlState::InvalidParameterValue,
+                        format!("invalid value for option \"late\": '{value}'"),
+                    )
+                    .with_hint("It can be 'drop'."));
+                }
+                "watermark.idle_timeout" => {
+                    return Err(
+                        SqlError::unsupported("option \"watermark.idle_timeout\" is not supported")
+                            .with_detail("A stream has one partition, which waits for no other."),
+                    );
+                }
+                _ => {
+                    left.push(option);
+                    continue;
+                }
+            }
+            given = Some(name);
+        }
+        options.0 = left;
+        let Some(watermark) = watermark else {
+            return match given {
+                Some(name) => Err(SqlError::new(
+                    SqlState::InvalidTableDefinition,
+                    format!("option \"{name}\" needs WATERMARK FOR"),
+                )),
+                None => Ok(None),
+            };
+        };
+        let name = millrace_parser::fold(&watermark.column);
+        let column = columns.iter().position(|column| *column == name).ok_or_else(|| {
+            SqlError::new(
+                SqlState::UndefinedColumn,
+                format!("column \"{name}\" of the watermark does not exist"),
+            )
+        })?;
+        Ok(Some(EventTimeDef {
+            column,
+            watermark: watermark.expr.clone(),
+            future_skew_max,
+        }))
+    }
+
+    /// What plans know of it.
+    pub fn bound(&self, relation: RelationId, schema: &SchemaRef) -> ColumnWatermark {
+        ColumnWatermark {
+            column: self.column,
+            bound: Bound::Stream {
+                relation,
+                data_type: schema.field(self.column).data_type().clone(),
+                delay: 0,
+            },
+        }
+    }
+
+    /// What the runtime goes by.
+    ///
+    /// # Errors
+    /// The column is no timestamp; the expression does not bind, is of another type, or goes back while the column goes on.
+    pub fn spec(&self, state: &SessionState, schema: &SchemaRef) -> SqlResult<EventTimeSpec> {
+        let invalid = |message: String| SqlError::new(SqlState::InvalidTableDefinition, message);
+        let field = schema.field(self.column);
+        let name = field.name();
+        if !matches!(field.data_type(), DataType::Timestamp(..)) {
+            return Err(invalid(format!(
+                "column \"{name}\" of the watermark is of type {}, not timestamp or timestamptz",
+                crate::types::type_name(field)
+            )));
+        }
+        let mut expression = self.watermark.clone();
+        rewrite::expression(&mut expression)?;
+        let columns = df(DFSchema::try_from(schema.as_ref().clone()))?;
+        let bound = df(Binder::new(state, &NoRelations).expression(&expression, &columns))?;
+        let watermark = df(physical(state, bound, &columns))?;
+        if growing(&watermark, schema) != Some(self.column) {
+            return Err(invalid(format!(
+                "the watermark \"{}\" may go back while column \"{name}\" goes on",
+                self.watermark
+            ))
+            .with_hint(format!(
+                "Write the column, or the column less a fixed time: {name} - INTERVAL '5 seconds'."
+            )));
+        }
+        let watermark_type = df(watermark.data_type(schema))?;
+        if !watermark_type.equals_datatype(field.data_type()) {
+            return Err(invalid(format!(
+                "the watermark of column \"{name}\" is of another type than the column"
+            )));
+        }
+        Ok(EventTimeSpec {
+            column: self.column,
+            watermark,
+            future_skew_max: self.future_skew_max,
+            late: None,
+        })
+    }
+
+    /// As CREATE STREAM has it: the clause.
+    pub fn clause(&self, schema: &SchemaRef) -> String {
+        let name = millrace_parser::quote_identifier(schema.field(self.column).name()).to_string();
+        format!("WATERMARK FOR {name} AS {}", self.watermark)
+    }
+
+    /// As CREATE STREAM has it: the options behind the columns.
+    pub fn options(&self) -> String {
+        match self.future_skew_max {
+            Some(skew) => format!(" WITH (watermark.max_future_skew = '{skew}us')"),
+            None => String::new(),
+        }
+    }
+
+    /// The lasting form.
+    pub fn to_stored(&self) -> StoredEventTime {
+        StoredEventTime {
+            column: self.column,
+            watermark: self.watermark.to_string(),
+            future_skew_max: self.future_skew_max,
+        }
+    }
+
+    /// From the lasting form.
+    ///
+    /// # Errors
+    /// Its expression does not parse.
+    pub fn from_stored(stored: &StoredEventTime) -> Result<EventTimeDef, String> {
+        let watermark =
+            millrace_parser::parse_expression(&stored.watermark).map_err(|error| error.message)?;
+        Ok(EventTimeDef {
+            column: stored.column,
+            watermark,
+            future_skew_max: stored.future_skew_max,
+        })
+    }
+}
+
+/// Nothing but functions can be named in a watermark.
+#[derive(Debug)]
+struct NoRelations;
+
+impl CatalogReader for NoRelations {
+    fn table(
+        &self,
+        name: &datafusion::common::TableReference,
+    ) -> datafusion::error::Result<Arc<dyn datafusion::catalog::TableProvider>> {
+        Err(datafusion::error::DataFusionError::Plan(format!(
+            "a watermark cannot read \"{name}\""
+        )))
+    }
+}
