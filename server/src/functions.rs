@@ -45,6 +45,7 @@ pub mod sort_key;
 pub mod sum;
 pub mod system;
 pub mod text;
+mod unreversed;
 pub mod zoned_cast;
 
 use datafusion::error::Result;
@@ -77,7 +78,7 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
     }
     bounded::register(registry)?;
     registry.register_udaf(sum::udaf())?;
-    for function in ordered_set::udafs() {
+    for function in unreversed::udafs().into_iter().chain(ordered_set::udafs()) {
         registry.register_udaf(function)?;
     }
     Ok(())
