@@ -259,10 +259,7 @@ impl Driver {
             after: pipeline.committed,
             replay: None,
             is_job: pipeline.is_job,
-            is_retained: can_be_lost
-                && !pipeline.is_job
-                && !pipeline.views.is_empty()
-                && pipeline.views.iter().all(|view| view.is_restorable),
+            is_retained: can_be_lost && !pipeline.is_job && !pipeline.views.is_empty(),
             views: pipeline.views.clone(),
             placement: self.placement.clone(),
             cutter,

@@ -36,7 +36,7 @@ use crate::schedule::message::EpochTime;
 use crate::state::row_table::arrow_error;
 pub(crate) use consolidate::consolidate;
 pub use expression::ErrorCounter;
-pub use image::{OperatorImage, is_restorable};
+pub use image::OperatorImage;
 
 use aggregate::{AggregateInstance, PartialAggregate};
 pub use aggregate::{Combiner, CombinerCounts};

@@ -62,7 +62,6 @@ fn view(id: u64, inputs: &[RelationId], partitions: usize, random: &mut StdRng) 
         id: RelationId(id),
         partitions,
         incarnation: 0,
-        is_restorable: true,
         stages,
     })
 }

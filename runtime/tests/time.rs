@@ -427,6 +427,36 @@ async fn a_pipeline_wakes_by_itself_and_only_when_a_row_is_due() {
     assert_eq!(fixture.runtime.epochs_total(), epochs + 2);
 }
 
+/// Workers to lose, one after the other, all of whose state is in checkpoints.
+fn with_workers_to_lose() -> RuntimeOptions {
+    RuntimeOptions {
+        workers: 8,
+        checkpoints: CheckpointPolicy::Always { every_ns: 0 },
+        group_size: GroupSize::Fixed(4),
+        ..RuntimeOptions::new(1)
+    }
+}
+
+impl Fixture {
+    /// Loses a worker in every fifth step, while there is another.
+    fn lose_worker(&self, step: usize, random: &mut StdRng) {
+        let workers = self.runtime.workers();
+        if step % 5 == 4 && workers.len() > 1 {
+            let lost = workers[random.random_range(0..workers.len())].id;
+            self.runtime.kill_worker(lost).unwrap();
+        }
+    }
+
+    /// Views were restored from checkpoints, and none was filled again.
+    fn assert_restored(&self) {
+        let (restored, refilled) = self.runtime.recoveries();
+        assert!(
+            restored > 0 && refilled == 0,
+            "{restored} restored, {refilled} filled again"
+        );
+    }
+}
+
 /// An ASOF join: its comparison, whether it is outer.
 fn nearest(t: &[Row], q: &[Row], comparison: &str, is_outer: bool) -> Vec<String> {
     let mut pairs = vec![];
@@ -461,7 +491,13 @@ fn nearest(t: &[Row], q: &[Row], comparison: &str, is_outer: bool) -> Vec<String
 async fn asof_joins_equal_the_search_through_all_pairs() {
     for seed in 0..6 {
         let mut random = StdRng::seed_from_u64(seed);
-        let mut fixture = Fixture::new().await;
+        let is_lossy = seed % 2 == 1;
+        let options = if is_lossy {
+            with_workers_to_lose()
+        } else {
+            RuntimeOptions::new(2)
+        };
+        let mut fixture = Fixture::over(options).await;
         let mut views = vec![];
         let kinds: Vec<(&str, bool)> = [">=", ">", "<=", "<"]
             .into_iter()
@@ -476,6 +512,9 @@ async fn asof_joins_equal_the_search_through_all_pairs() {
                 views.push((fixture.create_view(&sql).await, *comparison, *is_outer));
             }
             fixture.change(&mut random).await;
+            if is_lossy && step >= kinds.len() {
+                fixture.lose_worker(step, &mut random);
+            }
             for (id, comparison, is_outer) in &views {
                 assert_eq!(
                     fixture.view(*id).await,
@@ -484,6 +523,9 @@ async fn asof_joins_equal_the_search_through_all_pairs() {
                 );
             }
         }
+        if is_lossy {
+            fixture.assert_restored();
+        }
     }
 }
 
@@ -491,7 +533,13 @@ async fn asof_joins_equal_the_search_through_all_pairs() {
 async fn lookup_joins_keep_what_was_there_when_each_row_came() {
     for seed in 0..6 {
         let mut random = StdRng::seed_from_u64(seed);
-        let mut fixture = Fixture::new().await;
+        let is_lossy = seed % 2 == 1;
+        let options = if is_lossy {
+            with_workers_to_lose()
+        } else {
+            RuntimeOptions::new(2)
+        };
+        let mut fixture = Fixture::over(options).await;
         fixture.change(&mut random).await;
         let join = |kind: &str| {
             format!(
@@ -522,6 +570,9 @@ async fn lookup_joins_keep_what_was_there_when_each_row_came() {
             for row in come {
                 met.insert(row, matches(&row, &fixture.q));
             }
+            if is_lossy {
+                fixture.lose_worker(step, &mut random);
+            }
             for (id, is_outer) in [(inner, false), (outer, true)] {
                 let mut expected = vec![];
                 for row in &fixture.t {
@@ -538,6 +589,9 @@ async fn lookup_joins_keep_what_was_there_when_each_row_came() {
                     "seed {seed}, step {step}, outer: {is_outer}"
                 );
             }
+        }
+        if is_lossy {
+            fixture.assert_restored();
         }
     }
 }

@@ -605,7 +605,6 @@ impl Cluster {
             id: RelationId(100 + source.0),
             partitions,
             incarnation: 0,
-            is_restorable: true,
             stages: stages.to_vec(),
         });
         self.simulation.resume(ticket, pipeline, vec![view], vec![]);

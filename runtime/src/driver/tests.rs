@@ -29,7 +29,6 @@ fn view(id: u64, inputs: &[u64]) -> Arc<ViewShape> {
         id: RelationId(id),
         partitions: 2,
         incarnation: 0,
-        is_restorable: true,
         stages,
     })
 }

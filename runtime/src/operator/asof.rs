@@ -10,6 +10,8 @@
 //! compared from the left, NULL the least; a row that is there twice counts once. For `<=` and `<` the order of time is
 //! reversed.
 
+mod image;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;

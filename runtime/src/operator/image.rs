@@ -4,9 +4,10 @@
 //! go on exactly as the first ones would have.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use millrace_planner::stage::Operator;
+use arrow::array::{ArrayRef, AsArray, Int64Array, LargeBinaryArray};
+use arrow::datatypes::Int64Type;
 
 use super::OperatorInstance;
 use crate::error::{Result, RuntimeError};
@@ -48,27 +49,20 @@ fn mismatch() -> RuntimeError {
     RuntimeError::Internal("a checkpoint is not one of this plan".into())
 }
 
-/// Whether the state of every operator of a plan can be put into a checkpoint.
-pub fn is_restorable(plan: &Operator) -> bool {
-    let is_own = match plan {
-        Operator::TopN(_) | Operator::Recursion(_) | Operator::LookupJoin(_) | Operator::AsofJoin(_) => false,
-        Operator::Source { .. }
-        | Operator::Values { .. }
-        | Operator::Exchange { .. }
-        | Operator::WorkingTable { .. }
-        | Operator::Filter { .. }
-        | Operator::Project { .. }
-        | Operator::Expand { .. }
-        | Operator::Unnest { .. }
-        | Operator::PartialAggregate(_)
-        | Operator::Aggregate(_)
-        | Operator::Join(_)
-        | Operator::Recompute(_)
-        | Operator::TemporalFilter(_)
-        | Operator::EmitOnClose(_)
-        | Operator::EmitEvery(_) => true,
-    };
-    is_own && plan.inputs().into_iter().all(is_restorable)
+pub(super) fn numbers(values: impl Iterator<Item = i64>) -> ArrayRef {
+    Arc::new(Int64Array::from_iter_values(values))
+}
+
+pub(super) fn bytes<'a>(values: impl Iterator<Item = &'a [u8]>) -> ArrayRef {
+    Arc::new(LargeBinaryArray::from_iter_values(values))
+}
+
+pub(super) fn number_at(column: &ArrayRef, row: usize) -> i64 {
+    column.as_primitive::<Int64Type>().value(row)
+}
+
+pub(super) fn bytes_at(column: &ArrayRef, row: usize) -> &[u8] {
+    column.as_binary::<i64>().value(row)
 }
 
 impl OperatorInstance {
@@ -89,7 +83,20 @@ impl OperatorInstance {
             OperatorInstance::Recompute { recompute, .. } => recompute.add_parts(parts),
             OperatorInstance::TemporalFilter { filter, .. } => filter.add_parts(parts),
             OperatorInstance::Emit { emit, .. } => emit.add_parts(parts),
-            _ => {}
+            OperatorInstance::TopN { top, .. } => top.add_parts(parts),
+            OperatorInstance::Recursion { recursion, .. } => recursion.add_parts(parts),
+            OperatorInstance::LookupJoin { join, .. } => join.add_parts(parts),
+            OperatorInstance::AsofJoin { join, .. } => join.add_parts(parts),
+            // These keep nothing.
+            OperatorInstance::Source { .. }
+            | OperatorInstance::Values { .. }
+            | OperatorInstance::Exchange { .. }
+            | OperatorInstance::WorkingTable
+            | OperatorInstance::Filter { .. }
+            | OperatorInstance::Project { .. }
+            | OperatorInstance::PartialAggregate { .. }
+            | OperatorInstance::Expand { .. }
+            | OperatorInstance::Unnest { .. } => {}
         }
         self.inputs_mut()
             .into_iter()
@@ -117,7 +124,20 @@ impl OperatorInstance {
             OperatorInstance::Recompute { recompute, .. } => recompute.take_parts(parts)?,
             OperatorInstance::TemporalFilter { filter, .. } => filter.take_parts(parts)?,
             OperatorInstance::Emit { emit, .. } => emit.take_parts(parts)?,
-            _ => {}
+            OperatorInstance::TopN { top, .. } => top.take_parts(parts)?,
+            OperatorInstance::Recursion { recursion, .. } => recursion.take_parts(parts)?,
+            OperatorInstance::LookupJoin { join, .. } => join.take_parts(parts)?,
+            OperatorInstance::AsofJoin { join, .. } => join.take_parts(parts)?,
+            // These keep nothing.
+            OperatorInstance::Source { .. }
+            | OperatorInstance::Values { .. }
+            | OperatorInstance::Exchange { .. }
+            | OperatorInstance::WorkingTable
+            | OperatorInstance::Filter { .. }
+            | OperatorInstance::Project { .. }
+            | OperatorInstance::PartialAggregate { .. }
+            | OperatorInstance::Expand { .. }
+            | OperatorInstance::Unnest { .. } => {}
         }
         self.inputs_mut()
             .into_iter()

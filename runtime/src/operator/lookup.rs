@@ -8,6 +8,8 @@
 //! Where left rows only arrive nothing is kept of them. Of equal left rows the first that came goes first. Rows that existed
 //! before the view come in any order: the left ones wait until all are there.
 
+mod image;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 

@@ -22,6 +22,7 @@
 //!
 //! The cost of an epoch is that of the rows that enter, leave, or change their iteration.
 
+mod image;
 mod rows;
 
 use std::collections::BTreeMap;

@@ -9,6 +9,7 @@
 //! * [`prefix`]: one ordered multiset; the first rows of a partition that changed are numbered again. Used for ranks, and for
 //!   numbers that are put out, since all behind a change have other ones anyway.
 
+mod image;
 mod prefix;
 mod zones;
 

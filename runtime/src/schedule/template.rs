@@ -7,7 +7,6 @@ use millrace_planner::{RelationId, StageGraph};
 use serde::{Deserialize, Serialize};
 
 use crate::driver::PipelineId;
-use crate::operator::is_restorable;
 
 /// Identifies a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -56,8 +55,6 @@ pub struct ViewShape {
     pub incarnation: u64,
     /// Partitions of keyed state.
     pub partitions: usize,
-    /// Whether its state can be put into a checkpoint. If not, a loss makes it be filled again.
-    pub is_restorable: bool,
     pub stages: Vec<StageShape>,
 }
 
@@ -141,7 +138,6 @@ impl ViewShape {
             id,
             incarnation,
             partitions: graph.partitions,
-            is_restorable: graph.stages.iter().all(|stage| is_restorable(&stage.root)),
             stages,
         }
     }

@@ -174,6 +174,18 @@ async fn a_lost_worker_is_restored_from_the_checkpoint() {
     fixture
         .create_view("SELECT k, count(DISTINCT v) AS n, avg(f) AS mean, bool_or(b) AS some FROM t GROUP BY k")
         .await;
+    fixture
+        .create_view("SELECT id, v FROM t ORDER BY v DESC, id LIMIT 5 OFFSET 2")
+        .await;
+    fixture
+        .create_view("SELECT id, k, place FROM (SELECT id, k, rank() OVER (PARTITION BY k ORDER BY v) AS place FROM t) WHERE place <= 3")
+        .await;
+    fixture
+        .create_view(
+            "WITH RECURSIVE reach AS (SELECT id AS a, v AS b FROM t WHERE v IS NOT NULL \
+             UNION SELECT reach.a, t.v FROM reach JOIN t ON reach.b = t.id) SELECT a, b FROM reach",
+        )
+        .await;
     for round in 0..10 {
         let mut after = millrace_runtime::WriteToken::default();
         for _ in 0..5 {

@@ -52,6 +52,15 @@ impl Kept {
         }
     }
 
+    /// The iterations of which it is a candidate, and how often.
+    pub fn candidates(&self) -> Vec<(Iteration, i64)> {
+        match &self.candidates {
+            Candidates::None => vec![],
+            Candidates::One(iteration, count) => vec![(Iteration::from(*iteration), i64::from(*count))],
+            Candidates::Many(candidates) => candidates.to_vec(),
+        }
+    }
+
     pub fn member(&self) -> Option<Iteration> {
         (self.member != NO_ITERATION).then(|| Iteration::from(self.member))
     }
@@ -157,6 +166,13 @@ impl Rows {
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.by_bytes.is_empty() && self.free.len() == self.kept.len()
+    }
+
+    /// All rows, by their bytes.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Kept)> {
+        self.by_bytes
+            .iter()
+            .map(|row| (self.bytes(*row), &self.kept[*row as usize]))
     }
 
     pub fn kept(&mut self, row: RowId) -> &mut Kept {

@@ -16,6 +16,11 @@ impl Prefix {
         self.rows.is_empty()
     }
 
+    /// The rows, with how often each is there.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], i64)> {
+        self.rows.iter()
+    }
+
     /// Bytes beyond the struct itself.
     pub fn memory_bytes(&self) -> usize {
         self.rows.memory_bytes()

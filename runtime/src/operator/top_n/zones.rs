@@ -60,6 +60,14 @@ impl Zones {
             && self.behind.rows.is_empty()
     }
 
+    /// The rows, with how often each is there.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], i64)> {
+        let skipped = self.skipped().into_iter().flat_map(|zone| zone.rows.iter());
+        skipped
+            .chain(self.first.rows.iter())
+            .chain(self.behind.rows.iter())
+    }
+
     /// Bytes beyond the struct itself.
     pub fn memory_bytes(&self) -> usize {
         let skipped = self
