@@ -105,6 +105,17 @@ fn operator(text: &mut String, node: &Operator, depth: usize) {
         Operator::TemporalFilter(filter) => temporal_filter(filter),
         Operator::LookupJoin(join) => lookup_join(join),
         Operator::AsofJoin(join) => asof_join(join),
+        Operator::Session(session) => format!(
+            "Session: by {}, time {}, gap {:?}{}",
+            names(session.input.schema(), &session.keys),
+            session.input.schema().field(session.time).name(),
+            Duration::from_micros(session.gap.unsigned_abs()),
+            if session.closes.is_some() {
+                ", closes by its end"
+            } else {
+                ""
+            }
+        ),
         Operator::EmitOnClose(emit) => format!("EmitOnClose: by {}", value(&emit.closing)),
         Operator::EmitEvery(emit) => {
             format!(

@@ -108,6 +108,14 @@ impl Analysis<'_> {
                 self.note(over, "every row", &stream);
                 Some(stream)
             }
+            Operator::Session(session) => {
+                let stream = self.operator(&session.input)?;
+                if session.closes.is_none() {
+                    let names = names(session.input.schema(), session.keys.iter().copied());
+                    self.note(format!("SESSION ({names})"), "every row", &stream);
+                }
+                Some(stream)
+            }
             Operator::Recursion(recursion) => {
                 let (base, body) = (self.operator(&recursion.base), self.operator(&recursion.body));
                 let stream = base.or(body)?;

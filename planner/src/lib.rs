@@ -18,6 +18,7 @@ pub mod query;
 mod refused;
 pub mod relation;
 mod rewrite;
+mod session;
 pub mod stage;
 mod time_join;
 pub mod view;

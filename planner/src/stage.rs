@@ -138,8 +138,28 @@ pub enum Operator {
     TemporalFilter(Box<TemporalFilter>),
     LookupJoin(Box<LookupJoin>),
     AsofJoin(Box<AsofJoin>),
+    Session(Box<Session>),
     EmitOnClose(Box<EmitOnClose>),
     EmitEvery(Box<EmitEvery>),
+}
+
+/// Each row with the first and the last moment of its session: the rows with its keys that are no more than the gap away from
+/// one another, in a chain. The session ends at its last row plus the gap.
+#[derive(Debug, Clone)]
+pub struct Session {
+    pub input: Operator,
+    /// Input columns that tell whose session it is.
+    pub keys: Vec<usize>,
+    /// The input column of the time, in microseconds.
+    pub time: usize,
+    /// In microseconds.
+    pub gap: i64,
+    /// Columns of the input that reach the output; what it has beyond them are computed keys.
+    pub width: usize,
+    pub input_append_only: bool,
+    /// A session that ends before this is final, and forgotten.
+    pub closes: Option<Bound>,
+    pub schema: SchemaRef,
 }
 
 /// Which rows are final: those of which a value is below a bound. Nothing that is still to come has such a value.
@@ -497,6 +517,7 @@ impl Operator {
             Operator::TemporalFilter(filter) => &filter.schema,
             Operator::LookupJoin(join) => &join.schema,
             Operator::AsofJoin(join) => &join.schema,
+            Operator::Session(session) => &session.schema,
             Operator::EmitOnClose(emit) => &emit.schema,
             Operator::EmitEvery(emit) => &emit.schema,
         }
@@ -516,6 +537,7 @@ impl Operator {
             Operator::Join(join) => join.left_closes.is_some() || join.right_closes.is_some(),
             Operator::TopN(top) => top.closes.is_some(),
             Operator::Recompute(recompute) => recompute.closes.is_some(),
+            Operator::Session(session) => session.closes.is_some(),
             _ => false,
         };
         own || self.inputs().into_iter().any(Operator::goes_by_watermarks)
@@ -542,6 +564,7 @@ impl Operator {
             Operator::TopN(top) => vec![&top.input],
             Operator::Recompute(recompute) => vec![&recompute.input],
             Operator::TemporalFilter(filter) => vec![&filter.input],
+            Operator::Session(session) => vec![&session.input],
             Operator::EmitOnClose(emit) => vec![&emit.input],
             Operator::EmitEvery(emit) => vec![&emit.input],
             Operator::LookupJoin(join) => vec![&join.left, &join.right],

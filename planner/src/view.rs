@@ -17,6 +17,7 @@ mod optimize;
 mod ranking;
 mod recursive;
 mod series;
+mod session;
 mod temporal;
 mod time_join;
 mod unnest;
@@ -28,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::rewrite;
+use crate::session as sessions;
 use crate::stage::{RecursionLimits, StageGraph};
 
 /// What a view's plan depends on besides its query.
@@ -68,6 +70,7 @@ impl ViewOptions {
 /// # Errors
 /// [`crate::PlanError::NotIncremental`] names the construct that cannot be maintained.
 pub fn plan_view(state: &SessionState, plan: LogicalPlan, options: ViewOptions) -> Result<StageGraph> {
+    let plan = sessions::recognise(plan)?;
     let plan = clock::replace(plan)?;
     check::check(&plan)?;
     let plan = rewrite::single_rows(plan)?;

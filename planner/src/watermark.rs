@@ -255,7 +255,7 @@ pub fn growing(expression: &Arc<dyn PhysicalExpr>, input: &Schema) -> Option<usi
     }
     let call = expression.downcast_ref::<ScalarFunctionExpr>()?;
     let grows = match (call.name(), call.args()) {
-        ("$window" | "$shift" | "$session_end" | "$hop" | "$cumulate", [time, ..]) => time,
+        ("$window" | "$shift" | "$hop" | "$cumulate", [time, ..]) => time,
         ("date_trunc", [unit, time]) if literal(unit).is_some() => time,
         ("date_bin", [step, time]) if literal(step).is_some() => time,
         ("date_bin", [step, time, origin]) if literal(step).is_some() && literal(origin).is_some() => time,

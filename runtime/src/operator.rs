@@ -14,6 +14,7 @@ mod join;
 mod lookup;
 mod recompute;
 mod recursion;
+mod session;
 mod temporal;
 mod top_n;
 mod unnest;
@@ -47,6 +48,7 @@ use join::JoinInstance;
 use lookup::LookupJoinInstance;
 use recompute::RecomputeInstance;
 use recursion::RecursionInstance;
+use session::SessionInstance;
 use temporal::TemporalInstance;
 use top_n::TopNInstance;
 
@@ -155,6 +157,10 @@ pub enum OperatorInstance {
         right: Box<OperatorInstance>,
         join: Box<AsofJoinInstance>,
     },
+    Session {
+        input: Box<OperatorInstance>,
+        session: Box<SessionInstance>,
+    },
     Emit {
         input: Box<OperatorInstance>,
         emit: Box<EmitInstance>,
@@ -252,6 +258,10 @@ impl OperatorInstance {
                 left: boxed(&join.left)?,
                 right: boxed(&join.right)?,
                 join: Box::new(AsofJoinInstance::new(join)?),
+            },
+            Operator::Session(session) => OperatorInstance::Session {
+                input: boxed(&session.input)?,
+                session: Box::new(SessionInstance::new(session)?),
             },
             Operator::EmitOnClose(emit) => OperatorInstance::Emit {
                 input: boxed(&emit.input)?,
@@ -404,6 +414,14 @@ impl OperatorInstance {
                     let right = right.run(inputs, gate, errors).await?;
                     join.run(left, right, gate).await
                 }
+                OperatorInstance::Session { input, session } => {
+                    let batches = input.run(inputs, gate, errors).await?;
+                    let changes = session.run(batches, gate).await?;
+                    if !inputs.is_bulk {
+                        session.forget(&inputs.watermarks)?;
+                    }
+                    Ok(changes)
+                }
                 OperatorInstance::Emit { input, emit } => {
                     let batches = input.run(inputs, gate, errors).await?;
                     let (now, is_bulk) = (inputs.now, inputs.is_bulk);
@@ -472,6 +490,7 @@ impl OperatorInstance {
             | OperatorInstance::TopN { input, .. }
             | OperatorInstance::Recompute { input, .. }
             | OperatorInstance::TemporalFilter { input, .. }
+            | OperatorInstance::Session { input, .. }
             | OperatorInstance::Emit { input, .. } => vec![input],
             OperatorInstance::Join { left, right, .. }
             | OperatorInstance::LookupJoin { left, right, .. }
@@ -487,6 +506,7 @@ impl OperatorInstance {
             OperatorInstance::TopN { top, .. } => top.state_bytes(),
             OperatorInstance::Recompute { recompute, .. } => recompute.state_bytes(),
             OperatorInstance::TemporalFilter { filter, .. } => filter.state_bytes(),
+            OperatorInstance::Session { session, .. } => session.state_bytes(),
             OperatorInstance::Emit { emit, .. } => emit.state_bytes(),
             OperatorInstance::Join { join, .. } => join.state_bytes(),
             OperatorInstance::LookupJoin { join, .. } => join.state_bytes(),

@@ -21,7 +21,7 @@ const STEPS: usize = 5;
 const ROWS: usize = 1_500;
 
 /// Views, each with the condition under which a row of its answer is final. `{A}` and `{B}` are the streams' watermarks.
-const VIEWS: [(&str, &str, &str); 10] = [
+const VIEWS: [(&str, &str, &str); 11] = [
     (
         "tumble",
         "SELECT k, window_start, window_end, count(*) AS n, sum(v) AS total FROM TUMBLE(a, ts, INTERVAL '10s') \
@@ -55,6 +55,12 @@ const VIEWS: [(&str, &str, &str); 10] = [
         "SELECT k, v, window_start, rank() OVER (PARTITION BY k, window_start ORDER BY v) AS place \
          FROM TUMBLE(a, ts, INTERVAL '2s')",
         "window_start + INTERVAL '2s' <= {A}",
+    ),
+    (
+        "visits",
+        "SELECT k, window_start, window_end, count(*) AS n, min(v) AS least \
+         FROM SESSION(a PARTITION BY k, ts, INTERVAL '300 milliseconds') GROUP BY k, window_start, window_end",
+        "window_end < {A}",
     ),
     (
         "windows_met",

@@ -192,8 +192,8 @@ impl Windows {
                  FROM x, UNNEST(\"$cumulate\"({time}, {step}, {size}, {offset})) AS \"$\" (t)"
             ),
             Kind::Session => format!(
-                "SELECT *, \"$shift\"(min({time}) OVER (PARTITION BY {keys}\"$session\"), 0) AS window_start, \
-                 \"$shift\"(max({time}) OVER (PARTITION BY {keys}\"$session\"), {size}) AS window_end \
+                "SELECT *, \"$session_start\"(min({time}) OVER (PARTITION BY {keys}\"$session\"), 0) AS window_start, \
+                 \"$session_end\"(max({time}) OVER (PARTITION BY {keys}\"$session\"), {size}) AS window_end \
                  FROM (SELECT *, sum(\"$begins\") OVER ({partition} ORDER BY {time}) AS \"$session\" \
                  FROM (SELECT *, CASE WHEN \"$shift\"(lag({time}) OVER ({partition} ORDER BY {time}), {size}) >= {time} \
                  THEN 0 ELSE 1 END AS \"$begins\" FROM x WHERE {time} IS NOT NULL) AS {name}) AS {name}"

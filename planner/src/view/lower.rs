@@ -18,6 +18,7 @@ use super::fragment::{Fragment, Part, Placement, Stages, placement_after};
 use super::series;
 use crate::error::{PlanError, Result};
 use crate::relation::{RelationId, RelationInfo, relation_of};
+use crate::session::SessionWindow;
 use crate::stage::{Operator, Output, StageGraph};
 use crate::time_join::TimeJoin;
 use crate::watermark::{self, ColumnWatermark};
@@ -93,10 +94,13 @@ impl Lowering {
             LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate),
             LogicalPlan::Distinct(Distinct::All(input)) => self.distinct(input),
             LogicalPlan::Join(join) => self.join(join),
-            LogicalPlan::Extension(extension) => match TimeJoin::of(extension) {
-                Some(join) => self.time_join(join),
-                None => Err(refused(plan)),
-            },
+            LogicalPlan::Extension(extension) => {
+                match (TimeJoin::of(extension), SessionWindow::of(extension)) {
+                    (Some(join), _) => self.time_join(join),
+                    (_, Some(session)) => self.session(session),
+                    _ => Err(refused(plan)),
+                }
+            }
             LogicalPlan::Union(union) => {
                 let schema = arrow_schema(&union.schema);
                 let mut parts = vec![];

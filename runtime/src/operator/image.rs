@@ -82,6 +82,7 @@ impl OperatorInstance {
             OperatorInstance::Join { join, .. } => join.add_parts(parts),
             OperatorInstance::Recompute { recompute, .. } => recompute.add_parts(parts),
             OperatorInstance::TemporalFilter { filter, .. } => filter.add_parts(parts),
+            OperatorInstance::Session { session, .. } => session.add_parts(parts),
             OperatorInstance::Emit { emit, .. } => emit.add_parts(parts),
             OperatorInstance::TopN { top, .. } => top.add_parts(parts),
             OperatorInstance::Recursion { recursion, .. } => recursion.add_parts(parts),
@@ -123,6 +124,7 @@ impl OperatorInstance {
             OperatorInstance::Join { join, .. } => join.take_parts(parts)?,
             OperatorInstance::Recompute { recompute, .. } => recompute.take_parts(parts)?,
             OperatorInstance::TemporalFilter { filter, .. } => filter.take_parts(parts)?,
+            OperatorInstance::Session { session, .. } => session.take_parts(parts)?,
             OperatorInstance::Emit { emit, .. } => emit.take_parts(parts)?,
             OperatorInstance::TopN { top, .. } => top.take_parts(parts)?,
             OperatorInstance::Recursion { recursion, .. } => recursion.take_parts(parts)?,
@@ -159,6 +161,7 @@ impl OperatorInstance {
             | OperatorInstance::TopN { input, .. }
             | OperatorInstance::Recompute { input, .. }
             | OperatorInstance::TemporalFilter { input, .. }
+            | OperatorInstance::Session { input, .. }
             | OperatorInstance::Emit { input, .. } => vec![input],
             OperatorInstance::Join { left, right, .. }
             | OperatorInstance::LookupJoin { left, right, .. }

@@ -11,6 +11,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::error::{Fault, PlanError};
+use crate::session;
 
 /// Windows that one row may be in.
 pub(super) const WINDOWS_MAX: i64 = 10_000;
@@ -28,9 +29,12 @@ enum Told {
     Cumulate,
 }
 
-const FUNCTIONS: [(&str, Told); 4] = [
+const FUNCTIONS: [(&str, Told); 6] = [
     ("$window", Told::Window),
     ("$shift", Told::Shift),
+    // As `$shift`, to be recognised.
+    (session::START, Told::Shift),
+    (session::END, Told::Shift),
     ("$hop", Told::Hop),
     ("$cumulate", Told::Cumulate),
 ];
