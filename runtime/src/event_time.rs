@@ -169,7 +169,13 @@ impl Judged {
     /// That stream has other columns.
     pub fn late_rows(&self, schema: &SchemaRef) -> Result<RecordBatch> {
         let watermark = TimestampMicrosecondArray::from(vec![self.judged_by; self.late.num_rows()]);
-        let mut columns = self.late.columns().to_vec();
+        // Columns that were added to the stream since are left out.
+        let known = schema
+            .fields()
+            .len()
+            .saturating_sub(1)
+            .min(self.late.num_columns());
+        let mut columns = self.late.columns()[..known].to_vec();
         let last = schema.fields().last().map(|field| field.data_type().clone());
         let watermark: ArrayRef = Arc::new(watermark.with_timezone("UTC"));
         columns.push(match last {

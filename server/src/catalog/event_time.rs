@@ -10,6 +10,7 @@ use millrace_parser::ast::{Options, Watermark};
 use millrace_planner::watermark::{Bound, ColumnWatermark, growing};
 use millrace_planner::{Binder, CatalogReader, RelationId};
 use millrace_runtime::EventTimeSpec;
+use millrace_storage::ObjectId;
 use serde::{Deserialize, Serialize};
 
 use crate::config::units;
@@ -27,6 +28,18 @@ pub struct EventTimeDef {
     pub watermark: ast::Expr,
     /// How far ahead of the clock an event time may be, in microseconds.
     pub future_skew_max: Option<i64>,
+    /// What becomes of late rows.
+    pub late: Late,
+}
+
+/// What becomes of late rows: they are counted, and
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Late {
+    /// dropped.
+    #[default]
+    Dropped,
+    /// kept in a stream of their own, which is made with the stream.
+    Kept(Option<ObjectId>),
 }
 
 /// The lasting form.
@@ -36,6 +49,8 @@ pub struct StoredEventTime {
     watermark: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     future_skew_max: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    late: Option<ObjectId>,
 }
 
 impl EventTimeDef {
@@ -49,6 +64,7 @@ impl EventTimeDef {
         options: &mut Options,
     ) -> SqlResult<Option<EventTimeDef>> {
         let mut future_skew_max = None;
+        let mut late = Late::Dropped;
         let mut given = None;
         let mut left = vec![];
         for option in std::mem::take(&mut options.0) {
@@ -65,17 +81,14 @@ impl EventTimeDef {
                     })?;
                     future_skew_max = Some(i64::try_from(skew.as_micros()).unwrap_or(i64::MAX));
                 }
-                "late" if value.eq_ignore_ascii_case("drop") => {}
-                "late" if value.eq_ignore_ascii_case("stream") => {
-                    return Err(SqlError::unsupported("late = 'stream' is not supported yet")
-                        .with_hint("Late rows are dropped and counted: SHOW WATERMARKS."));
-                }
+                "late" if value.eq_ignore_ascii_case("drop") => late = Late::Dropped,
+                "late" if value.eq_ignore_ascii_case("stream") => late = Late::Kept(None),
                 "late" => {
                     return Err(SqlError::new(
                         SqlState::InvalidParameterValue,
                         format!("invalid value for option \"late\": '{value}'"),
                     )
-                    .with_hint("It can be 'drop'."));
+                    .with_hint("It can be 'drop' or 'stream'."));
                 }
                 "watermark.idle_timeout" => {
                     return Err(
@@ -111,6 +124,7 @@ impl EventTimeDef {
             column,
             watermark: watermark.expr.clone(),
             future_skew_max,
+            late,
         }))
     }
 
@@ -164,8 +178,16 @@ impl EventTimeDef {
             column: self.column,
             watermark,
             future_skew_max: self.future_skew_max,
-            late: None,
+            late: self.late_stream().map(|id| RelationId(id.0)),
         })
+    }
+
+    /// The stream that keeps late rows.
+    pub fn late_stream(&self) -> Option<ObjectId> {
+        match self.late {
+            Late::Kept(stream) => stream,
+            Late::Dropped => None,
+        }
     }
 
     /// As CREATE STREAM has it: the clause.
@@ -176,9 +198,13 @@ impl EventTimeDef {
 
     /// As CREATE STREAM has it: the options behind the columns.
     pub fn options(&self) -> String {
-        match self.future_skew_max {
-            Some(skew) => format!(" WITH (watermark.max_future_skew = '{skew}us')"),
-            None => String::new(),
+        let skew = self.future_skew_max;
+        let skew = skew.map(|skew| format!("watermark.max_future_skew = '{skew}us'"));
+        let late = matches!(self.late, Late::Kept(_)).then(|| "late = 'stream'".to_owned());
+        let options: Vec<String> = skew.into_iter().chain(late).collect();
+        match options.is_empty() {
+            true => String::new(),
+            false => format!(" WITH ({})", options.join(", ")),
         }
     }
 
@@ -188,6 +214,7 @@ impl EventTimeDef {
             column: self.column,
             watermark: self.watermark.to_string(),
             future_skew_max: self.future_skew_max,
+            late: self.late_stream(),
         }
     }
 
@@ -202,6 +229,9 @@ impl EventTimeDef {
             column: stored.column,
             watermark,
             future_skew_max: stored.future_skew_max,
+            late: stored
+                .late
+                .map_or(Late::Dropped, |stream| Late::Kept(Some(stream))),
         })
     }
 }

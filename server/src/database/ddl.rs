@@ -74,31 +74,43 @@ impl DdlGuard<'_> {
     /// # Errors
     /// The runtime or the store refuses; nothing is left of the object.
     pub async fn create(&self, object: Object) -> SqlResult<()> {
+        self.create_all(vec![object]).await
+    }
+
+    /// As [`DdlGuard::create`], several in one step, in this order.
+    ///
+    /// # Errors
+    /// One of them cannot be made, or the catalog cannot be written; none is there then.
+    pub async fn create_all(&self, objects: Vec<Object>) -> SqlResult<()> {
         let db = self.db;
-        let made = match &object.definition {
-            Definition::Relation(relation) => db.create_source(&object.name, relation).await,
-            Definition::Index(index) => {
-                let relation = RelationId(index.relation.0);
-                db.runtime()
-                    .create_index(relation, index.columns.clone())
-                    .await
-                    .map_err(Into::into)
+        let objects: Vec<Arc<Object>> = objects.into_iter().map(Arc::new).collect();
+        let mut made = Ok(());
+        for object in &objects {
+            made = match &object.definition {
+                Definition::Relation(relation) => db.create_source(&object.name, relation).await,
+                Definition::Index(index) => {
+                    let relation = RelationId(index.relation.0);
+                    let made = db.runtime().create_index(relation, index.columns.clone());
+                    made.await.map_err(Into::into)
+                }
+                _ => Ok(()),
+            };
+            if made.is_err() {
+                break;
             }
-            _ => Ok(()),
-        };
-        let committed = match made {
-            Ok(()) => db
-                .store()
-                .catalog()
-                .apply(vec![CatalogChange::Put(object.to_stored())])
-                .map_err(Into::into),
-            Err(error) => Err(error),
-        };
+        }
+        let changes = objects
+            .iter()
+            .map(|object| CatalogChange::Put(object.to_stored()));
+        let committed = made.and_then(|()| {
+            let applied = db.store().catalog().apply(changes.collect());
+            applied.map_err(Into::into)
+        });
         if let Err(error) = committed {
-            take_down(db, &[Arc::new(object)]).await;
+            take_down(db, &objects).await;
             return Err(error);
         }
-        db.publish([Arc::new(object)], &[]);
+        db.publish(objects, &[]);
         Ok(())
     }
 

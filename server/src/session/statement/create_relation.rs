@@ -7,8 +7,9 @@ use millrace_parser::ast::{ColumnDefinition, CreateStream, CreateTable, Options}
 use millrace_planner::RelationKind;
 use millrace_storage::{ChangeBatch, ObjectKind};
 
-use crate::catalog::event_time::EventTimeDef;
+use crate::catalog::event_time::{EventTimeDef, Late};
 use crate::catalog::{ColumnDef, Definition, Object, Relation};
+use crate::database::ddl::DdlGuard;
 use crate::database::now_ms;
 use crate::error::names::did_you_mean;
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -237,6 +238,15 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
     } else {
         RelationKind::Table
     };
+    let mut objects = vec![];
+    let mut event_time = new.event_time;
+    if let Some(event_time) = &mut event_time
+        && event_time.late == Late::Kept(None)
+    {
+        let late = late_rows(&scope, &guard, &schema, &name, &new.columns)?;
+        event_time.late = Late::Kept(Some(late.id));
+        objects.push(late);
+    }
     let relation = Relation::new(
         id,
         &name,
@@ -245,7 +255,7 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         &new.key,
         kind == RelationKind::Stream,
     )
-    .with_event_time(new.event_time);
+    .with_event_time(event_time);
     check_expressions(session, &scope, &relation)?;
     let object = Object {
         id,
@@ -256,11 +266,56 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         sql: new.text.to_string(),
         comment: None,
         created_at_ms: now_ms(),
+        depends: objects.iter().map(|late| late.id).collect(),
+        definition: Definition::Relation(Box::new(relation)),
+    };
+    objects.push(object.clone());
+    guard.create_all(objects).await?;
+    Ok(Some(Arc::new(object)))
+}
+
+/// The stream that keeps the late rows of another: its columns, and the watermark that a row missed.
+fn late_rows(
+    scope: &Scope,
+    guard: &DdlGuard<'_>,
+    schema: &str,
+    name: &str,
+    columns: &[ColumnDef],
+) -> SqlResult<Object> {
+    let name = format!("{name}$late");
+    guard.check_free(&scope.database, schema, &name)?;
+    let given = columns.iter().map(|column| ColumnDef {
+        default: None,
+        generated: None,
+        proctime: false,
+        ..column.clone()
+    });
+    let watermark = ColumnDef {
+        field: Arc::new(SqlType::plain(types::timestamptz()).field("watermark", true)),
+        default: None,
+        generated: None,
+        proctime: false,
+        comment: Some("the watermark when the row came".into()),
+        added: None,
+    };
+    let columns: Vec<ColumnDef> = given.chain([watermark]).collect();
+    check_columns(columns.iter().map(|column| column.field.name().as_str()))?;
+    let id = guard.next_id()?;
+    let relation = Relation::new(id, &name, RelationKind::Stream, columns, &[], true);
+    let mut object = Object {
+        id,
+        kind: ObjectKind::Stream,
+        database: scope.database.clone(),
+        schema: schema.to_owned(),
+        name,
+        sql: String::new(),
+        comment: None,
+        created_at_ms: now_ms(),
         depends: vec![],
         definition: Definition::Relation(Box::new(relation)),
     };
-    guard.create(object.clone()).await?;
-    Ok(Some(Arc::new(object)))
+    object.restate();
+    Ok(object)
 }
 
 /// Defaults and generated columns must bind, and defaults must fit their columns.

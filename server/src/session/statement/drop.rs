@@ -53,7 +53,7 @@ pub(crate) async fn execute(session: &Arc<Session>, drop: &DropStatement) -> Sql
     for object in &targets {
         ids.extend(contents(session, &scope.catalog, object)?);
     }
-    // Indexes go with their relation, whatever was said.
+    // Indexes go with their relation, and late rows with their stream, whatever was said.
     let roots: Vec<ObjectId> = targets.iter().map(|object| object.id).collect();
     let implied: BTreeSet<ObjectId> = scope
         .catalog
@@ -62,6 +62,11 @@ pub(crate) async fn execute(session: &Arc<Session>, drop: &DropStatement) -> Sql
             object.kind == ObjectKind::Index && object.depends.iter().any(|id| roots.contains(id))
         })
         .map(|object| object.id)
+        .chain(
+            targets
+                .iter()
+                .filter_map(|object| object.relation()?.event_time.as_ref()?.late_stream()),
+        )
         .collect();
     let contained = ids.clone();
     ids.extend(implied);
