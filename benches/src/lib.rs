@@ -6,6 +6,7 @@
 //!    │   ├─ target ── the server under test: the release binary as a child process, or one inside this process
 //!    │   └─ flights, views, oracle ── the data, the views over it, and what they must show
 //!    ├─ drizzle ── simulated clusters, and a server under the Yahoo streaming benchmark
+//!    ├─ neptune ── TPC-H as batch work with stream tasks beside it, under each scheduling policy
 //!    ├─ ivm ── a suite against the engine alone, in a process for each view and size
 //!    └─ results, plot ── what was measured, on which machine, written as results.json, report.md and figures
 //! ```
@@ -20,6 +21,7 @@ pub mod first_light;
 pub mod flights;
 pub mod ivm;
 pub mod machine;
+pub mod neptune;
 pub mod oracle;
 pub mod plot;
 pub mod process;

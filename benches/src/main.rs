@@ -10,7 +10,7 @@ use millrace_benches::first_light::{self, Scale};
 use millrace_benches::ivm::{self, Cell, Isolation};
 use millrace_benches::results::{Experiment, Run};
 use millrace_benches::target::Target;
-use millrace_benches::{flights, tpch};
+use millrace_benches::{flights, neptune, tpch};
 use millrace_sql_tests::oracle;
 
 /// What the server uses too: engines inside this process are to be measured as they are.
@@ -37,6 +37,8 @@ enum Suite {
     Ivm(IvmArgs),
     /// Drizzle's experiments: coordination on simulated clusters, latency and throughput of the Yahoo streaming benchmark
     Drizzle(DrizzleArgs),
+    /// Streams first: what stream tasks wait for while TPC-H takes every core, under each scheduling policy
+    Neptune(NeptuneArgs),
     /// One measurement of `ivm`, which gives each a process of its own
     #[command(hide = true)]
     IvmCell {
@@ -104,6 +106,19 @@ struct DrizzleArgs {
 }
 
 #[derive(Debug, Args)]
+struct NeptuneArgs {
+    /// TPC-H's scale factor
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+    /// A bounded run: shows that the experiments work, not how fast millrace is
+    #[arg(long)]
+    small: bool,
+    /// Where the results' directory is made [default: benches/results; with --small nothing is kept]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 struct SuiteArgs {
     /// A bounded run with a server inside this process: shows that the experiments work, not how fast millrace is
     #[arg(long)]
@@ -131,6 +146,7 @@ fn main() -> ExitCode {
         Suite::FirstLight(args) => runtime.block_on(first_light(args)),
         Suite::Ivm(args) => runtime.block_on(ivm(args)),
         Suite::Drizzle(args) => runtime.block_on(drizzle(args)),
+        Suite::Neptune(args) => runtime.block_on(neptune(args)),
         Suite::IvmCell { cell } => runtime.block_on(ivm_cell(&cell)),
         Suite::Tpch(args) => runtime.block_on(tpch(args)),
         Suite::Oracle(args) => oracle(&args),
@@ -189,6 +205,20 @@ async fn drizzle(args: DrizzleArgs) -> Result<(), BenchError> {
     }
     let run = Run::begin("drizzle", command, scale.fsync_probes)?;
     let run = drizzle::run(run, &scale, args.only.as_deref()).await?;
+    keep(&run, args.out, args.small)
+}
+
+async fn neptune(args: NeptuneArgs) -> Result<(), BenchError> {
+    let (scale, which) = match args.small {
+        true => (neptune::Scale::small(), "--small".to_owned()),
+        false => (
+            neptune::Scale::real(args.scale),
+            format!("--scale {}", args.scale),
+        ),
+    };
+    let command = format!("cargo run --release -p millrace-benches -- neptune {which}");
+    let run = Run::begin("neptune", command, scale.fsync_probes)?;
+    let run = neptune::run(run, &scale).await?;
     keep(&run, args.out, args.small)
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use datafusion::object_store::ObjectStore;
 use millrace_planner::{RelationId, StageGraph};
 use millrace_storage::LogStore;
 use parking_lot::{Mutex, RwLock};
@@ -37,7 +38,7 @@ use crate::timers::Timers;
 use crate::versions::Versions;
 use crate::worker::Worker;
 use crate::worker::cpu::{CpuTimes, Patience, QueryClass, SchedulerPolicy, TaskStatus};
-use crate::worker::disk::{DISK_CONCURRENCY, DiskScheduler};
+use crate::worker::disk::{DISK_CONCURRENCY, DiskScheduler, DiskStore};
 use crate::write::WriteToken;
 
 /// How the runtime is laid out.
@@ -446,6 +447,11 @@ impl Runtime {
     /// Reads what queries read from files as a device of this rate would; `None`: as fast as it is.
     pub fn set_disk_rate(&self, bytes_per_second: Option<u64>) {
         self.inner.disk.set_bytes_per_second(bytes_per_second);
+    }
+
+    /// Files, read when the disk scheduler says.
+    pub fn files(&self) -> Arc<dyn ObjectStore> {
+        Arc::new(DiskStore::new(&self.inner.disk))
     }
 
     /// How the slots are shared from now on.

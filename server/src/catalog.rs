@@ -5,6 +5,7 @@
 
 pub mod bound;
 pub mod event_time;
+pub mod external;
 pub mod information_schema;
 pub mod mr_catalog;
 pub mod object;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 
 use millrace_storage::{ObjectId, ObjectKind};
 
-pub use object::{ColumnDef, Definition, IndexDef, Object, Planned, QueryDef, Relation};
+pub use object::{ColumnDef, Definition, IndexDef, Object, Planned, QueryDef, Relation, lasting_columns};
 pub use reader::Reader;
 
 /// The database that exists at the start.

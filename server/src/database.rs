@@ -23,6 +23,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use datafusion::catalog::TableProvider;
 use datafusion::execution::SessionState;
+use datafusion::execution::object_store::ObjectStoreUrl;
 use millrace_planner::growth::growth;
 use millrace_planner::stage::RecursionLimits;
 use millrace_planner::{Emit, ViewOptions, plan_view};
@@ -132,6 +133,9 @@ impl Database {
         let runtime = Runtime::start(runtime_options, Arc::clone(store.logs()))?;
         let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
         let (state, pg_catalog) = engine::build(&options, &catalog)?;
+        state
+            .runtime_env()
+            .register_object_store(ObjectStoreUrl::local_filesystem().as_ref(), runtime.files());
         let database = Arc::new(Database {
             tuning: Mutex::new(options.tuning.clone()),
             options,
@@ -344,7 +348,7 @@ impl Database {
                 let reader = Reader::of_query(self, &self.state, &catalog, &object.database, &query);
                 reader.view(object, &query).map(|_| ())
             }
-            Definition::SetAside(_) | Definition::Other => Ok(()),
+            Definition::External(_) | Definition::SetAside(_) | Definition::Other => Ok(()),
         }
     }
 

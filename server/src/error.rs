@@ -186,6 +186,8 @@ sql_states! {
     CannotConnectNow = "57P03",
     /// A file could not be read or written.
     IoError = "58030",
+    /// There is no such file.
+    UndefinedFile = "58P01",
     /// The data directory or a file in it is damaged.
     DataCorrupted = "XX001",
     /// A defect of millrace.

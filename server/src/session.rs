@@ -20,6 +20,8 @@ pub mod cancel;
 pub mod constants;
 pub mod cursor;
 #[cfg(test)]
+mod external_tests;
+#[cfg(test)]
 mod job_tests;
 mod object_names;
 pub mod outcome;

@@ -18,13 +18,16 @@ use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::collect;
+use futures::TryStreamExt;
+use millrace_planner::relation::attach;
 use millrace_planner::{
     Binder, CatalogReader, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions,
     plan_view,
 };
 use millrace_runtime::clock::VirtualClock;
 use millrace_runtime::{
-    Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind, SourceSpec, ViewSpec, WriteToken,
+    QueryClass, QueryOptions, Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind, SourceSpec,
+    ViewSpec, WriteToken,
 };
 use millrace_server::catalog::CatalogSnapshot;
 use millrace_server::database::{DatabaseOptions, engine};
@@ -313,6 +316,34 @@ impl Engine {
         let provider = snapshot.table_provider(id)?;
         let plan = provider.scan(&self.state, None, &[], None).await?;
         Ok(collect(plan, self.state.task_ctx()).await?)
+    }
+
+    /// Answers a query over one epoch as a server does: in stages of tasks on the slots.
+    ///
+    /// # Errors
+    /// It does not bind, or fails.
+    pub async fn query(
+        &self,
+        relations: &Relations,
+        query: &ast::Query,
+        class: QueryClass,
+    ) -> Result<Vec<RecordBatch>, Failure> {
+        let plan = bind(&self.state, relations, query)?;
+        let ids: Vec<RelationId> = millrace_planner::relation::relations(&plan)?
+            .into_iter()
+            .collect();
+        let snapshot = self.snapshot(&ids, &self.runtime.acknowledged()).await?;
+        let plan = attach(plan, &|id| {
+            let provider = snapshot.table_provider(id);
+            provider.map_err(|error| DataFusionError::External(Box::new(error)))
+        })?;
+        let mut state = self.state.clone();
+        let partitions = self.runtime.partitions_for(snapshot.rows_max());
+        state.config_mut().options_mut().execution.target_partitions = partitions;
+        let plan = state.create_physical_plan(&plan).await?;
+        let context = state.task_ctx();
+        let stream = self.runtime.execute(plan, QueryOptions { class, context })?;
+        Ok(stream.try_collect().await?)
     }
 
     /// Finishes what runs. What was given to this engine must not be used afterwards.

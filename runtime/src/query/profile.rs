@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::metrics::MetricValue;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use millrace_planner::performance::profile::{
@@ -123,10 +124,8 @@ fn stage_profile(id: usize, stage: &StageRecord, clock: Clock) -> StageProfile {
             0 | 1 => Parallelism::Fixed,
             _ => Parallelism::Cores,
         },
-        tasks: stage
-            .tasks
-            .iter()
-            .map(|record| task_profile(record, clock))
+        tasks: (stage.tasks.iter())
+            .map(|record| task_profile(record, &stage.plan, clock))
             .collect(),
         operators,
     }
@@ -184,7 +183,32 @@ fn operator_profile(plan: &dyn ExecutionPlan, depth: usize) -> OperatorProfile {
     }
 }
 
-fn task_profile(record: &Arc<TaskRecord>, clock: Clock) -> TaskProfile {
+/// Time in which the files' form was turned into columns, of one partition.
+fn decoding(plan: &Arc<dyn ExecutionPlan>, partition: usize) -> Duration {
+    if plan.is::<StageBoundary>() {
+        return Duration::ZERO;
+    }
+    if plan.is::<DataSourceExec>() {
+        let metrics = plan.metrics().unwrap_or_default();
+        let times = metrics
+            .iter()
+            .filter(|metric| metric.partition() == Some(partition));
+        return times
+            .filter_map(|metric| match metric.value() {
+                MetricValue::Time { name, time } if name == "time_elapsed_processing" => {
+                    Some(Duration::from_nanos(time.value() as u64))
+                }
+                _ => None,
+            })
+            .sum();
+    }
+    plan.children()
+        .into_iter()
+        .map(|child| decoding(child, partition))
+        .sum()
+}
+
+fn task_profile(record: &Arc<TaskRecord>, plan: &Arc<dyn ExecutionPlan>, clock: Clock) -> TaskProfile {
     let status = record.status();
     let start = clock.at(status.first_run.unwrap_or(status.created));
     let end = clock.at(status.ended.unwrap_or_else(Instant::now)).max(start);
@@ -199,9 +223,19 @@ fn task_profile(record: &Arc<TaskRecord>, clock: Clock) -> TaskProfile {
         rows: status.rows,
     };
     let queue = nanoseconds(status.wait.saturating_sub(status.paused));
-    let mut usage = vec![cpu(Kind::Compute, status.cpu - partitioning, status.polls, queue)];
+    let partition = status.label.map_or(0, |label| label.partition);
+    let decoding = decoding(plan, partition).min(status.cpu - partitioning);
+    let mut usage = vec![cpu(
+        Kind::Compute,
+        status.cpu - partitioning - decoding,
+        status.polls,
+        queue,
+    )];
     if !partitioning.is_zero() {
         usage.push(cpu(Kind::Partition, partitioning, record.partitioned(), 0));
+    }
+    if !decoding.is_zero() {
+        usage.push(cpu(Kind::Decode, decoding, 1, 0));
     }
     let uses = record.disk_uses();
     if !uses.is_empty() {
@@ -217,7 +251,7 @@ fn task_profile(record: &Arc<TaskRecord>, clock: Clock) -> TaskProfile {
     }
     TaskProfile {
         worker: status.label.map_or(0, |label| label.worker),
-        partition: status.label.map_or(0, |label| label.partition),
+        partition,
         start,
         end,
         suspended: nanoseconds(status.paused),

@@ -4,6 +4,8 @@
 //! served in turn, so that reads are not stuck behind writes (Ousterhout 2017, section 5.3.2). A rate, if one is set, stands
 //! for a slower device: a request then keeps its place until as much time has passed as its bytes would have taken.
 
+mod store;
+
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
@@ -12,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+
+pub use store::DiskStore;
 
 /// Requests in flight on a device without moving parts.
 pub const DISK_CONCURRENCY: usize = 4;

@@ -59,6 +59,7 @@ fn tables(catalog: &CatalogSnapshot, database: &str) -> Columns {
     let kind = |object: &Object| match object.kind {
         ObjectKind::View => "VIEW",
         ObjectKind::MaterializedView => "MATERIALIZED VIEW",
+        ObjectKind::ExternalTable => "FOREIGN",
         _ => "BASE TABLE",
     };
     let insertable = |object: &Object| {
@@ -99,6 +100,7 @@ fn columns(catalog: &CatalogSnapshot, database: &str) -> Columns {
                 .get()
                 .map(|provider| provider.schema().fields().iter().cloned().collect())
                 .unwrap_or_default(),
+            Definition::External(table) => table.schema().fields().iter().cloned().collect(),
             _ => vec![],
         };
         for (index, field) in fields.into_iter().enumerate() {

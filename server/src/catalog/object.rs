@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::bound::BoundName;
 use crate::catalog::event_time::{EventTimeDef, StoredEventTime};
+use crate::catalog::external::{ExternalTable, Files};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types;
 
@@ -56,6 +57,8 @@ pub enum Definition {
     Relation(Box<Relation>),
     /// A view.
     View(Arc<QueryDef>),
+    /// Files, and the columns that they were found to have.
+    External(Arc<ExternalTable>),
     /// An index.
     Index(IndexDef),
     /// A materialized view that could not be brought up again, and why.
@@ -190,6 +193,8 @@ struct StoredProperties {
     relation: Option<ObjectId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     index_columns: Vec<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    external: Option<Files>,
 }
 
 impl Relation {
@@ -457,7 +462,9 @@ impl Object {
                 }
             },
             // What these say does not depend on their own name, or says it in its own way.
-            Definition::Index(_) | Definition::SetAside(_) | Definition::Other => return,
+            Definition::External(_) | Definition::Index(_) | Definition::SetAside(_) | Definition::Other => {
+                return;
+            }
         };
     }
 
@@ -478,6 +485,15 @@ impl Object {
                 }
             }
             Definition::View(query) => store_query(query, &mut stored),
+            Definition::External(table) => {
+                let schema = table.schema();
+                stored.columns = schema
+                    .fields()
+                    .iter()
+                    .map(|field| store_column(&plain(field)))
+                    .collect();
+                stored.external = Some(table.files().clone());
+            }
             Definition::Index(index) => {
                 stored.relation = Some(index.relation);
                 stored.index_columns.clone_from(&index.columns);
@@ -572,6 +588,19 @@ impl Object {
             ObjectKind::Table => relation(RelationKind::Table)?,
             ObjectKind::MaterializedView => relation(RelationKind::View)?,
             ObjectKind::View => Definition::View(query.ok_or_else(|| damaged("it has no query".into()))?),
+            ObjectKind::ExternalTable => {
+                let files = properties
+                    .external
+                    .ok_or_else(|| damaged("it names no files".into()))?;
+                let columns = properties.columns.iter().map(load_column);
+                let fields = columns
+                    .map(|column| Ok(column?.field))
+                    .collect::<SqlResult<Vec<_>>>()?;
+                Definition::External(Arc::new(ExternalTable::new(
+                    files,
+                    Arc::new(Schema::new(fields)),
+                )?))
+            }
             ObjectKind::Index => Definition::Index(IndexDef {
                 relation: properties
                     .relation
@@ -593,6 +622,34 @@ impl Object {
             definition,
         })
     }
+}
+
+/// A column of nothing but a name and a type.
+fn plain(field: &Arc<Field>) -> ColumnDef {
+    ColumnDef {
+        field: Arc::clone(field),
+        default: None,
+        generated: None,
+        proctime: false,
+        comment: None,
+        added: None,
+    }
+}
+
+/// Columns as they will be read back from the catalog: what files have of types that are not known here becomes the nearest
+/// that is.
+///
+/// # Errors
+/// A type has no counterpart.
+pub fn lasting_columns(schema: &SchemaRef) -> SqlResult<SchemaRef> {
+    let columns = schema
+        .fields()
+        .iter()
+        .map(|field| load_column(&store_column(&plain(field))));
+    let fields = columns
+        .map(|column| Ok(column?.field))
+        .collect::<SqlResult<Vec<_>>>()?;
+    Ok(Arc::new(Schema::new(fields)))
 }
 
 fn store_query(query: &QueryDef, stored: &mut StoredProperties) {

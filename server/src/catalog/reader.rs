@@ -227,6 +227,7 @@ impl<'a> Reader<'a> {
         match &object.definition {
             Definition::Relation(relation) => Ok(Arc::clone(&relation.provider) as Arc<dyn TableProvider>),
             Definition::View(query) => self.view(object, query),
+            Definition::External(table) => Ok(Arc::clone(table) as Arc<dyn TableProvider>),
             Definition::SetAside(why) => Err(SqlError::new(
                 SqlState::ObjectNotInPrerequisiteState,
                 format!(

@@ -148,7 +148,7 @@ impl Replacement<'_> {
                 new.definition = Definition::Relation(Box::new(made));
                 plan = Some(planned.graph);
             }
-            Definition::SetAside(_) | Definition::Other => {
+            Definition::External(_) | Definition::SetAside(_) | Definition::Other => {
                 return Err(SqlError::new(
                     SqlState::ObjectNotInPrerequisiteState,
                     format!(

@@ -7,6 +7,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::datasource::source_as_provider;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
@@ -16,6 +17,7 @@ use millrace_planner::RelationId;
 use millrace_planner::relation::{attach, relation_of, relations};
 use millrace_runtime::QueryClass;
 
+use crate::catalog::external::ExternalTable;
 use crate::database::df;
 use crate::error::{SqlError, SqlResult, from_internal};
 use crate::functions::{sort_key, zoned_cast};
@@ -35,6 +37,20 @@ fn known_schemas(plan: &LogicalPlan) -> datafusion::error::Result<BTreeMap<Relat
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(known)
+}
+
+/// About how many rows the largest external table of the plan has.
+fn external_rows(plan: &LogicalPlan) -> datafusion::error::Result<usize> {
+    let mut rows = 0;
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Some(table) = source_as_provider(&scan.source)?.downcast_ref::<ExternalTable>()
+        {
+            rows = rows.max(table.rows_estimate());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(rows)
 }
 
 /// Providers that stand for some relations instead of the committed snapshot: the locked state, for DML.
@@ -76,11 +92,11 @@ impl Session {
             .filter(|id| !instead.contains_key(id))
             .collect();
         let mut providers = instead.clone();
-        let mut rows = 0;
+        let mut rows = df(external_rows(&plan))?;
         if !wanted.is_empty() {
             let after = self.read_after();
             let snapshot = self.db.runtime().snapshot(&wanted, after.as_ref()).await?;
-            rows = snapshot.rows_max();
+            rows = rows.max(snapshot.rows_max());
             let known = df(known_schemas(&plan))?;
             for id in wanted {
                 let provider = match known.get(&id) {

@@ -5,7 +5,8 @@ pub mod alter_system;
 pub mod clock;
 pub mod comment;
 pub mod copy;
-pub mod create_index;
+pub mod create_external;
+mod create_index;
 pub mod create_namespace;
 pub mod create_relation;
 pub mod create_view;
@@ -69,7 +70,9 @@ pub(crate) async fn execute(
         Statement::Wait => Box::pin(job::wait(session)).await,
         Statement::CreateSink(_) => unsupported("CREATE SINK"),
         Statement::CreateSubscription(_) => unsupported("CREATE SUBSCRIPTION"),
-        Statement::CreateExternalTable(_) => unsupported("CREATE EXTERNAL TABLE"),
+        Statement::CreateExternalTable(create) => {
+            Box::pin(create_external::execute(session, *create, &parsed.text)).await
+        }
         Statement::Subscribe(_) => unsupported("SUBSCRIBE"),
         Statement::DeclareSubscribeCursor(_) => unsupported("a cursor for SUBSCRIBE"),
         Statement::DeclareSubscriptionCursor(_) => unsupported("a subscription cursor"),
@@ -209,6 +212,7 @@ fn ddl_command(statement: &Statement) -> Option<&'static str> {
     Some(match statement {
         Statement::CreateStream(_) => "CREATE STREAM",
         Statement::CreateTable(_) => "CREATE TABLE",
+        Statement::CreateExternalTable(_) => "CREATE EXTERNAL TABLE",
         Statement::CreateMaterializedView(_) => "CREATE MATERIALIZED VIEW",
         Statement::Drop(_) => "DROP",
         Statement::AlterRelation(_) => "ALTER",

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::TableProvider;
 use millrace_planner::RelationKind;
 use millrace_storage::ObjectKind;
 
@@ -70,6 +71,7 @@ fn with_columns<'a>(
                     .map(|provider| provider.schema().fields().iter().cloned().collect());
                 Some((object, fields.unwrap_or_default()))
             }
+            Definition::External(table) => Some((object, table.schema().fields().iter().cloned().collect())),
             Definition::SetAside(_) => Some((object, vec![])),
             Definition::Index(_) | Definition::Other => None,
         })
@@ -124,6 +126,7 @@ fn pg_class(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
         let kind = match object.kind {
             ObjectKind::View => "v",
             ObjectKind::MaterializedView => "m",
+            ObjectKind::ExternalTable => "f",
             _ => "r",
         };
         let mut class = row(oid(object.id), &object.name, &object.schema, kind, fields.len());

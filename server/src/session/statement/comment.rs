@@ -73,7 +73,7 @@ fn target(
                 Some(names::last(&column)),
             ));
         }
-        CommentObject::Table => &[ObjectKind::Table, ObjectKind::Stream],
+        CommentObject::Table => &[ObjectKind::Table, ObjectKind::Stream, ObjectKind::ExternalTable],
         CommentObject::View => &[ObjectKind::View],
         CommentObject::MaterializedView => &[ObjectKind::MaterializedView],
         CommentObject::Index => &[ObjectKind::Index],

@@ -15,7 +15,7 @@ use crate::session::{Outcome, Scope, Session, Severity};
 pub(crate) async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<Outcome> {
     let (tag, wanted): (&'static str, &[ObjectKind]) = match drop.kind {
         Kind::Stream => ("DROP STREAM", &[ObjectKind::Stream]),
-        Kind::Table => ("DROP TABLE", &[ObjectKind::Table]),
+        Kind::Table => ("DROP TABLE", &[ObjectKind::Table, ObjectKind::ExternalTable]),
         Kind::View => ("DROP VIEW", &[ObjectKind::View]),
         Kind::MaterializedView => ("DROP MATERIALIZED VIEW", &[ObjectKind::MaterializedView]),
         Kind::Index => ("DROP INDEX", &[ObjectKind::Index]),

@@ -334,7 +334,10 @@ fn relations(scope: &Scope, schema: Option<&ObjectName>, kind: ObjectKind) -> Sq
     Ok(scope
         .catalog
         .relations(&scope.database)
-        .filter(|object| object.kind == kind && schema.as_ref().is_none_or(|schema| *schema == object.schema))
+        .filter(|object| {
+            object.kind == kind || (kind == ObjectKind::Table && object.kind == ObjectKind::ExternalTable)
+        })
+        .filter(|object| schema.as_ref().is_none_or(|schema| *schema == object.schema))
         .map(|object| vec![some(&object.name), some(&object.schema), object.comment.clone()])
         .collect())
 }

@@ -1,0 +1,22 @@
+//! Runs every experiment of neptune at its small scale. Each query is compared with its plain answer there.
+
+use millrace_benches::neptune::{self, Scale};
+use millrace_benches::results::Run;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_policy_gives_numbers() {
+    let scale = Scale::small();
+    let run = Run::begin("neptune", "the test".to_owned(), scale.fsync_probes).unwrap();
+    let run = neptune::run(run, &scale).await.unwrap();
+    // The disk, alone, five policies, and all of them together.
+    assert_eq!(run.experiments().len(), 8);
+    assert!(
+        run.experiments()
+            .iter()
+            .all(|experiment| !experiment.measurements().is_empty())
+    );
+    let directory = tempfile::tempdir().unwrap();
+    let kept = run.write(directory.path()).unwrap();
+    let report = std::fs::read_to_string(kept.join("report.md")).unwrap();
+    assert!(report.contains("| lma: stream wait p99 | us |"), "{report}");
+}
