@@ -3,6 +3,7 @@
 //! The paper's experiments (SOSP'17, section 5) with its numbers beside ours. Clusters are simulated ([`simulated`]); what
 //! one machine can show is measured on it.
 
+pub mod adaptability;
 pub mod coordination;
 pub mod json;
 pub mod simulated;
@@ -35,6 +36,11 @@ pub struct Scale {
     /// For how long as many events as possible are sent, and events at a given rate.
     pub burst: Duration,
     pub paced: Duration,
+    /// Where workers are lost and added: group sizes, events a second, for how long, and the windows of that time.
+    pub group_sizes: Vec<u64>,
+    pub paced_events: u64,
+    pub watched: Duration,
+    pub window: Duration,
 }
 
 impl Scale {
@@ -51,6 +57,10 @@ impl Scale {
             request_events: 4_000,
             burst: Duration::from_secs(3),
             paced: Duration::from_secs(4),
+            group_sizes: vec![10, 50, 100, 300, 600],
+            paced_events: 100_000,
+            watched: Duration::from_secs(20),
+            window: Duration::from_secs(1),
         }
     }
 
@@ -67,6 +77,10 @@ impl Scale {
             request_events: 200,
             burst: Duration::from_millis(100),
             paced: Duration::from_millis(50),
+            group_sizes: vec![5],
+            paced_events: 10_000,
+            watched: Duration::from_secs(4),
+            window: Duration::from_millis(500),
         }
     }
 }
@@ -90,6 +104,9 @@ pub async fn run(mut run: Run, scale: &Scale, only: Option<&str>) -> Result<Run,
     }
     if chosen(typed::NAME) {
         typed::run(&mut run, scale).await?;
+    }
+    if chosen(adaptability::NAME) {
+        adaptability::run(&mut run, scale).await?;
     }
     if chosen(json::NAME) {
         run.add(json::run(scale).await?);

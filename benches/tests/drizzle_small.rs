@@ -8,8 +8,8 @@ async fn every_experiment_gives_numbers() {
     let scale = Scale::small();
     let run = Run::begin("drizzle", "the test".to_owned(), scale.fsync_probes).unwrap();
     let run = drizzle::run(run, &scale, None).await.unwrap();
-    // The disk, four on simulated clusters, coordination, typed events and JSON events.
-    assert_eq!(run.experiments().len(), 8);
+    // The disk, four on simulated clusters, coordination, typed events, workers lost and added, JSON events.
+    assert_eq!(run.experiments().len(), 9);
     assert!(
         run.experiments()
             .iter()
@@ -19,4 +19,8 @@ async fn every_experiment_gives_numbers() {
     let kept = run.write(directory.path()).unwrap();
     let report = std::fs::read_to_string(kept.join("report.md")).unwrap();
     assert!(report.contains("| with: highest rate | events/s |"), "{report}");
+    assert!(
+        report.contains("| added, groups of 5: until both are used | s |"),
+        "{report}"
+    );
 }

@@ -75,7 +75,8 @@ pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
         experiment.add(format!("{name}: highest rate"), "events/s", highest, aim);
         let mut points = vec![];
         for share in SHARES {
-            let (latencies, counted) = paced(&bed, &events, top * share, scale.paced).await?;
+            let (seen, counted) = paced(&bed, &events, top * share, scale.paced).await?;
+            let latencies: Vec<f64> = seen.iter().map(|seen| seen.latency_ms).collect();
             views += counted;
             let Some(sample) = Sample::new(latencies.clone()) else {
                 continue;
@@ -170,14 +171,25 @@ async fn burst(bed: &Bed, events: &TypedEvents, length: Duration) -> Result<Burs
     })
 }
 
-/// Events at a rate, whatever becomes of them; returns latencies in milliseconds, and how many events are counted.
-async fn paced(
+/// An event that became visible.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen {
+    /// When it was created, in microseconds since 1970.
+    pub created: f64,
+    pub latency_ms: f64,
+}
+
+/// Events at a rate, whatever becomes of them; returns what became of some of them, and how many are counted.
+///
+/// # Errors
+/// The server refuses some.
+pub async fn paced(
     bed: &Bed,
     events: &TypedEvents,
     rate: f64,
     length: Duration,
-) -> Result<(Vec<f64>, u64), BenchError> {
-    let latencies: Arc<Mutex<Vec<f64>>> = Arc::default();
+) -> Result<(Vec<Seen>, u64), BenchError> {
+    let latencies: Arc<Mutex<Vec<Seen>>> = Arc::default();
     let failed = Arc::new(AtomicU64::new(0));
     let under_way = Arc::new(Semaphore::new(PACED_WRITES_MAX));
     let start = Instant::now();
@@ -215,7 +227,10 @@ async fn paced(
                         let mut latencies = latencies.lock();
                         for sample in 0..SAMPLES {
                             let created = from + (to - from) * (sample as f64 + 0.5) / SAMPLES as f64;
-                            latencies.push((seen - created) / 1e3);
+                            latencies.push(Seen {
+                                created,
+                                latency_ms: (seen - created) / 1e3,
+                            });
                         }
                     }
                     Err(_) => _ = failed.fetch_add(1, Ordering::Relaxed),

@@ -28,6 +28,8 @@ pub struct WorkerStatus {
     pub is_leaving: bool,
     /// Share of its slots' time in which they were busy, smoothed over the last seconds.
     pub busy: f64,
+    /// Time in which its slots were busy since it was started, in nanoseconds.
+    pub cpu_ns: u64,
     /// Bytes of the state that lives there, as of its last heartbeat.
     pub state_bytes: u64,
 }
@@ -117,6 +119,7 @@ impl Runtime {
                 tasks_waiting: all.iter().map(|class| worker.cpu.waiting(*class)).sum(),
                 is_leaving: worker.is_leaving(),
                 busy: f64::from(load(worker).busy_per_mille) / 1000.0,
+                cpu_ns: worker.cpu.busy_ns(),
                 state_bytes: load(worker).state_bytes,
             })
             .collect()
