@@ -64,9 +64,37 @@ fn output(graph: &StageGraph, stage: &Stage) -> String {
     }
 }
 
+/// A stage in a few words: its operators, the last first, without those that only pass rows on.
+/// `PartialAggregate, Source: bid`
+pub fn stage_name(stage: &Stage) -> String {
+    fn collect(node: &Operator, found: &mut Vec<String>) {
+        match node {
+            Operator::Project { .. } | Operator::Exchange { .. } => {}
+            Operator::Source { name, .. } => found.push(format!("Source: {name}")),
+            other => found.extend(line(other).split(':').next().map(str::to_owned)),
+        }
+        for input in node.inputs() {
+            collect(input, found);
+        }
+    }
+    let mut found = vec![];
+    collect(&stage.root, &mut found);
+    match found.is_empty() {
+        true => line(&stage.root),
+        false => found.join(", "),
+    }
+}
+
 fn operator(text: &mut String, node: &Operator, depth: usize) {
-    let indent = "  ".repeat(depth);
-    let line = match node {
+    let _ = writeln!(text, "{}{}", "  ".repeat(depth), line(node));
+    for input in node.inputs() {
+        operator(text, input, depth + 1);
+    }
+}
+
+/// An operator without its inputs.
+fn line(node: &Operator) -> String {
+    match node {
         Operator::Source { name, schema, .. } => format!("Source: {name} {}", columns(schema)),
         Operator::Values { rows, .. } => format!("Values: {} rows", rows.len()),
         Operator::Exchange { stages, .. } => {
@@ -145,10 +173,6 @@ fn operator(text: &mut String, node: &Operator, depth: usize) {
             }
         ),
         Operator::WorkingTable { schema } => format!("WorkingTable: {}", columns(schema)),
-    };
-    let _ = writeln!(text, "{indent}{line}");
-    for input in node.inputs() {
-        operator(text, input, depth + 1);
     }
 }
 

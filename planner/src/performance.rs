@@ -7,11 +7,14 @@
 //!         └────────────────────────────────────────────────> render: trace
 //! ```
 //!
+//! Before a query runs, [`forecast`] says what it will take, from the profiles of others. A running view has a [`ViewProfile`] instead: what was counted while it was watched.
+//!
 //! Pure: the runtime's schedulers fill a [`Profile`], everything else is computed from it.
 
 pub mod analysis;
 #[cfg(test)]
 mod fixtures;
+pub mod forecast;
 pub mod model;
 pub mod profile;
 pub mod render;
@@ -19,8 +22,10 @@ pub mod replay;
 pub mod scenario;
 pub mod skew;
 mod verdict;
+pub mod view;
 pub mod what_if;
 
 pub use analysis::{Analysis, analyse};
 pub use profile::Profile;
 pub use scenario::{Scenario, Speed};
+pub use view::{ViewProfile, analyse_view};

@@ -34,7 +34,7 @@ use crate::schedule::template::{Template, WorkerId};
 pub use event::{Command, Event};
 use membership::Liveness;
 pub use membership::{HEARTBEAT_NS, SILENT_BEATS_MAX, SUSPECT_BEATS_MAX};
-pub use pipeline::{GroupRecord, PipelineRecord};
+pub use pipeline::{EpochRecord, GroupRecord, PipelineRecord};
 use pipeline::{Phase, Pipeline};
 
 /// Identifies a pipeline. Joining two keeps the smaller.

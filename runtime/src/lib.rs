@@ -30,7 +30,7 @@ pub mod worker;
 mod write;
 
 pub use backfill::{BackfillOptions, JobState, JobStatus};
-pub use driver::{CheckpointPolicy, GroupRecord, PipelineRecord};
+pub use driver::{CheckpointPolicy, EpochRecord, GroupRecord, PipelineRecord};
 pub use error::RuntimeError;
 pub use event_time::{EventTimeSpec, WatermarkStatus};
 pub use query::{ProfileHandle, QueryOptions};
@@ -38,7 +38,8 @@ pub use runtime::{
     PipelineStatus, QUERY_PARTITION_ROWS, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
     ViewStatus, WorkerStatus,
 };
-pub use snapshot::Snapshot;
+pub use snapshot::{Snapshot, scanned_rows};
+pub use worker::ActivityCounts;
 pub use worker::cpu::{
     CpuTask, CpuTimes, Durations, Patience, QueryClass, SchedulerPolicy, TaskState, TaskStatus,
 };

@@ -84,6 +84,14 @@ pub struct Inputs {
     pub is_bulk: bool,
 }
 
+impl Inputs {
+    /// Changes that came in.
+    pub fn rows(&self) -> u64 {
+        let batches = self.source.iter().chain(self.exchanges.values().flatten());
+        batches.map(|batch| batch.num_rows() as u64).sum()
+    }
+}
+
 /// An operator tree with its state.
 pub enum OperatorInstance {
     Source {

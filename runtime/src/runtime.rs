@@ -36,9 +36,9 @@ use crate::schedule::template::WorkerId;
 use crate::snapshot::{Frozen, Snapshot};
 use crate::timers::Timers;
 use crate::versions::Versions;
-use crate::worker::Worker;
 use crate::worker::cpu::{CpuTimes, Patience, QueryClass, SchedulerPolicy, TaskStatus};
 use crate::worker::disk::{DISK_CONCURRENCY, DiskScheduler, DiskStore};
+use crate::worker::{ActivityCounts, Worker};
 use crate::write::WriteToken;
 
 /// How the runtime is laid out.
@@ -117,6 +117,8 @@ pub struct ViewStatus {
     pub failure: Option<String>,
     /// For each stage that combines rows before an exchange, what became of them.
     pub combiners: Vec<(usize, CombinerCounts)>,
+    /// For each stage, for each partition, what its tasks have done.
+    pub activity: Vec<Vec<ActivityCounts>>,
 }
 
 /// See the module. Clones share the runtime.
@@ -386,6 +388,7 @@ impl Runtime {
                     last_expression_error: view.errors.last(),
                     failure: view.failure(),
                     combiners: view.combiner_counts(),
+                    activity: view.activity_counts(),
                 }),
                 _ => None,
             })

@@ -18,6 +18,7 @@ use crate::versions::Pin;
 use crate::worker::disk::DiskScheduler;
 use provider::SnapshotTable;
 pub(crate) use scan::SnapshotScan;
+pub use scan::scanned_rows;
 
 /// One epoch of some relations. While it lives, what it reads is kept.
 #[derive(Clone)]

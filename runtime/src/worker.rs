@@ -9,6 +9,7 @@
 //!
 //! Workers reach each other, the driver and the sources only through [`Transport`]; within one process that is a call.
 
+mod activity;
 pub mod cpu;
 pub mod disk;
 mod load;
@@ -19,7 +20,7 @@ mod view;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -37,6 +38,7 @@ use crate::schedule::local::{
 };
 use crate::schedule::message::{EpochTime, ToDriver, ToPeer, ToWorker};
 use crate::schedule::template::WorkerId;
+pub use activity::ActivityCounts;
 use cpu::{CpuScheduler, QueryClass};
 use load::LoadMeter;
 use shuffle::{Block, Shuffle};
@@ -402,12 +404,13 @@ impl Worker {
 
     fn spawn(self: &Arc<Self>, ready: ReadyTask) {
         let worker = Arc::clone(self);
+        let queued = Instant::now();
         let task = self
             .cpu
             .spawn(self.class(ready.pipeline, ready.is_job), move |gate| {
                 async move {
                     let started = Instant::now();
-                    let filled = worker.run(&ready, &gate).await;
+                    let filled = worker.run(&ready, &gate, started - queued).await;
                     let busy_ns = started.elapsed().as_nanos() as u64;
                     let ReadyTask {
                         pipeline,
@@ -445,13 +448,20 @@ impl Worker {
     }
 
     /// Runs a task; returns which partitions it has filled, or the worker from which it could not fetch its input.
-    async fn run(&self, ready: &ReadyTask, gate: &cpu::CpuGate) -> Result<Vec<u32>, WorkerId> {
+    async fn run(
+        &self,
+        ready: &ReadyTask,
+        gate: &cpu::CpuGate,
+        queue: Duration,
+    ) -> Result<Vec<u32>, WorkerId> {
+        let started = Instant::now();
         let id = ready.id;
         // A view that was given up meanwhile may be here again, as another one.
         let Some(view) = self.view(id.view, ready.incarnation) else {
             return Ok(vec![]);
         };
         let inputs = self.inputs(&view, ready).await?;
+        let rows_in = inputs.rows();
         // A panic in an operator is a failure of its view, not of the worker.
         let outcome = std::panic::AssertUnwindSafe(async {
             let low_water = self.transport.low_water(view.id);
@@ -477,6 +487,8 @@ impl Worker {
         let error = match outcome {
             Ok(Ok(output)) => {
                 let filled = output.filled();
+                view.activity(id.stage, id.partition)
+                    .ran(rows_in, output.rows(), queue, started.elapsed());
                 let mut shuffle = self.shuffle.lock();
                 if !output.exchanged.is_empty() {
                     let task = (id.view, id.stage, id.partition);

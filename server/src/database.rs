@@ -12,6 +12,7 @@
 pub mod ddl;
 pub mod engine;
 pub mod jobs;
+pub mod profiles;
 pub mod replace;
 pub mod tuning;
 
@@ -103,6 +104,7 @@ pub struct Database {
     /// Held by the one DDL statement that runs.
     ddl: tokio::sync::Mutex<()>,
     jobs: jobs::Jobs,
+    profiles: profiles::Profiles,
     sessions: Mutex<BTreeMap<i32, Weak<Session>>>,
     next_session: AtomicI32,
     closing: AtomicBool,
@@ -146,6 +148,7 @@ impl Database {
             pg_catalog,
             ddl: tokio::sync::Mutex::new(()),
             jobs: jobs::Jobs::default(),
+            profiles: profiles::Profiles::default(),
             sessions: Mutex::default(),
             next_session: AtomicI32::new(1),
             closing: AtomicBool::new(false),

@@ -5,6 +5,7 @@
 //! | `POST /api/sql`, `GET /api/sql?query=` | statements; see [`sql`] |
 //! | `POST /api/ingest/{stream}` | rows; see [`ingest`] |
 //! | `DELETE /api/queries/{id}` | cancels a statement; its id is the answer's `x-query-id`, or the request's own |
+//! | `GET /api/jobs/{id}/profile` | where a run's time went; see [`profile`] |
 //! | `GET /health`, `GET /ready`, `GET /metrics` | alive; recovered and serving; Prometheus |
 //! | `GET /` | a page with links |
 //!
@@ -14,6 +15,7 @@ pub mod error;
 pub mod guard;
 pub mod ingest;
 pub mod negotiate;
+pub mod profile;
 pub mod queries;
 pub mod request;
 pub mod results;
@@ -94,6 +96,7 @@ pub fn router(state: State) -> Router {
         .route("/api/sql", post(sql::post).get(sql::get))
         .route("/api/ingest/{stream}", post(ingest::post))
         .route("/api/queries/{id}", delete(cancel))
+        .route("/api/jobs/{id}/profile", get(profile::get))
         .route("/metrics", get(metrics))
         .layer(middleware::from_fn_with_state(state.clone(), guard::password));
     Router::new()

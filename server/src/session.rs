@@ -20,6 +20,8 @@ pub mod cancel;
 pub mod constants;
 pub mod cursor;
 #[cfg(test)]
+mod explain_tests;
+#[cfg(test)]
 mod external_tests;
 #[cfg(test)]
 mod job_tests;

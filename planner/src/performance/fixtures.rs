@@ -149,7 +149,7 @@ fn operator(name: &str, depth: usize, rows: u64, cpu: Nanoseconds) -> OperatorPr
     OperatorProfile {
         name: name.to_owned(),
         depth,
-        rows,
+        rows: Some(rows),
         bytes: rows * 32,
         cpu,
     }

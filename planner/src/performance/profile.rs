@@ -81,8 +81,8 @@ pub struct OperatorProfile {
     pub name: String,
     /// Operators above it within the stage.
     pub depth: usize,
-    /// Rows that it put out.
-    pub rows: u64,
+    /// Rows that it put out; `None`: it does not count them.
+    pub rows: Option<u64>,
     /// Bytes of these rows in memory; 0 where it does not count them.
     pub bytes: u64,
     /// Time within it, without its inputs.

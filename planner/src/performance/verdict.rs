@@ -2,8 +2,9 @@
 
 use super::model::{Limit, Model, predict};
 use super::profile::{Blocked, Nanoseconds, Profile};
-use super::render::units::{duration, percent};
+use super::render::units::{count, duration, percent};
 use super::scenario::{Scenario, Speed};
+use super::view::ViewAnalysis;
 use super::what_if::twice_the_cores;
 
 /// Below this share of the run that some resource accounts for, the waiting is told instead.
@@ -55,6 +56,33 @@ pub fn verdict(profile: &Profile, modelled: &Model) -> String {
         other => other.name(),
     };
     format!("{name}-bound: {} of {total}; {cure}", share(*time))
+}
+
+/// One line on a running view, such as `it keeps up with 2,400 rows/s; up to 20,000 (8.3 times) before the cores are the limit`.
+pub fn of_view(analysis: &ViewAnalysis) -> String {
+    let Some(head_room) = &analysis.head_room else {
+        return "no rows came while the view was watched".to_owned();
+    };
+    let now = analysis.rows_per_second;
+    let rate = |value: f64| count(value.round() as u64);
+    let what = match head_room.limit {
+        Limit::OneTask => "one partition is the limit",
+        _ => "the cores are the limit",
+    };
+    if head_room.rows_per_second <= now {
+        return format!(
+            "at {} rows/s {what}: it can do {}",
+            rate(now),
+            rate(head_room.rows_per_second)
+        );
+    }
+    format!(
+        "it keeps up with {} rows/s; {} {} ({:.1} times) before {what}",
+        rate(now),
+        if head_room.is_fitted { "up to" } else { "at least" },
+        rate(head_room.rows_per_second),
+        head_room.rows_per_second / now.max(1e-9)
+    )
 }
 
 /// What the tasks waited for longest, apart from each other and the resources; added up over the tasks.

@@ -12,6 +12,8 @@ use crate::schedule::template::{Template, ViewShape, WorkerId};
 
 /// Groups of a pipeline that are remembered for inspection.
 const GROUPS_REMEMBERED: usize = 64;
+/// Epochs that are remembered for it: enough for a median and a 99th percentile.
+const EPOCHS_REMEMBERED: usize = 1024;
 /// Input rows after which a checkpoint is due before its time: until then what epochs left is kept in memory.
 const RETAINED_ROWS_MAX: u64 = 4 << 20;
 
@@ -34,6 +36,19 @@ pub struct GroupRecord {
     pub(super) is_forced: bool,
 }
 
+/// An epoch that was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EpochRecord {
+    pub epoch: u64,
+    /// Input rows.
+    pub rows: u64,
+    /// Time in which its tasks ran, all workers together, in nanoseconds.
+    pub busy_ns: u64,
+    /// Nanoseconds for which its input waited for the driver, then from its cut to the end of its last task.
+    pub waited_ns: u64,
+    pub elapsed_ns: u64,
+}
+
 /// A pipeline as operators see it.
 #[derive(Debug, Clone)]
 pub struct PipelineRecord {
@@ -50,6 +65,8 @@ pub struct PipelineRecord {
     pub cutter: Option<WorkerId>,
     /// The newest last.
     pub groups: Vec<GroupRecord>,
+    /// Of those with input, the newest last.
+    pub epochs: Vec<EpochRecord>,
 }
 
 #[derive(Debug)]
@@ -79,6 +96,8 @@ pub(super) struct Pipeline {
     /// Groups that were launched and have not ended, by their last epoch.
     pub groups: BTreeMap<u64, GroupRecord>,
     pub remembered: VecDeque<GroupRecord>,
+    /// Epochs that are done, for inspection.
+    epochs: VecDeque<EpochRecord>,
     /// The driver's time that no group has been charged with yet.
     pub spent_ns: u64,
     /// Changes of definitions that wait or are under way, in order. While there is one, no epoch is launched.
@@ -131,6 +150,7 @@ impl Pipeline {
             tuner: GroupTuner::new(group_size),
             groups: BTreeMap::new(),
             remembered: VecDeque::new(),
+            epochs: VecDeque::new(),
             spent_ns: 0,
             tickets: VecDeque::new(),
             is_held: false,
@@ -155,6 +175,7 @@ impl Pipeline {
             group_size: self.tuner.size(),
             cutter: self.template.as_ref().map(|template| template.cutter),
             groups: self.remembered.iter().cloned().collect(),
+            epochs: self.epochs.iter().copied().collect(),
         }
     }
 
@@ -293,6 +314,7 @@ impl Pipeline {
         {
             self.rows_retained += costs.rows;
             self.charge(epoch, costs);
+            self.note(epoch, costs);
         }
     }
 
@@ -306,6 +328,37 @@ impl Pipeline {
             group.costs.waited_ns += costs.waited_ns;
             // The cutter's view of the epoch is the longest but for messages under way.
             group.costs.execution_ns += costs.elapsed_ns / self.participants.max(1) as u64;
+        }
+    }
+
+    /// Remembers what an epoch took on a worker: of several workers the longest time, for they work side by side.
+    fn note(&mut self, epoch: u64, costs: EpochCosts) {
+        if costs.tasks == 0 {
+            return;
+        }
+        let new = EpochRecord {
+            epoch,
+            rows: costs.rows,
+            busy_ns: costs.busy_ns,
+            waited_ns: costs.waited_ns,
+            elapsed_ns: costs.elapsed_ns,
+        };
+        let is_first = self.done.get(&epoch).is_none_or(|workers| workers.len() <= 1);
+        let known = || self.epochs.iter().rposition(|record| record.epoch == epoch);
+        let known = if is_first { None } else { known() };
+        match known.and_then(|position| self.epochs.get_mut(position)) {
+            Some(record) => {
+                record.rows += new.rows;
+                record.busy_ns += new.busy_ns;
+                record.waited_ns = record.waited_ns.max(new.waited_ns);
+                record.elapsed_ns = record.elapsed_ns.max(new.elapsed_ns);
+            }
+            None => {
+                if self.epochs.len() == EPOCHS_REMEMBERED {
+                    self.epochs.pop_front();
+                }
+                self.epochs.push_back(new);
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use millrace_planner::performance::profile::{
     StageProfile, TaskProfile, Usage,
 };
 
+use super::PARTITIONS_MAX;
 use super::boundary::StageBoundary;
 use super::gate::Gated;
 use super::run::{QueryRun, StageRecord};
@@ -120,9 +121,10 @@ fn stage_profile(id: usize, stage: &StageRecord, clock: Clock) -> StageProfile {
         id,
         name: words.join(", "),
         depends_on,
-        parallelism: match stage.tasks.len() {
-            0 | 1 => Parallelism::Fixed,
-            _ => Parallelism::Cores,
+        // Partitions follow the rows, up to a number that grows with the cores.
+        parallelism: match stage.tasks.len() >= PARTITIONS_MAX {
+            true => Parallelism::Cores,
+            false => Parallelism::Fixed,
         },
         tasks: (stage.tasks.iter())
             .map(|record| task_profile(record, &stage.plan, clock))
@@ -165,10 +167,10 @@ fn operator_profile(plan: &dyn ExecutionPlan, depth: usize) -> OperatorProfile {
     if name.len() < described.len().saturating_sub("Exec".len()) {
         name.push_str(" ..");
     }
-    let (mut rows, mut bytes, mut cpu) = (0, 0, 0);
+    let (mut rows, mut bytes, mut cpu) = (None, 0, 0);
     for metric in plan.metrics().iter().flat_map(|metrics| metrics.iter()) {
         match metric.value() {
-            MetricValue::OutputRows(count) => rows += count.value() as u64,
+            MetricValue::OutputRows(count) => *rows.get_or_insert(0) += count.value() as u64,
             MetricValue::OutputBytes(count) => bytes += count.value() as u64,
             MetricValue::ElapsedCompute(time) => cpu += time.value() as u64,
             _ => {}

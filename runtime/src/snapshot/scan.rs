@@ -15,6 +15,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, RecordBatchStream,
@@ -85,6 +86,7 @@ pub struct SnapshotScan {
     projection: Vec<usize>,
     says_rows: bool,
     properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
 }
 
 impl SnapshotScan {
@@ -114,8 +116,15 @@ impl SnapshotScan {
             says_rows,
             projection,
             properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
         })
     }
+}
+
+/// Rows that a leaf may read of a stored relation; `None`: it reads none.
+pub fn scanned_rows(plan: &dyn ExecutionPlan) -> Option<usize> {
+    plan.downcast_ref::<SnapshotScan>()
+        .map(|scan| scan.frozen.rows_max())
 }
 
 impl fmt::Debug for SnapshotScan {
@@ -175,6 +184,10 @@ impl ExecutionPlan for SnapshotScan {
         Ok(self)
     }
 
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
     fn statistics_from_inputs(
         &self,
         _: &[Arc<Statistics>],
@@ -226,6 +239,7 @@ impl ExecutionPlan for SnapshotScan {
             pending: None,
             rows_max: context.session_config().batch_size(),
             gave_way: false,
+            metrics: BaselineMetrics::new(&self.metrics, partition),
         }))
     }
 }
@@ -239,6 +253,7 @@ struct ScanStream {
     pending: Option<RecordBatch>,
     rows_max: usize,
     gave_way: bool,
+    metrics: BaselineMetrics,
 }
 
 enum Rows {
@@ -306,7 +321,7 @@ impl ScanStream {
                             });
                             let read = read.await;
                             let (bytes, rows) = match &read {
-                                Ok((_, Some(Ok(rows)))) => (rows.get_array_memory_size(), rows.num_rows()),
+                                Ok((_, Some(Ok(rows)))) => (slice_bytes(rows), rows.num_rows()),
                                 _ => (0, 0),
                             };
                             (read, bytes as u64, rows as u64)
@@ -343,15 +358,8 @@ impl ScanStream {
     }
 }
 
-impl Stream for ScanStream {
-    type Item = Result<RecordBatch>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if !self.gave_way && should_yield() {
-            self.gave_way = true;
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
+impl ScanStream {
+    fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
         let batch = match self.pending.take() {
             Some(batch) => batch,
             None => match self.poll_chunk(context) {
@@ -359,7 +367,6 @@ impl Stream for ScanStream {
                 other => return other,
             },
         };
-        self.gave_way = false;
         let batch = match known_columns(&batch, &self.schema) {
             Ok(batch) => batch,
             Err(error) => return Poll::Ready(Some(Err(error))),
@@ -372,10 +379,39 @@ impl Stream for ScanStream {
     }
 }
 
+impl Stream for ScanStream {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if !self.gave_way && should_yield() {
+            self.gave_way = true;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let time = self.metrics.elapsed_compute().clone();
+        let timer = time.timer();
+        let polled = self.poll_batch(context);
+        timer.done();
+        if let Poll::Ready(Some(Ok(batch))) = &polled {
+            self.gave_way = false;
+            self.metrics.record_output(batch.num_rows());
+        }
+        polled
+    }
+}
+
 impl RecordBatchStream for ScanStream {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
+}
+
+/// Bytes of these rows alone: blocks of one file may share their buffers.
+fn slice_bytes(rows: &RecordBatch) -> usize {
+    let columns = rows.columns().iter();
+    columns
+        .map(|column| column.to_data().get_slice_memory_size().unwrap_or(0))
+        .sum()
 }
 
 fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFusionError {

@@ -13,6 +13,7 @@ use crate::operator::{Combiner, CombinerCounts, ErrorCounter, OperatorImage, Ope
 use crate::schedule::message::EpochTime;
 use crate::schedule::template::{StageInput, ViewShape, is_reduce};
 use crate::state::{RowTable, TableImage};
+use crate::worker::activity::{Activity, ActivityCounts};
 
 /// The rows of a view, partition by partition.
 #[derive(Debug)]
@@ -70,6 +71,8 @@ pub struct ViewInstance {
     first: Vec<AtomicBool>,
     /// For each stage, whether it pays to combine rows before the exchange.
     combiners: Vec<Arc<Combiner>>,
+    /// For each stage, for each partition.
+    activity: Vec<Vec<Activity>>,
 }
 
 impl ViewInstance {
@@ -118,6 +121,9 @@ impl ViewInstance {
             failure: Mutex::default(),
             is_filling: AtomicBool::new(awaits_all),
             combiners: graph.stages.iter().map(|_| Arc::default()).collect(),
+            activity: (graph.stages.iter())
+                .map(|_| (0..graph.partitions).map(|_| Activity::default()).collect())
+                .collect(),
             graph,
             is_bulk: AtomicBool::new(false),
             first,
@@ -275,6 +281,19 @@ impl ViewInstance {
     }
 
     /// For each stage that combined rows or passed them on, how many.
+    /// The counters of a stage's tasks on a partition.
+    pub fn activity(&self, stage: usize, partition: usize) -> &Activity {
+        &self.activity[stage][partition]
+    }
+
+    /// For each stage, for each partition, what its tasks have done.
+    pub fn activity_counts(&self) -> Vec<Vec<ActivityCounts>> {
+        let stages = self.activity.iter();
+        stages
+            .map(|partitions| partitions.iter().map(Activity::counts).collect())
+            .collect()
+    }
+
     pub fn combiner_counts(&self) -> Vec<(usize, CombinerCounts)> {
         let counts = self.combiners.iter().map(|combiner| combiner.counts());
         let stages = counts.enumerate();

@@ -2,6 +2,8 @@
 
 mod tasks;
 
+mod performance;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,10 +24,12 @@ use crate::database::{Database, df};
 use crate::error::{SqlResult, from_internal};
 
 /// The names of the relations.
-pub const RELATIONS: [&str; 9] = [
+pub const RELATIONS: [&str; 11] = [
     "batches",
     "groups",
     "jobs",
+    "monotasks",
+    "resources",
     "stages",
     "tasks",
     "unbounded_state",
@@ -43,6 +47,8 @@ pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn Tab
         "batches" => batches(database),
         "groups" => groups(database),
         "jobs" => jobs(database),
+        "monotasks" => performance::monotasks(database),
+        "resources" => performance::resources(database),
         "stages" => stages(database),
         "tasks" => tasks::columns(database),
         "unbounded_state" => unbounded_state(database),

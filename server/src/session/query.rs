@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -14,6 +15,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use millrace_planner::RelationId;
+use millrace_planner::performance::Profile;
 use millrace_planner::relation::{attach, relation_of, relations};
 use millrace_runtime::QueryClass;
 
@@ -185,6 +187,24 @@ impl Session {
             }
         }
         Ok(batches)
+    }
+
+    /// Runs a physical plan to its end for what the schedulers see of it; `planning` is the time before. Its rows are
+    /// thrown away.
+    ///
+    /// # Errors
+    /// Running it failed.
+    pub(crate) async fn profile_physical(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        planning: Duration,
+    ) -> SqlResult<Profile> {
+        let options = self.db.query_options(self.query_class());
+        let (mut stream, handle) = self.db.runtime().execute_profiled(plan, options)?;
+        while let Some(batch) = stream.next().await {
+            df(batch)?;
+        }
+        Ok(handle.profile(planning))
     }
 
     /// A stream of rows under the statement's right to run: cancellation and the timeout end it, and a failure makes

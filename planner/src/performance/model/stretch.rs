@@ -149,7 +149,8 @@ impl StageProfile {
             self.tasks.iter().map(|task| task.start).min()?,
             self.tasks.iter().map(|task| task.end).max()?,
         );
-        if self.tasks.iter().any(|task| task.monotasks.is_empty()) {
+        let is_unlisted = |task: &TaskProfile| task.monotasks.is_empty() && task.service(|_| true) > 0;
+        if self.tasks.iter().any(is_unlisted) {
             return Some(whole);
         }
         let mut work: Vec<(Nanoseconds, Nanoseconds)> = self

@@ -6,7 +6,8 @@ use crate::performance::analysis::{Analysis, StageAnalysis, UsageAnalysis};
 use crate::performance::model::Limit;
 use crate::performance::profile::{Kind, Nanoseconds, Parallelism, Profile, Resource, StageProfile};
 
-const WIDTH_MAX: usize = 100;
+/// Characters of a line.
+pub const WIDTH_MAX: usize = 100;
 /// Stragglers told of a stage; the worst come first.
 const STRAGGLERS_MAX: usize = 3;
 
@@ -69,7 +70,7 @@ fn operators(stage: &StageProfile) -> Vec<String> {
     for operator in &stage.operators {
         table.row(vec![
             format!("{}{}", "  ".repeat(operator.depth), operator.name),
-            count(operator.rows),
+            operator.rows.map_or("-".to_owned(), count),
             or_dash(operator.bytes, |value| bytes(value as f64)),
             duration(operator.cpu as f64),
         ]);
@@ -91,7 +92,7 @@ fn usage_table(profile: &Profile, usages: &[UsageAnalysis]) -> Table {
     ]);
     for usage in usages {
         table.row(vec![
-            resource_name(profile, usage),
+            usage_name(profile, usage),
             count(usage.monotasks),
             duration(usage.service as f64),
             duration(usage.queue as f64),
@@ -105,18 +106,23 @@ fn usage_table(profile: &Profile, usages: &[UsageAnalysis]) -> Table {
     table
 }
 
-fn resource_name(profile: &Profile, usage: &UsageAnalysis) -> String {
-    let resource = match usage.resource {
+fn usage_name(profile: &Profile, usage: &UsageAnalysis) -> String {
+    let resource = resource_name(profile, usage.resource);
+    match usage.kind {
+        Some(kind) => format!("{resource}: {}", kind_name(kind)),
+        None => resource,
+    }
+}
+
+/// A resource, a disk with its name.
+pub fn resource_name(profile: &Profile, resource: Resource) -> String {
+    match resource {
         Resource::Cpu => "cpu".to_owned(),
         Resource::Network => "network".to_owned(),
         Resource::Disk(disk) => match profile.machine.disks.get(disk) {
             Some(device) => format!("disk {}", device.name),
             None => format!("disk {disk}"),
         },
-    };
-    match usage.kind {
-        Some(kind) => format!("{resource}: {}", kind_name(kind)),
-        None => resource,
     }
 }
 

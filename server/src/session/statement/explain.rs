@@ -1,4 +1,8 @@
-//! EXPLAIN: the logical plan, the physical plan, the stages, and with ANALYZE what it took.
+//! EXPLAIN: the logical plan, the physical plan, the stages, and with ANALYZE where the time went.
+
+mod analyze;
+mod predict;
+mod watch;
 
 use std::sync::Arc;
 
@@ -20,22 +24,19 @@ use crate::session::{CommandTag, Outcome, Session};
 
 /// Executes EXPLAIN.
 pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResult<Outcome> {
-    if explain.options.predict || explain.options.what_if.is_some() || explain.options.duration.is_some() {
-        return Err(SqlError::unsupported(
-            "EXPLAIN with PREDICT, WHAT IF or DURATION is not supported yet",
-        ));
-    }
-    if explain.options.format != ExplainFormat::Text {
-        return Err(SqlError::unsupported(
-            "EXPLAIN in formats other than TEXT is not supported yet",
-        ));
-    }
+    check(&explain)?;
     let verbose = explain.options.verbose;
     let plan_type = explain.options.plan_type;
     let lines = match explain.target {
         ExplainTarget::Statement(statement) => match *statement {
             Statement::Sql(mut sql) if matches!(*sql, ast::Statement::Query(_)) => {
-                query(session, &mut sql, plan_type, verbose, explain.analyze).await?
+                if explain.analyze {
+                    analyze::query(session, &mut sql, &explain.options).await?
+                } else if explain.options.predict {
+                    predict::query(session, &mut sql, &explain.options).await?
+                } else {
+                    query(session, &mut sql, plan_type, verbose).await?
+                }
             }
             Statement::CreateMaterializedView(create) if !explain.analyze => {
                 let columns = create.columns.iter().map(millrace_parser::fold).collect();
@@ -64,7 +65,14 @@ pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResu
                         format!("\"{}\" is not a materialized view", object.name),
                     )
                 })?;
-            view(session, &definition, plan_type)?
+            match explain.analyze {
+                true => {
+                    let db = session.database();
+                    let planned = db.plan_materialized(&scope.catalog, &scope.database, &definition)?;
+                    watch::view(session, &object, &planned.graph, &explain.options).await?
+                }
+                false => view(session, &definition, plan_type)?,
+            }
         }
         ExplainTarget::Sink(_) => return Err(SqlError::unsupported("sinks are not supported yet")),
     };
@@ -78,6 +86,53 @@ pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResu
         },
         other => other,
     })
+}
+
+/// Refuses options that say nothing together.
+fn check(explain: &Explain) -> SqlResult<()> {
+    let options = &explain.options;
+    let watches_view = explain.analyze && matches!(explain.target, ExplainTarget::MaterializedView(_));
+    let refused = |message: &str, hint: &str| {
+        Err(SqlError::new(SqlState::InvalidParameterValue, message).with_hint(hint))
+    };
+    if options.what_if.is_some() && !explain.analyze {
+        return refused(
+            "WHAT IF needs a run to start from",
+            "Use EXPLAIN ANALYZE (WHAT IF (..)).",
+        );
+    }
+    if options.duration.is_some() && !watches_view {
+        return refused(
+            "DURATION is for running views",
+            "Use EXPLAIN ANALYZE (DURATION '10s') MATERIALIZED VIEW.",
+        );
+    }
+    if options.predict && explain.analyze {
+        return refused(
+            "PREDICT does not run what ANALYZE wants run",
+            "EXPLAIN ANALYZE shows what would have been predicted.",
+        );
+    }
+    let is_query = matches!(&explain.target, ExplainTarget::Statement(statement)
+        if matches!(statement.as_ref(), Statement::Sql(_)));
+    if options.predict && !is_query {
+        return Err(
+            SqlError::unsupported("EXPLAIN (PREDICT) of views is not supported yet")
+                .with_hint("It takes queries."),
+        );
+    }
+    if options.format == ExplainFormat::Dot && (explain.analyze || options.predict) {
+        return Err(
+            SqlError::unsupported("EXPLAIN ANALYZE and PREDICT have no FORMAT DOT")
+                .with_hint("The formats are TEXT and JSON."),
+        );
+    }
+    if options.format != ExplainFormat::Text && !explain.analyze && !options.predict {
+        return Err(SqlError::unsupported(
+            "EXPLAIN of plans in formats other than TEXT is not supported yet",
+        ));
+    }
+    Ok(())
 }
 
 fn first_word(statement: &Statement) -> String {
@@ -94,30 +149,11 @@ async fn query(
     sql: &mut ast::Statement,
     plan_type: ExplainType,
     verbose: bool,
-    analyze: bool,
 ) -> SqlResult<Vec<String>> {
     let scope = session.scope();
     // The text begins with EXPLAIN; the query's own is what is left of the AST.
     let text = sql.to_string();
     let (plan, _) = select::bind(session, &scope, sql, &text, select::Purpose::Run)?;
-    if analyze {
-        let physical = session.physical_plan(plan, &Providers::new()).await?;
-        let started = std::time::Instant::now();
-        let rows: usize = session
-            .collect_physical(Arc::clone(&physical))
-            .await?
-            .iter()
-            .map(arrow::array::RecordBatch::num_rows)
-            .sum();
-        let took = started.elapsed();
-        let shown = DisplayableExecutionPlan::with_metrics(physical.as_ref())
-            .indent(verbose)
-            .to_string();
-        let mut lines = split(&shown);
-        lines.push(format!("Rows: {rows}"));
-        lines.push(format!("Execution time: {:.3} ms", took.as_secs_f64() * 1000.0));
-        return Ok(lines);
-    }
     match plan_type {
         ExplainType::Logical => Ok(logical(session, &plan)?),
         ExplainType::Physical => {

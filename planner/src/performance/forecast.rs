@@ -1,0 +1,304 @@
+//! EXPLAIN (PREDICT): what a plan will take, before it has run.
+//!
+//! ```text
+//! runs seen ──> nanoseconds a row of each kind of operator (median, least, most)
+//!          └──> time beside the operators: elapsed x cores in use / time of the operators
+//! plan ──> rows into each operator (statistics)
+//! expected = sum of rows x nanoseconds a row, over the cores in use, x time beside
+//! ```
+//!
+//! The interval comes from the least and the most that an operator ever took and from how far the rows may be off. Runs of the
+//! same text, where there are any, count alone.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::profile::{Nanoseconds, OperatorProfile, Profile};
+
+/// Fewer rows than this are too few to tell what one costs.
+const ROWS_TIMED_MIN: u64 = 1_000;
+/// A kind of operator that was seen this often is known well.
+const SAMPLES_SURE: usize = 3;
+/// By how much rows may be off that are estimated, either way.
+const ESTIMATE_FACTOR: f64 = 2.0;
+/// By how much the cost of an operator may be off that was seen too seldom, either way.
+const SELDOM_FACTOR: f64 = 1.5;
+
+/// An operator of a plan that has not run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedOperator {
+    /// As in [`OperatorProfile::name`].
+    pub name: String,
+    /// Rows that it will be given: of a leaf, those that it has.
+    pub rows_in: f64,
+    /// Whether that is known, and not estimated.
+    pub is_exact: bool,
+}
+
+/// Costs learned from runs.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rates {
+    /// By kind of operator, nanoseconds a row, in order.
+    by_kind: BTreeMap<String, Vec<f64>>,
+    /// By kind, rows that it put out for each that it was given, in order; of every kind that was seen.
+    shares: BTreeMap<String, Vec<f64>>,
+    /// Elapsed time times cores in use, to the time of the operators, in order.
+    beside: Vec<f64>,
+}
+
+/// What a plan is expected to take.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Forecast {
+    pub expected: Nanoseconds,
+    /// The interval.
+    pub low: Nanoseconds,
+    pub high: Nanoseconds,
+    pub certainty: Certainty,
+    /// Runs that it rests on.
+    pub runs: usize,
+    pub operators: Vec<ForecastOperator>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ForecastOperator {
+    pub name: String,
+    pub rows_in: f64,
+    /// Time of the operator on one core; `None`: none of its kind was seen with many rows, and
+    /// those that were stand for it.
+    pub cpu: Option<Nanoseconds>,
+}
+
+/// How sure a forecast is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Certainty {
+    /// A kind of operator was never seen.
+    Low,
+    /// Rows are estimated, or an operator was seen seldom or with few rows.
+    Medium,
+    High,
+}
+
+impl Certainty {
+    pub fn name(self) -> &'static str {
+        match self {
+            Certainty::Low => "low",
+            Certainty::Medium => "medium",
+            Certainty::High => "high",
+        }
+    }
+}
+
+impl Rates {
+    /// Learns from runs.
+    pub fn of<'a>(profiles: impl IntoIterator<Item = &'a Profile>) -> Rates {
+        let mut rates = Rates::default();
+        for profile in profiles {
+            let mut total = 0;
+            for stage in &profile.stages {
+                for (position, operator) in stage.operators.iter().enumerate() {
+                    total += operator.cpu;
+                    let rows = rows_in(&stage.operators, position);
+                    let share = operator.rows.unwrap_or(0) as f64 / rows.max(1) as f64;
+                    rates.shares.entry(kind(&operator.name)).or_default().push(share);
+                    if rows >= ROWS_TIMED_MIN {
+                        let samples = rates.by_kind.entry(kind(&operator.name)).or_default();
+                        samples.push(operator.cpu as f64 / rows as f64);
+                    }
+                }
+            }
+            if total > 0 {
+                let tasks = profile
+                    .stages
+                    .iter()
+                    .map(|stage| stage.tasks.len())
+                    .max()
+                    .unwrap_or(1);
+                let in_use = tasks.clamp(1, profile.machine.cores.max(1)) as f64;
+                rates.beside.push(profile.end as f64 * in_use / total as f64);
+            }
+        }
+        let samples = rates.by_kind.values_mut().chain(rates.shares.values_mut());
+        for samples in samples.chain([&mut rates.beside]) {
+            samples.sort_by(f64::total_cmp);
+        }
+        rates
+    }
+
+    /// Rows that an operator of this name's kind puts out for each that it is given; `None`: it was never seen.
+    pub fn share(&self, name: &str) -> Option<f64> {
+        self.shares.get(&kind(name)).map(|samples| median(samples))
+    }
+
+    /// Whether any run was seen.
+    pub fn is_empty(&self) -> bool {
+        self.beside.is_empty() || self.by_kind.is_empty()
+    }
+
+    /// The samples of a kind; of all kinds if it was never seen.
+    fn samples(&self, kind: &str) -> (Vec<f64>, bool) {
+        match self.by_kind.get(kind) {
+            Some(samples) => (samples.clone(), true),
+            None => {
+                let mut all: Vec<f64> = self.by_kind.values().flatten().copied().collect();
+                all.sort_by(f64::total_cmp);
+                (all, false)
+            }
+        }
+    }
+}
+
+/// Forecasts a plan on so many cores, cut into so many partitions. `None`: no run was seen.
+pub fn forecast(
+    plan: &[PlannedOperator],
+    rates: &Rates,
+    cores: usize,
+    partitions: usize,
+    planning: Nanoseconds,
+) -> Option<Forecast> {
+    if rates.is_empty() {
+        return None;
+    }
+    let mut certainty = Certainty::High;
+    let (mut expected, mut low, mut high) = (0.0, 0.0, 0.0);
+    let mut operators = vec![];
+    for operator in plan {
+        let (samples, is_known) = rates.samples(&kind(&operator.name));
+        let cost = median(&samples);
+        let cpu = cost * operator.rows_in;
+        let seldom = if samples.len() < SAMPLES_SURE {
+            SELDOM_FACTOR
+        } else {
+            1.0
+        };
+        let estimated = if operator.is_exact { 1.0 } else { ESTIMATE_FACTOR };
+        expected += cpu;
+        low += samples.first().map_or(cost, |least| *least) * operator.rows_in / estimated / seldom;
+        high += samples.last().map_or(cost, |most| *most) * operator.rows_in * estimated * seldom;
+        if !is_known && !rates.shares.contains_key(&kind(&operator.name)) {
+            certainty = Certainty::Low;
+        } else if !is_known || seldom > 1.0 || estimated > 1.0 {
+            certainty = certainty.min(Certainty::Medium);
+        }
+        operators.push(ForecastOperator {
+            name: operator.name.clone(),
+            rows_in: operator.rows_in,
+            cpu: is_known.then_some(cpu as Nanoseconds),
+        });
+    }
+    let in_use = partitions.clamp(1, cores.max(1)) as f64;
+    let elapsed = |cpu: f64| planning + (cpu * median(&rates.beside) / in_use) as Nanoseconds;
+    Some(Forecast {
+        expected: elapsed(expected),
+        low: elapsed(low),
+        high: elapsed(high),
+        certainty,
+        runs: rates.beside.len(),
+        operators,
+    })
+}
+
+/// Rows that an operator was given: those that its inputs put out, or of a leaf its own.
+fn rows_in(operators: &[OperatorProfile], position: usize) -> u64 {
+    let operator = &operators[position];
+    let below = operators[position + 1..]
+        .iter()
+        .take_while(|other| other.depth > operator.depth);
+    let inputs: Vec<u64> = below
+        .filter(|other| other.depth == operator.depth + 1)
+        .map(|other| other.rows.unwrap_or(0))
+        .collect();
+    match inputs.is_empty() {
+        true => operator.rows.unwrap_or(0),
+        false => inputs.iter().sum(),
+    }
+}
+
+/// The kind of an operator: the first word of its name, of an aggregate with its mode. What brings partitions together is of
+/// one kind, whatever it is called before and after a plan is cut.
+fn kind(name: &str) -> String {
+    let word = name
+        .split(|letter: char| !letter.is_alphanumeric())
+        .next()
+        .unwrap_or_default();
+    match word.strip_suffix("Exec").unwrap_or(word) {
+        "Repartition" | "CoalescePartitions" => "StageBoundary".to_owned(),
+        "Aggregate" => {
+            let mode = name.split_once("mode=").map_or("", |(_, rest)| rest);
+            let mode = mode.split(|letter: char| !letter.is_alphanumeric()).next();
+            format!("Aggregate {}", mode.unwrap_or_default())
+        }
+        other => other.to_owned(),
+    }
+}
+
+/// Of numbers in order; the upper one of two in the middle.
+fn median(samples: &[f64]) -> f64 {
+    samples.get(samples.len() / 2).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::performance::fixtures::{MS, two_stages};
+
+    fn planned(name: &str, rows_in: f64, is_exact: bool) -> PlannedOperator {
+        PlannedOperator {
+            name: name.to_owned(),
+            rows_in,
+            is_exact,
+        }
+    }
+
+    #[test]
+    fn nothing_is_forecast_from_nothing() {
+        assert_eq!(forecast(&[], &Rates::default(), 2, 2, 0), None);
+    }
+
+    /// The fixture's scan takes 180 ns a row and its partial aggregate 240 ns, on two tasks; 1,110 ms of operators took 1.6 s on
+    /// two cores.
+    #[test]
+    fn the_same_plan_is_forecast_as_it_ran() {
+        let run = two_stages();
+        let rates = Rates::of([&run, &run, &run]);
+        let plan = [
+            planned("PartialAggregate: l_returnflag", 2_500_000.0, true),
+            planned("Scan: lineitem", 2_500_000.0, true),
+        ];
+        let found = forecast(&plan, &rates, 2, 2, 3 * MS).unwrap();
+        assert_eq!(found.certainty, Certainty::High);
+        assert_eq!(found.operators[1].cpu, Some(450 * MS));
+        let expected = (1_050.0 * (3_200.0 / 1_110.0) / 2.0 + 3.0) * MS as f64;
+        assert!((found.expected as f64 - expected).abs() < 1e3, "{found:?}");
+        assert_eq!((found.low, found.high), (found.expected, found.expected));
+        assert_eq!(rates.share("PartialAggregate: x"), Some(10.0 / 2_500_000.0));
+        assert_eq!(rates.share("Window"), None);
+        let twice = forecast(&[planned("Scan: x", 5_000_000.0, true)], &rates, 2, 2, 0).unwrap();
+        assert_eq!(twice.operators[0].cpu, Some(900 * MS));
+    }
+
+    #[test]
+    fn what_is_not_known_widens_the_interval() {
+        let run = two_stages();
+        let seldom = Rates::of([&run]);
+        let sure = forecast(&[planned("Scan: x", 1e6, true)], &seldom, 2, 1, 0).unwrap();
+        assert_eq!(sure.certainty, Certainty::Medium);
+        assert!(sure.low < sure.expected && sure.expected < sure.high);
+        let estimated = forecast(&[planned("Scan: x", 1e6, false)], &seldom, 2, 1, 0).unwrap();
+        assert!(estimated.low < sure.low && estimated.high > sure.high);
+        let unknown = forecast(&[planned("WindowAggExec: x", 1e6, true)], &seldom, 2, 1, 0).unwrap();
+        assert_eq!(unknown.certainty, Certainty::Low);
+        assert_eq!(unknown.operators[0].cpu, None);
+        assert!(unknown.expected > 0);
+    }
+
+    #[test]
+    fn kinds_are_the_first_words() {
+        assert_eq!(kind("HashJoinExec: mode=Partitioned, on=[(a, b)]"), "HashJoin");
+        assert_eq!(kind("HashJoin: on=[(a, b)]"), "HashJoin");
+        assert_eq!(kind("RepartitionExec: partitioning=Hash"), "StageBoundary");
+        assert_eq!(kind("CoalescePartitionsExec"), "StageBoundary");
+        assert_eq!(kind("AggregateExec: mode=Partial, gby=[a]"), "Aggregate Partial");
+    }
+}

@@ -1,0 +1,51 @@
+//! What a view's tasks have done since it was made: counters that tasks add to and EXPLAIN ANALYZE takes the difference of.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Tasks of one stage on one partition, added up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ActivityCounts {
+    pub tasks: u64,
+    /// Changes that they were given.
+    pub rows_in: u64,
+    /// Changes that they put out.
+    pub rows_out: u64,
+    /// From their first to their last poll.
+    pub busy_ns: u64,
+    /// From being ready to their first poll.
+    pub queue_ns: u64,
+}
+
+/// The counters of one stage on one partition.
+#[derive(Debug, Default)]
+pub struct Activity {
+    tasks: AtomicU64,
+    rows_in: AtomicU64,
+    rows_out: AtomicU64,
+    busy_ns: AtomicU64,
+    queue_ns: AtomicU64,
+}
+
+impl Activity {
+    /// A task has ended well.
+    pub fn ran(&self, rows_in: u64, rows_out: u64, queue: Duration, busy: Duration) {
+        let add = |counter: &AtomicU64, value| counter.fetch_add(value, Ordering::Relaxed);
+        add(&self.tasks, 1);
+        add(&self.rows_in, rows_in);
+        add(&self.rows_out, rows_out);
+        add(&self.queue_ns, queue.as_nanos() as u64);
+        add(&self.busy_ns, busy.as_nanos() as u64);
+    }
+
+    pub fn counts(&self) -> ActivityCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ActivityCounts {
+            tasks: read(&self.tasks),
+            rows_in: read(&self.rows_in),
+            rows_out: read(&self.rows_out),
+            busy_ns: read(&self.busy_ns),
+            queue_ns: read(&self.queue_ns),
+        }
+    }
+}

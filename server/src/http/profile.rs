@@ -1,0 +1,47 @@
+//! `GET /api/jobs/{id}/profile`: a run that EXPLAIN ANALYZE looked at, as its JSON or as a trace.
+
+use axum::Json;
+use axum::extract::{Path, Query, State as Extracted};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use millrace_planner::performance::analyse;
+use millrace_planner::performance::render::{Document, trace};
+use serde::Deserialize;
+
+use super::{State, error};
+
+/// What the query string may say.
+#[derive(Debug, Deserialize)]
+pub struct Parameters {
+    /// `json`, or `trace`: events for Chrome's and Perfetto's viewers.
+    format: Option<String>,
+}
+
+/// See the module.
+pub async fn get(
+    Extracted(state): Extracted<State>,
+    Path(id): Path<String>,
+    Query(parameters): Query<Parameters>,
+) -> Response {
+    let database = match state.database.get() {
+        Ok(database) => database,
+        Err(error) => return error::response(&error),
+    };
+    let Some(recent) = id.parse().ok().and_then(|id| database.profiles().get(id)) else {
+        return error::plain(
+            StatusCode::NOT_FOUND,
+            &format!("there is no profile \"{id}\"; only those of the last runs are kept"),
+        );
+    };
+    match parameters.format.as_deref() {
+        None | Some("json") => {
+            let analysis = analyse(&recent.profile, None);
+            Json(Document::new(recent.profile.clone(), analysis)).into_response()
+        }
+        Some("trace") => Json(trace(&recent.profile)).into_response(),
+        Some(other) => error::plain(
+            StatusCode::BAD_REQUEST,
+            &format!("a profile is not to be had as \"{other}\"; the formats are json and trace"),
+        ),
+    }
+}

@@ -1,0 +1,171 @@
+//! EXPLAIN ANALYZE MATERIALIZED VIEW: counts what a running view does for a while, by taking the difference of what the
+//! runtime has counted before and after.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_parser::ast::{ExplainFormat, ExplainOptions};
+use millrace_planner::performance::render::{ViewDocument, view_text};
+use millrace_planner::performance::view::{
+    Coordination, EpochSample, PartitionCounts, ViewProfile, ViewStage, analyse_view,
+};
+use millrace_planner::{RelationId, StageGraph, explain};
+use millrace_runtime::{ActivityCounts, PipelineStatus, ViewStatus};
+
+use super::analyze::{json, scenario};
+use crate::catalog::Object;
+use crate::config::units;
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::session::Session;
+
+/// For how long a view is watched if the statement does not say.
+const DURATION_DEFAULT: Duration = Duration::from_secs(5);
+const DURATION_MAX: Duration = Duration::from_secs(3_600);
+
+/// Watches a view that was planned as `graph`.
+pub(super) async fn view(
+    session: &Arc<Session>,
+    object: &Object,
+    graph: &StageGraph,
+    options: &ExplainOptions,
+) -> SqlResult<Vec<String>> {
+    let duration = duration(options)?;
+    let relation = RelationId(object.id.0);
+    let before = Counts::of(session, relation)?;
+    let begun = Instant::now();
+    tokio::time::sleep(duration).await;
+    let watched = begun.elapsed();
+    let after = Counts::of(session, relation)?;
+    let profile = ViewProfile {
+        view: object.name.clone(),
+        watched: u64::try_from(watched.as_nanos()).unwrap_or(u64::MAX),
+        cores: session.database().cores(),
+        epochs: after.pipeline.committed - before.pipeline.committed.min(after.pipeline.committed),
+        group_size: after.pipeline.group_size,
+        coordination: coordination(&before, &after),
+        samples: samples(&before, &after),
+        stages: stages(graph, &before.view.activity, &after.view.activity),
+        pipeline_busy: after.pipeline_busy.saturating_sub(before.pipeline_busy),
+        rows: after.view.rows as u64,
+        state_bytes: after.view.state_bytes as u64,
+    };
+    let analysis = analyse_view(&profile, options.what_if.as_ref().map(scenario));
+    match options.format {
+        ExplainFormat::Text => Ok(view_text(&profile, &analysis)),
+        _ => json(&ViewDocument::new(profile, analysis)),
+    }
+}
+
+fn duration(options: &ExplainOptions) -> SqlResult<Duration> {
+    let Some(text) = &options.duration else {
+        return Ok(DURATION_DEFAULT);
+    };
+    let refused = |hint: String| {
+        SqlError::new(
+            SqlState::InvalidParameterValue,
+            format!("invalid value for EXPLAIN option \"duration\": \"{text}\""),
+        )
+        .with_hint(hint)
+    };
+    let duration = units::duration(text).map_err(refused)?;
+    if duration.is_zero() || duration > DURATION_MAX {
+        return Err(refused("It is more than nothing and at most 1h.".to_owned()));
+    }
+    Ok(duration)
+}
+
+/// What the runtime has counted of a view and its pipeline.
+struct Counts {
+    view: ViewStatus,
+    pipeline: millrace_runtime::PipelineRecord,
+    /// Time of the tasks of all the pipeline's views.
+    pipeline_busy: u64,
+}
+
+impl Counts {
+    fn of(session: &Session, relation: RelationId) -> SqlResult<Counts> {
+        let runtime = session.database().runtime();
+        let gone = || {
+            SqlError::new(
+                SqlState::ObjectNotInPrerequisiteState,
+                "the materialized view is not running",
+            )
+        };
+        let views = runtime.views();
+        let view = views
+            .iter()
+            .find(|view| view.relation == relation)
+            .ok_or_else(gone)?;
+        if let Some(why) = &view.failure {
+            return Err(gone().with_detail(why.clone()));
+        }
+        let PipelineStatus { pipeline, .. } = runtime
+            .pipelines()
+            .into_iter()
+            .find(|status| status.pipeline.views.contains(&relation))
+            .ok_or_else(gone)?;
+        let pipeline_busy = views
+            .iter()
+            .filter(|view| pipeline.views.contains(&view.relation))
+            .flat_map(|view| view.activity.iter().flatten())
+            .map(|counts| counts.busy_ns)
+            .sum();
+        Ok(Counts {
+            view: view.clone(),
+            pipeline,
+            pipeline_busy,
+        })
+    }
+}
+
+fn coordination(before: &Counts, after: &Counts) -> Coordination {
+    let mut sums = Coordination::default();
+    let groups = after.pipeline.groups.iter();
+    for group in groups.filter(|group| group.last_epoch > before.pipeline.committed) {
+        sums.scheduling += group.costs.scheduling_ns;
+        sums.waited += group.costs.waited_ns;
+        sums.execution += group.costs.execution_ns;
+    }
+    sums
+}
+
+fn samples(before: &Counts, after: &Counts) -> Vec<EpochSample> {
+    let committed = before.pipeline.committed + 1..=after.pipeline.committed;
+    let epochs = after.pipeline.epochs.iter();
+    epochs
+        .filter(|epoch| committed.contains(&epoch.epoch) && epoch.rows > 0)
+        .map(|epoch| EpochSample {
+            rows: epoch.rows,
+            busy: epoch.busy_ns,
+            waited: epoch.waited_ns,
+            elapsed: epoch.elapsed_ns,
+        })
+        .collect()
+}
+
+fn stages(
+    graph: &StageGraph,
+    before: &[Vec<ActivityCounts>],
+    after: &[Vec<ActivityCounts>],
+) -> Vec<ViewStage> {
+    let counts = after.iter().zip(before);
+    counts
+        .enumerate()
+        .map(|(id, (after, before))| ViewStage {
+            id,
+            name: graph.stages.get(id).map(explain::stage_name).unwrap_or_default(),
+            partitions: after.iter().zip(before).map(difference).collect(),
+        })
+        .collect()
+}
+
+fn difference((after, before): (&ActivityCounts, &ActivityCounts)) -> PartitionCounts {
+    // A view that was filled again meanwhile counts from nothing.
+    PartitionCounts {
+        tasks: after.tasks.saturating_sub(before.tasks),
+        rows_in: after.rows_in.saturating_sub(before.rows_in),
+        rows_out: after.rows_out.saturating_sub(before.rows_out),
+        busy: after.busy_ns.saturating_sub(before.busy_ns),
+        queue: after.queue_ns.saturating_sub(before.queue_ns),
+    }
+}
