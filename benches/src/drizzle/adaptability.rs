@@ -55,7 +55,7 @@ pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
         NAME,
         format!(
             "The Yahoo streaming benchmark with typed events, {} a second, an epoch every {} ms, groups of a fixed size; \
-             {WORKERS} workers of one process, which shares its cores between them and the load generator. *Lost*: after half \
+             {WORKERS} workers of one process, which shares its cores between them and the load generator. *Lost*: just after half \
              of {watched} s worker {LOST} is killed (KILL WORKER, so the driver knows at once) or cut off from everybody \
              (silent: the driver finds out by its heartbeats). Latency is the time from an event's creation to its visibility, by \
              windows of {window} s; a window is affected if its 99th percentile is over {AFFECTED} times the highest one before the \
@@ -155,10 +155,11 @@ async fn lost(
     loss: Loss,
 ) -> Result<Vec<Window>, BenchError> {
     let bed = bed(WORKERS, group).await?;
-    let (runtime, half) = (bed.runtime.clone(), scale.watched / 2);
+    // In the middle of a window: what was created just before it waits, too.
+    let (runtime, lost_after) = (bed.runtime.clone(), scale.watched / 2 + scale.window / 2);
     let start = now_micros() as f64;
     let losing = tokio::spawn(async move {
-        tokio::time::sleep(half).await;
+        tokio::time::sleep(lost_after).await;
         match loss {
             Loss::Killed => runtime.kill_worker(LOST),
             Loss::Silent => runtime.cut_off_worker(LOST),
