@@ -146,14 +146,6 @@ impl ViewShape {
     pub fn partitions_of(&self, stage: &StageShape) -> std::ops::Range<usize> {
         0..if stage.is_single { 1 } else { self.partitions }
     }
-
-    /// Tasks of one epoch.
-    pub fn tasks(&self) -> usize {
-        self.stages
-            .iter()
-            .map(|stage| self.partitions_of(stage).len())
-            .sum()
-    }
 }
 
 impl StageShape {

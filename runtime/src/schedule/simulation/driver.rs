@@ -3,10 +3,12 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use millrace_planner::RelationId;
+
 use super::{Delivery, GroupSeen, Simulation};
 use crate::driver::{Command, Event, PipelineId};
 use crate::schedule::message::{ToDriver, ToWorker, decode, encode};
-use crate::schedule::template::WorkerId;
+use crate::schedule::template::{StageInput, StageShape, WorkerId};
 
 impl Simulation {
     /// The driver takes an event when it is free, and is busy for as long as that takes.
@@ -145,13 +147,26 @@ impl Simulation {
         }
     }
 
+    /// Tasks of a view that run in an epoch: those that no map fills have nothing to do.
+    fn tasks_with_input(&self, view: &RelationId) -> usize {
+        let shape = &self.shapes[view];
+        let of_stage = |stage: &StageShape| {
+            let partitions = shape.partitions_of(stage).len();
+            match (&stage.input, self.filled) {
+                (StageInput::Stages(_), Some(filled)) => partitions.min(filled),
+                _ => partitions,
+            }
+        };
+        shape.stages.iter().map(of_stage).sum()
+    }
+
     pub(super) fn commit(&mut self, pipeline: PipelineId, epoch: u64) {
         self.checks.committed(pipeline, epoch);
         let Some(cut_at) = self.cut_at.remove(&(pipeline, epoch)) else {
             return;
         };
         let views = self.views.get(&pipeline).cloned().unwrap_or_default();
-        let tasks: usize = views.iter().map(|view| self.shapes[view].tasks()).sum();
+        let tasks: usize = views.iter().map(|view| self.tasks_with_input(view)).sum();
         self.checks.done(pipeline, epoch, tasks);
         self.report.epochs += 1;
         self.report
