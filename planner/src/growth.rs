@@ -183,7 +183,7 @@ impl Analysis<'_> {
                     AggregateForm::Values | AggregateForm::Min | AggregateForm::Max
                 );
             if keeps_values {
-                self.note(call.function.name().to_owned(), "every value", &stream);
+                self.note(readable(call.function.name()), "every value", &stream);
             }
         }
         None
@@ -241,6 +241,33 @@ fn readable(name: &str) -> String {
         let cast = format!("{}::{}", &name[inside..comma], &name[of_type..end]);
         name.replace_range(start..end + 3, &cast);
     }
+    plain_literals(name)
+}
+
+/// Constants as one writes them: `0.5`, which is `Decimal128(0.5,1,1)` inside, and `','` for `Utf8(",")`.
+fn plain_literals(mut name: String) -> String {
+    for (kind, is_text) in [
+        ("Utf8(\"", true),
+        ("Int64(", false),
+        ("Int32(", false),
+        ("Float64(", false),
+        ("Decimal128(", false),
+    ] {
+        let mut from = 0;
+        while let Some(start) = name[from..].find(kind).map(|at| from + at) {
+            let inside = start + kind.len();
+            let close = if is_text { "\")" } else { ")" };
+            let Some(end) = name[inside..].find(close).map(|at| inside + at) else {
+                break;
+            };
+            let value = match is_text {
+                true => format!("'{}'", &name[inside..end]),
+                false => name[inside..end].split(',').next().unwrap_or_default().to_owned(),
+            };
+            name.replace_range(start..end + close.len(), &value);
+            from = start + value.len();
+        }
+    }
     name
 }
 
@@ -256,5 +283,15 @@ mod tests {
             "f(t.a::text::integer)"
         );
         assert_eq!(readable("t.k"), "t.k");
+        assert_eq!(
+            readable(
+                r#"string_agg(pg_cast(o.id,Utf8("text")),Utf8(",")) FILTER (WHERE o.amount > Int64(5))"#
+            ),
+            "string_agg(o.id::text,',') FILTER (WHERE o.amount > 5)"
+        );
+        assert_eq!(
+            readable("percentile_cont(Decimal128(0.5,1,1))"),
+            "percentile_cont(0.5)"
+        );
     }
 }

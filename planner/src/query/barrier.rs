@@ -68,7 +68,8 @@ fn needs_barrier(plan: &dyn ExecutionPlan) -> bool {
         return has_constants(plan);
     }
     if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
-        return aggregate.group_expr().has_grouping_set() && has_constants(aggregate.input().as_ref());
+        // Which columns are constant may only show once its joins are chosen.
+        return aggregate.group_expr().has_grouping_set();
     }
     let can_be_missing = match join_type(plan) {
         Some(JoinType::Left) => [false, true],

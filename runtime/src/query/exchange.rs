@@ -261,6 +261,10 @@ impl Exchange {
             && let Some(Piece::Spilled(file)) = queue.pieces.pop_front()
         {
             reader.spilled = Some(self.spills.read_spill_as_stream(file, None)?);
+            // Where batches count, a file has taken the place of one.
+            let blocked = self.unblocked(&mut state, reader.lane);
+            drop(state);
+            blocked.into_iter().for_each(Waker::wake);
             return Poll::Ready(Some(Ok(vec![])));
         }
         if queue.rows < self.shape.rows_a_take && !has_ended {
@@ -413,5 +417,56 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         self.exchange.close(self.lane, self.queue);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use arrow::array::{ArrayRef, Int64Array};
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+    use datafusion::prelude::{SessionConfig, SessionContext};
+    use futures::poll;
+
+    use super::*;
+
+    /// The reader of a queue that is on disk takes it from there, and then the producer goes on.
+    #[tokio::test]
+    async fn room_on_disk_is_room() {
+        let pool = Arc::new(GreedyMemoryPool::new(1));
+        let environment = RuntimeEnvBuilder::new()
+            .with_memory_pool(pool)
+            .build_arc()
+            .unwrap();
+        let context = SessionContext::new_with_config_rt(SessionConfig::new(), environment).task_ctx();
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let batch = RecordBatch::try_from_iter([("n", numbers)]).unwrap();
+        let shape = Shape {
+            producers: 1,
+            lanes: 1,
+            consumers: 1,
+            rows_a_take: 1,
+        };
+        let metrics = ExecutionPlanMetricsSet::new();
+        let exchange = Exchange::new(shape, &batch.schema(), &context, &metrics);
+        let producer = exchange.producer(0);
+        let mut reader = exchange.reader(0, 0);
+        for _ in 0..FULL_TAKES {
+            producer.push(0, batch.clone()).unwrap();
+        }
+        let mut next = async || std::future::poll_fn(|context| reader.poll_next(context)).await;
+        {
+            let mut room = pin!(producer.room());
+            assert!(poll!(room.as_mut()).is_pending(), "the queue is full");
+            for _ in 0..FULL_TAKES {
+                assert_eq!(next().await.unwrap().unwrap(), batch);
+            }
+            let woken = tokio::time::timeout(std::time::Duration::from_secs(60), room).await;
+            assert!(woken.unwrap(), "nobody has told the producer");
+        }
+        producer.end();
+        assert!(next().await.is_none());
     }
 }
