@@ -50,13 +50,12 @@ pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
     let mut lines = vec![];
     for (is_combining, name) in [(true, "with"), (false, "without")] {
         let events = TypedEvents::new(scale.batch_events);
-        let bed = Bed::new(Form::Typed, 1).await?;
-        bed.runtime.set_combining(bed.view, is_combining);
-        let mut views = 0;
         let mut highest = vec![];
         for trial in 0..=scale.trials {
+            let bed = combining(is_combining).await?;
             let burst = burst(&bed, &events, scale.burst).await?;
-            views += burst.views;
+            bed.check(burst.views).await?;
+            bed.stop().await;
             // The first one warms up.
             if trial > 0 {
                 highest.push(burst.rate);
@@ -75,9 +74,11 @@ pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
         experiment.add(format!("{name}: highest rate"), "events/s", highest, aim);
         let mut points = vec![];
         for share in SHARES {
+            let bed = combining(is_combining).await?;
             let (seen, counted) = paced(&bed, &events, top * share, scale.paced).await?;
             let latencies: Vec<f64> = seen.iter().map(|seen| seen.latency_ms).collect();
-            views += counted;
+            bed.check(counted).await?;
+            bed.stop().await;
             let Some(sample) = Sample::new(latencies.clone()) else {
                 continue;
             };
@@ -104,8 +105,6 @@ pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
             name: format!("p99, {name}"),
             points,
         });
-        bed.check(views).await?;
-        bed.stop().await;
     }
     experiment.add(
         "paper: Drizzle with partial aggregation, 100 ms, 128 machines of 4 cores",
@@ -122,6 +121,13 @@ pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
         lines,
     });
     Ok(())
+}
+
+/// A server of its own for each measurement: the log of them all would not fit into memory.
+async fn combining(is_on: bool) -> Result<Bed, BenchError> {
+    let bed = Bed::new(Form::Typed, 1).await?;
+    bed.runtime.set_combining(bed.view, is_on);
+    Ok(bed)
 }
 
 struct Burst {
