@@ -19,6 +19,7 @@ mod membership;
 mod pipeline;
 mod placement;
 mod recovery;
+mod straggler;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +37,7 @@ use membership::Liveness;
 pub use membership::{HEARTBEAT_NS, SILENT_BEATS_MAX, SUSPECT_BEATS_MAX};
 pub use pipeline::{EpochRecord, GroupRecord, PipelineRecord};
 use pipeline::{Phase, Pipeline};
+use straggler::Late;
 
 /// Identifies a pipeline. Joining two keeps the smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -245,6 +247,7 @@ impl Driver {
             return;
         }
         pipeline.forget_checkpoint();
+        pipeline.stragglers.forget();
         self.version += 1;
         let cutter = self.placement[id.0 as usize % self.placement.len()];
         let can_be_lost = match self.checkpoints {
@@ -369,6 +372,21 @@ impl Driver {
             }
             ToDriver::Restored { worker, .. } => {
                 pipeline.restoring.remove(&worker);
+            }
+            ToDriver::Straggling {
+                epoch,
+                view,
+                stage,
+                worker,
+                ..
+            } => {
+                let late = Late {
+                    epoch,
+                    view,
+                    stage,
+                    worker,
+                };
+                self.help(id, late, commands);
             }
             ToDriver::Unreachable { .. } | ToDriver::Undelivered { .. } | ToDriver::Heartbeat { .. } => {}
         }

@@ -12,6 +12,7 @@
 mod activity;
 pub mod cpu;
 pub mod disk;
+mod execution;
 mod load;
 pub mod shuffle;
 mod task;
@@ -20,22 +21,20 @@ mod view;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_planner::RelationId;
 use millrace_storage::ChangeBatch;
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
 
 use crate::checkpoint::Part;
 use crate::driver::PipelineId;
 use crate::error::{Result, RuntimeError};
 use crate::feed::{CutAnswer, CutRequest};
-use crate::operator::Inputs;
-use crate::schedule::local::{
-    Ended, LocalAction, LocalEvent, LocalScheduler, ReadyTask, Source, TaskId, Tasks,
-};
+use crate::schedule::local::{LocalAction, LocalEvent, LocalScheduler, TaskId, Tasks, Timer};
 use crate::schedule::message::{EpochTime, ToDriver, ToPeer, ToWorker};
 use crate::schedule::template::WorkerId;
 pub use activity::ActivityCounts;
@@ -98,7 +97,10 @@ pub trait Transport: Send + Sync {
     fn low_water(&self, view: RelationId) -> u64;
 
     /// Calls [`Worker::wake`] at this time (nanoseconds since the worker's start).
-    fn wake_at(&self, worker: WorkerId, pipeline: PipelineId, at: u64);
+    fn wake_at(&self, worker: WorkerId, pipeline: PipelineId, timer: Timer, at: u64);
+
+    /// Sees a transfer between workers through. It takes no cpu slot.
+    fn transfer(&self, transfer: BoxFuture<'static, ()>);
 }
 
 /// See the module.
@@ -113,6 +115,8 @@ pub struct Worker {
     is_dead: AtomicBool,
     is_leaving: AtomicBool,
     is_cut_off: AtomicBool,
+    /// Maps wait as long as this is so.
+    is_stalled: watch::Sender<bool>,
     load: Mutex<LoadMeter>,
 }
 
@@ -134,6 +138,7 @@ impl Worker {
             is_dead: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
             is_cut_off: AtomicBool::new(false),
+            is_stalled: watch::Sender::new(false),
             load: Mutex::default(),
         })
     }
@@ -161,6 +166,11 @@ impl Worker {
 
     pub fn is_cut_off(&self) -> bool {
         self.is_cut_off.load(Ordering::Relaxed)
+    }
+
+    /// From now on maps that come to a slot of this worker wait there, or (`false`) go on.
+    pub fn stall(&self, is_stalled: bool) {
+        self.is_stalled.send_replace(is_stalled);
     }
 
     /// Tells the driver that the worker is there, and how it is doing.
@@ -214,28 +224,25 @@ impl Worker {
     }
 
     /// The time of [`Transport::wake_at`] has come.
-    pub fn wake(self: &Arc<Self>, pipeline: PipelineId) {
-        self.on(LocalEvent::Wake { pipeline });
+    pub fn wake(self: &Arc<Self>, pipeline: PipelineId, timer: Timer) {
+        self.on(LocalEvent::Wake { pipeline, timer });
     }
 
     /// Rows that wait here.
     ///
     /// # Errors
-    /// The worker died: what it had is not here any more.
+    /// The worker died, or a copy was dropped: what was there is not any more.
     pub fn fetch(&self, pipeline: PipelineId, epoch: u64, block: Block) -> Result<Vec<ChangeBatch>> {
         let rows = self.shuffle.lock().fetch(pipeline, epoch, block);
         // It dies before its rows are dropped: what was found while it lives was all of it.
-        if self.is_alive() {
-            Ok(rows)
-        } else {
-            Err(RuntimeError::WorkerLost(self.id.0))
-        }
+        rows.filter(|_| self.is_alive())
+            .ok_or(RuntimeError::WorkerLost(self.id.0))
     }
 
     /// Time between two cuts of a pipeline, in nanoseconds; 0: as soon as there is input.
     pub fn set_interval(self: &Arc<Self>, pipeline: PipelineId, interval: u64) {
         self.local.lock().set_interval(pipeline, interval);
-        self.wake(pipeline);
+        self.wake(pipeline, Timer::Cut);
     }
 
     fn on(self: &Arc<Self>, event: LocalEvent) {
@@ -312,7 +319,20 @@ impl Worker {
             LocalAction::Release { pipeline, epochs } => self.shuffle.lock().release(pipeline, &epochs),
             LocalAction::Send(to, message) => self.transport.send(to, message),
             LocalAction::Report(message) => self.transport.report(message),
-            LocalAction::WakeAt { pipeline, at } => self.transport.wake_at(self.id, pipeline, at),
+            LocalAction::WakeAt { pipeline, at, timer } => {
+                self.transport.wake_at(self.id, pipeline, timer, at);
+            }
+            LocalAction::TakeCopy {
+                pipeline,
+                version,
+                id,
+                from,
+                ended,
+            } => {
+                let transfer = Arc::clone(self).take_copy(pipeline, version, id, from, ended);
+                self.transport.transfer(transfer.boxed());
+            }
+            LocalAction::DropCopies { pipeline, tasks } => self.shuffle.lock().drop_copies(pipeline, &tasks),
         }
     }
 
@@ -402,165 +422,12 @@ impl Worker {
         });
     }
 
-    fn spawn(self: &Arc<Self>, ready: ReadyTask) {
-        let worker = Arc::clone(self);
-        let queued = Instant::now();
-        let task = self
-            .cpu
-            .spawn(self.class(ready.pipeline, ready.is_job), move |gate| {
-                async move {
-                    let started = Instant::now();
-                    let filled = worker.run(&ready, &gate, started - queued).await;
-                    let busy_ns = started.elapsed().as_nanos() as u64;
-                    let ReadyTask {
-                        pipeline,
-                        version,
-                        id,
-                        ..
-                    } = ready;
-                    worker.on(match filled {
-                        Ok(filled) => LocalEvent::TaskEnded {
-                            pipeline,
-                            version,
-                            id,
-                            ended: Ended { filled, busy_ns },
-                        },
-                        Err(lost) => LocalEvent::TaskFailed {
-                            pipeline,
-                            version,
-                            id,
-                            lost,
-                        },
-                    });
-                    Ok(())
-                }
-                .boxed()
-            });
-        task.detach();
-    }
-
     fn class(&self, pipeline: PipelineId, is_job: bool) -> QueryClass {
         if is_job && !self.transport.is_urgent(pipeline) {
             QueryClass::Batch
         } else {
             QueryClass::Stream
         }
-    }
-
-    /// Runs a task; returns which partitions it has filled, or the worker from which it could not fetch its input.
-    async fn run(
-        &self,
-        ready: &ReadyTask,
-        gate: &cpu::CpuGate,
-        queue: Duration,
-    ) -> Result<Vec<u32>, WorkerId> {
-        let started = Instant::now();
-        let id = ready.id;
-        // A view that was given up meanwhile may be here again, as another one.
-        let Some(view) = self.view(id.view, ready.incarnation) else {
-            return Ok(vec![]);
-        };
-        let inputs = self.inputs(&view, ready).await?;
-        let rows_in = inputs.rows();
-        // A panic in an operator is a failure of its view, not of the worker.
-        let outcome = std::panic::AssertUnwindSafe(async {
-            let low_water = self.transport.low_water(view.id);
-            let output = task::run(&view, id, inputs, gate, low_water, || self.is_alive()).await?;
-            if view.keeps_time(id.stage) {
-                self.transport.due(id, view.due(id.stage, id.partition));
-            }
-            if ready.is_checkpoint {
-                let part = Part {
-                    view: id.view,
-                    stage: id.stage,
-                    partition: id.partition,
-                };
-                let image = view.image(id.stage, id.partition)?;
-                if self.is_alive() {
-                    self.transport.keep_image(part, id.epoch, image);
-                }
-            }
-            Ok::<_, RuntimeError>(output)
-        })
-        .catch_unwind()
-        .await;
-        let error = match outcome {
-            Ok(Ok(output)) => {
-                let filled = output.filled();
-                view.activity(id.stage, id.partition)
-                    .ran(rows_in, output.rows(), queue, started.elapsed());
-                let mut shuffle = self.shuffle.lock();
-                if !output.exchanged.is_empty() {
-                    let task = (id.view, id.stage, id.partition);
-                    shuffle.keep_exchanged(ready.pipeline, id.epoch, task, output.exchanged);
-                }
-                if ready.is_read && !output.materialized.is_empty() {
-                    shuffle.keep_changes(
-                        ready.pipeline,
-                        id.epoch,
-                        (id.view, id.partition),
-                        output.materialized,
-                    );
-                }
-                return Ok(filled);
-            }
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "an operator panicked; see the log".to_owned(),
-        };
-        tracing::error!(view = %view.name, stage = id.stage, partition = id.partition, epoch = id.epoch, %error,
-            "a view failed; it is set aside and the others go on");
-        view.fail(error);
-        Ok(vec![])
-    }
-
-    /// Fetches what a task reads, or says which worker does not answer.
-    async fn inputs(&self, view: &ViewInstance, ready: &ReadyTask) -> Result<Inputs, WorkerId> {
-        let id = ready.id;
-        let mut inputs = Inputs {
-            now: ready.time.now,
-            watermarks: Arc::clone(&ready.time.watermarks),
-            combiner: view.combiner(id.stage),
-            is_filling: view.is_filling(),
-            is_bulk: view.is_bulk(),
-            ..Inputs::default()
-        };
-        for source in &ready.sources {
-            let (from, block) = match *source {
-                Source::Cut { relation, from } => {
-                    let block = Block::Cut {
-                        relation,
-                        partition: id.partition,
-                        partitions: view.graph.partitions,
-                    };
-                    (from, block)
-                }
-                Source::Exchange { stage, from } => (
-                    from,
-                    Block::Exchange {
-                        view: id.view,
-                        stage,
-                        partition: id.partition,
-                    },
-                ),
-                Source::Changes {
-                    view,
-                    partition,
-                    from,
-                } => (from, Block::Changes { view, partition }),
-            };
-            let rows = if from == self.id {
-                self.fetch(ready.pipeline, id.epoch, block)
-            } else {
-                self.transport.fetch(from, ready.pipeline, id.epoch, block).await
-            };
-            let rows = rows.map_err(|_| from)?;
-            match source {
-                Source::Exchange { stage, .. } => inputs.exchanges.entry(*stage).or_default().extend(rows),
-                _ => inputs.source.extend(rows),
-            }
-        }
-        inputs.first = view.is_fixed(id.stage) && view.take_first(id.stage);
-        Ok(inputs)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The driver and the local schedulers under random schedules: messages delayed, overtaken and doubled, definitions and
-//! workers changing all the time, workers killed at any moment, messages and fetches that fail, workers that fall silent. `MILLRACE_SCHEDULE_SEEDS` sets how many seeds are run, `MILLRACE_SCHEDULE_SEED` the first.
+//! workers changing all the time, workers killed at any moment, messages and fetches that fail, workers that fall silent,
+//! tasks that take long and are copied. `MILLRACE_SCHEDULE_SEEDS` sets how many seeds are run, `MILLRACE_SCHEDULE_SEED` the first.
 
 #![allow(clippy::unwrap_used)]
 
@@ -104,6 +105,8 @@ struct Outcome {
     tasks_again: u64,
     refills: u64,
     evicted: u64,
+    copies: u64,
+    copies_won: u64,
 }
 
 /// What goes wrong in a schedule.
@@ -116,8 +119,8 @@ enum Faults {
     Network,
 }
 
-/// One random schedule.
-fn schedule(seed: u64, faults: Faults) -> Outcome {
+/// One random schedule; some tasks take long if `is_slow`.
+fn schedule(seed: u64, faults: Faults, is_slow: bool) -> Outcome {
     let mut random = StdRng::seed_from_u64(seed);
     let workers = random.random_range(1..6);
     let group_size = match random.random_range(0..4) {
@@ -146,11 +149,17 @@ fn schedule(seed: u64, faults: Faults) -> Outcome {
             } else {
                 0
             },
+            slow: if is_slow {
+                (random.random_range(1..40), 150_000_000)
+            } else {
+                (0, 0)
+            },
         },
         seed,
     });
     if faults == Faults::Network {
-        simulation.set_heartbeats(random.random_range(400_000..2_000_000));
+        let times = if is_slow { 10 } else { 1 };
+        simulation.set_heartbeats(times * random.random_range(400_000..2_000_000));
     }
     let sources: Vec<RelationId> = (1..=4).map(RelationId).collect();
     for source in &sources {
@@ -281,6 +290,8 @@ fn schedule(seed: u64, faults: Faults) -> Outcome {
         tasks_again: report.tasks_again,
         refills,
         evicted: report.evicted,
+        copies: report.copies,
+        copies_won: report.copies_won,
     }
 }
 
@@ -317,7 +328,7 @@ fn random_schedules_run_every_task_once_and_commit_in_order() {
     let mut epochs = 0;
     for seed in first..first + seeds {
         println!("seed {seed}");
-        let outcome = schedule(seed, Faults::None);
+        let outcome = schedule(seed, Faults::None, false);
         assert_eq!((outcome.tasks_again, outcome.recoveries), (0, 0), "seed {seed}");
         epochs += outcome.latencies_ns.len();
     }
@@ -334,7 +345,7 @@ fn nothing_is_lost_or_done_twice_whoever_is_killed_when() {
     let (mut epochs, mut recoveries, mut again, mut checkpoints) = (0, 0, 0, 0);
     for seed in first..first + seeds {
         println!("seed {seed}");
-        let outcome = schedule(seed, Faults::Kills);
+        let outcome = schedule(seed, Faults::Kills, false);
         epochs += outcome.latencies_ns.len() as u64;
         recoveries += outcome.recoveries;
         again += outcome.tasks_again;
@@ -354,7 +365,7 @@ fn nothing_is_lost_or_done_twice_whatever_cannot_be_sent() {
     let (mut epochs, mut recoveries, mut again, mut evicted) = (0, 0, 0, 0);
     for seed in first..first + seeds {
         println!("seed {seed}");
-        let outcome = schedule(seed, Faults::Network);
+        let outcome = schedule(seed, Faults::Network, false);
         epochs += outcome.latencies_ns.len() as u64;
         recoveries += outcome.recoveries;
         again += outcome.tasks_again;
@@ -370,9 +381,31 @@ fn nothing_is_lost_or_done_twice_whatever_cannot_be_sent() {
 }
 
 #[test]
+fn nothing_is_lost_or_done_twice_whatever_is_slow() {
+    let first = variable("MILLRACE_SCHEDULE_SEED", 1);
+    let seeds = variable("MILLRACE_SCHEDULE_SEEDS", 12);
+    let (mut epochs, mut copies, mut won, mut again) = (0, 0, 0, 0);
+    for seed in first..first + seeds {
+        for faults in [Faults::None, Faults::Kills, Faults::Network] {
+            println!("seed {seed}, {faults:?}");
+            let outcome = schedule(seed, faults, true);
+            epochs += outcome.latencies_ns.len() as u64;
+            copies += outcome.copies;
+            won += outcome.copies_won;
+            again += outcome.tasks_again;
+        }
+    }
+    println!("{epochs} epochs, {copies} copies, {won} of them ended first, {again} tasks again");
+    assert!(
+        won > seeds && copies > won + seeds && again > seeds,
+        "{epochs} epochs, {copies} copies, {won} of them first, {again} tasks again in {seeds} schedules test nothing"
+    );
+}
+
+#[test]
 fn a_seed_gives_the_same_run_again() {
     for faults in [Faults::None, Faults::Kills, Faults::Network] {
-        assert_eq!(schedule(7, faults), schedule(7, faults));
+        assert_eq!(schedule(7, faults, true), schedule(7, faults, true));
     }
 }
 
@@ -390,6 +423,7 @@ fn waiting_for_an_interval_is_not_waiting_for_the_driver() {
             worker_ns: Some((0, 0)),
             doubled_per_mille: 0,
             dropped_per_mille: 0,
+            slow: (0, 0),
         },
         checkpoints: CheckpointPolicy::Never,
         seed: 1,

@@ -572,6 +572,7 @@ impl Cluster {
                 worker_ns: None,
                 doubled_per_mille: 0,
                 dropped_per_mille: 0,
+                slow: (0, 0),
             },
             seed,
         });

@@ -39,6 +39,13 @@ pub(super) struct Liveness {
     accusers: Vec<(WorkerId, ToWorker)>,
 }
 
+impl Liveness {
+    /// What it last said of its load.
+    pub fn load(&self) -> WorkerLoad {
+        self.load
+    }
+}
+
 impl Driver {
     /// Time goes by: finds out who is silent.
     pub(super) fn tick(&mut self, commands: &mut Vec<Command>) {

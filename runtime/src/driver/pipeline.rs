@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use millrace_planner::RelationId;
 
+use super::straggler::Stragglers;
 use super::{CheckpointPolicy, Command, PipelineId, Ticket};
 use crate::schedule::group::{GroupCosts, GroupSize, GroupTuner};
 use crate::schedule::message::{EpochCosts, ToWorker};
@@ -28,6 +29,9 @@ pub struct GroupRecord {
     /// Tasks that ran, and tasks that had nothing to do.
     pub tasks: u64,
     pub tasks_skipped: u64,
+    /// Tasks that were run on a second worker too, and those of them that ended there first.
+    pub tasks_copied: u64,
+    pub copies_won: u64,
     /// Time in which its tasks ran, all workers together, in nanoseconds.
     pub busy_ns: u64,
     /// The smoothed share of coordination after it.
@@ -117,6 +121,7 @@ pub(super) struct Pipeline {
     pub restoring: BTreeSet<WorkerId>,
     /// Since a loss, not everything that readers see is there again.
     pub is_recovering: bool,
+    pub stragglers: Stragglers,
 }
 
 /// Whether epochs run.
@@ -161,6 +166,7 @@ impl Pipeline {
             rows_retained: 0,
             restoring: BTreeSet::new(),
             is_recovering: false,
+            stragglers: Stragglers::default(),
         }
     }
 
@@ -280,6 +286,7 @@ impl Pipeline {
             self.catch_up(id, commands);
             commands.push(Command::Recovered { pipeline: id });
         }
+        self.stragglers.settle(self.settled);
         self.end_groups();
     }
 
@@ -313,6 +320,7 @@ impl Pipeline {
             && epoch > self.committed
         {
             self.rows_retained += costs.rows;
+            self.stragglers.learn(&costs);
             self.charge(epoch, costs);
             self.note(epoch, costs);
         }
@@ -325,6 +333,8 @@ impl Pipeline {
             group.busy_ns += costs.busy_ns;
             group.tasks += u64::from(costs.tasks);
             group.tasks_skipped += u64::from(costs.tasks_skipped);
+            group.tasks_copied += u64::from(costs.tasks_copied);
+            group.copies_won += u64::from(costs.copies_won);
             group.costs.waited_ns += costs.waited_ns;
             // The cutter's view of the epoch is the longest but for messages under way.
             group.costs.execution_ns += costs.elapsed_ns / self.participants.max(1) as u64;
@@ -405,6 +415,8 @@ impl GroupRecord {
             costs: GroupCosts::default(),
             tasks: 0,
             tasks_skipped: 0,
+            tasks_copied: 0,
+            copies_won: 0,
             busy_ns: 0,
             share: 0.0,
             is_forced,

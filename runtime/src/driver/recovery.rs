@@ -106,6 +106,7 @@ impl Driver {
         pipeline.is_recovering = true;
         pipeline.settled = checkpoint;
         pipeline.done.clear();
+        pipeline.stragglers.forget();
         pipeline.template = Some(Arc::clone(&template));
         commands.push(Command::Lost {
             pipeline: id,

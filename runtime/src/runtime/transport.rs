@@ -13,7 +13,7 @@ use crate::checkpoint::Part;
 use crate::driver::{Event, PipelineId};
 use crate::error::{Result, RuntimeError};
 use crate::feed::{CutAnswer, CutRequest};
-use crate::schedule::local::TaskId;
+use crate::schedule::local::{TaskId, Timer};
 use crate::schedule::message::{ToDriver, ToPeer};
 use crate::schedule::template::WorkerId;
 use crate::worker::shuffle::Block;
@@ -126,7 +126,13 @@ impl Transport for InProcess {
             .map_or(0, |inner| inner.versions.low_water(view, false))
     }
 
-    fn wake_at(&self, worker: WorkerId, pipeline: PipelineId, at: u64) {
+    fn transfer(&self, transfer: BoxFuture<'static, ()>) {
+        if let Some(inner) = self.inner.upgrade() {
+            inner.io.spawn(transfer);
+        }
+    }
+
+    fn wake_at(&self, worker: WorkerId, pipeline: PipelineId, timer: Timer, at: u64) {
         let Some(inner) = self.inner.upgrade() else { return };
         let due = tokio::time::Instant::from_std(inner.started + Duration::from_nanos(at));
         let weak = self.inner.clone();
@@ -136,7 +142,7 @@ impl Transport for InProcess {
                 .upgrade()
                 .and_then(|inner| inner.workers.read().get(&worker).cloned());
             if let Some(worker) = worker {
-                worker.wake(pipeline);
+                worker.wake(pipeline, timer);
             }
         });
     }

@@ -161,6 +161,21 @@ impl Runtime {
     }
 }
 
+impl Runtime {
+    /// Has the maps of a worker wait from now on, as on a machine that has come to a standstill, or (`false`) go on: for
+    /// tests. What has state there goes on, and so do messages.
+    ///
+    /// # Errors
+    /// There is no such worker.
+    pub fn stall_worker(&self, worker: u32, is_stalled: bool) -> Result<()> {
+        match self.inner.workers.read().get(&WorkerId(worker)) {
+            Some(worker) => worker.stall(is_stalled),
+            None => return Err(RuntimeError::UnknownWorker(worker)),
+        }
+        Ok(())
+    }
+}
+
 impl Inner {
     /// The heartbeats of all workers here, and the driver's watch over them: one timer, while the runtime lives.
     pub(super) fn start_heartbeats(self: &Arc<Self>) {

@@ -9,171 +9,27 @@
 //! Pure bookkeeping: events in, actions out. Here messages find their pipeline; what they mean to it is in [`pipeline`].
 
 mod cutter;
+mod event;
 mod pipeline;
 mod recovery;
+mod straggler;
 
 use std::collections::{HashMap, VecDeque};
-use std::ops::RangeInclusive;
 use std::sync::Arc;
-
-use millrace_planner::RelationId;
-use serde::{Deserialize, Serialize};
 
 use super::message::{EpochTime, ToDriver, ToPeer, ToWorker};
 use super::template::{Template, WorkerId};
 use crate::checkpoint::Part;
 use crate::driver::PipelineId;
 use crate::operator::CHUNK_ROWS;
+pub use event::{Ended, LocalAction, LocalEvent, ReadyTask, Source, TaskId, Timer};
 use pipeline::Pipeline;
+pub use straggler::{STRAGGLER_FACTOR, STRAGGLER_NS_MIN};
 
 /// Epochs of one pipeline that may be under way at once.
 pub const EPOCHS_IN_FLIGHT_MAX: usize = 4;
 /// Void templates that are remembered: no message is under way for longer.
 const FORGOTTEN_MAX: usize = 256;
-
-/// Names a task for ever.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct TaskId {
-    pub view: RelationId,
-    pub stage: usize,
-    pub partition: usize,
-    pub epoch: u64,
-}
-
-/// Rows that a task has to fetch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
-    /// Its share of a relation's cut.
-    Cut { relation: RelationId, from: WorkerId },
-    /// What an upstream stage sent to its partition.
-    Exchange { stage: usize, from: WorkerId },
-    /// The changes of a partition of a view.
-    Changes {
-        view: RelationId,
-        partition: usize,
-        from: WorkerId,
-    },
-}
-
-/// A task whose inputs are all there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReadyTask {
-    pub pipeline: PipelineId,
-    pub version: u64,
-    pub id: TaskId,
-    /// Of the view.
-    pub incarnation: u64,
-    pub time: EpochTime,
-    pub is_job: bool,
-    /// Whether other views wait for what it changes in its view.
-    pub is_read: bool,
-    /// Its state after this epoch is to be put into the checkpoint store before it ends.
-    pub is_checkpoint: bool,
-    pub sources: Vec<Source>,
-}
-
-/// What a task left behind: for an exchange, the partitions that have rows; for the last stage, partition 0 if the view
-/// changed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ended {
-    pub filled: Vec<u32>,
-    pub busy_ns: u64,
-}
-
-/// What happened on a worker.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LocalEvent {
-    Driver(ToWorker),
-    Peer(ToPeer),
-    /// Input waits to be cut; here is the cutter.
-    InputArrived {
-        pipeline: PipelineId,
-    },
-    /// The answer to [`LocalAction::TakeCut`].
-    CutTaken {
-        pipeline: PipelineId,
-        version: u64,
-        epoch: u64,
-        time: EpochTime,
-        rows: Vec<(RelationId, u64)>,
-        /// More input waits.
-        more: bool,
-        /// Whether the epoch is a checkpoint: of a cut that is taken again, what it was.
-        is_checkpoint: bool,
-    },
-    /// The answer to [`LocalAction::TakeCut`] where there is no cut to be taken again.
-    NoCut {
-        pipeline: PipelineId,
-        version: u64,
-        epoch: u64,
-        is_checkpoint: bool,
-    },
-    /// A task that was run ended.
-    TaskEnded {
-        pipeline: PipelineId,
-        version: u64,
-        id: TaskId,
-        ended: Ended,
-    },
-    /// A task that was run found that worker `lost` does not answer; it has done nothing.
-    TaskFailed {
-        pipeline: PipelineId,
-        version: u64,
-        id: TaskId,
-        lost: WorkerId,
-    },
-    /// The answer to [`LocalAction::Restore`].
-    Restored {
-        pipeline: PipelineId,
-        version: u64,
-        view: RelationId,
-        stage: usize,
-        partition: usize,
-    },
-    /// The time of [`LocalAction::WakeAt`] has come.
-    Wake {
-        pipeline: PipelineId,
-    },
-}
-
-/// What is to be done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LocalAction {
-    /// Fix the cut of every source for this epoch.
-    TakeCut {
-        pipeline: PipelineId,
-        version: u64,
-        epoch: u64,
-        is_job: bool,
-        /// It is to be remembered until it is released: see [`ToWorker::Release`].
-        is_retained: bool,
-        /// Only a cut that was taken before is wanted.
-        is_replay: bool,
-        is_checkpoint: bool,
-    },
-    Run(ReadyTask),
-    /// Fetch a task's state from the last checkpoint.
-    Restore {
-        pipeline: PipelineId,
-        version: u64,
-        view: RelationId,
-        incarnation: u64,
-        stage: usize,
-        partition: usize,
-    },
-    /// Rows that were kept of these epochs are fetched by nobody any more.
-    Release {
-        pipeline: PipelineId,
-        epochs: RangeInclusive<u64>,
-    },
-    Send(WorkerId, ToPeer),
-    Report(ToDriver),
-    /// [`LocalEvent::Wake`] is wanted at this time (nanoseconds).
-    WakeAt {
-        pipeline: PipelineId,
-        at: u64,
-    },
-}
 
 /// What the scheduler asks of the tasks themselves.
 pub trait Tasks {
@@ -223,11 +79,33 @@ impl LocalScheduler {
             && self.early_commands.is_empty()
             && self.pipelines.values().all(|pipeline| {
                 pipeline.epochs.is_empty()
+                    && pipeline.copies.is_empty()
                     && pipeline
                         .cutter
                         .as_ref()
                         .is_none_or(|cutter| cutter.in_flight.is_empty())
             })
+    }
+
+    /// Whether what a task that was run leaves is waited for: not if the view is gone, or if its copy ended before it.
+    pub fn awaits(&self, task: &ReadyTask) -> bool {
+        let Some(pipeline) = self.pipelines.get(&task.pipeline) else {
+            return false;
+        };
+        if task.copy_for.is_some() {
+            return pipeline.version == task.version && pipeline.copies.contains_key(&task.id);
+        }
+        self.is_running(task.pipeline, task.id)
+    }
+
+    /// Whether a task of this worker was run, and its end is waited for.
+    pub fn is_running(&self, pipeline: PipelineId, id: TaskId) -> bool {
+        let pipeline = self.pipelines.get(&pipeline);
+        pipeline.is_some_and(|pipeline| {
+            pipeline
+                .number(id)
+                .is_some_and(|number| pipeline.awaits(number, id.epoch))
+        })
     }
 
     /// What has state and lives here.
@@ -266,12 +144,17 @@ impl LocalScheduler {
                     pipeline.start(&mut work);
                 }
             }
-            LocalEvent::Wake { pipeline } => {
+            LocalEvent::Wake { pipeline, timer } => {
                 if let Some(pipeline) = self.pipelines.get_mut(&pipeline) {
-                    if let Some(cutter) = &mut pipeline.cutter {
-                        cutter.is_asleep = false;
+                    match timer {
+                        Timer::Cut => {
+                            if let Some(cutter) = &mut pipeline.cutter {
+                                cutter.is_asleep = false;
+                            }
+                            pipeline.start(&mut work);
+                        }
+                        Timer::Stragglers => pipeline.look_for_stragglers(&mut work),
                     }
-                    pipeline.start(&mut work);
                 }
             }
             LocalEvent::CutTaken {
@@ -302,13 +185,24 @@ impl LocalScheduler {
                 version,
                 id,
                 ended,
+                is_copied,
             } => {
                 if let Some((pipeline, task)) = self.run_by(pipeline, version, id) {
-                    pipeline.task_ended(task, id.epoch, ended.filled, ended.busy_ns, &mut work);
+                    pipeline.task_ended(task, id.epoch, ended, is_copied, &mut work);
                 } else {
                     // Nobody will come for what it left.
                     let epochs = id.epoch..=id.epoch;
                     work.actions.push(LocalAction::Release { pipeline, epochs });
+                }
+            }
+            LocalEvent::CopyEnded {
+                pipeline,
+                version,
+                id,
+                ended,
+            } => {
+                if let Some(pipeline) = self.of(pipeline, version) {
+                    pipeline.copy_ended(id, ended, &mut work);
                 }
             }
             LocalEvent::TaskFailed {
@@ -359,8 +253,7 @@ impl LocalScheduler {
     /// The pipeline and the number of a task that was run under this version, if it is still wanted.
     fn run_by(&mut self, pipeline: PipelineId, version: u64, id: TaskId) -> Option<(&mut Pipeline, usize)> {
         let pipeline = self.pipelines.get_mut(&pipeline)?;
-        let view = pipeline.plan.position(id.view)?;
-        let task = pipeline.plan.task(view, id.stage, id.partition)?;
+        let task = pipeline.number(id)?;
         let is_wanted = pipeline.version == version || pipeline.is_running(task, id.epoch);
         is_wanted.then_some((pipeline, task))
     }
@@ -429,6 +322,17 @@ impl LocalScheduler {
                     pipeline.run_again(number, task.epoch, work);
                 }
             }
+            ToWorker::CopyTo {
+                epoch,
+                view,
+                stage,
+                to,
+                ..
+            } => {
+                if let Some(pipeline) = self.of(id, version) {
+                    pipeline.copy_to(epoch, view, stage, to, work);
+                }
+            }
             ToWorker::Release { to, .. } => {
                 if let Some(pipeline) = self.of(id, version) {
                     pipeline.release(to);
@@ -461,6 +365,11 @@ impl LocalScheduler {
     fn prepare(&mut self, template: Arc<Template>, work: &mut Work<'_>) {
         let (id, version, lineage) = (template.pipeline, template.version, template.lineage);
         let old = self.pipelines.remove(&id);
+        if let Some(old) = old.as_ref().filter(|old| !old.copies.is_empty()) {
+            // Of tasks under a template that is void.
+            let tasks = old.copies.keys().copied().collect();
+            work.actions.push(LocalAction::DropCopies { pipeline: id, tasks });
+        }
         let interval = old.as_ref().and_then(|old| old.cutter.as_ref());
         let interval = interval.map_or(0, |cutter| cutter.interval);
         let is_recovery = template.replay.is_some();
@@ -529,6 +438,17 @@ impl LocalScheduler {
                 pipeline.materialized(epoch, view, partition, from, is_filled, work);
             }
             ToPeer::EpochDone { epoch, from, .. } => pipeline.epoch_done(epoch, from, work),
+            ToPeer::Copy {
+                epoch,
+                view,
+                stage,
+                from,
+                time,
+                tasks,
+                ..
+            } => pipeline.run_copies((epoch, view, stage), from, &time, tasks, work),
+            ToPeer::CopyEnded { task, by, ended, .. } => pipeline.copy_told(task, by, ended, work),
+            ToPeer::DropCopy { task, .. } => pipeline.drop_copy(task, work),
             ToPeer::Release { epoch, .. } => {
                 let epochs = epoch..=epoch;
                 work.actions.push(LocalAction::Release { pipeline: id, epochs });

@@ -7,7 +7,7 @@ use millrace_planner::watermark::Watermarks;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::local::TaskId;
+use super::local::{Ended, Source, TaskId};
 use super::template::{Template, WorkerId};
 use crate::driver::PipelineId;
 use crate::error::{Result, RuntimeError};
@@ -45,6 +45,15 @@ pub enum ToWorker {
         pipeline: PipelineId,
         version: u64,
         task: TaskId,
+    },
+    /// This worker's tasks of a map stage that have not ended are to be run on worker `to`, too.
+    CopyTo {
+        pipeline: PipelineId,
+        version: u64,
+        epoch: u64,
+        view: RelationId,
+        stage: usize,
+        to: WorkerId,
     },
 }
 
@@ -87,6 +96,15 @@ pub enum ToDriver {
         lost: WorkerId,
         by: WorkerId,
     },
+    /// Tasks here wait for a map stage on worker `worker` far longer than it took most of the others.
+    Straggling {
+        pipeline: PipelineId,
+        version: u64,
+        epoch: u64,
+        view: RelationId,
+        stage: usize,
+        worker: WorkerId,
+    },
     /// A message that could not be delivered to worker `to`, or of which that is not known.
     Undelivered { to: WorkerId, message: ToPeer },
     /// The worker is there. Sent from time to time, whatever happens.
@@ -118,6 +136,9 @@ pub struct EpochCosts {
     /// Tasks that ran, and tasks that had nothing to do.
     pub tasks: u32,
     pub tasks_skipped: u32,
+    /// Tasks that were run elsewhere too, because they took long, and those of them that ended there first.
+    pub tasks_copied: u32,
+    pub copies_won: u32,
 }
 
 /// What time it is in an epoch, for all of its tasks.
@@ -168,6 +189,31 @@ pub enum ToPeer {
         epoch: u64,
         from: WorkerId,
     },
+    /// Tasks of worker `from` take long: they are to be run here, too. For each its partition, and what it reads.
+    Copy {
+        pipeline: PipelineId,
+        version: u64,
+        epoch: u64,
+        view: RelationId,
+        stage: usize,
+        from: WorkerId,
+        time: EpochTime,
+        tasks: Vec<(usize, Vec<Source>)>,
+    },
+    /// A copy ended on worker `by`; its rows are there until they are dropped.
+    CopyEnded {
+        pipeline: PipelineId,
+        version: u64,
+        task: TaskId,
+        by: WorkerId,
+        ended: Ended,
+    },
+    /// A copy is not needed any more: its rows were taken, or the task ended before it.
+    DropCopy {
+        pipeline: PipelineId,
+        version: u64,
+        task: TaskId,
+    },
     /// From the cutter, where nothing is retained: the epoch is done everywhere, nobody will fetch rows of it any more.
     Release {
         pipeline: PipelineId,
@@ -191,6 +237,9 @@ impl ToWorker {
             | ToWorker::Retry {
                 pipeline, version, ..
             }
+            | ToWorker::CopyTo {
+                pipeline, version, ..
+            }
             | ToWorker::Close { pipeline, version }
             | ToWorker::Forget { pipeline, version } => (*pipeline, *version),
         }
@@ -211,6 +260,9 @@ impl ToDriver {
                 pipeline, version, ..
             }
             | ToDriver::Restored {
+                pipeline, version, ..
+            }
+            | ToDriver::Straggling {
                 pipeline, version, ..
             } => Some((*pipeline, *version)),
             ToDriver::Unreachable { .. } | ToDriver::Undelivered { .. } | ToDriver::Heartbeat { .. } => None,
@@ -246,11 +298,28 @@ impl ToPeer {
                 epoch,
                 ..
             }
+            | ToPeer::Copy {
+                pipeline,
+                version,
+                epoch,
+                ..
+            }
             | ToPeer::Release {
                 pipeline,
                 version,
                 epoch,
             } => (*pipeline, *version, *epoch),
+            ToPeer::CopyEnded {
+                pipeline,
+                version,
+                task,
+                ..
+            }
+            | ToPeer::DropCopy {
+                pipeline,
+                version,
+                task,
+            } => (*pipeline, *version, task.epoch),
         }
     }
 }

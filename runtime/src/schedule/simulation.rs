@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use millrace_planner::RelationId;
 
-use super::local::{LocalEvent, LocalScheduler, ReadyTask, TaskId, Tasks};
+use super::local::{Ended, LocalEvent, LocalScheduler, ReadyTask, TaskId, Tasks, Timer};
 use super::message::{EpochTime, ToDriver, ToPeer, ToWorker};
 use super::template::{ViewShape, WorkerId};
 use crate::driver::{Driver, Event, PipelineId, Ticket};
@@ -54,6 +54,15 @@ enum Delivery {
         task: ReadyTask,
         lost: WorkerId,
     },
+    /// What a copy put out has been fetched.
+    CopyTaken {
+        worker: WorkerId,
+        pipeline: PipelineId,
+        version: u64,
+        id: TaskId,
+        from: WorkerId,
+        ended: Ended,
+    },
     Restored {
         worker: WorkerId,
         event: LocalEvent,
@@ -62,6 +71,7 @@ enum Delivery {
     Wake {
         worker: WorkerId,
         pipeline: PipelineId,
+        timer: Timer,
     },
     Interval {
         worker: WorkerId,
@@ -140,6 +150,10 @@ pub struct Simulation {
     foreground: u64,
     /// Workers that nobody can reach, and until when.
     silent: BTreeMap<WorkerId, u64>,
+    /// Workers whose tasks take so many times as long.
+    slow: BTreeMap<WorkerId, u64>,
+    /// When anything but a heartbeat or a timer to look for stragglers last arrived.
+    active_at: u64,
     /// Where the report begins.
     since: u64,
     /// Partitions that exchanges fill; all of them if there is no number.
@@ -176,6 +190,8 @@ impl Simulation {
             is_beating: false,
             foreground: 0,
             silent: BTreeMap::new(),
+            slow: BTreeMap::new(),
+            active_at: 0,
             since: 0,
             filled: None,
             setup,
@@ -221,6 +237,11 @@ impl Simulation {
     /// For so long nobody can reach the worker, and it can reach nobody. It goes on with what it has.
     pub fn silence_worker(&mut self, worker: WorkerId, for_ns: u64) {
         self.silent.insert(worker, self.now + for_ns);
+    }
+
+    /// From now on tasks on the worker take so many times as long; messages do not.
+    pub fn slow_worker(&mut self, worker: WorkerId, times: u64) {
+        self.slow.insert(worker, times);
     }
 
     /// Workers that take part, as far as the driver knows.
@@ -339,16 +360,18 @@ impl Simulation {
     pub fn run(&mut self, steps: u64) -> bool {
         for _ in 0..steps {
             let Some(Reverse((at, number))) = self.queue.pop() else {
-                self.report.elapsed_ns = self.now - self.since;
-                return true;
+                break;
             };
             self.now = self.now.max(at);
             if let Some(delivery) = self.deliveries.remove(&number) {
-                self.foreground -= u64::from(delivery.is_foreground());
+                if delivery.is_foreground() {
+                    self.foreground -= 1;
+                    self.active_at = self.now;
+                }
                 self.arrive(delivery);
             }
         }
-        self.report.elapsed_ns = self.now - self.since;
+        self.report.elapsed_ns = self.active_at.saturating_sub(self.since);
         self.queue.is_empty()
     }
 
@@ -375,12 +398,17 @@ impl Simulation {
             Delivery::ToDriver(_, message) => self.event(Event::Worker(message)),
             Delivery::Failed(delivery) => self.failed(*delivery),
             Delivery::Beat => self.beat(),
-            Delivery::Wake { worker, pipeline } => self.local(worker, LocalEvent::Wake { pipeline }),
+            Delivery::Wake {
+                worker,
+                pipeline,
+                timer,
+            } => self.local(worker, LocalEvent::Wake { pipeline, timer }),
             Delivery::Interval { worker, pipeline } => {
                 if let Some(simulated) = self.workers.get_mut(&worker) {
                     simulated.local.set_interval(pipeline, self.interval_ns);
                 }
-                self.local(worker, LocalEvent::Wake { pipeline });
+                let timer = Timer::Cut;
+                self.local(worker, LocalEvent::Wake { pipeline, timer });
             }
             Delivery::Input(pipeline) => {
                 if let Some(cutter) = self.cutters.get(&pipeline).copied() {
@@ -410,6 +438,14 @@ impl Simulation {
                 self.fill_slots(worker);
             }
             Delivery::TaskDone { worker, task } => self.task_done(worker, task),
+            Delivery::CopyTaken {
+                worker,
+                pipeline,
+                version,
+                id,
+                from,
+                ended,
+            } => self.copy_taken(worker, (pipeline, version, id), from, ended),
             Delivery::TaskFailed { worker, task, lost } => {
                 let Some(simulated) = self.workers.get_mut(&worker) else {
                     return;
@@ -419,13 +455,22 @@ impl Simulation {
                     pipeline,
                     version,
                     id,
+                    copy_for,
                     ..
                 } = task;
-                let event = LocalEvent::TaskFailed {
-                    pipeline,
-                    version,
-                    id,
-                    lost,
+                let event = match copy_for {
+                    Some(_) => LocalEvent::CopyEnded {
+                        pipeline,
+                        version,
+                        id,
+                        ended: None,
+                    },
+                    None => LocalEvent::TaskFailed {
+                        pipeline,
+                        version,
+                        id,
+                        lost,
+                    },
                 };
                 self.local(worker, event);
                 self.fill_slots(worker);

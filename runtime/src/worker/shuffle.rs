@@ -7,7 +7,7 @@ use millrace_planner::RelationId;
 use millrace_storage::ChangeBatch;
 
 use crate::driver::PipelineId;
-use crate::schedule::local::share;
+use crate::schedule::local::{TaskId, share};
 
 /// Names rows that wait on a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,6 +26,8 @@ pub enum Block {
     },
     /// What changed in a partition of a view.
     Changes { view: RelationId, partition: usize },
+    /// What a copy of a task would have sent to a partition of its stage's reader.
+    Copy { task: TaskId, partition: usize },
 }
 
 #[derive(Debug, Default)]
@@ -40,6 +42,8 @@ struct Kept {
 #[derive(Debug, Default)]
 pub(super) struct Shuffle {
     epochs: HashMap<(PipelineId, u64), Kept>,
+    /// What copies of others' tasks put out, by receiving partition.
+    copies: HashMap<(PipelineId, TaskId), Vec<Vec<ChangeBatch>>>,
 }
 
 impl Shuffle {
@@ -78,6 +82,16 @@ impl Shuffle {
         }
     }
 
+    pub fn keep_copy(&mut self, pipeline: PipelineId, task: TaskId, by_partition: Vec<Vec<ChangeBatch>>) {
+        self.copies.insert((pipeline, task), by_partition);
+    }
+
+    pub fn drop_copies(&mut self, pipeline: PipelineId, tasks: &[TaskId]) {
+        for task in tasks {
+            self.copies.remove(&(pipeline, *task));
+        }
+    }
+
     pub fn keep_changes(
         &mut self,
         pipeline: PipelineId,
@@ -92,12 +106,21 @@ impl Shuffle {
             .insert((view, partition), rows);
     }
 
-    /// The rows of a block; none if nobody left any.
-    pub fn fetch(&self, pipeline: PipelineId, epoch: u64, block: Block) -> Vec<ChangeBatch> {
+    /// The rows of a block; none if nobody left any. There is no block of a copy that was dropped.
+    pub fn fetch(&self, pipeline: PipelineId, epoch: u64, block: Block) -> Option<Vec<ChangeBatch>> {
+        if let Block::Copy { task, partition } = block {
+            let copy = self.copies.get(&(pipeline, task))?;
+            return Some(copy.get(partition).cloned().unwrap_or_default());
+        }
+        Some(self.rows(pipeline, epoch, block))
+    }
+
+    fn rows(&self, pipeline: PipelineId, epoch: u64, block: Block) -> Vec<ChangeBatch> {
         let Some(kept) = self.epochs.get(&(pipeline, epoch)) else {
             return vec![];
         };
         match block {
+            Block::Copy { .. } => vec![],
             Block::Cut {
                 relation,
                 partition,
@@ -123,6 +146,8 @@ impl Shuffle {
     pub fn release(&mut self, pipeline: PipelineId, epochs: &RangeInclusive<u64>) {
         self.epochs
             .retain(|(of, epoch), _| *of != pipeline || !epochs.contains(epoch));
+        self.copies
+            .retain(|(of, task), _| *of != pipeline || !epochs.contains(&task.epoch));
     }
 }
 

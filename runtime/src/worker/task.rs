@@ -11,7 +11,7 @@ use twox_hash::XxHash3_64;
 use super::cpu::CpuGate;
 use super::view::ViewInstance;
 use crate::error::Result;
-use crate::operator::{Inputs, consolidate};
+use crate::operator::{ErrorCounter, Inputs, consolidate};
 use crate::schedule::local::TaskId;
 use crate::state::row_table::arrow_error;
 
@@ -51,6 +51,7 @@ pub(super) async fn run(
     task: TaskId,
     mut inputs: Inputs,
     gate: &CpuGate,
+    errors: &ErrorCounter,
     low_water: u64,
     is_alive: impl Fn() -> bool,
 ) -> Result<TaskOutput> {
@@ -58,7 +59,7 @@ pub(super) async fn run(
         return Ok(TaskOutput::default());
     };
     let generation = taken.generation;
-    let rows = taken.operators.run(&mut inputs, gate, &view.errors).await?;
+    let rows = taken.operators.run(&mut inputs, gate, errors).await?;
     view.put_back(task.stage, task.partition, taken);
     match &view.graph.stages[task.stage].output {
         Output::Hash(columns) => Ok(TaskOutput {

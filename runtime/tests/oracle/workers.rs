@@ -106,6 +106,51 @@ async fn views_equal_the_batch_answer_while_workers_are_killed() {
     }
 }
 
+/// Maps of one worker after the other come to a standstill for ever: their copies make the epochs whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn views_equal_the_batch_answer_while_maps_are_stalled() {
+    let seed = first_seed();
+    println!("seed {seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut fixture = Fixture::over(RuntimeOptions {
+        workers: 3,
+        ..RuntimeOptions::new(1)
+    })
+    .await;
+    for query in QUERIES.iter().take(8) {
+        fixture.create_view(query).await;
+    }
+    let mut after = millrace_runtime::WriteToken::default();
+    let (mut copied, mut won) = (0, 0);
+    for round in 0..6 {
+        let stalled = round % 3;
+        fixture.runtime.stall_worker(stalled, true).unwrap();
+        for _ in 0..3 {
+            after.merge(&fixture.change(&mut random).await);
+        }
+        fixture
+            .check(&after, &format!("seed {seed}, round {round}"))
+            .await;
+        fixture.runtime.stall_worker(stalled, false).unwrap();
+        for _ in 0..3 {
+            after.merge(&fixture.change(&mut random).await);
+        }
+        fixture
+            .check(&after, &format!("seed {seed}, round {round}, after it"))
+            .await;
+    }
+    // A group is known when it has ended.
+    fixture.create_view(QUERIES[8]).await;
+    for status in fixture.runtime.pipelines() {
+        for group in &status.pipeline.groups {
+            copied += group.tasks_copied;
+            won += group.copies_won;
+        }
+    }
+    assert!(won > 0 && copied >= won, "{won} of {copied} copies were first");
+    fixture.runtime.shutdown().await;
+}
+
 /// A worker that lives and that nobody can reach is held to be lost after some heartbeats; what it had is restored elsewhere
 /// while it still works on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

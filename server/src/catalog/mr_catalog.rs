@@ -278,6 +278,8 @@ fn groups(database: &Database) -> Columns {
         ("rows", counts(|group| group.rows)),
         ("tasks", counts(|group| group.tasks)),
         ("tasks_skipped", counts(|group| group.tasks_skipped)),
+        ("tasks_copied", counts(|group| group.tasks_copied)),
+        ("copies_won", counts(|group| group.copies_won)),
         ("scheduling_us", micros(|group| group.costs.scheduling_ns)),
         ("waited_us", micros(|group| group.costs.waited_ns)),
         ("execution_us", micros(|group| group.costs.execution_ns)),

@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_planner::RelationId;
 
-use super::{EPOCHS_IN_FLIGHT_MAX, EpochTime, LocalAction, Pipeline, ToDriver, ToPeer, Work, WorkerId};
+use super::{
+    EPOCHS_IN_FLIGHT_MAX, EpochTime, LocalAction, Pipeline, Timer, ToDriver, ToPeer, Work, WorkerId,
+};
 
 #[derive(Debug)]
 pub(super) struct Cutter {
@@ -129,7 +131,11 @@ impl Pipeline {
             if !std::mem::replace(&mut cutter.is_asleep, true) {
                 let at = cutter.next_cut_at;
                 let pipeline = self.plan.template.pipeline;
-                work.actions.push(LocalAction::WakeAt { pipeline, at });
+                work.actions.push(LocalAction::WakeAt {
+                    pipeline,
+                    at,
+                    timer: Timer::Cut,
+                });
             }
             return;
         }

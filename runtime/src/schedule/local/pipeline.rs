@@ -10,7 +10,8 @@ use std::sync::Arc;
 use millrace_planner::RelationId;
 
 use super::cutter::Cutter;
-use super::{LocalAction, ReadyTask, Source, TaskId, ToDriver, ToPeer, Work, WorkerId, share};
+use super::straggler::Progress;
+use super::{Ended, LocalAction, ReadyTask, Source, TaskId, ToDriver, ToPeer, Work, WorkerId, share};
 use crate::driver::PipelineId;
 use crate::schedule::message::{EpochCosts, EpochTime};
 use crate::schedule::plan::{Plan, TaskPlan};
@@ -35,6 +36,12 @@ pub(super) struct Pipeline {
     pub running: HashSet<(usize, u64)>,
     /// Tasks whose state is being fetched from the checkpoint, with the version of the template that asked for it.
     pub restoring: HashMap<usize, u64>,
+    /// Copies of others' tasks that run here or have run, and for whom.
+    pub copies: BTreeMap<TaskId, WorkerId>,
+    /// Tasks of this worker that run elsewhere too, and where.
+    pub lent: HashMap<(usize, u64), WorkerId>,
+    /// There is a timer to look for stragglers.
+    pub is_watching: bool,
 }
 
 /// An epoch in flight on this worker.
@@ -42,18 +49,20 @@ pub(super) struct Pipeline {
 pub(super) struct Epoch {
     pub counts: Vec<u32>,
     pub states: Vec<TaskState>,
-    sources: HashMap<usize, Vec<Source>>,
+    pub sources: HashMap<usize, Vec<Source>>,
     /// For each view and stage, tasks that have not ended.
     left: Vec<Vec<u32>>,
     /// Which partitions of its reader each stage has filled so far.
     filled: HashMap<(usize, usize), BTreeSet<u32>>,
     tasks_left: usize,
     /// What was heard already: messages may come twice.
-    heard: HashSet<(usize, usize, u32)>,
+    pub heard: HashSet<(usize, usize, u32)>,
+    /// How far the map stages are that tasks here wait for.
+    pub progress: BTreeMap<(usize, usize), Progress>,
     has_cut: bool,
     is_checkpoint: bool,
-    time: EpochTime,
-    started_at: u64,
+    pub time: EpochTime,
+    pub started_at: u64,
     pub costs: EpochCosts,
 }
 
@@ -88,6 +97,9 @@ impl Pipeline {
             records: BTreeMap::new(),
             running: HashSet::new(),
             restoring: HashMap::new(),
+            copies: BTreeMap::new(),
+            lent: HashMap::new(),
+            is_watching: false,
             plan,
         }
     }
@@ -104,6 +116,21 @@ impl Pipeline {
     /// Whether the task was started here, under whichever template, and has not ended.
     pub fn is_running(&self, task: usize, epoch: u64) -> bool {
         self.running.contains(&(task, epoch))
+    }
+
+    /// The number of a task of this worker.
+    pub fn number(&self, id: TaskId) -> Option<usize> {
+        let view = self.plan.position(id.view)?;
+        self.plan.task(view, id.stage, id.partition)
+    }
+
+    /// Whether the task was started here and its end is waited for.
+    pub fn awaits(&self, task: usize, epoch: u64) -> bool {
+        match self.epochs.get(&epoch) {
+            Some(epoch) => epoch.states[task] == TaskState::Running,
+            // Not heard of yet since a loss.
+            None => self.is_running(task, epoch),
+        }
     }
 
     pub fn launch(
@@ -165,6 +192,7 @@ impl Pipeline {
                 filled: HashMap::new(),
                 tasks_left: plan.tasks.len(),
                 heard: HashSet::new(),
+                progress: BTreeMap::new(),
                 has_cut: false,
                 is_checkpoint: false,
                 time: EpochTime::default(),
@@ -247,6 +275,10 @@ impl Pipeline {
         if !epoch.heard.insert((position, stage, from.0)) {
             return;
         }
+        self.note_progress(number, position, stage, work);
+        let Some(epoch) = self.epochs.get_mut(&number) else {
+            return;
+        };
         let mut arrived = vec![];
         for task in plan.stages[position][reader].clone() {
             if filled.contains(&(plan.tasks[task].partition as u32)) {
@@ -299,15 +331,20 @@ impl Pipeline {
         self.settle(number, arrived, vec![], work);
     }
 
-    /// A task that was run ended.
+    /// A task that was run ended, by itself or by its copy. The first of the two counts.
     pub fn task_ended(
         &mut self,
         task: usize,
         number: u64,
-        filled: Vec<u32>,
-        busy_ns: u64,
+        ended: Ended,
+        is_copied: bool,
         work: &mut Work<'_>,
     ) {
+        if !self.awaits(task, number) {
+            return;
+        }
+        let was_lent = self.call_back(task, number, work);
+        let Ended { filled, busy_ns, .. } = ended;
         if self.plan.template.is_retained {
             self.running.remove(&(task, number));
             self.records
@@ -317,6 +354,8 @@ impl Pipeline {
         }
         if let Some(epoch) = self.epochs.get_mut(&number) {
             epoch.costs.tasks += 1;
+            epoch.costs.tasks_copied += u32::from(was_lent);
+            epoch.costs.copies_won += u32::from(is_copied);
             epoch.costs.busy_ns += busy_ns;
             self.settle(number, vec![], vec![(task, filled.into_iter().collect())], work);
         } else if self.ended[task] < number {
@@ -401,6 +440,7 @@ impl Pipeline {
             is_read: !plan.readers(id.view).is_empty(),
             is_checkpoint,
             sources,
+            copy_for: None,
         }));
     }
 

@@ -1,7 +1,8 @@
 //! What must hold in a simulation, whatever the schedule and whoever is lost.
 //!
 //! * A task runs after everything that it reads was left for it, all of it and nothing twice, and before that is released.
-//! * It runs once, and again only if the worker on which it ran is gone.
+//! * It runs once, and again only if the worker on which it ran is gone. A copy of it may run elsewhere; only what a copy
+//!   read in full is taken, and only while the task has not ended.
 //! * What has state runs every epoch once, in order: from where its template began, or from the checkpoint that was restored.
 //! * An epoch is committed once, in order, when all of its tasks have ended.
 //! * A pipeline is recovered when every partition is again where readers have seen it.
@@ -44,6 +45,8 @@ pub(super) struct Checks {
     left: HashMap<(PipelineId, u64, WorkerId), HashMap<Left, BTreeSet<usize>>>,
     /// Where each task of an epoch that is not committed ran last.
     ran: HashMap<(PipelineId, u64), HashMap<TaskId, WorkerId>>,
+    /// Copies that run, or of which the rows are kept, and where.
+    copies: HashMap<(PipelineId, TaskId, WorkerId), Copied>,
     /// The last epoch that each part has; none while it is lost.
     parts: HashMap<Part, Option<u64>>,
     /// Images in the checkpoint store: the complete one, and the one that may become so.
@@ -56,6 +59,36 @@ pub(super) struct Checks {
     /// Views that were given up and are not back yet.
     abandoned: HashSet<RelationId>,
     checkpoints: HashMap<PipelineId, u64>,
+}
+
+/// A copy that was started.
+#[derive(Debug, Clone, Default)]
+struct Copied {
+    /// All that it reads was there.
+    is_whole: bool,
+    /// Partitions that it filled.
+    filled: Vec<u32>,
+}
+
+/// What a task reads there, and on which worker.
+fn read(task: TaskId, source: &Source) -> (Left, WorkerId) {
+    match *source {
+        Source::Cut { from, .. } => (Left::Cut, from),
+        Source::Exchange { stage, from } => {
+            let (view, partition) = (task.view, task.partition);
+            let left = Left::Exchange {
+                view,
+                stage,
+                partition,
+            };
+            (left, from)
+        }
+        Source::Changes {
+            view,
+            partition,
+            from,
+        } => (Left::Changes { view, partition }, from),
+    }
 }
 
 /// The workers from which a task fetches.
@@ -71,6 +104,7 @@ impl Checks {
             seed,
             left: HashMap::new(),
             ran: HashMap::new(),
+            copies: HashMap::new(),
             parts: HashMap::new(),
             images: HashMap::new(),
             committed: HashMap::new(),
@@ -110,6 +144,7 @@ impl Checks {
     /// Nothing of the worker is there any more.
     pub fn gone(&mut self, worker: WorkerId) {
         self.left.retain(|(_, _, on), _| *on != worker);
+        self.copies.retain(|(_, _, on), _| *on != worker);
     }
 
     pub fn cut(&mut self, pipeline: PipelineId, epoch: u64, worker: WorkerId) {
@@ -155,23 +190,7 @@ impl Checks {
         }
         let mut met: HashMap<usize, Vec<usize>> = HashMap::new();
         for source in &task.sources {
-            let (left, from) = match *source {
-                Source::Cut { from, .. } => (Left::Cut, from),
-                Source::Exchange { stage, from } => {
-                    let (view, partition) = (id.view, id.partition);
-                    let left = Left::Exchange {
-                        view,
-                        stage,
-                        partition,
-                    };
-                    (left, from)
-                }
-                Source::Changes {
-                    view,
-                    partition,
-                    from,
-                } => (Left::Changes { view, partition }, from),
-            };
+            let (left, from) = read(id, source);
             let by = self.left.get(&(task.pipeline, id.epoch, from));
             let Some(by) = by.and_then(|by| by.get(&left)) else {
                 panic!("seed {seed}: {id:?} reads {left:?} of {from:?}, which is not there");
@@ -194,6 +213,54 @@ impl Checks {
         before.is_some()
     }
 
+    /// A copy of a task starts.
+    pub fn copy_started(&mut self, worker: WorkerId, task: &ReadyTask) {
+        let is_there = |source: &Source| {
+            let (left, from) = read(task.id, source);
+            let by = self.left.get(&(task.pipeline, task.id.epoch, from));
+            by.is_some_and(|by| by.contains_key(&left))
+        };
+        let copied = Copied {
+            is_whole: task.sources.iter().all(is_there),
+            filled: vec![],
+        };
+        self.copies.insert((task.pipeline, task.id, worker), copied);
+    }
+
+    /// The task of a worker that has not ended takes what its copy put out; returns whether that is still there.
+    pub fn take_copy(&mut self, worker: WorkerId, pipeline: PipelineId, id: TaskId, from: WorkerId) -> bool {
+        let seed = self.seed;
+        let Some(copied) = self.copies.get(&(pipeline, id, from)) else {
+            return false;
+        };
+        assert!(
+            copied.is_whole,
+            "seed {seed}: {id:?} ends by a copy that has not read everything"
+        );
+        let left = self.left.entry((pipeline, id.epoch, worker)).or_default();
+        for partition in &copied.filled {
+            let (view, stage) = (id.view, id.stage);
+            let name = Left::Exchange {
+                view,
+                stage,
+                partition: *partition as usize,
+            };
+            left.entry(name).or_default().insert(id.partition);
+        }
+        // The task may not have come to a slot yet.
+        self.ran
+            .entry((pipeline, id.epoch))
+            .or_default()
+            .insert(id, worker);
+        true
+    }
+
+    pub fn drop_copies(&mut self, worker: WorkerId, pipeline: PipelineId, tasks: &[TaskId]) {
+        for task in tasks {
+            self.copies.remove(&(pipeline, *task, worker));
+        }
+    }
+
     /// A task ends and leaves rows for everyone who may want them; returns the partitions that it filled.
     pub fn ended(
         &mut self,
@@ -206,6 +273,16 @@ impl Checks {
         if task.is_checkpoint && !self.is_void(task) {
             let part = (id.view, id.stage, id.partition);
             self.images.entry(part).or_default().1 = Some(id.epoch);
+        }
+        if task.copy_for.is_some() {
+            let reader = shape.stages[id.stage].reader.map(|reader| &shape.stages[reader]);
+            let partitions = reader.map_or(0..0, |reader| shape.partitions_of(reader));
+            let end = partitions.end.min(filled.unwrap_or(usize::MAX));
+            let filled: Vec<u32> = (0..end as u32).collect();
+            if let Some(copied) = self.copies.get_mut(&(task.pipeline, id, worker)) {
+                copied.filled.clone_from(&filled);
+            }
+            return filled;
         }
         let left = self.left.entry((task.pipeline, id.epoch, worker)).or_default();
         match shape.stages[id.stage].reader {
@@ -239,6 +316,8 @@ impl Checks {
     pub fn release(&mut self, worker: WorkerId, pipeline: PipelineId, epochs: &RangeInclusive<u64>) {
         self.left
             .retain(|(of, epoch, on), _| *on != worker || *of != pipeline || !epochs.contains(epoch));
+        self.copies
+            .retain(|(of, id, on), _| *on != worker || *of != pipeline || !epochs.contains(&id.epoch));
     }
 
     fn parts_of(shape: &ViewShape) -> impl Iterator<Item = Part> + '_ {
@@ -349,6 +428,12 @@ impl Checks {
             left.is_none(),
             "seed {}: rows that nobody released: {left:?}",
             self.seed
+        );
+        let seed = self.seed;
+        let copies = &self.copies;
+        assert!(
+            copies.is_empty(),
+            "seed {seed}: copies that nobody dropped: {copies:?}"
         );
     }
 }

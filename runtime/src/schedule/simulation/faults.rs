@@ -5,6 +5,7 @@
 
 use super::{Delivery, Simulation};
 use crate::driver::Event;
+use crate::schedule::local::Timer;
 use crate::schedule::message::{ToDriver, WorkerLoad};
 use crate::schedule::template::WorkerId;
 
@@ -12,7 +13,12 @@ impl Delivery {
     /// Whether the simulation is not at rest before it has arrived.
     pub(super) fn is_foreground(&self) -> bool {
         match self {
-            Delivery::Beat | Delivery::ToDriver(_, ToDriver::Heartbeat { .. }) => false,
+            Delivery::Beat
+            | Delivery::ToDriver(_, ToDriver::Heartbeat { .. })
+            | Delivery::Wake {
+                timer: Timer::Stragglers,
+                ..
+            } => false,
             Delivery::Failed(delivery) => delivery.is_foreground(),
             _ => true,
         }
@@ -33,6 +39,16 @@ impl Simulation {
     /// Whether a fetch that is tried now fails, though whoever has the rows is there.
     pub(super) fn is_fetch_dropped(&mut self, by: WorkerId, from: WorkerId) -> bool {
         by != from && (self.is_silent(by) || self.is_silent(from) || self.is_unlucky())
+    }
+
+    /// What a task that starts now takes.
+    pub(super) fn task_ns(&mut self, worker: WorkerId) -> u64 {
+        let (per_mille, slow_ns) = self.setup.costs.slow;
+        let times = self.slow.get(&worker).copied().unwrap_or(1);
+        if per_mille > 0 && self.draw() % 1000 < per_mille {
+            return 1 + self.draw() % slow_ns;
+        }
+        times * self.setup.costs.task_ns
     }
 
     fn is_unlucky(&mut self) -> bool {

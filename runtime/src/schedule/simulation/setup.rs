@@ -19,6 +19,8 @@ pub struct Costs {
     pub doubled_per_mille: u64,
     /// How many messages and fetches of a thousand fail.
     pub dropped_per_mille: u64,
+    /// How many tasks of a thousand are slow, and what they take at most, in nanoseconds.
+    pub slow: (u64, u64),
 }
 
 /// How large the cluster is, and how it behaves.
@@ -55,6 +57,9 @@ pub struct Report {
     pub checkpoints: u64,
     pub recoveries: u64,
     pub tasks_again: u64,
+    /// Copies of tasks that were run, and those that ended before the task.
+    pub copies: u64,
+    pub copies_won: u64,
     /// Workers that were there and were held to be lost.
     pub evicted: u64,
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::{Busy, Delivery, Simulation, checks};
 use crate::driver::PipelineId;
-use crate::schedule::local::{Ended, LocalAction, LocalEvent, ReadyTask};
+use crate::schedule::local::{Ended, LocalAction, LocalEvent, ReadyTask, TaskId};
 use crate::schedule::message::{EpochTime, ToDriver, ToPeer, ToWorker, decode, encode};
 use crate::schedule::template::WorkerId;
 
@@ -55,39 +55,71 @@ impl Simulation {
     }
 
     pub(super) fn task_done(&mut self, worker: WorkerId, task: ReadyTask) {
-        if !self.workers.contains_key(&worker) {
+        let Some(simulated) = self.workers.get_mut(&worker) else {
             return;
-        }
-        let shape = Arc::clone(&self.shapes[&task.id.view]);
-        let filled = self.checks.ended(worker, &task, &shape, self.filled);
-        if let Some(simulated) = self.workers.get_mut(&worker) {
-            simulated.free += 1;
-        }
-        let ReadyTask {
-            pipeline,
-            version,
-            id,
-            ..
-        } = task;
-        let ended = Ended {
-            filled,
-            busy_ns: self.setup.costs.task_ns,
         };
-        self.local(
-            worker,
-            LocalEvent::TaskEnded {
+        simulated.free += 1;
+        let shape = Arc::clone(&self.shapes[&task.id.view]);
+        if shape.stages[task.id.stage].is_stateful() || simulated.local.awaits(&task) {
+            let ended = Ended {
+                filled: self.checks.ended(worker, &task, &shape, self.filled),
+                busy_ns: self.setup.costs.task_ns,
+                ..Ended::default()
+            };
+            let ReadyTask {
                 pipeline,
                 version,
                 id,
-                ended,
-            },
-        );
+                ..
+            } = task;
+            let event = match task.copy_for {
+                Some(_) => LocalEvent::CopyEnded {
+                    pipeline,
+                    version,
+                    id,
+                    ended: Some(ended),
+                },
+                None => LocalEvent::TaskEnded {
+                    pipeline,
+                    version,
+                    id,
+                    ended,
+                    is_copied: false,
+                },
+            };
+            self.local(worker, event);
+        }
         self.fill_slots(worker);
+    }
+
+    /// The rows of a copy have come to the worker at which the task is at home.
+    pub(super) fn copy_taken(
+        &mut self,
+        worker: WorkerId,
+        (pipeline, version, id): (PipelineId, u64, TaskId),
+        from: WorkerId,
+        ended: Ended,
+    ) {
+        let simulated = self.workers.get(&worker);
+        let is_running = simulated.is_some_and(|simulated| simulated.local.is_running(pipeline, id));
+        let is_fetched = self.workers.contains_key(&from) && !self.is_fetch_dropped(worker, from);
+        if is_running && is_fetched && self.checks.take_copy(worker, pipeline, id, from) {
+            self.report.copies_won += 1;
+            self.local(
+                worker,
+                LocalEvent::TaskEnded {
+                    pipeline,
+                    version,
+                    id,
+                    ended,
+                    is_copied: true,
+                },
+            );
+        }
     }
 
     /// Starts tasks on free slots.
     pub(super) fn fill_slots(&mut self, worker: WorkerId) {
-        let task_ns = self.setup.costs.task_ns;
         while let Some(simulated) = self.workers.get_mut(&worker) {
             if simulated.free == 0 {
                 return;
@@ -95,6 +127,10 @@ impl Simulation {
             let Some(task) = simulated.ready.pop_front() else {
                 return;
             };
+            let shape = Arc::clone(&self.shapes[&task.id.view]);
+            if !shape.stages[task.id.stage].is_stateful() && !simulated.local.awaits(&task) {
+                continue;
+            }
             let sources: Vec<WorkerId> = checks::sources(&task).collect();
             let lost = sources
                 .into_iter()
@@ -107,11 +143,16 @@ impl Simulation {
                 self.deliver(at, Delivery::TaskFailed { worker, task, lost });
                 continue;
             }
-            let is_everyone = self.filled.is_none();
-            let shape = &self.shapes[&task.id.view];
-            let is_again = self.checks.started(worker, &task, shape, is_everyone);
-            self.report.tasks_again += u64::from(is_again);
-            self.report.tasks += 1;
+            if task.copy_for.is_some() {
+                self.report.copies += 1;
+                self.checks.copy_started(worker, &task);
+            } else {
+                let is_everyone = self.filled.is_none();
+                let is_again = self.checks.started(worker, &task, &shape, is_everyone);
+                self.report.tasks_again += u64::from(is_again);
+                self.report.tasks += 1;
+            }
+            let task_ns = self.task_ns(worker);
             self.deliver(self.now + task_ns, Delivery::TaskDone { worker, task });
         }
     }
@@ -198,6 +239,29 @@ impl Simulation {
                     let at = now + self.setup.costs.task_ns;
                     self.deliver(at, Delivery::Restored { worker, event });
                 }
+                LocalAction::TakeCopy {
+                    pipeline,
+                    version,
+                    id,
+                    from,
+                    ended,
+                } => {
+                    let at = now + self.setup.costs.message_ns.1;
+                    self.deliver(
+                        at,
+                        Delivery::CopyTaken {
+                            worker,
+                            pipeline,
+                            version,
+                            id,
+                            from,
+                            ended,
+                        },
+                    );
+                }
+                LocalAction::DropCopies { pipeline, tasks } => {
+                    self.checks.drop_copies(worker, pipeline, &tasks);
+                }
                 LocalAction::Run(task) => self.deliver(now, Delivery::Ready { worker, task }),
                 LocalAction::Release { pipeline, epochs } => self.checks.release(worker, pipeline, &epochs),
                 LocalAction::Send(to, message) => {
@@ -210,8 +274,15 @@ impl Simulation {
                     }
                     message => self.send(now, Delivery::ToDriver(worker, message)),
                 },
-                LocalAction::WakeAt { pipeline, at } => {
-                    self.deliver(at.max(now), Delivery::Wake { worker, pipeline });
+                LocalAction::WakeAt { pipeline, at, timer } => {
+                    self.deliver(
+                        at.max(now),
+                        Delivery::Wake {
+                            worker,
+                            pipeline,
+                            timer,
+                        },
+                    );
                 }
             }
         }

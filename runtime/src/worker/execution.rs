@@ -1,0 +1,287 @@
+//! How a worker runs the tasks that its local scheduler has found ready, and takes over what copies of them put out.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+
+use super::cpu::CpuGate;
+use super::shuffle::Block;
+use super::task::TaskOutput;
+use super::{ViewInstance, Worker, task};
+use crate::checkpoint::Part;
+use crate::driver::PipelineId;
+use crate::error::RuntimeError;
+use crate::operator::{ErrorCounter, Inputs};
+use crate::schedule::local::{Ended, LocalEvent, ReadyTask, Source, TaskId};
+use crate::schedule::template::WorkerId;
+
+/// How a task came out.
+enum Outcome {
+    /// What it left is kept.
+    Ended(Ended),
+    /// It could not fetch its input from this worker, and has done nothing.
+    Unreachable(WorkerId),
+    /// Nobody waits for it any more.
+    Unwanted,
+    /// A copy that came to nothing. The original will say why.
+    Void,
+}
+
+impl Worker {
+    pub(super) fn spawn(self: &Arc<Self>, ready: ReadyTask) {
+        let worker = Arc::clone(self);
+        let queued = Instant::now();
+        let class = self.class(ready.pipeline, ready.is_job);
+        let task = self.cpu.spawn(class, move |gate| {
+            async move {
+                let queue = queued.elapsed();
+                let outcome = worker.run(&ready, &gate, queue).await;
+                worker.tell(ready, outcome);
+                Ok(())
+            }
+            .boxed()
+        });
+        task.detach();
+    }
+
+    /// Tells the local scheduler how a task came out.
+    fn tell(self: &Arc<Self>, task: ReadyTask, outcome: Outcome) {
+        let ReadyTask {
+            pipeline,
+            version,
+            id,
+            ..
+        } = task;
+        let copy_ended = |ended| LocalEvent::CopyEnded {
+            pipeline,
+            version,
+            id,
+            ended,
+        };
+        let event = match (outcome, task.copy_for) {
+            (Outcome::Unwanted, _) | (Outcome::Void, None) => return,
+            (Outcome::Ended(ended), Some(_)) => copy_ended(Some(ended)),
+            (_, Some(_)) => copy_ended(None),
+            (Outcome::Ended(ended), None) => LocalEvent::TaskEnded {
+                pipeline,
+                version,
+                id,
+                ended,
+                is_copied: false,
+            },
+            (Outcome::Unreachable(lost), None) => LocalEvent::TaskFailed {
+                pipeline,
+                version,
+                id,
+                lost,
+            },
+        };
+        self.on(event);
+    }
+
+    /// Whether what the task leaves is waited for.
+    fn awaits(&self, ready: &ReadyTask) -> bool {
+        self.local.lock().awaits(ready)
+    }
+
+    async fn run(&self, ready: &ReadyTask, gate: &CpuGate, queue: Duration) -> Outcome {
+        let started = Instant::now();
+        let id = ready.id;
+        // A view that was given up meanwhile may be here again, as another one.
+        let Some(view) = self.view(id.view, ready.incarnation) else {
+            return match ready.copy_for {
+                None => Outcome::Ended(Ended::default()),
+                Some(_) => Outcome::Void,
+            };
+        };
+        if !view.shape.stages[id.stage].is_stateful() {
+            if *self.is_stalled.borrow() {
+                let mut stalled = self.is_stalled.subscribe();
+                // The sender is this worker's own.
+                _ = stalled.wait_for(|is_stalled| !is_stalled).await;
+            }
+            if !self.awaits(ready) {
+                return Outcome::Unwanted;
+            }
+        }
+        let inputs = match self.inputs(&view, ready).await {
+            Ok(inputs) => inputs,
+            Err(lost) => return Outcome::Unreachable(lost),
+        };
+        let rows_in = inputs.rows();
+        // Rows on which an expression fails are counted where the task is at home.
+        let uncounted = ErrorCounter::default();
+        let errors = match ready.copy_for {
+            None => &view.errors,
+            Some(_) => &uncounted,
+        };
+        // A panic in an operator is a failure of its view, not of the worker.
+        let outcome = std::panic::AssertUnwindSafe(async {
+            let low_water = self.transport.low_water(view.id);
+            let output = task::run(&view, id, inputs, gate, errors, low_water, || self.is_alive()).await?;
+            if view.keeps_time(id.stage) {
+                self.transport.due(id, view.due(id.stage, id.partition));
+            }
+            if ready.is_checkpoint {
+                let part = Part {
+                    view: id.view,
+                    stage: id.stage,
+                    partition: id.partition,
+                };
+                let image = view.image(id.stage, id.partition)?;
+                if self.is_alive() {
+                    self.transport.keep_image(part, id.epoch, image);
+                }
+            }
+            Ok::<_, RuntimeError>(output)
+        })
+        .catch_unwind()
+        .await;
+        let error = match outcome {
+            Ok(Ok(output)) => {
+                let busy = started.elapsed();
+                let ended = Ended {
+                    filled: output.filled(),
+                    busy_ns: busy.as_nanos() as u64,
+                    rows_in,
+                    rows_out: output.rows(),
+                };
+                if !self.keep(&view, ready, output) {
+                    return Outcome::Unwanted;
+                }
+                if ready.copy_for.is_none() {
+                    let activity = view.activity(id.stage, id.partition);
+                    activity.ran(rows_in, ended.rows_out, queue, busy);
+                }
+                return Outcome::Ended(ended);
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "an operator panicked; see the log".to_owned(),
+        };
+        if ready.copy_for.is_some() {
+            return Outcome::Void;
+        }
+        tracing::error!(view = %view.name, stage = id.stage, partition = id.partition, epoch = id.epoch, %error,
+            "a view failed; it is set aside and the others go on");
+        view.fail(error);
+        Outcome::Ended(Ended::default())
+    }
+
+    /// Keeps what a task put out until it is fetched and released. Not so what a map put out that nobody waits for: asked
+    /// and done under one lock, so that nobody releases it in between.
+    fn keep(&self, view: &ViewInstance, ready: &ReadyTask, output: TaskOutput) -> bool {
+        let ReadyTask { pipeline, id, .. } = *ready;
+        let is_map = !view.shape.stages[id.stage].is_stateful();
+        let local = is_map.then(|| self.local.lock());
+        if local.as_ref().is_some_and(|local| !local.awaits(ready)) {
+            return false;
+        }
+        let mut shuffle = self.shuffle.lock();
+        if ready.copy_for.is_some() {
+            shuffle.keep_copy(pipeline, id, output.exchanged);
+            return true;
+        }
+        if !output.exchanged.is_empty() {
+            let task = (id.view, id.stage, id.partition);
+            shuffle.keep_exchanged(pipeline, id.epoch, task, output.exchanged);
+        }
+        if ready.is_read && !output.materialized.is_empty() {
+            shuffle.keep_changes(pipeline, id.epoch, (id.view, id.partition), output.materialized);
+        }
+        true
+    }
+
+    /// Fetches what a copy of a task of this worker put out, and ends the task by it, unless it has ended by itself.
+    pub(super) async fn take_copy(
+        self: Arc<Self>,
+        pipeline: PipelineId,
+        version: u64,
+        id: TaskId,
+        from: WorkerId,
+        ended: Ended,
+    ) {
+        let partitions = ended.filled.iter().max().map_or(0, |last| *last as usize + 1);
+        let mut exchanged = vec![vec![]; partitions];
+        for partition in ended.filled.iter().map(|partition| *partition as usize) {
+            let block = Block::Copy { task: id, partition };
+            match self.transport.fetch(from, pipeline, id.epoch, block).await {
+                Ok(rows) => exchanged[partition] = rows,
+                // Then the original has to do.
+                Err(_) => return,
+            }
+        }
+        {
+            let local = self.local.lock();
+            if !local.is_running(pipeline, id) {
+                return;
+            }
+            let task = (id.view, id.stage, id.partition);
+            self.shuffle
+                .lock()
+                .keep_exchanged(pipeline, id.epoch, task, exchanged);
+        }
+        if let Some(view) = self.views.read().get(&id.view) {
+            let busy = Duration::from_nanos(ended.busy_ns);
+            let activity = view.activity(id.stage, id.partition);
+            activity.ran(ended.rows_in, ended.rows_out, Duration::ZERO, busy);
+        }
+        self.on(LocalEvent::TaskEnded {
+            pipeline,
+            version,
+            id,
+            ended,
+            is_copied: true,
+        });
+    }
+
+    /// Fetches what a task reads, or says which worker does not answer.
+    async fn inputs(&self, view: &ViewInstance, ready: &ReadyTask) -> Result<Inputs, WorkerId> {
+        let id = ready.id;
+        let mut inputs = Inputs {
+            now: ready.time.now,
+            watermarks: Arc::clone(&ready.time.watermarks),
+            combiner: view.combiner(id.stage),
+            is_filling: view.is_filling(),
+            is_bulk: view.is_bulk(),
+            ..Inputs::default()
+        };
+        for source in &ready.sources {
+            let (from, block) = match *source {
+                Source::Cut { relation, from } => {
+                    let block = Block::Cut {
+                        relation,
+                        partition: id.partition,
+                        partitions: view.graph.partitions,
+                    };
+                    (from, block)
+                }
+                Source::Exchange { stage, from } => (
+                    from,
+                    Block::Exchange {
+                        view: id.view,
+                        stage,
+                        partition: id.partition,
+                    },
+                ),
+                Source::Changes {
+                    view,
+                    partition,
+                    from,
+                } => (from, Block::Changes { view, partition }),
+            };
+            let rows = if from == self.id {
+                self.fetch(ready.pipeline, id.epoch, block)
+            } else {
+                self.transport.fetch(from, ready.pipeline, id.epoch, block).await
+            };
+            let rows = rows.map_err(|_| from)?;
+            match source {
+                Source::Exchange { stage, .. } => inputs.exchanges.entry(*stage).or_default().extend(rows),
+                _ => inputs.source.extend(rows),
+            }
+        }
+        inputs.first = view.is_fixed(id.stage) && view.take_first(id.stage);
+        Ok(inputs)
+    }
+}
