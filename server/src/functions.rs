@@ -30,6 +30,7 @@ pub mod bounded;
 pub mod by_pattern;
 pub mod cast;
 pub mod comparisons;
+mod correlation;
 pub mod datetime;
 pub mod division;
 pub mod format;
@@ -78,6 +79,7 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
     }
     bounded::register(registry)?;
     registry.register_udaf(sum::udaf())?;
+    registry.register_udaf(correlation::udaf())?;
     for function in unreversed::udafs().into_iter().chain(ordered_set::udafs()) {
         registry.register_udaf(function)?;
     }
