@@ -24,9 +24,9 @@ use arrow::datatypes::SchemaRef;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
-use datafusion::physical_plan::spill::get_record_batch_memory_size;
 use datafusion::physical_plan::{ExecutionPlan, RecordBatchStream, SendableRecordBatchStream};
 use futures::{FutureExt, Stream, StreamExt};
+use millrace_storage::rows_bytes;
 use tokio::sync::mpsc;
 
 use crate::error::Result;
@@ -193,7 +193,7 @@ impl Attempt {
                 while let Some(batch) = rows.next().await {
                     let is_error = batch.is_err();
                     if let Ok(batch) = &batch {
-                        gate.put_out(batch.num_rows(), get_record_batch_memory_size(batch));
+                        gate.put_out(batch.num_rows(), rows_bytes(batch));
                     }
                     waits_for(Waits::Output);
                     if sender.send(batch).await.is_err() || is_error {

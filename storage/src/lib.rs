@@ -18,10 +18,12 @@ mod change_batch;
 mod directory;
 mod error;
 pub mod log;
+mod memory;
 mod store;
 
 pub use catalog::{Catalog, CatalogChange, CatalogObject, ObjectId, ObjectKind};
 pub use change_batch::ChangeBatch;
 pub use error::StorageError;
 pub use log::{AppendReceipt, Appended, LogBlock, LogReader, LogStore, LogWrite, PreparedWrite};
+pub use memory::rows_bytes;
 pub use store::{Durability, Store, StoreOptions};

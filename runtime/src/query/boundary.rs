@@ -22,12 +22,12 @@ use datafusion::physical_expr::{LexOrdering, PhysicalExpr};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, Time};
 use datafusion::physical_plan::repartition::BatchPartitioner;
 use datafusion::physical_plan::sorts::streaming_merge::StreamingMergeBuilder;
-use datafusion::physical_plan::spill::get_record_batch_memory_size;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
     RecordBatchStream, ReplaceChildrenOptions, SendableRecordBatchStream,
 };
 use futures::{FutureExt, Stream, StreamExt};
+use millrace_storage::rows_bytes;
 use parking_lot::Mutex;
 
 use super::exchange::{Exchange, Producer, Reader, Shape};
@@ -186,7 +186,7 @@ impl Execution {
         while let Some(batch) = rows.next().await {
             let batch = batch?;
             if batch.num_rows() > 0 {
-                gate.put_out(batch.num_rows(), get_record_batch_memory_size(&batch));
+                gate.put_out(batch.num_rows(), rows_bytes(&batch));
                 match &mut partitioner {
                     Some(partitioner) => {
                         let begin = Instant::now();

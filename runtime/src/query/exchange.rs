@@ -26,8 +26,9 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, SpillMetrics};
-use datafusion::physical_plan::spill::{SpillManager, get_record_batch_memory_size};
+use datafusion::physical_plan::spill::SpillManager;
 use futures::StreamExt;
+use millrace_storage::rows_bytes;
 use parking_lot::Mutex;
 
 use crate::worker::cpu::{CpuGate, Waits, waits_for};
@@ -163,7 +164,7 @@ impl Exchange {
 
     fn push(&self, lane: usize, consumer: usize, batch: RecordBatch) -> Result<()> {
         let number = lane * self.shape.consumers + consumer;
-        let bytes = get_record_batch_memory_size(&batch);
+        let bytes = rows_bytes(&batch);
         let mut state = self.state.lock();
         let state_mut = &mut *state;
         let queue = &mut state_mut.queues[number];

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use arrow::array::{BooleanArray, RecordBatch, UInt32Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::error::ArrowError;
+use millrace_storage::rows_bytes;
 
 /// A point in a relation's history: an epoch for a view, a log offset for a table. A reader at version `v` sees what
 /// appeared at or before `v` and went after `v`.
@@ -240,18 +241,12 @@ impl Chunk {
 
     /// Bytes of the columns and of the versions.
     pub fn memory_bytes(&self) -> usize {
-        let columns = self.rows.columns().iter().map(|column| {
-            let data = column.to_data();
-            // A slice answers for its own part of what it shares.
-            data.get_slice_memory_size()
-                .unwrap_or_else(|_| data.get_array_memory_size())
-        });
         let blocks = self.deleted.get().map_or(&[][..], |blocks| blocks);
         let marks = blocks
             .iter()
             .filter_map(Block::get)
             .map(|marks| size_of_val::<[AtomicU64]>(marks));
-        columns.sum::<usize>()
+        rows_bytes(&self.rows)
             + self.created.capacity() * size_of::<Run>()
             + size_of_val(blocks)
             + marks.sum::<usize>()

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow::buffer::Buffer;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use arrow::error::ArrowError;
@@ -17,6 +17,7 @@ use arrow::ipc::writer::{
 };
 use arrow::ipc::{MetadataVersion, root_as_message};
 
+use crate::memory::rows_bytes;
 use crate::{ChangeBatch, StorageError};
 
 pub(super) const HEADER_BYTES: usize = 64;
@@ -170,15 +171,7 @@ pub(super) fn block_ranges(changes: &ChangeBatch) -> Result<Vec<(usize, usize)>,
     if rows == 0 {
         return Ok(Vec::new());
     }
-    let mut bytes = 0;
-    for column in changes.rows.columns() {
-        // An estimate is enough: a column that cannot tell its slice's size counts as a whole.
-        let data = column.to_data();
-        bytes += data
-            .get_slice_memory_size()
-            .unwrap_or_else(|_| data.get_array_memory_size());
-    }
-    let row_bytes = (bytes / rows).max(1);
+    let row_bytes = (rows_bytes(&changes.rows) / rows).max(1);
     let step = (BLOCK_BYTES_TARGET / row_bytes).clamp(1, BLOCK_ROWS_MAX);
     Ok((0..rows)
         .step_by(step)
