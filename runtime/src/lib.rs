@@ -33,6 +33,7 @@ pub use backfill::{BackfillOptions, JobState, JobStatus};
 pub use driver::{CheckpointPolicy, EpochRecord, GroupRecord, PipelineRecord};
 pub use error::RuntimeError;
 pub use event_time::{EventTimeSpec, WatermarkStatus};
+pub use operator::Gate;
 pub use query::{ProfileHandle, QueryOptions};
 pub use runtime::{
     PipelineStatus, QUERY_PARTITION_ROWS, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
@@ -41,6 +42,6 @@ pub use runtime::{
 pub use snapshot::{Snapshot, scanned_rows};
 pub use worker::ActivityCounts;
 pub use worker::cpu::{
-    CpuTask, CpuTimes, Durations, Patience, QueryClass, SchedulerPolicy, TaskState, TaskStatus,
+    CpuScheduler, CpuTask, CpuTimes, Durations, Patience, QueryClass, SchedulerPolicy, TaskState, TaskStatus,
 };
 pub use write::{TableLocks, WriteToken};

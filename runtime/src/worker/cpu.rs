@@ -11,6 +11,9 @@
 //!   wake  ---------->   by class                    |                              oldest first
 //!                                                   `--> awaits something, or ends
 //! ```
+//! A poll that takes long (a join's table, the groups of an aggregate) has no suspension point inside. What is more urgent
+//! and has waited for [`STAND_IN_AFTER`] meanwhile is polled by a stand-in, a thread beside the slots: then the kernel
+//! suspends the long poll.
 
 mod histogram;
 mod policy;
@@ -35,7 +38,7 @@ use crate::worker::disk::DiskUse;
 pub use histogram::{Durations, Histogram};
 pub use policy::{GiveWay, Place, Policy, SchedulerPolicy};
 pub use queue::Patience;
-use queue::{RunQueue, Turn, Waiting};
+use queue::{Cause, RunQueue, Turn, Waiting};
 pub use task::{CpuGate, CpuTask, Stretch, TaskLabel, TaskRecord, TaskState, TaskStatus, Waits, Work};
 
 /// How urgent a task is. The order is the order of service.
@@ -74,6 +77,11 @@ impl std::fmt::Display for QueryClass {
 
 const CLASSES: usize = 3;
 const SLOT_STACK_BYTES: usize = 8 << 20;
+/// How long something urgent waits for a slot to give way before a stand-in polls it.
+const STAND_IN_AFTER: Duration = Duration::from_micros(200);
+
+/// What a thread does until the scheduler is stopped.
+type ThreadBody = fn(&Arc<Shared>);
 
 struct Ready {
     runnable: Runnable,
@@ -84,6 +92,11 @@ struct Ready {
 struct Queues {
     run: RunQueue<Ready>,
     idle_slots: usize,
+    /// Polls under way, by class.
+    running: [usize; CLASSES],
+    /// Stand-ins that watch nothing, and those that watch what waits.
+    idle_stand_ins: usize,
+    watching_stand_ins: usize,
     is_stopped: bool,
     /// Slots end when no task is left.
     is_retired: bool,
@@ -107,6 +120,8 @@ pub struct CpuTimes {
     pub poll: [Durations; CLASSES],
     /// From the arrival of something more urgent to giving way.
     pub pause: Durations,
+    /// From the moment at which a slot was free for something that was paused until it ran.
+    pub resume: Durations,
 }
 
 impl CpuTimes {
@@ -119,12 +134,15 @@ impl CpuTimes {
             mine.merge(others);
         }
         self.pause.merge(&other.pause);
+        self.resume.merge(&other.resume);
     }
 }
 
 struct Shared {
     queues: Mutex<Queues>,
     ready: Condvar,
+    /// Something urgent has to wait.
+    urgent: Condvar,
     /// Ready tasks a class, for gates to look at without the lock.
     waiting: [AtomicUsize; CLASSES],
     /// When the first of those began to wait, in nanoseconds since `started`.
@@ -132,6 +150,7 @@ struct Shared {
     policy: AtomicU8,
     times: [ClassTimes; CLASSES],
     pause: Histogram,
+    resume: Histogram,
     /// Tasks that have not ended, ready or not.
     alive: AtomicUsize,
     is_stopped: AtomicBool,
@@ -149,6 +168,7 @@ impl Drop for Alive {
             let queues = self.0.queues.lock();
             if queues.is_retired {
                 self.0.ready.notify_all();
+                self.0.urgent.notify_all();
             }
         }
     }
@@ -192,40 +212,56 @@ pub struct CpuScheduler {
 }
 
 impl CpuScheduler {
-    /// Starts one thread for each slot. `io`, if any, is where what tasks await is driven: files, timers.
+    /// Starts a thread and a stand-in for each slot. `io`, if any, is where what tasks await is driven: files, timers.
     ///
     /// # Errors
     /// The operating system refuses a thread.
     pub fn start(slots: usize, io: Option<tokio::runtime::Handle>) -> Result<CpuScheduler> {
+        CpuScheduler::start_with(slots, slots, io)
+    }
+
+    fn start_with(
+        slots: usize,
+        stand_ins: usize,
+        io: Option<tokio::runtime::Handle>,
+    ) -> Result<CpuScheduler> {
         let slots = slots.max(1);
         let shared = Arc::new(Shared {
             queues: Mutex::default(),
             ready: Condvar::new(),
+            urgent: Condvar::new(),
             waiting: Default::default(),
             waiting_since: Default::default(),
             policy: AtomicU8::new(SchedulerPolicy::default() as u8),
             times: Default::default(),
             pause: Histogram::default(),
+            resume: Histogram::default(),
             alive: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
             lost: OnceLock::new(),
             started: Instant::now(),
         });
         let mut threads = vec![];
-        for slot in 0..slots {
-            let shared = Arc::clone(&shared);
-            let io = io.clone();
-            let thread = std::thread::Builder::new()
-                .name(format!("cpu-{slot}"))
-                // Deep plans and expressions recurse.
-                .stack_size(SLOT_STACK_BYTES)
-                .spawn(move || {
-                    // What a task awaits (files, timers) lives on the I/O runtime; its own work stays here.
-                    let _io = io.as_ref().map(tokio::runtime::Handle::enter);
-                    shared.run_slot();
-                })
-                .map_err(|error| RuntimeError::Internal(format!("cannot start a cpu slot: {error}")))?;
-            threads.push(thread);
+        let kinds: [(_, _, ThreadBody); 2] = [
+            ("cpu", slots, Shared::run_slot),
+            ("cpu-stand-in", stand_ins, Shared::stand_in),
+        ];
+        for (name, count, run) in kinds {
+            for slot in 0..count {
+                let shared = Arc::clone(&shared);
+                let io = io.clone();
+                let thread = std::thread::Builder::new()
+                    .name(format!("{name}-{slot}"))
+                    // Deep plans and expressions recurse.
+                    .stack_size(SLOT_STACK_BYTES)
+                    .spawn(move || {
+                        // What a task awaits (files, timers) lives on the I/O runtime; its own work stays here.
+                        let _io = io.as_ref().map(tokio::runtime::Handle::enter);
+                        run(&shared);
+                    })
+                    .map_err(|error| RuntimeError::Internal(format!("cannot start a cpu slot: {error}")))?;
+                threads.push(thread);
+            }
         }
         Ok(CpuScheduler {
             shared,
@@ -332,6 +368,7 @@ impl CpuScheduler {
             wait: [0, 1, 2].map(|class: usize| times[class].wait.durations()),
             poll: [0, 1, 2].map(|class: usize| times[class].poll.durations()),
             pause: self.shared.pause.durations(),
+            resume: self.shared.resume.durations(),
         }
     }
 
@@ -351,6 +388,7 @@ impl CpuScheduler {
             let mut queues = self.shared.queues.lock();
             queues.is_retired = true;
             self.shared.ready.notify_all();
+            self.shared.urgent.notify_all();
         }
         let threads: Vec<_> = self.slots.lock().drain(..).collect();
         for thread in threads {
@@ -373,6 +411,7 @@ impl CpuScheduler {
             let mut queues = self.shared.queues.lock();
             queues.is_stopped = true;
             self.shared.ready.notify_all();
+            self.shared.urgent.notify_all();
         }
         for thread in self.slots.lock().drain(..) {
             // A slot thread ends by returning: tasks' panics are caught.
@@ -424,7 +463,26 @@ impl Shared {
         queues.run.push(class, waiting);
         if queues.idle_slots > 0 {
             self.ready.notify_one();
+        } else {
+            self.alert_stand_in(&queues, class);
         }
+    }
+
+    /// Lets a stand-in watch what waits, if none does.
+    fn alert_stand_in(&self, queues: &Queues, class: QueryClass) {
+        if queues.watching_stand_ins == 0
+            && queues.idle_stand_ins > 0
+            && self.makes_way(&queues.running, class)
+        {
+            self.urgent.notify_one();
+        }
+    }
+
+    /// Whether some of these polls would give way to a task of this class, had they a suspension point.
+    fn makes_way(&self, running: &[usize; CLASSES], waiting: QueryClass) -> bool {
+        let rules = self.policy().rules();
+        (QueryClass::ALL.into_iter().zip(running))
+            .any(|(class, polls)| *polls > 0 && rules.gives_way(class, waiting) != GiveWay::No)
     }
 
     /// Takes out of the queue what is wanted.
@@ -441,46 +499,51 @@ impl Shared {
     fn run_slot(self: &Arc<Self>) {
         let mut served = None;
         while let Some((turn, now)) = self.next(served.take()) {
-            let Turn {
-                waited,
-                class,
-                undisturbed_until_ns,
-            } = turn;
-            let Ready { runnable, record } = waited.item;
-            let wait = Duration::from_nanos(now.saturating_sub(waited.since_ns));
-            self.times[class as usize].wait.record(wait);
-            let started = self.started + Duration::from_nanos(now);
-            let turn = record.begins(now, started, wait, waited.cause, undisturbed_until_ns);
-            RUNNING.set(Some(CpuGate {
-                shared: Arc::clone(self),
-                record: Arc::clone(&record),
-            }));
-            runnable.run();
-            let ran = Duration::from_nanos(self.now_ns().saturating_sub(now));
-            self.times[class as usize].poll.record(ran);
-            record.ran(turn, started, ran);
-            served = Some((class, ran));
-            RUNNING.set(None);
+            served = Some(self.poll(turn, now));
         }
+    }
+
+    /// Polls a task, from `now` on; returns its class and for how long.
+    fn poll(self: &Arc<Self>, turn: Turn<Ready>, now: u64) -> (QueryClass, Duration) {
+        let Turn {
+            waited,
+            class,
+            undisturbed_until_ns,
+        } = turn;
+        let Ready { runnable, record } = waited.item;
+        let wait = Duration::from_nanos(now.saturating_sub(waited.since_ns));
+        self.times[class as usize].wait.record(wait);
+        let started = self.started + Duration::from_nanos(now);
+        let turn = record.begins(now, started, wait, waited.cause, undisturbed_until_ns);
+        RUNNING.set(Some(CpuGate {
+            shared: Arc::clone(self),
+            record: Arc::clone(&record),
+        }));
+        runnable.run();
+        let ran = Duration::from_nanos(self.now_ns().saturating_sub(now));
+        self.times[class as usize].poll.record(ran);
+        record.ran(turn, started, ran);
+        RUNNING.set(None);
+        (class, ran)
     }
 
     /// The next task and the time at which it begins; `served`: what this slot has just done.
     fn next(&self, served: Option<(QueryClass, Duration)>) -> Option<(Turn<Ready>, u64)> {
+        let mut free_since = self.now_ns();
         let mut queues = self.queues.lock();
-        if let Some((class, time)) = served {
-            queues.run.served_ns[class as usize] += time.as_nanos() as u64;
-        }
+        queues.ended(served);
         loop {
             if queues.is_stopped {
                 return None;
             }
             let now = self.now_ns();
             if let Some(turn) = queues.run.next(self.policy(), now) {
-                self.waiting[turn.class as usize].fetch_sub(1, Ordering::Relaxed);
-                if let Some(since) = queues.run.waiting_since(turn.class) {
-                    self.waiting_since[turn.class as usize].store(since, Ordering::Relaxed);
+                if turn.waited.cause == Cause::Paused {
+                    let since = free_since.max(turn.waited.since_ns);
+                    self.resume
+                        .record(Duration::from_nanos(now.saturating_sub(since)));
                 }
-                return Some((turn, now));
+                return Some((self.begins(&mut queues, turn), now));
             }
             if queues.is_retired && self.alive.load(Ordering::Acquire) == 0 {
                 return None;
@@ -488,6 +551,68 @@ impl Shared {
             queues.idle_slots += 1;
             self.ready.wait(&mut queues);
             queues.idle_slots -= 1;
+            free_since = 0;
+        }
+    }
+
+    /// Counts a turn that was taken from the queue.
+    fn begins(&self, queues: &mut Queues, turn: Turn<Ready>) -> Turn<Ready> {
+        let class = turn.class as usize;
+        self.waiting[class].fetch_sub(1, Ordering::Relaxed);
+        if let Some(since) = queues.run.waiting_since(turn.class) {
+            self.waiting_since[class].store(since, Ordering::Relaxed);
+        }
+        queues.running[class] += 1;
+        turn
+    }
+
+    /// Polls what is urgent and has waited too long for polls that would give way but do not end.
+    fn stand_in(self: &Arc<Self>) {
+        let mut served = None;
+        let mut queues = self.queues.lock();
+        loop {
+            queues.ended(served.take());
+            if queues.is_stopped || (queues.is_retired && self.alive.load(Ordering::Acquire) == 0) {
+                return;
+            }
+            let waiting = [QueryClass::Stream, QueryClass::Interactive]
+                .into_iter()
+                .filter(|class| self.makes_way(&queues.running, *class))
+                .find_map(|class| Some((class, queues.run.waiting_since(class)?)));
+            let Some((class, since)) = waiting else {
+                queues.idle_stand_ins += 1;
+                self.urgent.wait(&mut queues);
+                queues.idle_stand_ins -= 1;
+                continue;
+            };
+            let now = self.now_ns();
+            let due = since + STAND_IN_AFTER.as_nanos() as u64;
+            if now < due {
+                let due = self.started + Duration::from_nanos(due);
+                queues.watching_stand_ins += 1;
+                self.urgent.wait_until(&mut queues, due);
+                queues.watching_stand_ins -= 1;
+                continue;
+            }
+            if let Some(turn) = queues.run.turn_of(class, now) {
+                let turn = self.begins(&mut queues, turn);
+                if queues.run.waiting_since(class).is_some() {
+                    self.alert_stand_in(&queues, class);
+                }
+                drop(queues);
+                served = Some(self.poll(turn, now));
+                queues = self.queues.lock();
+            }
+        }
+    }
+}
+
+impl Queues {
+    /// A poll is over.
+    fn ended(&mut self, served: Option<(QueryClass, Duration)>) {
+        if let Some((class, time)) = served {
+            self.run.served_ns[class as usize] += time.as_nanos() as u64;
+            self.running[class as usize] -= 1;
         }
     }
 }

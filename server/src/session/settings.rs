@@ -241,7 +241,7 @@ pub const KNOWN: &[Known] = &[
         "suspension_max",
         "1s",
         Form::Server,
-        "How long work waits for more urgent work at the most.",
+        "How long a class of work gets nothing because of more urgent work at the most.",
     ),
     known("synchronous_commit", "on", Form::Text, "Accepted for drivers."),
     known(

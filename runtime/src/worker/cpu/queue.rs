@@ -12,7 +12,7 @@ use super::{CLASSES, QueryClass};
 /// How long work may be kept waiting, and what it then gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// After waiting so long at a stretch a task runs before more urgent ones. Nanoseconds.
+    /// When tasks of a class wait and none has had a turn for so long, one runs before more urgent ones. Nanoseconds.
     pub wait_ns_max: u64,
     /// How long it then is not asked to pause. Nanoseconds.
     pub undisturbed_ns: u64,
@@ -110,6 +110,8 @@ pub struct RunQueue<T> {
     pub patience: Patience,
     /// Before then nothing goes ahead for having waited too long.
     next_overdue_ns: u64,
+    /// When a task of each class last had a turn.
+    last_turn_ns: [u64; CLASSES],
     /// Time that slots have spent on each class, for policies that share.
     pub served_ns: [u64; CLASSES],
 }
@@ -120,6 +122,7 @@ impl<T> Default for RunQueue<T> {
             classes: Default::default(),
             patience: Patience::default(),
             next_overdue_ns: 0,
+            last_turn_ns: [0; CLASSES],
             served_ns: [0; CLASSES],
         }
     }
@@ -136,9 +139,15 @@ impl<T> RunQueue<T> {
 
     /// Who runs next.
     pub fn next(&mut self, policy: SchedulerPolicy, now_ns: u64) -> Option<Turn<T>> {
-        if let Some(turn) = self.overdue(now_ns) {
-            return Some(turn);
-        }
+        let turn = match self.overdue(now_ns) {
+            Some(turn) => turn,
+            None => self.chosen(policy, now_ns)?,
+        };
+        self.last_turn_ns[turn.class as usize] = now_ns;
+        Some(turn)
+    }
+
+    fn chosen(&mut self, policy: SchedulerPolicy, now_ns: u64) -> Option<Turn<T>> {
         let heads = [QueryClass::Stream, QueryClass::Interactive, QueryClass::Batch].map(|class| {
             let head = self.classes[class as usize].head()?;
             Some(Head {
@@ -146,7 +155,11 @@ impl<T> RunQueue<T> {
                 served_ns: self.served_ns[class as usize],
             })
         });
-        let class = policy.rules().next(&heads)?;
+        self.turn_of(policy.rules().next(&heads)?, now_ns)
+    }
+
+    /// The next of a class.
+    pub fn turn_of(&mut self, class: QueryClass, now_ns: u64) -> Option<Turn<T>> {
         let waited = self.classes[class as usize].pop_head()?;
         let was_paused_often = waited.pauses >= self.patience.pauses_max;
         Some(Turn {
@@ -159,14 +172,17 @@ impl<T> RunQueue<T> {
         })
     }
 
-    /// What has waited too long, of the classes that others go before.
+    /// The first of a class that waits and has had no turn for too long, of those that others go before.
     fn overdue(&mut self, now_ns: u64) -> Option<Turn<T>> {
         if now_ns < self.next_overdue_ns {
             return None;
         }
         let class = [QueryClass::Interactive, QueryClass::Batch]
             .into_iter()
-            .filter_map(|class| Some((self.classes[class as usize].oldest()?.since_ns, class)))
+            .filter_map(|class| {
+                let waiting_since = self.classes[class as usize].oldest()?.since_ns;
+                Some((waiting_since.max(self.last_turn_ns[class as usize]), class))
+            })
             .min_by_key(|(since, _)| *since)
             .filter(|(since, _)| now_ns.saturating_sub(*since) >= self.patience.wait_ns_max)
             .map(|(_, class)| class)?;

@@ -7,7 +7,7 @@ use crate::operator::Gate;
 
 #[test]
 fn a_stream_task_runs_before_batch_tasks_that_waited_longer() {
-    let cpu = CpuScheduler::start(1, None).unwrap();
+    let cpu = CpuScheduler::start_with(1, 0, None).unwrap();
     let (started, first_runs) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let order = Arc::new(Mutex::new(vec![]));
@@ -48,7 +48,7 @@ fn a_stream_task_runs_before_batch_tasks_that_waited_longer() {
 
 #[test]
 fn a_batch_task_gives_way_at_its_gate() {
-    let cpu = CpuScheduler::start(1, None).unwrap();
+    let cpu = CpuScheduler::start_with(1, 0, None).unwrap();
     let order = Arc::new(Mutex::new(vec![]));
     let (started, batch_runs) = mpsc::channel();
     let (arrived, stream_waits) = mpsc::channel::<()>();
@@ -83,7 +83,7 @@ fn a_batch_task_gives_way_at_its_gate() {
 
 #[test]
 fn a_panic_is_an_error_and_the_slot_lives_on() {
-    let cpu = CpuScheduler::start(1, None).unwrap();
+    let cpu = CpuScheduler::start_with(1, 0, None).unwrap();
     let bad = cpu.spawn::<()>(QueryClass::Batch, |_| async { panic!("bad row") }.boxed());
     let error = futures::executor::block_on(bad).unwrap_err();
     assert!(error.to_string().contains("bad row"));
@@ -112,7 +112,7 @@ fn spinning(cpu: &CpuScheduler, class: QueryClass) -> (CpuTask<()>, Arc<AtomicBo
 
 #[test]
 fn cancelling_a_paused_task_frees_what_it_holds_at_once() {
-    let cpu = CpuScheduler::start(1, None).unwrap();
+    let cpu = CpuScheduler::start_with(1, 0, None).unwrap();
     let held = Arc::new(());
     let weak = Arc::downgrade(&held);
     let (begun, begins) = mpsc::channel();
@@ -144,7 +144,7 @@ fn cancelling_a_paused_task_frees_what_it_holds_at_once() {
 
 #[test]
 fn an_interactive_task_runs_while_a_batch_task_is_paused_or_busy() {
-    let cpu = CpuScheduler::start(1, None).unwrap();
+    let cpu = CpuScheduler::start_with(1, 0, None).unwrap();
     let (batch, is_over, begins) = spinning(&cpu, QueryClass::Batch);
     begins.recv().unwrap();
     for _ in 0..20 {
@@ -159,7 +159,7 @@ fn an_interactive_task_runs_while_a_batch_task_is_paused_or_busy() {
 /// Under `fifo` nothing is asked to give way.
 #[test]
 fn fifo_pauses_nothing() {
-    let cpu = CpuScheduler::start(1, None).unwrap();
+    let cpu = CpuScheduler::start_with(1, 0, None).unwrap();
     cpu.set_policy(SchedulerPolicy::Fifo);
     let order = Arc::new(Mutex::new(vec![]));
     let (started, batch_runs) = mpsc::channel();
@@ -185,6 +185,85 @@ fn fifo_pauses_nothing() {
         .boxed()
     });
     arrived.send(()).unwrap();
+    futures::executor::block_on(async {
+        batch.await.unwrap();
+        stream.await.unwrap();
+    });
+    assert_eq!(*order.lock(), ["batch", "stream"]);
+    cpu.stop();
+}
+
+/// A batch task that never comes to a suspension point while a stream task waits: a stand-in runs that.
+#[test]
+fn a_stand_in_polls_what_waits_for_a_long_poll() {
+    let cpu = CpuScheduler::start(1, None).unwrap();
+    let (started, batch_runs) = mpsc::channel();
+    let (ended, stream_ends) = mpsc::channel();
+    let batch = cpu.spawn(QueryClass::Batch, move |_| {
+        async move {
+            started.send(()).unwrap();
+            // For as long as the stream task does not run.
+            stream_ends.recv_timeout(Duration::from_secs(60)).unwrap();
+            Ok(())
+        }
+        .boxed()
+    });
+    batch_runs.recv().unwrap();
+    for class in [QueryClass::Interactive, QueryClass::Stream] {
+        let ended = ended.clone();
+        let urgent = cpu.spawn(class, move |_| {
+            async move {
+                if class == QueryClass::Stream {
+                    ended.send(()).unwrap();
+                }
+                Ok(())
+            }
+            .boxed()
+        });
+        futures::executor::block_on(urgent).unwrap();
+    }
+    futures::executor::block_on(batch).unwrap();
+    cpu.stop();
+}
+
+/// Policies that pause nobody run everything in the slots.
+#[test]
+fn nothing_stands_in_under_fifo() {
+    let cpu = CpuScheduler::start(1, None).unwrap();
+    cpu.set_policy(SchedulerPolicy::Fifo);
+    let order = Arc::new(Mutex::new(vec![]));
+    let (started, batch_runs) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let notes = Arc::clone(&order);
+    let batch = cpu.spawn(QueryClass::Batch, move |_| {
+        async move {
+            started.send(()).unwrap();
+            released.recv().unwrap();
+            notes.lock().push("batch");
+            Ok(())
+        }
+        .boxed()
+    });
+    batch_runs.recv().unwrap();
+    let notes = Arc::clone(&order);
+    let stream = cpu.spawn(QueryClass::Stream, move |_| {
+        async move {
+            notes.lock().push("stream");
+            Ok(())
+        }
+        .boxed()
+    });
+    {
+        let queues = cpu.shared.queues.lock();
+        assert_eq!(
+            (
+                queues.watching_stand_ins,
+                cpu.shared.makes_way(&queues.running, QueryClass::Stream)
+            ),
+            (0, false)
+        );
+    }
+    release.send(()).unwrap();
     futures::executor::block_on(async {
         batch.await.unwrap();
         stream.await.unwrap();
