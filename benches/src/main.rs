@@ -116,6 +116,9 @@ struct NeptuneArgs {
     /// Where the results' directory is made [default: benches/results; with --small nothing is kept]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Run only the experiments whose name contains this
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -216,9 +219,12 @@ async fn neptune(args: NeptuneArgs) -> Result<(), BenchError> {
             format!("--scale {}", args.scale),
         ),
     };
-    let command = format!("cargo run --release -p millrace-benches -- neptune {which}");
+    let mut command = format!("cargo run --release -p millrace-benches -- neptune {which}");
+    if let Some(only) = &args.only {
+        command.push_str(&format!(" --only \"{only}\""));
+    }
     let run = Run::begin("neptune", command, scale.fsync_probes)?;
-    let run = neptune::run(run, &scale).await?;
+    let run = neptune::run(run, &scale, args.only.as_deref()).await?;
     keep(&run, args.out, args.small)
 }
 

@@ -4,12 +4,12 @@ use millrace_benches::neptune::{self, Scale};
 use millrace_benches::results::Run;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_policy_gives_numbers() {
+async fn every_experiment_gives_numbers() {
     let scale = Scale::small();
     let run = Run::begin("neptune", "the test".to_owned(), scale.fsync_probes).unwrap();
-    let run = neptune::run(run, &scale).await.unwrap();
-    // The disk, alone, five policies, and all of them together.
-    assert_eq!(run.experiments().len(), 8);
+    let run = neptune::run(run, &scale, None).await.unwrap();
+    // The disk, coroutines and threads, alone, paused, policies, a view beside batch work, and its demand.
+    assert_eq!(run.experiments().len(), 7);
     assert!(
         run.experiments()
             .iter()
@@ -18,5 +18,5 @@ async fn every_policy_gives_numbers() {
     let directory = tempfile::tempdir().unwrap();
     let kept = run.write(directory.path()).unwrap();
     let report = std::fs::read_to_string(kept.join("report.md")).unwrap();
-    assert!(report.contains("| lma: stream wait p99 | us |"), "{report}");
+    assert!(report.contains("| lma: stream wait, p99 | us |"), "{report}");
 }

@@ -3,6 +3,7 @@
 //! A part of the orders is held back when the tables are loaded. A refresh deletes some orders with their line items and
 //! inserts some of those that are out, in one write; the same orders may come back later.
 
+mod files;
 mod queries;
 mod tables;
 
@@ -20,6 +21,7 @@ use sqlparser::ast;
 use crate::Failure;
 use crate::batch::Batch;
 use crate::engine::{Engine, Relations, parse};
+pub use files::{TableFile, write_parquet};
 use tables::OrderChunk;
 
 /// Of so many orders one is held back.
