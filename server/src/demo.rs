@@ -4,6 +4,7 @@
 //!   replay ── sends batches, changes a table, reads the views, checks them     (a client like any other: client)
 //!    ├─ data, schema ── what is sent, and what is declared
 //!    ├─ pace ── how fast, and what was measured                                 (pure)
+//!    ├─ noisy ── the same beside heavy queries
 //!    └─ frame ── the screen and the summary as text (pure);  screen ── the terminal
 //! ```
 //! Nothing here is prepared in advance: every number shown was measured, every row was read from the server over
@@ -12,6 +13,7 @@
 mod client;
 mod data;
 mod frame;
+mod noisy;
 mod pace;
 mod replay;
 mod schema;
@@ -51,6 +53,10 @@ pub struct DemoArgs {
     /// Flights a second, or "max" [default: 1800 on a terminal, else max]
     #[arg(long, value_name = "ROWS")]
     rate: Option<Rate>,
+    /// Show what heavy queries on all cores do to the views' freshness: not much, and how much without suspension. Takes
+    /// half a minute
+    #[arg(long, conflicts_with_all = ["forever", "rate"])]
+    noisy: bool,
 }
 
 /// Why the demo failed.
@@ -137,6 +143,7 @@ pub async fn run(args: DemoArgs) -> ExitCode {
     let play = Play {
         rate,
         forever: args.forever,
+        noisy: args.noisy.then_some(Noisy::default()),
         watched,
         defaults: Config::default(),
     };
@@ -168,10 +175,19 @@ fn stop_signals() -> io::Result<watch::Receiver<bool>> {
     Ok(stopping)
 }
 
+/// A run beside heavy queries.
+#[derive(Default)]
+struct Noisy {
+    /// For how long each part runs, if not as long as it does for people.
+    part: Option<Duration>,
+}
+
 /// One run.
 struct Play {
     rate: Rate,
     forever: bool,
+    /// Beside heavy queries.
+    noisy: Option<Noisy>,
     /// On a terminal, by somebody.
     watched: bool,
     /// The ports to try first.
@@ -200,8 +216,11 @@ impl Play {
         stop: watch::Receiver<bool>,
         out: &mut impl Write,
     ) -> Result<(), DemoError> {
-        if !self.watched {
+        if !self.watched || self.noisy.is_some() {
             writeln!(out, "{TITLE}\n{}", addresses.lines().join("\n"))?;
+        }
+        if let Some(noisy) = &self.noisy {
+            return noisy::play(addresses, stop, noisy.part, out).await;
         }
         let mut replay = Replay::prepare(addresses.clone(), self.rate, stop.clone()).await?;
         let mut screen = self.watched.then(Screen::open).transpose()?;
@@ -363,6 +382,7 @@ mod tests {
         Play {
             rate: Rate::Max,
             forever: false,
+            noisy: None,
             watched: false,
             defaults,
         }
@@ -393,6 +413,26 @@ mod tests {
             " -> gone, American Airlines Inc. ",
         ] {
             assert!(out.contains(expected), "{expected} is missing in\n{out}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn heavy_queries_run_beside_it() {
+        let mut play = play(throw_away(std::path::Path::new("")));
+        play.noisy = Some(Noisy {
+            part: Some(Duration::from_millis(100)),
+        });
+        let mut out = Vec::new();
+        let (_stop, stopping) = watch::channel(false);
+        play.run(stopping, &mut out).await.unwrap();
+        let out = String::from_utf8(out).unwrap();
+        let summary = out.rsplit("reading it in the view:").next().unwrap();
+        for expected in [
+            "nothing else",
+            "(scheduler_policy = lma)",
+            "(scheduler_policy = fifo)",
+        ] {
+            assert!(summary.contains(expected), "{expected} is missing in\n{out}");
         }
     }
 

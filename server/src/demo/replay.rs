@@ -79,9 +79,10 @@ impl Replay {
         })
     }
 
-    /// Starts the clock, once everything is ready to be watched.
+    /// Starts the clock and measures from here on, once everything is ready to be watched.
     pub fn start(&mut self) {
         self.started = Instant::now();
+        self.meter = Meter::default();
     }
 
     /// Whether somebody asked for the end.
@@ -101,7 +102,11 @@ impl Replay {
 
     /// The flights' ranges that make the batches of one pass.
     pub fn batches(&self) -> Vec<std::ops::Range<usize>> {
-        let rows = self.rate.batch_rows();
+        self.batches_of(self.rate.batch_rows())
+    }
+
+    /// The same with so many flights each.
+    pub fn batches_of(&self, rows: usize) -> Vec<std::ops::Range<usize>> {
         (0..self.flights.len())
             .step_by(rows)
             .map(|start| start..(start + rows).min(self.flights.len()))
@@ -116,11 +121,11 @@ impl Replay {
         let _ = timeout_at(due.into(), asked).await;
     }
 
-    /// Sends a batch and returns when a view contains it.
+    /// Sends a batch and returns when a view contains it: how long that took.
     ///
     /// # Errors
     /// The server failed, or the view does not contain what was sent.
-    pub async fn send(&mut self, batch: std::ops::Range<usize>, pass: u64) -> Result<(), DemoError> {
+    pub async fn send(&mut self, batch: std::ops::Range<usize>, pass: u64) -> Result<Duration, DemoError> {
         let shift = TimeDelta::days(data::MONTH.num_days() * i64::try_from(pass).unwrap_or(0));
         let flights = &self.flights[batch];
         let mut lines = String::new();
@@ -148,7 +153,7 @@ impl Replay {
             });
         }
         self.meter.record(rows, now - sent, now - self.started);
-        Ok(())
+        Ok(now - sent)
     }
 
     /// Gives an airline another's name: the rows that came before move from group to group.
