@@ -21,6 +21,7 @@ pub mod first_light;
 pub mod flights;
 pub mod ivm;
 pub mod machine;
+pub mod monotasks;
 pub mod neptune;
 pub mod oracle;
 pub mod plot;

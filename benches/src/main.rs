@@ -10,7 +10,7 @@ use millrace_benches::first_light::{self, Scale};
 use millrace_benches::ivm::{self, Cell, Isolation};
 use millrace_benches::results::{Experiment, Run};
 use millrace_benches::target::Target;
-use millrace_benches::{flights, neptune, tpch};
+use millrace_benches::{flights, monotasks, neptune, tpch};
 use millrace_sql_tests::oracle;
 
 /// What the server uses too: engines inside this process are to be measured as they are.
@@ -38,7 +38,9 @@ enum Suite {
     /// Drizzle's experiments: coordination on simulated clusters, latency and throughput of the Yahoo streaming benchmark
     Drizzle(DrizzleArgs),
     /// Streams first: what stream tasks wait for while TPC-H takes every core, under each scheduling policy
-    Neptune(NeptuneArgs),
+    Neptune(ScaledArgs),
+    /// Performance clarity: its cost against plain DataFusion, and how right its predictions are
+    Monotasks(ScaledArgs),
     /// One measurement of `ivm`, which gives each a process of its own
     #[command(hide = true)]
     IvmCell {
@@ -106,7 +108,7 @@ struct DrizzleArgs {
 }
 
 #[derive(Debug, Args)]
-struct NeptuneArgs {
+struct ScaledArgs {
     /// TPC-H's scale factor
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
@@ -119,6 +121,21 @@ struct NeptuneArgs {
     /// Run only the experiments whose name contains this
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
+}
+
+impl ScaledArgs {
+    /// The command that repeats the run.
+    fn command(&self, suite: &str) -> String {
+        let which = match self.small {
+            true => "--small".to_owned(),
+            false => format!("--scale {}", self.scale),
+        };
+        let mut command = format!("cargo run --release -p millrace-benches -- {suite} {which}");
+        if let Some(only) = &self.only {
+            command.push_str(&format!(" --only \"{only}\""));
+        }
+        command
+    }
 }
 
 #[derive(Debug, Args)]
@@ -150,6 +167,7 @@ fn main() -> ExitCode {
         Suite::Ivm(args) => runtime.block_on(ivm(args)),
         Suite::Drizzle(args) => runtime.block_on(drizzle(args)),
         Suite::Neptune(args) => runtime.block_on(neptune(args)),
+        Suite::Monotasks(args) => runtime.block_on(monotasks(args)),
         Suite::IvmCell { cell } => runtime.block_on(ivm_cell(&cell)),
         Suite::Tpch(args) => runtime.block_on(tpch(args)),
         Suite::Oracle(args) => oracle(&args),
@@ -211,18 +229,22 @@ async fn drizzle(args: DrizzleArgs) -> Result<(), BenchError> {
     keep(&run, args.out, args.small)
 }
 
-async fn neptune(args: NeptuneArgs) -> Result<(), BenchError> {
-    let (scale, which) = match args.small {
-        true => (neptune::Scale::small(), "--small".to_owned()),
-        false => (
-            neptune::Scale::real(args.scale),
-            format!("--scale {}", args.scale),
-        ),
+async fn monotasks(args: ScaledArgs) -> Result<(), BenchError> {
+    let scale = match args.small {
+        true => monotasks::Scale::small(),
+        false => monotasks::Scale::real(args.scale),
     };
-    let mut command = format!("cargo run --release -p millrace-benches -- neptune {which}");
-    if let Some(only) = &args.only {
-        command.push_str(&format!(" --only \"{only}\""));
-    }
+    let run = Run::begin("monotasks", args.command("monotasks"), scale.fsync_probes)?;
+    let run = monotasks::run(run, &scale, args.only.as_deref()).await?;
+    keep(&run, args.out, args.small)
+}
+
+async fn neptune(args: ScaledArgs) -> Result<(), BenchError> {
+    let scale = match args.small {
+        true => neptune::Scale::small(),
+        false => neptune::Scale::real(args.scale),
+    };
+    let command = args.command("neptune");
     let run = Run::begin("neptune", command, scale.fsync_probes)?;
     let run = neptune::run(run, &scale, args.only.as_deref()).await?;
     keep(&run, args.out, args.small)

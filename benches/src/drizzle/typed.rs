@@ -130,14 +130,21 @@ async fn combining(is_on: bool) -> Result<Bed, BenchError> {
     Ok(bed)
 }
 
-struct Burst {
-    rate: f64,
-    views: u64,
-    generator_ns: f64,
+/// What came of as many events as possible.
+pub struct Burst {
+    /// Events a second until all were visible.
+    pub rate: f64,
+    /// How many are counted.
+    pub views: u64,
+    /// Processor time of the load generator for each.
+    pub generator_ns: f64,
 }
 
 /// As many events as possible for a while.
-async fn burst(bed: &Bed, events: &TypedEvents, length: Duration) -> Result<Burst, BenchError> {
+///
+/// # Errors
+/// The server refuses some.
+pub async fn burst(bed: &Bed, events: &TypedEvents, length: Duration) -> Result<Burst, BenchError> {
     let slots = Arc::new(Semaphore::new(WRITES_MAX));
     let failure: Arc<Mutex<Option<BenchError>>> = Arc::default();
     let (mut sent, mut views, mut generator) = (0_u64, 0, Duration::ZERO);
