@@ -44,8 +44,8 @@ impl Scale {
         Scale {
             factor,
             queries: 22,
-            repetitions: 5,
-            disk_rate: 100_000_000,
+            repetitions: 3,
+            disk_rate: 400_000_000,
             watched: Duration::from_secs(3),
             batch_events: 20_000,
             fsync_probes: 100,
