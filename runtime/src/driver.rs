@@ -19,6 +19,7 @@ mod membership;
 mod pipeline;
 mod placement;
 mod recovery;
+mod spread;
 mod straggler;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ use membership::Liveness;
 pub use membership::{HEARTBEAT_NS, SILENT_BEATS_MAX, SUSPECT_BEATS_MAX};
 pub use pipeline::{EpochRecord, GroupRecord, PipelineRecord};
 use pipeline::{Phase, Pipeline};
+pub use spread::Spread;
 use straggler::Late;
 
 /// Identifies a pipeline. Joining two keeps the smaller.
@@ -95,6 +97,7 @@ pub struct Driver {
     version: u64,
     group_size: GroupSize,
     checkpoints: CheckpointPolicy,
+    spread: Spread,
     /// Lost workers whose part could not be given to another yet, for want of one.
     lost: BTreeSet<WorkerId>,
     /// Tickets whose pipeline lost its views while it was held.
@@ -119,6 +122,7 @@ impl Default for Driver {
             version: 0,
             group_size: GroupSize::default(),
             checkpoints: CheckpointPolicy::default(),
+            spread: Spread::All,
             lost: BTreeSet::new(),
             disturbed: BTreeSet::new(),
             now: 0,
@@ -186,6 +190,14 @@ impl Driver {
                 }
             }
             Event::Checkpoints(policy) => self.checkpoints = policy,
+            Event::Spread(spread) => {
+                self.spread = spread;
+                let ids: Vec<PipelineId> = self.pipelines.keys().copied().collect();
+                for id in ids {
+                    self.respread(id, &mut commands);
+                    self.advance(id, &mut commands);
+                }
+            }
         }
         commands
     }
@@ -240,6 +252,7 @@ impl Driver {
             return;
         }
         self.place(partitions.max(self.placement.len()));
+        let placement = self.placement_of(id);
         let Some(pipeline) = self.pipelines.get_mut(&id) else {
             return;
         };
@@ -249,7 +262,7 @@ impl Driver {
         pipeline.forget_checkpoint();
         pipeline.stragglers.forget();
         self.version += 1;
-        let cutter = self.placement[id.0 as usize % self.placement.len()];
+        let cutter = placement[id.0 as usize % placement.len()];
         let can_be_lost = match self.checkpoints {
             CheckpointPolicy::Shared { .. } => self.workers.len() > 1,
             CheckpointPolicy::Always { .. } => true,
@@ -264,7 +277,7 @@ impl Driver {
             is_job: pipeline.is_job,
             is_retained: can_be_lost && !pipeline.is_job && !pipeline.views.is_empty(),
             views: pipeline.views.clone(),
-            placement: self.placement.clone(),
+            placement,
             cutter,
         });
         let participants = template.participants();
@@ -357,7 +370,11 @@ impl Driver {
                 costs,
                 is_checkpoint,
                 ..
-            } => pipeline.epoch_done(epoch, worker, costs, is_checkpoint),
+            } => {
+                pipeline.epoch_done(epoch, worker, costs, is_checkpoint);
+                self.advance(id, commands);
+                return self.respread(id, commands);
+            }
             ToDriver::NeedEpochs { last, .. } => {
                 if pipeline.phase == Phase::Open && pipeline.launched == last {
                     pipeline.launch(self.checkpoints, self.now, commands);

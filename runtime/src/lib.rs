@@ -30,7 +30,7 @@ pub mod worker;
 mod write;
 
 pub use backfill::{BackfillOptions, JobState, JobStatus};
-pub use driver::{CheckpointPolicy, EpochRecord, GroupRecord, PipelineRecord};
+pub use driver::{CheckpointPolicy, EpochRecord, GroupRecord, PipelineRecord, Spread};
 pub use error::RuntimeError;
 pub use event_time::{EventTimeSpec, WatermarkStatus};
 pub use operator::Gate;

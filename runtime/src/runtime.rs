@@ -24,7 +24,7 @@ use crate::backfill::JobStatus;
 use crate::checkpoint::{CheckpointStore, MemoryCheckpoints};
 use crate::clock::{Clock, SystemClock};
 use crate::driver::{
-    CheckpointPolicy, Command, Driver, Event, HEARTBEAT_NS, PipelineId, PipelineRecord, Ticket,
+    CheckpointPolicy, Command, Driver, Event, HEARTBEAT_NS, PipelineId, PipelineRecord, Spread, Ticket,
 };
 use crate::error::{Result, RuntimeError};
 use crate::feed::{Feeds, Taken};
@@ -56,6 +56,8 @@ pub struct RuntimeOptions {
     pub batch_interval: Option<Duration>,
     /// When the state of views is put into the checkpoint store, for when a worker is lost.
     pub checkpoints: CheckpointPolicy,
+    /// Over how many workers the views of a pipeline are spread.
+    pub spread: Spread,
     /// The time between two heartbeats of a worker; one that misses several is held to be lost.
     pub heartbeat_every: Duration,
     /// Rows of a relation that make one partition of a query that reads it.
@@ -76,6 +78,7 @@ impl RuntimeOptions {
             group_size: GroupSize::default(),
             batch_interval: None,
             checkpoints: CheckpointPolicy::default(),
+            spread: Spread::default(),
             heartbeat_every: Duration::from_nanos(HEARTBEAT_NS),
             query_partition_rows: QUERY_PARTITION_ROWS,
             policy: SchedulerPolicy::default(),
@@ -223,6 +226,7 @@ impl Runtime {
         runtime
             .inner
             .post(Event::Checkpoints(runtime.inner.options.checkpoints));
+        runtime.set_spread(runtime.inner.options.spread);
         for _ in 0..runtime.inner.options.workers.max(1) {
             runtime.add_worker()?;
         }
@@ -242,6 +246,11 @@ impl Runtime {
     /// How many epochs groups have from the next one on.
     pub fn set_group_size(&self, group_size: GroupSize) {
         self.inner.post(Event::GroupSize(group_size));
+    }
+
+    /// Over how many workers pipelines are spread from now on.
+    pub fn set_spread(&self, spread: Spread) {
+        self.inner.post(Event::Spread(spread));
     }
 
     /// The time between two epochs of a pipeline from now on; `None`: an epoch is cut as soon as there is input.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
-use millrace_runtime::driver::{CheckpointPolicy, PipelineId, Ticket};
+use millrace_runtime::driver::{CheckpointPolicy, PipelineId, Spread, Ticket};
 use millrace_runtime::schedule::group::GroupSize;
 use millrace_runtime::schedule::simulation::{Costs, Setup, Simulation};
 use millrace_runtime::schedule::template::{StageInput, StageShape, ViewShape, WorkerId};
@@ -160,6 +160,12 @@ fn schedule(seed: u64, faults: Faults, is_slow: bool) -> Outcome {
     if faults == Faults::Network {
         let times = if is_slow { 10 } else { 1 };
         simulation.set_heartbeats(times * random.random_range(400_000..2_000_000));
+    }
+    if random.random_bool(0.5) {
+        simulation.set_spread(Spread::Auto {
+            worker_ns: random.random_range(20_000..400_000),
+            patience_ns: random.random_range(0..5_000_000),
+        });
     }
     let sources: Vec<RelationId> = (1..=4).map(RelationId).collect();
     for source in &sources {
@@ -451,4 +457,56 @@ fn waiting_for_an_interval_is_not_waiting_for_the_driver() {
         epochs.len() > 150 && epochs.iter().all(|epochs| *epochs == 1),
         "{epochs:?}"
     );
+}
+
+/// Epochs of a pipeline whose tasks take so long: on how many workers it is after them, and messages for each epoch.
+fn spread_of(simulation: &mut Simulation, pipeline: PipelineId, task_ns: u64) -> (usize, u64) {
+    simulation.set_task_ns(task_ns);
+    simulation.input(pipeline, 400);
+    assert!(simulation.run(10_000_000));
+    simulation.measure();
+    simulation.input(pipeline, 100);
+    assert!(simulation.run(10_000_000));
+    let report = &simulation.report;
+    let messages = report.worker_messages + report.driver_messages;
+    (simulation.workers_of(pipeline), messages / report.epochs)
+}
+
+/// A pipeline with little to do is on one worker, and costs a fraction of the messages; with more to do it is on all of them.
+#[test]
+fn a_pipeline_has_as_many_workers_as_it_has_work_for() {
+    let mut simulation = Simulation::new(Setup {
+        workers: 4,
+        cores: 2,
+        group_size: GroupSize::Fixed(10),
+        costs: Costs {
+            message_ns: (10_000, 10_000),
+            task_ns: 10_000,
+            driver_ns: Some((2_000, 1_000)),
+            worker_ns: Some((0, 0)),
+            doubled_per_mille: 0,
+            dropped_per_mille: 0,
+            slow: (0, 0),
+        },
+        checkpoints: CheckpointPolicy::Shared {
+            every_ns: 1_000_000_000,
+        },
+        seed: 1,
+    });
+    let source = RelationId(1);
+    simulation.add_source(source, PipelineId(1));
+    let (ticket, pipeline) = hold(&mut simulation, 1, vec![source], 1);
+    let view = view(100, &[source, RelationId(2)], 4, &mut StdRng::seed_from_u64(1));
+    simulation.resume(ticket, pipeline, vec![view], vec![]);
+    let all = spread_of(&mut simulation, pipeline, 10_000);
+    simulation.set_spread(Spread::Auto {
+        worker_ns: 500_000,
+        patience_ns: 2_000_000,
+    });
+    let few = spread_of(&mut simulation, pipeline, 10_000);
+    let many = spread_of(&mut simulation, pipeline, 1_000_000);
+    println!("workers and messages an epoch: {all:?}, little work {few:?}, much {many:?}");
+    assert_eq!((all.0, few.0, many.0), (4, 1, 4));
+    assert!(few.1 * 8 < all.1, "{few:?} against {all:?}");
+    simulation.assert_idle();
 }

@@ -124,6 +124,7 @@ impl Database {
             workers: options.workers,
             batch_interval: options.tuning.batch_interval,
             group_size: options.tuning.groups(),
+            spread: options.tuning.pipeline_spread,
             query_partition_rows: options.query_partition_rows,
             policy: options.tuning.scheduler_policy,
             patience: options.tuning.patience(),

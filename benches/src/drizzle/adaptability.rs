@@ -142,6 +142,8 @@ pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
 
 async fn bed(workers: usize, group: u64) -> Result<Bed, BenchError> {
     let bed = Bed::new(Form::Typed, workers).await?;
+    // The view has less work than four workers could do.
+    bed.client.run("ALTER SYSTEM SET pipeline_spread = 'all'").await?;
     bed.runtime.set_group_size(GroupSize::Fixed(group));
     bed.runtime.set_batch_interval(Some(INTERVAL));
     Ok(bed)

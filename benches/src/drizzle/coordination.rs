@@ -17,8 +17,8 @@ pub async fn run(scale: &Scale) -> Result<Experiment, BenchError> {
     let mut experiment = Experiment::new(
         NAME,
         format!(
-            "The view of the Yahoo streaming benchmark (a join and an aggregate: four stages) over one worker and over four, \
-             each with as many slots as the machine has cores, log in memory. {} events one by one, each when the one before \
+            "The view of the Yahoo streaming benchmark (a join and an aggregate: four stages) over one worker, over four, \
+             and over the one of the four that is enough for it, each with as many slots as the machine has cores, log in memory. {} events one by one, each when the one before \
              is visible. *The driver* is its time an epoch, sending included; *waiting* is the time that input waited for \
              the next group; *tasks* is the time in which tasks ran; *beside the tasks* is the time from an epoch's cut to \
              its end in which none ran (of one worker).",
@@ -26,9 +26,15 @@ pub async fn run(scale: &Scale) -> Result<Experiment, BenchError> {
         ),
     );
     let events = TypedEvents::new(1);
-    for workers in [1, 4] {
+    // Over one, over four, and over as many of the four as there is work for.
+    for (workers, spread) in [(1, "all"), (4, "all"), (4, "auto")] {
         let bed = Bed::new(Form::Typed, workers).await?;
         let mut views = 0;
+        let set_spread = format!("ALTER SYSTEM SET pipeline_spread = {spread}");
+        bed.client.run(&set_spread).await?;
+        while spread == "auto" && used(&bed) > 1 {
+            views += round(&bed, &events).await?;
+        }
         for group_size in ["1", "25", "100", "auto"] {
             bed.client
                 .run(&format!("ALTER SYSTEM SET group_size = {group_size}"))
@@ -44,7 +50,8 @@ pub async fn run(scale: &Scale) -> Result<Experiment, BenchError> {
             }
             let elapsed = start.elapsed().as_secs_f64() * 1e6 / scale.epochs as f64;
             let cpu = process::cpu_time(std::process::id())?.saturating_sub(cpu);
-            let name = |what: &str| format!("{workers} workers, G = {group_size}: {what}");
+            let one = if spread == "auto" { ", one in use" } else { "" };
+            let name = |what: &str| format!("{workers} workers{one}, G = {group_size}: {what}");
             report(&bed, from, workers, &name, &mut experiment);
             experiment.add(name("a write until visible"), "us", vec![elapsed], None);
             let cpu = cpu.as_secs_f64() * 1e6 / scale.epochs as f64;
@@ -62,6 +69,13 @@ async fn round(bed: &Bed, events: &TypedEvents) -> Result<u64, BenchError> {
     let token = bed.append(rows).await?;
     bed.runtime.wait_for(&token).await.map_err(BenchError::engine)?;
     Ok(views)
+}
+
+/// Workers over which the view's pipeline is spread.
+fn used(bed: &Bed) -> usize {
+    let pipelines = bed.runtime.pipelines().into_iter();
+    let mut of_view = pipelines.filter(|status| status.pipeline.views.contains(&bed.view));
+    of_view.next().map_or(0, |status| status.pipeline.workers)
 }
 
 /// Epochs of the view's pipeline so far.

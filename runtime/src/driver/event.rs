@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_planner::RelationId;
 
-use super::{CheckpointPolicy, PipelineId, Ticket};
+use super::{CheckpointPolicy, PipelineId, Spread, Ticket};
 use crate::schedule::group::GroupSize;
 use crate::schedule::message::{ToDriver, ToWorker};
 use crate::schedule::template::{ViewShape, WorkerId};
@@ -53,6 +53,8 @@ pub enum Event {
     GroupSize(GroupSize),
     /// How often there are checkpoints, of pipelines that are opened from now on.
     Checkpoints(CheckpointPolicy),
+    /// Over how many workers pipelines are spread.
+    Spread(Spread),
     /// The time between two heartbeats of a worker, in nanoseconds.
     Heartbeats { every_ns: u64 },
 }

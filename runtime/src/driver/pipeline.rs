@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use millrace_planner::RelationId;
 
+use super::spread::Spreader;
 use super::straggler::Stragglers;
 use super::{CheckpointPolicy, Command, PipelineId, Ticket};
 use crate::schedule::group::{GroupCosts, GroupSize, GroupTuner};
@@ -67,6 +68,8 @@ pub struct PipelineRecord {
     /// Epochs of the next group.
     pub group_size: u64,
     pub cutter: Option<WorkerId>,
+    /// Workers that take part in its epochs.
+    pub workers: usize,
     /// The newest last.
     pub groups: Vec<GroupRecord>,
     /// Of those with input, the newest last.
@@ -122,6 +125,7 @@ pub(super) struct Pipeline {
     /// Since a loss, not everything that readers see is there again.
     pub is_recovering: bool,
     pub stragglers: Stragglers,
+    pub spreader: Spreader,
 }
 
 /// Whether epochs run.
@@ -167,6 +171,7 @@ impl Pipeline {
             restoring: BTreeSet::new(),
             is_recovering: false,
             stragglers: Stragglers::default(),
+            spreader: Spreader::default(),
         }
     }
 
@@ -180,6 +185,7 @@ impl Pipeline {
             is_recovering: self.is_recovering,
             group_size: self.tuner.size(),
             cutter: self.template.as_ref().map(|template| template.cutter),
+            workers: self.participants,
             groups: self.remembered.iter().cloned().collect(),
             epochs: self.epochs.iter().copied().collect(),
         }
@@ -392,6 +398,7 @@ impl Pipeline {
             // A group of empty epochs, or one that a change of definitions ended, says nothing of the load.
             if group.tasks > 0 && group.last_epoch == last && !group.is_forced {
                 self.tuner.learn(group.costs);
+                self.spreader.learn(&group);
             }
             group.share = self.tuner.share();
             if self.remembered.len() == GROUPS_REMEMBERED {
@@ -407,7 +414,7 @@ impl Pipeline {
 }
 
 impl GroupRecord {
-    fn new(first_epoch: u64, last_epoch: u64, is_forced: bool) -> Self {
+    pub(super) fn new(first_epoch: u64, last_epoch: u64, is_forced: bool) -> Self {
         GroupRecord {
             first_epoch,
             last_epoch,

@@ -68,6 +68,7 @@ impl Driver {
     }
 
     fn recover(&mut self, id: PipelineId, lost: &BTreeSet<WorkerId>, commands: &mut Vec<Command>) {
+        let wanted = self.placement_of(id);
         let Some(pipeline) = self.pipelines.get_mut(&id) else {
             return;
         };
@@ -80,14 +81,14 @@ impl Driver {
             .collect();
         let mut placement = old.placement.clone();
         for partition in &partitions {
-            placement[*partition] = self.placement[*partition];
+            placement[*partition] = wanted[*partition];
         }
         let cutter = if lost.contains(&old.cutter) {
             placement[id.0 as usize % placement.len()]
         } else {
             old.cutter
         };
-        let is_final = placement == self.placement[..placement.len()];
+        let is_final = placement == wanted[..placement.len()];
         let template = Arc::new(Template {
             version: self.version,
             after: checkpoint,

@@ -20,7 +20,7 @@ use millrace_planner::RelationId;
 use super::local::{Ended, LocalEvent, LocalScheduler, ReadyTask, TaskId, Tasks, Timer};
 use super::message::{EpochTime, ToDriver, ToPeer, ToWorker};
 use super::template::{ViewShape, WorkerId};
-use crate::driver::{Driver, Event, PipelineId, Ticket};
+use crate::driver::{Driver, Event, PipelineId, Spread, Ticket};
 use checks::Checks;
 pub use setup::{Costs, GroupSeen, Report, Setup};
 
@@ -232,6 +232,20 @@ impl Simulation {
     pub fn set_heartbeats(&mut self, every_ns: u64) {
         self.heartbeat_ns = Some(every_ns);
         self.event(Event::Heartbeats { every_ns });
+    }
+
+    /// Over how many workers pipelines are spread from now on; all, if this is not called.
+    pub fn set_spread(&mut self, spread: Spread) {
+        self.event(Event::Spread(spread));
+    }
+
+    /// Workers that take part in a pipeline's epochs.
+    pub fn workers_of(&self, pipeline: PipelineId) -> usize {
+        let pipelines = self.driver.pipelines().into_iter();
+        pipelines
+            .filter(|record| record.id == pipeline)
+            .map(|record| record.workers)
+            .sum()
     }
 
     /// For so long nobody can reach the worker, and it can reach nobody. It goes on with what it has.

@@ -2,11 +2,22 @@
 
 use std::time::Duration;
 
-use millrace_runtime::CheckpointPolicy;
 use millrace_runtime::schedule::group::GroupSize;
 use millrace_runtime::schedule::template::WorkerId;
+use millrace_runtime::{CheckpointPolicy, Spread};
 
 use super::*;
+
+/// All workers, or so that their number changes all the time.
+fn spread(random: &mut StdRng) -> Spread {
+    match random.random_range(0..3) {
+        0 => Spread::All,
+        _ => Spread::Auto {
+            worker_ns: random.random_range(10_000..2_000_000),
+            patience_ns: random.random_range(1..50_000_000),
+        },
+    }
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn views_equal_the_batch_answer_while_workers_come_and_go() {
@@ -14,6 +25,7 @@ async fn views_equal_the_batch_answer_while_workers_come_and_go() {
         let mut random = StdRng::seed_from_u64(seed);
         let mut fixture = Fixture::over(RuntimeOptions {
             workers: 3,
+            spread: spread(&mut random),
             ..RuntimeOptions::new(1)
         })
         .await;
@@ -76,6 +88,7 @@ async fn views_equal_the_batch_answer_while_workers_are_killed() {
             workers,
             checkpoints,
             group_size: GroupSize::Fixed(random.random_range(1..6)),
+            spread: spread(&mut random),
             ..RuntimeOptions::new(1)
         })
         .await;
@@ -114,6 +127,8 @@ async fn views_equal_the_batch_answer_while_maps_are_stalled() {
     let mut random = StdRng::seed_from_u64(seed);
     let mut fixture = Fixture::over(RuntimeOptions {
         workers: 3,
+        // Who is alone has nobody to help.
+        spread: Spread::All,
         ..RuntimeOptions::new(1)
     })
     .await;
@@ -201,6 +216,7 @@ async fn a_lost_worker_is_restored_from_the_checkpoint() {
     let mut fixture = Fixture::over(RuntimeOptions {
         workers: 3,
         checkpoints: CheckpointPolicy::Always { every_ns: 0 },
+        spread: Spread::All,
         group_size: GroupSize::Fixed(3),
         ..RuntimeOptions::new(1)
     })

@@ -112,6 +112,10 @@ fn batches(database: &Database) -> Columns {
             numbers(pipelines.iter().map(|pipeline| pipeline.pipeline.group_size)),
         ),
         (
+            "workers",
+            numbers(pipelines.iter().map(|pipeline| pipeline.pipeline.workers as u64)),
+        ),
+        (
             "writes_waiting",
             numbers(pipelines.iter().map(|pipeline| pipeline.writes_waiting as u64)),
         ),

@@ -104,6 +104,12 @@ pub const KEYS: &[Key] = &[
         set: |config, text| config.tuning.set("group_overhead_bounds", text),
     },
     Key {
+        name: "pipeline_spread",
+        default: "auto",
+        help: "Workers over which the views of a pipeline are spread: auto is as many as their epochs have work for, or all.",
+        set: |config, text| config.tuning.set("pipeline_spread", text),
+    },
+    Key {
         name: "scheduler_policy",
         default: "lma",
         help: "Who goes first on a core: lma and lb pause batch work for streams, fifo and fair pause nothing, kill starts \

@@ -7,23 +7,25 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use millrace_runtime::schedule::group::{GROUP_MAX, GroupSize};
-use millrace_runtime::{Patience, SchedulerPolicy};
+use millrace_runtime::{Patience, SchedulerPolicy, Spread};
 
 use crate::config::units;
 use crate::database::Database;
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// The settings' names.
-pub const NAMES: [&str; 6] = [
+pub const NAMES: [&str; 7] = [
     "batch_interval",
     "group_overhead_bounds",
     "group_size",
+    "pipeline_spread",
     "scheduler_policy",
     "suspension_max",
     "undisturbed_time",
 ];
 
 const AUTO: &str = "auto";
+const ALL: &str = "all";
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(3_600);
 
@@ -36,6 +38,8 @@ pub struct Tuning {
     pub group_size: Option<u64>,
     /// The share of coordination in the time, in percent, between which an automatic group size keeps it.
     pub group_overhead_bounds: (f64, f64),
+    /// Over how many workers the views of a pipeline are spread.
+    pub pipeline_spread: Spread,
     /// Who goes first on a core, and who is paused for whom.
     pub scheduler_policy: SchedulerPolicy,
     /// How long work waits for more urgent work at the most.
@@ -51,6 +55,7 @@ impl Default for Tuning {
             batch_interval: None,
             group_size: None,
             group_overhead_bounds: (5.0, 10.0),
+            pipeline_spread: Spread::default(),
             scheduler_policy: SchedulerPolicy::default(),
             suspension_max: Duration::from_nanos(patience.wait_ns_max),
             undisturbed_time: Duration::from_nanos(patience.undisturbed_ns),
@@ -68,6 +73,10 @@ impl Tuning {
                 let (lower, upper) = self.group_overhead_bounds;
                 format!("{lower}%,{upper}%")
             }
+            "pipeline_spread" => match self.pipeline_spread {
+                Spread::Auto { .. } => AUTO.to_owned(),
+                Spread::All => ALL.to_owned(),
+            },
             "scheduler_policy" => self.scheduler_policy.to_string(),
             "suspension_max" => duration_text(self.suspension_max),
             "undisturbed_time" => duration_text(self.undisturbed_time),
@@ -113,6 +122,9 @@ impl Tuning {
                     ));
                 }
             },
+            "pipeline_spread" if is_auto => self.pipeline_spread = Spread::default(),
+            "pipeline_spread" if text.eq_ignore_ascii_case(ALL) => self.pipeline_spread = Spread::All,
+            "pipeline_spread" => return Err("auto or all is needed".to_owned()),
             "group_overhead_bounds" => {
                 self.group_overhead_bounds = bounds(text).ok_or_else(|| {
                     "two percentages above 0% and below 100%, the lower one first, such as 5%,10%, are needed".to_owned()
@@ -226,6 +238,9 @@ impl Database {
         if current.groups() != tuning.groups() {
             self.runtime.set_group_size(tuning.groups());
         }
+        if current.pipeline_spread != tuning.pipeline_spread {
+            self.runtime.set_spread(tuning.pipeline_spread);
+        }
         if current.batch_interval != tuning.batch_interval {
             self.runtime.set_batch_interval(tuning.batch_interval);
         }
@@ -250,6 +265,8 @@ mod tests {
             ("group_size", "25", "25"),
             ("group_size", "auto", "auto"),
             ("group_overhead_bounds", "2.5%, 20 %", "2.5%,20%"),
+            ("pipeline_spread", "All", "all"),
+            ("pipeline_spread", "auto", "auto"),
             ("scheduler_policy", "FIFO", "fifo"),
             ("suspension_max", "2500ms", "2500ms"),
             ("undisturbed_time", "20ms", "20ms"),
@@ -272,6 +289,7 @@ mod tests {
         let mut tuning = Tuning::default();
         for (name, texts) in [
             ("batch_interval", &["", "5", "0ms", "2h", "never"][..]),
+            ("pipeline_spread", &["", "0", "some"][..]),
             ("scheduler_policy", &["", "lifo", "lma,fifo"][..]),
             ("suspension_max", &["", "auto", "0ms", "-1s"][..]),
             ("undisturbed_time", &["10", "2h"][..]),

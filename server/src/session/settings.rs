@@ -177,6 +177,12 @@ pub const KNOWN: &[Known] = &[
         "The longest name that clients should expect.",
     ),
     known(
+        "pipeline_spread",
+        "auto",
+        Form::Server,
+        "Workers over which the views of a pipeline are spread.",
+    ),
+    known(
         "query_priority",
         "interactive",
         Form::OneOf(&["stream", "interactive", "batch"]),
