@@ -1,12 +1,13 @@
 //! The handle by which the server uses the runtime, and the loop that joins driver and worker.
 
+mod decisions;
 pub(crate) mod definitions;
 mod relations;
 mod transport;
 mod waits;
 mod workers;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use millrace_storage::LogStore;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
+use self::decisions::EventQueue;
 pub use self::relations::{SourceKind, SourceSpec};
 use self::waits::Waits;
 pub use self::workers::WorkerStatus;
@@ -24,7 +26,7 @@ use crate::backfill::JobStatus;
 use crate::checkpoint::{CheckpointStore, MemoryCheckpoints};
 use crate::clock::{Clock, SystemClock};
 use crate::driver::{
-    CheckpointPolicy, Command, Driver, Event, HEARTBEAT_NS, PipelineId, PipelineRecord, Spread, Ticket,
+    CheckpointPolicy, Driver, Event, HEARTBEAT_NS, PipelineId, PipelineRecord, Spread, Ticket,
 };
 use crate::error::{Result, RuntimeError};
 use crate::feed::{Feeds, Taken};
@@ -171,13 +173,6 @@ pub(crate) struct Inner {
     next_ticket: AtomicU64,
     next_pipeline: AtomicU64,
     pub next_incarnation: AtomicU64,
-}
-
-/// Events wait here while one is worked on, so that commands are carried out in the order of the decisions.
-#[derive(Default)]
-struct EventQueue {
-    waiting: VecDeque<Event>,
-    is_draining: bool,
 }
 
 impl Runtime {
@@ -545,131 +540,6 @@ impl Inner {
         let worker = self.workers.read().get(&worker).cloned();
         if let Some(worker) = worker {
             worker.set_interval(pipeline, interval.as_nanos() as u64);
-        }
-    }
-
-    /// Hands an event to the driver and carries out what it decides. Whoever finds the queue idle works it off; others
-    /// only add to it.
-    pub fn post(self: &Arc<Self>, event: Event) {
-        {
-            let mut events = self.events.lock();
-            events.waiting.push_back(event);
-            if std::mem::replace(&mut events.is_draining, true) {
-                return;
-            }
-        }
-        loop {
-            let event = {
-                let mut events = self.events.lock();
-                match events.waiting.pop_front() {
-                    Some(event) => event,
-                    None => {
-                        events.is_draining = false;
-                        return;
-                    }
-                }
-            };
-            let about = match &event {
-                Event::Worker(message) => message.about().map(|(pipeline, _)| pipeline),
-                _ => None,
-            };
-            let started = Instant::now();
-            let now = self.started.elapsed().as_nanos() as u64;
-            let commands = self.driver.lock().on(event, now);
-            for command in commands {
-                self.carry_out(command);
-            }
-            if let Some(pipeline) = about {
-                self.driver
-                    .lock()
-                    .spent(pipeline, started.elapsed().as_nanos() as u64);
-            }
-        }
-    }
-
-    fn carry_out(self: &Arc<Self>, command: Command) {
-        match command {
-            Command::Send(worker, message) => {
-                let to = worker;
-                let worker = self.workers.read().get(&to).cloned();
-                match worker.filter(|worker| !worker.is_cut_off()) {
-                    Some(worker) => worker.command(message),
-                    None => self.post(Event::Undelivered { to, message }),
-                }
-            }
-            Command::CutterIs { pipeline, worker } => {
-                self.cutters.write().insert(pipeline, worker);
-                self.apply_interval(pipeline, worker);
-            }
-            Command::WorkerFree { worker } => {
-                let worker = self.workers.write().remove(&worker);
-                if let Some(worker) = worker {
-                    // Queries that run on its slots are seen through.
-                    self.io.spawn_blocking(move || worker.cpu.retire());
-                }
-            }
-            Command::Commit { pipeline, epoch } => self.versions.commit(pipeline, epoch),
-            Command::Evict { worker } => self.replace(worker),
-            Command::Lost {
-                pipeline,
-                views,
-                partitions,
-                modulus,
-            } => {
-                // Before anything is gone: whoever has seen that it is there must not find it empty.
-                self.versions.set_recovering(pipeline, true);
-                self.recoveries[0].fetch_add(1, Ordering::Relaxed);
-                for shape in views {
-                    if let Ok(relation) = self.relation(shape.id)
-                        && let Relation::View(view) = relation.as_ref()
-                    {
-                        let lost = (0..shape.partitions).filter(|p| partitions.contains(&(p % modulus)));
-                        for partition in lost {
-                            if let Err(error) = view.lose(partition) {
-                                view.fail(error.to_string());
-                            }
-                        }
-                    }
-                }
-            }
-            Command::Recovered { pipeline } => self.versions.set_recovering(pipeline, false),
-            Command::Checkpointed {
-                pipeline,
-                epoch,
-                views,
-            } => {
-                self.checkpoints.complete(&views, epoch);
-                self.feeds.lock().release(pipeline, epoch);
-            }
-            Command::JobLost { view } => {
-                self.lost_jobs.lock().insert(view);
-                self.versions.notify();
-            }
-            Command::Abandoned { pipeline, views } => {
-                self.versions.set_recovering(pipeline, false);
-                self.feeds.lock().void(pipeline);
-                self.refill(views);
-            }
-            Command::Attached { view, pipeline } => {
-                self.versions.attach(view, pipeline, None);
-                self.timers.attach(self, view, pipeline);
-            }
-            Command::Joined { into, from } => {
-                self.feeds.lock().join(into, from);
-                self.versions.join(into, from);
-                self.timers.join(self, into, from);
-            }
-            Command::Quiesced { ticket, .. } => {
-                // Whoever asked may have gone meanwhile: then the pipeline goes on.
-                let sender = self.tickets.lock().remove(&ticket);
-                if sender.is_none_or(|sender| sender.send(()).is_err()) {
-                    self.post(Event::Resume {
-                        ticket,
-                        views: vec![],
-                        dropped: vec![],
-                    });
-                }
-            }
         }
     }
 }
