@@ -368,10 +368,11 @@ impl Driver {
                 epoch,
                 worker,
                 costs,
+                stages,
                 is_checkpoint,
                 ..
             } => {
-                pipeline.epoch_done(epoch, worker, costs, is_checkpoint);
+                pipeline.epoch_done(epoch, worker, costs, &stages, is_checkpoint);
                 self.advance(id, commands);
                 return self.respread(id, commands);
             }

@@ -9,7 +9,7 @@ use super::spread::Spreader;
 use super::straggler::Stragglers;
 use super::{CheckpointPolicy, Command, PipelineId, Ticket};
 use crate::schedule::group::{GroupCosts, GroupSize, GroupTuner};
-use crate::schedule::message::{EpochCosts, ToWorker};
+use crate::schedule::message::{EpochCosts, StageCosts, ToWorker};
 use crate::schedule::template::{Template, ViewShape, WorkerId};
 
 /// Groups of a pipeline that are remembered for inspection.
@@ -35,6 +35,8 @@ pub struct GroupRecord {
     pub copies_won: u64,
     /// Time in which its tasks ran, all workers together, in nanoseconds.
     pub busy_ns: u64,
+    /// What its tasks did, by view and stage.
+    pub stages: Vec<StageCosts>,
     /// The smoothed share of coordination after it.
     pub share: f64,
     /// It was of a size that nobody chose: for the first checkpoint.
@@ -317,7 +319,14 @@ impl Pipeline {
     }
 
     /// A worker has done an epoch.
-    pub fn epoch_done(&mut self, epoch: u64, worker: WorkerId, costs: EpochCosts, is_checkpoint: bool) {
+    pub fn epoch_done(
+        &mut self,
+        epoch: u64,
+        worker: WorkerId,
+        costs: EpochCosts,
+        stages: &[StageCosts],
+        is_checkpoint: bool,
+    ) {
         if is_checkpoint && epoch > self.settled {
             self.imaged.insert(epoch);
         }
@@ -327,13 +336,13 @@ impl Pipeline {
         {
             self.rows_retained += costs.rows;
             self.stragglers.learn(&costs);
-            self.charge(epoch, costs);
+            self.charge(epoch, costs, stages);
             self.note(epoch, costs);
         }
     }
 
     /// Adds what an epoch cost a worker to its group.
-    fn charge(&mut self, epoch: u64, costs: EpochCosts) {
+    fn charge(&mut self, epoch: u64, costs: EpochCosts, stages: &[StageCosts]) {
         if let Some((_, group)) = self.groups.range_mut(epoch..).next() {
             group.rows += costs.rows;
             group.busy_ns += costs.busy_ns;
@@ -342,6 +351,13 @@ impl Pipeline {
             group.tasks_copied += u64::from(costs.tasks_copied);
             group.copies_won += u64::from(costs.copies_won);
             group.costs.waited_ns += costs.waited_ns;
+            for costs in stages {
+                let mut known = group.stages.iter_mut();
+                match known.find(|known| (known.view, known.stage) == (costs.view, costs.stage)) {
+                    Some(known) => known.merge(costs),
+                    None => group.stages.push(costs.clone()),
+                }
+            }
             // The cutter's view of the epoch is the longest but for messages under way.
             group.costs.execution_ns += costs.elapsed_ns / self.participants.max(1) as u64;
         }
@@ -425,6 +441,7 @@ impl GroupRecord {
             tasks_copied: 0,
             copies_won: 0,
             busy_ns: 0,
+            stages: vec![],
             share: 0.0,
             is_forced,
         }

@@ -2,7 +2,8 @@
 //!
 //! An epoch costs every worker that takes part: it is told of the cut, tells its peers of every stage, and the driver and the
 //! cutter of the end. That pays when the worker has something to do. So a pipeline has as many workers as its epochs have
-//! work for ([`Spread::Auto`]), and a view of a few changes an epoch lives on one.
+//! work for ([`Spread::Auto`]), and a view of a few changes an epoch lives on one. Work that is all in one partition, because
+//! of a key that most rows have, counts for one.
 //!
 //! Decided when a group ends, and carried out as every change of placement is: the pipeline is brought to rest and opened
 //! under a template with another placement. More workers are taken soon, fewer only after a while: each change costs a
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pipeline::{GroupRecord, Phase};
 use super::{Command, Driver, PipelineId};
+use crate::schedule::message::StageCosts;
 use crate::schedule::template::WorkerId;
 
 /// How many workers a pipeline is spread over.
@@ -48,6 +50,8 @@ pub(super) struct Spreader {
     workers: Option<usize>,
     /// Nanoseconds of tasks in an epoch, of all workers together, smoothed.
     work_ns: Option<f64>,
+    /// How many times as long as on workers without end they take on one, smoothed.
+    parallelism: Option<f64>,
     /// Since when this has been right.
     right_at: Option<u64>,
 }
@@ -59,6 +63,14 @@ impl Spreader {
         let now = group.busy_ns as f64 / epochs as f64;
         let before = self.work_ns.unwrap_or(now);
         self.work_ns = Some(before + SMOOTHING * (now - before));
+        // Stages follow each other, and none is done before its longest partition.
+        let sum = |part: fn(&StageCosts) -> u64| group.stages.iter().map(part).sum::<u64>() as f64;
+        let longest_ns = sum(|stage| stage.busiest_ns);
+        if longest_ns > 0.0 {
+            let now = sum(|stage| stage.busy_ns) / longest_ns;
+            let before = self.parallelism.unwrap_or(now);
+            self.parallelism = Some(before + SMOOTHING * (now - before));
+        }
     }
 
     /// Of so many workers, how many are to be used from now on, if that is not what is.
@@ -72,7 +84,9 @@ impl Spreader {
             } => (worker_ns, patience_ns),
         };
         let right_at = *self.right_at.get_or_insert(now);
-        let worth = self.work_ns? / worker_ns.max(1) as f64;
+        // Where most rows have one key, more workers would only look on.
+        let useful = self.parallelism.unwrap_or(f64::MAX).round().max(1.0);
+        let worth = (self.work_ns? / worker_ns.max(1) as f64).min(useful);
         let needed = (worth.ceil() as usize).clamp(1, all);
         // Between half of what the used ones are for and a quarter more nothing changes.
         let is_more = needed > used && worth > 1.25 * used as f64;
@@ -133,6 +147,8 @@ impl Driver {
 
 #[cfg(test)]
 mod tests {
+    use millrace_planner::RelationId;
+
     use super::*;
 
     const SPREAD: Spread = Spread::Auto {
@@ -144,6 +160,26 @@ mod tests {
         let mut group = GroupRecord::new(1, 10, false);
         group.busy_ns = 10 * work_ns;
         group
+    }
+
+    #[test]
+    fn work_in_one_partition_has_one_worker() {
+        let mut spreader = Spreader::default();
+        let mut skewed = group(10_000);
+        let mut stage = StageCosts::new(RelationId(1), 0);
+        (stage.busy_ns, stage.busiest_ns) = (100_000, 98_000);
+        skewed.stages = vec![stage.clone()];
+        spreader.learn(&skewed);
+        assert_eq!(spreader.decide(SPREAD, 4, 0), None);
+        // A hundredth on other partitions is worth no worker.
+        assert_eq!(spreader.decide(SPREAD, 4, 1_600), Some(1));
+        spreader.settle(1, 4, 1_600);
+        stage.busiest_ns = 25_000;
+        skewed.stages = vec![stage];
+        for _ in 0..20 {
+            spreader.learn(&skewed);
+        }
+        assert_eq!(spreader.decide(SPREAD, 4, 2_000), Some(4));
     }
 
     /// What is decided over time, with epochs of so much work.

@@ -68,6 +68,7 @@ fn epoch_done(driver: &mut Driver, pipeline: u64, epoch: u64) -> Vec<Command> {
         epoch,
         worker: WORKER,
         costs: EpochCosts::default(),
+        stages: vec![],
         is_checkpoint: false,
     };
     driver.on(Event::Worker(message), 0)

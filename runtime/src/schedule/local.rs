@@ -10,6 +10,7 @@
 
 mod cutter;
 mod event;
+mod gathered;
 mod pipeline;
 mod recovery;
 mod straggler;

@@ -67,6 +67,8 @@ pub enum ToDriver {
         epoch: u64,
         worker: WorkerId,
         costs: EpochCosts,
+        /// At the end of a group, what its tasks did, by stage.
+        stages: Vec<StageCosts>,
         /// Its state after this epoch is in the checkpoint store.
         is_checkpoint: bool,
     },
@@ -139,6 +141,46 @@ pub struct EpochCosts {
     /// Tasks that were run elsewhere too, because they took long, and those of them that ended there first.
     pub tasks_copied: u32,
     pub copies_won: u32,
+}
+
+/// What the tasks of a stage did in the epochs of a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageCosts {
+    pub view: RelationId,
+    pub stage: usize,
+    pub tasks: u64,
+    /// Changes that they were given, and that they put out, with the memory that these take.
+    pub rows_in: u64,
+    pub rows_out: u64,
+    pub bytes_out: u64,
+    /// Nanoseconds in which they ran: all of them, and those of the partition that took longest.
+    pub busy_ns: u64,
+    pub busiest_ns: u64,
+}
+
+impl StageCosts {
+    pub fn new(view: RelationId, stage: usize) -> Self {
+        StageCosts {
+            view,
+            stage,
+            tasks: 0,
+            rows_in: 0,
+            rows_out: 0,
+            bytes_out: 0,
+            busy_ns: 0,
+            busiest_ns: 0,
+        }
+    }
+
+    /// Adds what tasks on other partitions did.
+    pub fn merge(&mut self, other: &StageCosts) {
+        self.tasks += other.tasks;
+        self.rows_in += other.rows_in;
+        self.rows_out += other.rows_out;
+        self.bytes_out += other.bytes_out;
+        self.busy_ns += other.busy_ns;
+        self.busiest_ns = self.busiest_ns.max(other.busiest_ns);
+    }
 }
 
 /// What time it is in an epoch, for all of its tasks.

@@ -146,6 +146,7 @@ impl Worker {
                     busy_ns: busy.as_nanos() as u64,
                     rows_in,
                     rows_out: output.rows(),
+                    bytes_out: output.bytes(),
                 };
                 if !self.keep(&view, ready, output) {
                     return Outcome::Unwanted;

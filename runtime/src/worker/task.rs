@@ -31,6 +31,14 @@ impl TaskOutput {
         batches.map(|batch| batch.num_rows() as u64).sum()
     }
 
+    /// Memory that these take.
+    pub fn bytes(&self) -> u64 {
+        let batches = self.exchanged.iter().flatten().chain(&self.materialized);
+        batches
+            .map(|batch| batch.rows.get_array_memory_size() as u64)
+            .sum()
+    }
+
     /// The receiving partitions that have rows; partition 0 stands for a view that changed.
     pub fn filled(&self) -> Vec<u32> {
         let has_rows = |batches: &Vec<ChangeBatch>| batches.iter().any(|batch| batch.num_rows() > 0);

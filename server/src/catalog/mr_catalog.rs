@@ -1,14 +1,14 @@
 //! The relations of `mr_catalog`: what the runtime knows of itself, at the moment when a statement is bound.
 
-mod tasks;
-
 mod performance;
+mod stages;
+mod tasks;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int64Array, IntervalMonthDayNanoArray, RecordBatch, StringArray,
+    ArrayRef, Float64Array, Int64Array, IntervalMonthDayNanoArray, RecordBatch, StringArray,
     TimestampMicrosecondArray,
 };
 use arrow::datatypes::IntervalMonthDayNano;
@@ -49,7 +49,7 @@ pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn Tab
         "jobs" => jobs(database),
         "monotasks" => performance::monotasks(database),
         "resources" => performance::resources(database),
-        "stages" => stages(database),
+        "stages" => stages::columns(database),
         "tasks" => tasks::columns(database),
         "unbounded_state" => unbounded_state(database),
         "views" => views(database),
@@ -149,44 +149,6 @@ fn jobs(database: &Database) -> Columns {
         (
             "error",
             Arc::new(StringArray::from_iter(jobs.iter().map(|job| job.error.clone()))),
-        ),
-    ]
-}
-
-/// One row a stage that may combine rows of a group before they are sent to it: what became of them since the view was made.
-fn stages(database: &Database) -> Columns {
-    let views = database.runtime().views();
-    let stages: Vec<_> = views
-        .iter()
-        .flat_map(|view| {
-            view.combiners
-                .iter()
-                .map(move |(stage, counts)| (view, *stage, *counts))
-        })
-        .collect();
-    vec![
-        (
-            "relation",
-            numbers(stages.iter().map(|(view, ..)| view.relation.0)),
-        ),
-        ("stage", numbers(stages.iter().map(|(_, stage, _)| *stage as u64))),
-        (
-            "rows_combined",
-            numbers(stages.iter().map(|(.., counts)| counts.combined)),
-        ),
-        (
-            "rows_left",
-            numbers(stages.iter().map(|(.., counts)| counts.left)),
-        ),
-        (
-            "rows_passed",
-            numbers(stages.iter().map(|(.., counts)| counts.passed)),
-        ),
-        (
-            "is_combining",
-            Arc::new(BooleanArray::from_iter(
-                stages.iter().map(|(.., counts)| Some(counts.is_combining)),
-            )),
         ),
     ]
 }

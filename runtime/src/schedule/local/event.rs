@@ -58,9 +58,10 @@ pub struct ReadyTask {
 pub struct Ended {
     pub filled: Vec<u32>,
     pub busy_ns: u64,
-    /// Changes that it was given, and that it put out.
+    /// Changes that it was given, and that it put out, with the memory that these take.
     pub rows_in: u64,
     pub rows_out: u64,
+    pub bytes_out: u64,
 }
 
 /// What a timer is for.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use millrace_planner::RelationId;
 
 use super::cutter::Cutter;
+use super::gathered::Gathered;
 use super::straggler::Progress;
 use super::{Ended, LocalAction, ReadyTask, Source, TaskId, ToDriver, ToPeer, Work, WorkerId, share};
 use crate::driver::PipelineId;
@@ -42,6 +43,7 @@ pub(super) struct Pipeline {
     pub lent: HashMap<(usize, u64), WorkerId>,
     /// There is a timer to look for stragglers.
     pub is_watching: bool,
+    gathered: Gathered,
 }
 
 /// An epoch in flight on this worker.
@@ -100,6 +102,7 @@ impl Pipeline {
             copies: BTreeMap::new(),
             lent: HashMap::new(),
             is_watching: false,
+            gathered: Gathered::default(),
             plan,
         }
     }
@@ -142,6 +145,7 @@ impl Pipeline {
         work: &mut Work<'_>,
     ) {
         self.launched = self.launched.max(last);
+        self.gathered.launch(last);
         if let Some(cutter) = &mut self.cutter {
             cutter.launch(first, last, checkpoints, is_forced);
         }
@@ -344,6 +348,7 @@ impl Pipeline {
             return;
         }
         let was_lent = self.call_back(task, number, work);
+        self.gathered.add(task, &ended);
         let Ended { filled, busy_ns, .. } = ended;
         if self.plan.template.is_retained {
             self.running.remove(&(task, number));
@@ -557,6 +562,7 @@ impl Pipeline {
             epoch: number,
             worker: me,
             costs,
+            stages: self.gathered.take(number, &self.plan),
             is_checkpoint: epoch.is_checkpoint,
         }));
         work.send(

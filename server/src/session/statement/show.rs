@@ -65,6 +65,7 @@ pub(crate) fn columns(target: &ShowTarget) -> SchemaRef {
             "sources",
             "views",
             "group_size",
+            "workers",
             "writes_waiting",
         ]),
         ShowTarget::Workers => schema(&["id", "address", "state", "cores", "partitions", "tasks_waiting"]),
@@ -246,6 +247,7 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
                     some(pipeline.sources.len()),
                     some(pipeline.views.len()),
                     some(pipeline.group_size),
+                    some(pipeline.workers),
                     some(status.writes_waiting),
                 ]
             })
