@@ -3,14 +3,14 @@
 //!
 //! The experiments are those of Drizzle (SOSP'17), section 5.2, and of its figure 11.
 
-use std::sync::Arc;
+mod cluster;
 
 use millrace_planner::RelationId;
-use millrace_runtime::driver::{CheckpointPolicy, PipelineId, Ticket};
 use millrace_runtime::schedule::group::GroupSize;
-use millrace_runtime::schedule::simulation::{Costs, GroupSeen, Report, Setup, Simulation};
-use millrace_runtime::schedule::template::{StageInput, StageShape, ViewShape};
+use millrace_runtime::schedule::simulation::{GroupSeen, Report};
+use millrace_runtime::schedule::template::{StageInput, StageShape};
 
+use self::cluster::Cluster;
 use super::Scale;
 use crate::error::BenchError;
 use crate::plot::{Chart, Line};
@@ -551,74 +551,6 @@ fn stages(source: RelationId, has_shuffle: bool) -> Vec<StageShape> {
     let mut stages = vec![map];
     stages.extend(has_shuffle.then_some(reduce));
     stages
-}
-
-struct Cluster {
-    simulation: Simulation,
-    tickets: u64,
-}
-
-impl Cluster {
-    fn new(workers: u32, task_ns: u64, group_size: GroupSize, is_slow: bool, seed: u64) -> Self {
-        let simulation = Simulation::new(Setup {
-            workers,
-            cores: SLOTS,
-            group_size,
-            checkpoints: CheckpointPolicy::Never,
-            costs: Costs {
-                message_ns: (MESSAGE_NS, MESSAGE_NS),
-                task_ns,
-                driver_ns: is_slow.then_some(SPARK_NS),
-                worker_ns: None,
-                doubled_per_mille: 0,
-                dropped_per_mille: 0,
-                slow: (0, 0),
-            },
-            seed,
-        });
-        Cluster {
-            simulation,
-            tickets: 0,
-        }
-    }
-
-    /// A view over a new source, in a pipeline of its own, at rest.
-    fn view(
-        &mut self,
-        source: RelationId,
-        stages: &[StageShape],
-        partitions: usize,
-    ) -> Result<PipelineId, BenchError> {
-        let pipeline = PipelineId(source.0);
-        self.simulation.add_source(source, pipeline);
-        self.rest()?;
-        self.tickets += 1;
-        let unused = PipelineId(1_000 + self.tickets);
-        self.simulation
-            .quiesce(Ticket(self.tickets), vec![source], unused);
-        self.rest()?;
-        let (ticket, pipeline) = self
-            .simulation
-            .held
-            .pop()
-            .ok_or_else(|| BenchError::engine("the simulated driver did not let a view in"))?;
-        let view = Arc::new(ViewShape {
-            id: RelationId(100 + source.0),
-            partitions,
-            incarnation: 0,
-            stages: stages.to_vec(),
-        });
-        self.simulation.resume(ticket, pipeline, vec![view], vec![]);
-        self.rest()?;
-        Ok(pipeline)
-    }
-
-    fn rest(&mut self) -> Result<(), BenchError> {
-        if self.simulation.run(STEPS_MAX) {
-            return Ok(());
-        }
-        Err(BenchError::engine("the simulation does not come to rest"))
-    }
 }
 
 fn median(values: &[f64]) -> f64 {
