@@ -53,7 +53,7 @@ impl Scale {
             rates: vec![0.0, 100_000.0, 500_000.0, 1e6, 2e6, 4e6, 8e6],
             batch_events: 20_000,
             parallelism: vec![2, 4, 8, 16, 32, 64],
-            rounds: 200,
+            rounds: 50,
             fsync_probes: 100,
         }
     }
