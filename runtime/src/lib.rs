@@ -17,6 +17,7 @@ pub mod driver;
 pub mod error;
 mod event_time;
 mod feed;
+pub mod generator;
 pub mod operator;
 mod query;
 mod relation;
@@ -32,7 +33,7 @@ mod write;
 pub use backfill::{BackfillOptions, JobState, JobStatus};
 pub use driver::{CheckpointPolicy, EpochRecord, GroupRecord, PipelineRecord, Spread};
 pub use error::RuntimeError;
-pub use event_time::{EventTimeSpec, WatermarkStatus};
+pub use event_time::{EventTime, EventTimeSpec, Judged, WatermarkStatus};
 pub use operator::Gate;
 pub use query::{ProfileHandle, QueryOptions};
 pub use runtime::{

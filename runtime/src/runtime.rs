@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use datafusion::object_store::ObjectStore;
+use futures::future::BoxFuture;
 use millrace_planner::{RelationId, StageGraph};
 use millrace_storage::LogStore;
 use parking_lot::{Mutex, RwLock};
@@ -329,6 +330,11 @@ impl Runtime {
     /// The time that the next epoch would have, in microseconds since 1970-01-01 00:00 UTC; never less than before.
     pub fn now(&self) -> i64 {
         self.inner.timers.now()
+    }
+
+    /// Resolves when the clock has reached `time`, in microseconds since 1970-01-01 00:00 UTC.
+    pub fn clock_reaches(&self, time: i64) -> BoxFuture<'static, ()> {
+        self.inner.timers.clock_reaches(time)
     }
 
     /// Waits until every view is as it is at this moment or later: rows whose time has come are there, or gone.

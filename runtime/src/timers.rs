@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 
+use futures::future::BoxFuture;
 use millrace_planner::RelationId;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
@@ -65,6 +66,11 @@ impl Timers {
     pub fn now(&self) -> i64 {
         let now = self.clock.now();
         self.told.fetch_max(now, Ordering::Relaxed).max(now)
+    }
+
+    /// Resolves when the clock has reached `time`.
+    pub fn clock_reaches(&self, time: i64) -> BoxFuture<'static, ()> {
+        self.clock.until(time)
     }
 
     /// A view that keeps rows by time is installed.

@@ -11,6 +11,7 @@
 
 pub mod ddl;
 pub mod engine;
+pub mod generators;
 pub mod jobs;
 pub mod profiles;
 pub mod replace;
@@ -104,6 +105,7 @@ pub struct Database {
     /// Held by the one DDL statement that runs.
     ddl: tokio::sync::Mutex<()>,
     jobs: jobs::Jobs,
+    generators: generators::Generators,
     profiles: profiles::Profiles,
     sessions: Mutex<BTreeMap<i32, Weak<Session>>>,
     next_session: AtomicI32,
@@ -149,6 +151,7 @@ impl Database {
             pg_catalog,
             ddl: tokio::sync::Mutex::new(()),
             jobs: jobs::Jobs::default(),
+            generators: generators::Generators::default(),
             profiles: profiles::Profiles::default(),
             sessions: Mutex::default(),
             next_session: AtomicI32::new(1),
@@ -170,6 +173,7 @@ impl Database {
             session.cancel_handle().cancel();
         }
         self.cancel_jobs(&self.jobs.active()).await;
+        self.generators.stop_all().await;
         self.runtime.shutdown().await;
         Ok(self.store.close()?)
     }
@@ -211,6 +215,11 @@ impl Database {
     /// Functions, planners and options that every statement is bound and planned with.
     pub fn state(&self) -> &SessionState {
         &self.state
+    }
+
+    /// What fills streams with a connector.
+    pub fn generators(&self) -> &generators::Generators {
+        &self.generators
     }
 
     /// How the database was opened.
@@ -321,6 +330,10 @@ impl Database {
             }
             self.publish([Arc::new(object)], &[]);
         }
+        // Nothing is to come before what there is has come up.
+        for object in self.catalog().objects() {
+            self.start_generator(object)?;
+        }
         Ok(())
     }
 
@@ -395,11 +408,12 @@ impl Database {
     }
 
     /// What plans of views depend on besides their queries.
-    pub(crate) fn view_options(&self, emit: Emit) -> ViewOptions {
+    pub(crate) fn view_options(&self, emit: Emit, slides: bool) -> ViewOptions {
         ViewOptions {
             partitions: self.options.partitions(),
             recursion: self.options.recursion,
             emit,
+            slides,
         }
     }
 
@@ -412,7 +426,7 @@ impl Database {
     ) -> SqlResult<Planned> {
         let reader = Reader::of_query(self, &self.state, catalog, database, query);
         let plan = reader.bind_query_text(query)?;
-        let graph = plan_view(&self.state, plan, self.view_options(query.emit))?;
+        let graph = plan_view(&self.state, plan, self.view_options(query.emit, query.slides))?;
         let growth = growth(&graph, &|info| {
             let object = catalog.object(ObjectId(info.id.0))?;
             object.relation()?.growth.endless.clone()

@@ -12,6 +12,7 @@
 pub mod catalog;
 pub mod cli;
 pub mod config;
+pub mod connector;
 pub mod copy;
 pub mod database;
 pub mod demo;

@@ -197,15 +197,11 @@ impl EventTimeDef {
     }
 
     /// As CREATE STREAM has it: the options behind the columns.
-    pub fn options(&self) -> String {
+    pub fn options(&self) -> Vec<String> {
         let skew = self.future_skew_max;
         let skew = skew.map(|skew| format!("watermark.max_future_skew = '{skew}us'"));
         let late = matches!(self.late, Late::Kept(_)).then(|| "late = 'stream'".to_owned());
-        let options: Vec<String> = skew.into_iter().chain(late).collect();
-        match options.is_empty() {
-            true => String::new(),
-            false => format!(" WITH ({})", options.join(", ")),
-        }
+        skew.into_iter().chain(late).collect()
     }
 
     /// The lasting form.

@@ -24,8 +24,9 @@ use crate::database::{Database, df};
 use crate::error::{SqlResult, from_internal};
 
 /// The names of the relations.
-pub const RELATIONS: [&str; 11] = [
+pub const RELATIONS: [&str; 12] = [
     "batches",
+    "generators",
     "groups",
     "jobs",
     "monotasks",
@@ -45,6 +46,7 @@ pub const RELATIONS: [&str; 11] = [
 pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn TableProvider>>> {
     let columns = match name {
         "batches" => batches(database),
+        "generators" => generators(database),
         "groups" => groups(database),
         "jobs" => jobs(database),
         "monotasks" => performance::monotasks(database),
@@ -77,6 +79,62 @@ fn numbers(values: impl Iterator<Item = u64>) -> ArrayRef {
 
 fn texts(values: impl Iterator<Item = String>) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(values))
+}
+
+/// One row a stream that a connector fills: rows that were made, of how many, at which rate, and why it stopped.
+fn generators(database: &Database) -> Columns {
+    let catalog = database.catalog();
+    let all: Vec<_> = (database.generators().list().into_iter())
+        .filter_map(|info| Some((catalog.object(info.stream)?.clone(), info)))
+        .collect();
+    let connector = |object: &Object| -> String {
+        let relation = object.relation();
+        let connector = relation.and_then(|relation| relation.connector.as_ref());
+        connector
+            .map(|connector| connector.name().to_owned())
+            .unwrap_or_default()
+    };
+    let optional = |values: Vec<Option<u64>>| -> ArrayRef {
+        Arc::new(Int64Array::from_iter(
+            values
+                .into_iter()
+                .map(|value| value.and_then(|value| i64::try_from(value).ok())),
+        ))
+    };
+    vec![
+        ("name", texts(all.iter().map(|(object, _)| object.display_name()))),
+        (
+            "connector",
+            texts(all.iter().map(|(object, _)| connector(object))),
+        ),
+        (
+            "rows_done",
+            numbers(all.iter().map(|(_, info)| info.progress.position)),
+        ),
+        (
+            "rows_total",
+            optional(all.iter().map(|(_, info)| info.rows_max).collect()),
+        ),
+        ("rate", optional(all.iter().map(|(_, info)| info.rate).collect())),
+        (
+            "state",
+            texts(all.iter().map(|(_, info)| {
+                let progress = &info.progress;
+                match (progress.ended, &progress.failure) {
+                    (_, Some(_)) => "failed",
+                    (true, None) => "ended",
+                    (false, None) => "running",
+                }
+                .to_owned()
+            })),
+        ),
+        (
+            "error",
+            Arc::new(StringArray::from_iter(
+                all.iter().map(|(_, info)| info.progress.failure.clone()),
+            )),
+        ),
+    ]
 }
 
 /// One row a pipeline: its last committed epoch, what belongs to it, and what waits.

@@ -21,6 +21,7 @@ use millrace_storage::{ObjectId, ObjectKind};
 use crate::catalog::bound::BoundName;
 use crate::catalog::event_time::EventTimeDef;
 use crate::catalog::external::ExternalTable;
+use crate::connector::ConnectorDef;
 use crate::types;
 pub use stored::lasting_columns;
 
@@ -77,6 +78,8 @@ pub struct Relation {
     pub key_name: Option<String>,
     /// The event time, if it is a stream that has one.
     pub event_time: Option<EventTimeDef>,
+    /// What fills it, if it is a stream that is not written to.
+    pub connector: Option<ConnectorDef>,
     /// The query, if it is a materialized view.
     pub query: Option<Arc<QueryDef>>,
     /// What of it grows without bound, if it is a materialized view.
@@ -125,6 +128,8 @@ pub struct QueryDef {
     pub names: Vec<BoundName>,
     /// When a materialized view shows its rows.
     pub emit: Emit,
+    /// Whether a materialized view puts overlapping windows together from panes.
+    pub slides: bool,
     /// The plan of a view, once it was needed. It stays right: what it names cannot change under it.
     pub bound: OnceLock<Arc<dyn TableProvider>>,
 }
@@ -165,6 +170,7 @@ impl Relation {
             columns,
             key_name,
             event_time: None,
+            connector: None,
             query: None,
             growth: Growth::default(),
             provider,
@@ -213,6 +219,13 @@ impl Relation {
         self.info.watermarks = bound.into_iter().collect();
         self.provider = Arc::new(RelationTable::new(self.info.clone()));
         self.event_time = event_time;
+        self
+    }
+
+    /// The relation with a connector.
+    #[must_use]
+    pub fn with_connector(mut self, connector: Option<ConnectorDef>) -> Self {
+        self.connector = connector;
         self
     }
 
@@ -293,6 +306,7 @@ impl QueryDef {
             column_names,
             names: vec![],
             emit: Emit::Changes,
+            slides: true,
             bound: OnceLock::new(),
         }
     }
@@ -303,6 +317,7 @@ impl QueryDef {
         QueryDef {
             names,
             emit: self.emit,
+            slides: self.slides,
             ..QueryDef::new(
                 self.text.clone(),
                 self.search_path.clone(),
@@ -315,6 +330,12 @@ impl QueryDef {
     #[must_use]
     pub fn with_emit(self, emit: Emit) -> Self {
         QueryDef { emit, ..self }
+    }
+
+    /// The same query, overlapping windows put together from panes or not.
+    #[must_use]
+    pub fn with_slides(self, slides: bool) -> Self {
+        QueryDef { slides, ..self }
     }
 
     /// The clause that says when rows are shown.
@@ -391,11 +412,13 @@ impl Object {
             Definition::Relation(relation) => match &relation.query {
                 Some(query) => view(query),
                 None => {
-                    let options = relation
-                        .event_time
-                        .as_ref()
-                        .map(EventTimeDef::options)
-                        .unwrap_or_default();
+                    let connector = relation.connector.iter().flat_map(ConnectorDef::options);
+                    let event_time = relation.event_time.iter().flat_map(EventTimeDef::options);
+                    let options: Vec<String> = connector.chain(event_time).collect();
+                    let options = match options.is_empty() {
+                        true => String::new(),
+                        false => format!(" WITH ({})", options.join(", ")),
+                    };
                     format!(
                         "CREATE {kind} {name} ({}){options}",
                         relation.elements().join(", ")

@@ -110,7 +110,10 @@ impl DdlGuard<'_> {
             take_down(db, &objects).await;
             return Err(error);
         }
-        db.publish(objects, &[]);
+        db.publish(objects.iter().cloned(), &[]);
+        for object in &objects {
+            db.start_generator(object)?;
+        }
         Ok(())
     }
 
@@ -195,6 +198,9 @@ impl DdlGuard<'_> {
 
 /// Removes what objects have in the runtime and on disk. What fails is left for the next start.
 pub(crate) async fn take_down(db: &Database, objects: &[Arc<Object>]) {
+    for object in objects {
+        db.generators().stop(object.id).await;
+    }
     let relations: Vec<RelationId> = objects
         .iter()
         .filter_map(|object| object.relation())

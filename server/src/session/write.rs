@@ -248,6 +248,17 @@ impl WriteScope {
 pub(crate) fn writable<'a>(object: &'a Object, verb: &str) -> SqlResult<&'a Relation> {
     use millrace_storage::ObjectKind;
     match (object.kind, object.relation()) {
+        (
+            ObjectKind::Stream,
+            Some(Relation {
+                connector: Some(connector),
+                ..
+            }),
+        ) => Err(SqlError::new(
+            SqlState::WrongObjectType,
+            format!("cannot {verb} stream \"{}\"", object.name),
+        )
+        .with_detail(format!("Its rows come from connector \"{}\".", connector.name()))),
         (ObjectKind::Stream | ObjectKind::Table, Some(relation)) => Ok(relation),
         (ObjectKind::View | ObjectKind::MaterializedView, _) => Err(SqlError::new(
             SqlState::WrongObjectType,

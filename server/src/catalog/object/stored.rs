@@ -18,6 +18,7 @@ use crate::catalog::bound::BoundName;
 use crate::catalog::event_time::{EventTimeDef, StoredEventTime};
 use crate::catalog::external::{ExternalTable, Files};
 use crate::catalog::kind_name;
+use crate::connector::ConnectorDef;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types;
 
@@ -69,8 +70,12 @@ struct StoredProperties {
     names: Vec<BoundName>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     emit: Option<Emit>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    recomputes_windows: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     event_time: Option<StoredEventTime>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    connector: Option<ConnectorDef>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     relation: Option<ObjectId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -92,6 +97,7 @@ impl Object {
                 stored.key = relation.key().to_vec();
                 stored.key_name.clone_from(&relation.key_name);
                 stored.event_time = relation.event_time.as_ref().map(EventTimeDef::to_stored);
+                stored.connector.clone_from(&relation.connector);
                 if let Some(query) = &relation.query {
                     store_query(query, &mut stored);
                 }
@@ -154,7 +160,8 @@ impl Object {
                 properties.column_names.clone(),
             );
             let query = query.with_names(properties.names.clone());
-            Arc::new(query.with_emit(properties.emit.unwrap_or_default()))
+            let query = query.with_emit(properties.emit.unwrap_or_default());
+            Arc::new(query.with_slides(!properties.recomputes_windows))
         });
         let relation = |kind: RelationKind| -> SqlResult<Definition> {
             let columns = properties
@@ -193,6 +200,7 @@ impl Object {
                 None => relation,
                 some => relation.with_event_time(some),
             };
+            let relation = relation.with_connector(properties.connector.clone());
             Ok(Definition::Relation(Box::new(relation)))
         };
         let definition = match stored.kind {
@@ -242,6 +250,7 @@ fn store_query(query: &QueryDef, stored: &mut StoredProperties) {
     stored.column_names.clone_from(&query.column_names);
     stored.names.clone_from(&query.names);
     stored.emit = (query.emit != Emit::Changes).then_some(query.emit);
+    stored.recomputes_windows = !query.slides;
 }
 
 fn store_column(column: &ColumnDef) -> StoredColumn {

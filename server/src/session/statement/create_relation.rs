@@ -9,6 +9,7 @@ use millrace_storage::{ChangeBatch, ObjectKind};
 
 use crate::catalog::event_time::{EventTimeDef, Late};
 use crate::catalog::{ColumnDef, Definition, Object, Relation};
+use crate::connector::ConnectorDef;
 use crate::database::ddl::DdlGuard;
 use crate::database::now_ms;
 use crate::error::names::did_you_mean;
@@ -31,6 +32,7 @@ struct New<'a> {
     columns: Vec<ColumnDef>,
     key: Vec<usize>,
     event_time: Option<EventTimeDef>,
+    connector: Option<ConnectorDef>,
     text: &'a str,
 }
 
@@ -50,6 +52,16 @@ pub(crate) async fn stream(session: &Arc<Session>, create: CreateStream, text: &
         .collect();
     let mut options = create.options.clone();
     let event_time = EventTimeDef::new(create.watermark.as_ref(), &names, &mut options)?;
+    let connector = ConnectorDef::new(&mut options)?;
+    if connector.is_some()
+        && event_time
+            .as_ref()
+            .is_some_and(|time| time.future_skew_max.is_some())
+    {
+        let message = "option \"watermark.max_future_skew\" is not supported with a generator";
+        return Err(SqlError::unsupported(message)
+            .with_detail("The event times of a generator have nothing to do with the clock."));
+    }
     refuse_extras(&create.constraints, false, &options, create.format.is_some())?;
     let columns = columns(&create.columns, &[])?;
     let new = New {
@@ -59,6 +71,7 @@ pub(crate) async fn stream(session: &Arc<Session>, create: CreateStream, text: &
         columns,
         key: vec![],
         event_time,
+        connector,
         text,
     };
     make(session, new).await?;
@@ -95,6 +108,7 @@ pub(crate) async fn table(session: &Arc<Session>, create: CreateTable, text: &st
                 columns,
                 key,
                 event_time: None,
+                connector: None,
                 text,
             };
             make(session, new).await?;
@@ -165,6 +179,7 @@ async fn table_as(
         columns,
         key: vec![],
         event_time: None,
+        connector: None,
         text,
     };
     let Some(object) = make(session, new).await? else {
@@ -255,8 +270,10 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         &new.key,
         kind == RelationKind::Stream,
     )
-    .with_event_time(event_time);
+    .with_event_time(event_time)
+    .with_connector(new.connector);
     check_expressions(session, &scope, &relation)?;
+    session.database().try_generator(&scope, &relation)?;
     let object = Object {
         id,
         kind: new.kind,

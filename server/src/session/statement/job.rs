@@ -15,11 +15,12 @@ pub(crate) async fn cancel(session: &Arc<Session>, number: u64) -> SqlResult<Out
     done("CANCEL JOB")
 }
 
-/// WAIT: until the jobs that there are now are over.
+/// WAIT: until the jobs that there are now are over, and generators that have an end and no rate.
 pub(crate) async fn wait(session: &Arc<Session>) -> SqlResult<Outcome> {
     for failed in session.database().wait_for_jobs().await {
         session.notice(Severity::Warning, failed);
     }
+    session.database().generators().ended().await;
     done("WAIT")
 }
 
