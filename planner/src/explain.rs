@@ -18,7 +18,8 @@ use datafusion::physical_expr::expressions::Column;
 
 use crate::stage::{
     AggregateCall, AggregateForm, Aggregation, AsofJoin, Closing, ExchangeForm, Join, LookupJoin, Nearest,
-    Numbering, Operator, Output, Passage, Stage, StageGraph, TemporalFilter, TopN, UnnestColumn,
+    Numbering, Operator, Output, Passage, Sliding, SlidingForm, Stage, StageGraph, TemporalFilter, TopN,
+    UnnestColumn,
 };
 
 /// The DAG, last stage first, as one reads a query plan.
@@ -144,6 +145,7 @@ fn line(node: &Operator) -> String {
                 ""
             }
         ),
+        Operator::Sliding(sliding) => slides(sliding),
         Operator::EmitOnClose(emit) => format!("EmitOnClose: by {}", value(&emit.closing)),
         Operator::EmitEvery(emit) => {
             format!(
@@ -193,6 +195,26 @@ fn aggregates(aggregation: &Aggregation) -> String {
         names(schema, &group),
         calls.join(", "),
         closes(aggregation.closes.as_ref())
+    )
+}
+
+fn slides(sliding: &Sliding) -> String {
+    let micros = |length: i64| Duration::from_micros(length.unsigned_abs());
+    let form = match sliding.form {
+        SlidingForm::Subtract => "by subtracting panes",
+        SlidingForm::Merge => "by merging panes",
+    };
+    let closes = match (&sliding.closes, sliding.once) {
+        (None, _) => "",
+        (Some(_), false) => ", closes by its end",
+        (Some(_), true) => ", put out when it closes",
+    };
+    format!(
+        "Sliding: windows of {:?} every {:?} from panes of {:?}, {form}; {}{closes}",
+        micros(sliding.size),
+        micros(sliding.slide),
+        micros(sliding.pane),
+        aggregates(&sliding.aggregation)
     )
 }
 

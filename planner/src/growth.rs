@@ -116,6 +116,15 @@ impl Analysis<'_> {
                 }
                 Some(stream)
             }
+            Operator::Sliding(sliding) => {
+                let stream = self.operator(&sliding.aggregation.input)?;
+                if sliding.closes.is_none() {
+                    let schema = sliding.aggregation.input.schema();
+                    let names = names(schema, 0..sliding.aggregation.group_columns);
+                    self.note(format!("GROUP BY ({names})"), "every group", &stream);
+                }
+                Some(stream)
+            }
             Operator::Recursion(recursion) => {
                 let (base, body) = (self.operator(&recursion.base), self.operator(&recursion.body));
                 let stream = base.or(body)?;

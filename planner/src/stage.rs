@@ -139,6 +139,7 @@ pub enum Operator {
     LookupJoin(Box<LookupJoin>),
     AsofJoin(Box<AsofJoin>),
     Session(Box<Session>),
+    Sliding(Box<Sliding>),
     EmitOnClose(Box<EmitOnClose>),
     EmitEvery(Box<EmitEvery>),
 }
@@ -160,6 +161,41 @@ pub struct Session {
     /// A session that ends before this is final, and forgotten.
     pub closes: Option<Bound>,
     pub schema: SchemaRef,
+}
+
+/// Aggregates over overlapping windows (HOP), which are put together from panes: what comes in is grouped by pane.
+#[derive(Debug, Clone)]
+pub struct Sliding {
+    /// Its group columns are those of the output. In the input those that tell of the window hold the start of the pane.
+    pub aggregation: Aggregation,
+    /// The group columns that tell of the window; there is at least one.
+    pub windows: Vec<WindowColumn>,
+    /// Lengths in microseconds. A window begins at each multiple of the slide, plus the offset; a pane divides slide and size.
+    pub slide: i64,
+    pub size: i64,
+    pub offset: i64,
+    pub pane: i64,
+    pub form: SlidingForm,
+    /// A window whose start plus so many microseconds is below the bound is final.
+    pub closes: Option<(i64, Bound)>,
+    /// Each window is put out once, when it is final, and not whenever it changes.
+    pub once: bool,
+}
+
+/// A column that tells when a window begins, plus so many microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowColumn {
+    pub column: usize,
+    pub shift: i64,
+}
+
+/// How the value over the next window follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlidingForm {
+    /// From that over the last one: the panes that leave are taken away, those that enter are added.
+    Subtract,
+    /// From those of its panes, for at least one of the aggregates.
+    Merge,
 }
 
 /// Which rows are final: those of which a value is below a bound. Nothing that is still to come has such a value.
@@ -518,6 +554,7 @@ impl Operator {
             Operator::LookupJoin(join) => &join.schema,
             Operator::AsofJoin(join) => &join.schema,
             Operator::Session(session) => &session.schema,
+            Operator::Sliding(sliding) => &sliding.aggregation.schema,
             Operator::EmitOnClose(emit) => &emit.schema,
             Operator::EmitEvery(emit) => &emit.schema,
         }
@@ -538,6 +575,7 @@ impl Operator {
             Operator::TopN(top) => top.closes.is_some(),
             Operator::Recompute(recompute) => recompute.closes.is_some(),
             Operator::Session(session) => session.closes.is_some(),
+            Operator::Sliding(sliding) => sliding.closes.is_some(),
             _ => false,
         };
         own || self.inputs().into_iter().any(Operator::goes_by_watermarks)
@@ -565,6 +603,7 @@ impl Operator {
             Operator::Recompute(recompute) => vec![&recompute.input],
             Operator::TemporalFilter(filter) => vec![&filter.input],
             Operator::Session(session) => vec![&session.input],
+            Operator::Sliding(sliding) => vec![&sliding.aggregation.input],
             Operator::EmitOnClose(emit) => vec![&emit.input],
             Operator::EmitEvery(emit) => vec![&emit.input],
             Operator::LookupJoin(join) => vec![&join.left, &join.right],

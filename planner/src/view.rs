@@ -18,6 +18,7 @@ mod ranking;
 mod recursive;
 mod series;
 mod session;
+mod sliding;
 mod temporal;
 mod time_join;
 mod unnest;
@@ -40,6 +41,8 @@ pub struct ViewOptions {
     /// When a recursion is given up.
     pub recursion: RecursionLimits,
     pub emit: Emit,
+    /// Whether overlapping windows are put together from panes, where that can be.
+    pub slides: bool,
 }
 
 /// When a view shows what changes in it.
@@ -61,6 +64,7 @@ impl ViewOptions {
             partitions,
             recursion: RecursionLimits::default(),
             emit: Emit::default(),
+            slides: true,
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) use consolidate::consolidate;
 pub use expression::ErrorCounter;
 pub use image::OperatorImage;
 
-use aggregate::{AggregateInstance, PartialAggregate};
+use aggregate::{AggregateInstance, PartialAggregate, SlidingInstance};
 pub use aggregate::{Combiner, CombinerCounts};
 use asof::AsofJoinInstance;
 use emit::EmitInstance;
@@ -165,6 +165,10 @@ pub enum OperatorInstance {
         right: Box<OperatorInstance>,
         join: Box<AsofJoinInstance>,
     },
+    Sliding {
+        input: Box<OperatorInstance>,
+        sliding: Box<SlidingInstance>,
+    },
     Session {
         input: Box<OperatorInstance>,
         session: Box<SessionInstance>,
@@ -266,6 +270,10 @@ impl OperatorInstance {
                 left: boxed(&join.left)?,
                 right: boxed(&join.right)?,
                 join: Box::new(AsofJoinInstance::new(join)?),
+            },
+            Operator::Sliding(sliding) => OperatorInstance::Sliding {
+                input: boxed(&sliding.aggregation.input)?,
+                sliding: Box::new(SlidingInstance::new(sliding)?),
             },
             Operator::Session(session) => OperatorInstance::Session {
                 input: boxed(&session.input)?,
@@ -422,6 +430,11 @@ impl OperatorInstance {
                     let right = right.run(inputs, gate, errors).await?;
                     join.run(left, right, gate).await
                 }
+                OperatorInstance::Sliding { input, sliding } => {
+                    let batches = input.run(inputs, gate, errors).await?;
+                    let (is_bulk, watermarks) = (inputs.is_bulk, &inputs.watermarks);
+                    sliding.run(batches, is_bulk, watermarks, gate, errors).await
+                }
                 OperatorInstance::Session { input, session } => {
                     let batches = input.run(inputs, gate, errors).await?;
                     let changes = session.run(batches, gate).await?;
@@ -450,6 +463,7 @@ impl OperatorInstance {
             OperatorInstance::Join { join, .. } => is_bulk || join.idle_without_input(),
             OperatorInstance::LookupJoin { join, .. } => join.idle_without_input(),
             OperatorInstance::Emit { emit, .. } => is_bulk || emit.idle_without_input(),
+            OperatorInstance::Sliding { sliding, .. } => is_bulk || sliding.idle_without_input(),
             _ => true,
         };
         is_idle
@@ -478,6 +492,7 @@ impl OperatorInstance {
     fn is_closed(&self, watermarks: &Watermarks) -> bool {
         let own = match self {
             OperatorInstance::Emit { emit, .. } => emit.is_closed(watermarks),
+            OperatorInstance::Sliding { sliding, .. } => sliding.is_closed(watermarks),
             _ => false,
         };
         own || self.inputs().into_iter().any(|input| input.is_closed(watermarks))
@@ -498,6 +513,7 @@ impl OperatorInstance {
             | OperatorInstance::TopN { input, .. }
             | OperatorInstance::Recompute { input, .. }
             | OperatorInstance::TemporalFilter { input, .. }
+            | OperatorInstance::Sliding { input, .. }
             | OperatorInstance::Session { input, .. }
             | OperatorInstance::Emit { input, .. } => vec![input],
             OperatorInstance::Join { left, right, .. }
@@ -514,6 +530,7 @@ impl OperatorInstance {
             OperatorInstance::TopN { top, .. } => top.state_bytes(),
             OperatorInstance::Recompute { recompute, .. } => recompute.state_bytes(),
             OperatorInstance::TemporalFilter { filter, .. } => filter.state_bytes(),
+            OperatorInstance::Sliding { sliding, .. } => sliding.state_bytes(),
             OperatorInstance::Session { session, .. } => session.state_bytes(),
             OperatorInstance::Emit { emit, .. } => emit.state_bytes(),
             OperatorInstance::Join { join, .. } => join.state_bytes(),

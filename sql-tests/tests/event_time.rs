@@ -21,7 +21,7 @@ const STEPS: usize = 5;
 const ROWS: usize = 1_500;
 
 /// Views, each with the condition under which a row of its answer is final. `{A}` and `{B}` are the streams' watermarks.
-const VIEWS: [(&str, &str, &str); 11] = [
+const VIEWS: [(&str, &str, &str); 14] = [
     (
         "tumble",
         "SELECT k, window_start, window_end, count(*) AS n, sum(v) AS total FROM TUMBLE(a, ts, INTERVAL '10s') \
@@ -32,6 +32,24 @@ const VIEWS: [(&str, &str, &str); 11] = [
         "hop",
         "SELECT k, window_start, min(v) AS least, count(DISTINCT v) AS different FROM HOP(a, ts, INTERVAL '4s', INTERVAL '10s') \
          GROUP BY k, window_start",
+        "window_start + INTERVAL '10s' <= {A}",
+    ),
+    (
+        "panes",
+        "SELECT k, window_start, window_end, count(*) AS n, count(v) AS values, sum(v) AS total, min(v) AS least, max(v) AS most, \
+         bool_and(v > 3) AS every FROM HOP(a, ts, INTERVAL '4s', INTERVAL '10s') WHERE v <> 7 GROUP BY k, window_start, window_end",
+        "window_end <= {A}",
+    ),
+    (
+        "panes_of_all",
+        "SELECT min(k) AS k, window_end, sum(v) AS total, count(*) FILTER (WHERE k = 1) AS ones FROM HOP(a, ts, INTERVAL '500 milliseconds', INTERVAL '10s', \
+         INTERVAL '200 milliseconds') GROUP BY window_end",
+        "window_end <= {A}",
+    ),
+    (
+        "moving_average",
+        "SELECT k, window_start, round(avg(v)::numeric, 6) AS mean, round(stddev(v)::numeric, 6) AS deviation \
+         FROM HOP(a, ts, INTERVAL '1s', INTERVAL '10s') GROUP BY k, window_start",
         "window_start + INTERVAL '10s' <= {A}",
     ),
     (
@@ -282,6 +300,89 @@ async fn closed_windows_leave_no_state() -> Result<(), Failure> {
             bytes <= before + before / 2 + 65_536,
             "the state of {name} grew from {before} bytes after two hours to {bytes} after six"
         );
+    }
+    server.shutdown().await;
+    Ok(())
+}
+
+/// Overlapping windows over a table, whose rows change: put together from panes, and each by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn panes_follow_a_table_that_changes() -> Result<(), Failure> {
+    const QUERIES: [&str; 3] = [
+        "SELECT k, window_start, count(*) AS n, sum(v) AS total, min(v) AS least, max(s) AS most, round(avg(x)::numeric, 6) AS mean, \
+         round(stddev_pop(x)::numeric, 6) AS deviation, round(sum(x)::numeric, 6) AS whole \
+         FROM HOP(t, ts, INTERVAL '3s', INTERVAL '12s') GROUP BY k, window_start",
+        "SELECT window_start, window_end, max(x) AS most, bool_or(v > 90) AS some FROM HOP(t, ts, INTERVAL '5s', INTERVAL '12s') \
+         WHERE k < 3 GROUP BY window_start, window_end HAVING count(*) > 2",
+        "SELECT k % 2 AS parity, window_end, sum(v * 2) AS total FROM HOP(t, ts, INTERVAL '2s', INTERVAL '9s') GROUP BY k % 2, window_end",
+    ];
+    let seed = seed();
+    eprintln!("MILLRACE_ORACLE_SEED={seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let directory = tempfile::tempdir()?;
+    let server = start(directory.path()).await?;
+    let client = connect(server.pg_addr()).await?;
+    run(
+        &client,
+        "CREATE TABLE t (id INT PRIMARY KEY, k INT, v INT, x DOUBLE PRECISION, s TEXT, ts TIMESTAMP)",
+    )
+    .await?;
+    let rows_of = |random: &mut StdRng| -> String {
+        let rows: Vec<String> = (0..300)
+            .map(|_| {
+                let (id, k, v) = (
+                    random.random_range(0..1_000),
+                    random.random_range(0..5),
+                    random.random_range(0..100),
+                );
+                let (x, second) = (random.random_range(-1e3..1e3), random.random_range(0.0..120.0));
+                let time = match random.random_range(0..40) {
+                    0 => "NULL".to_owned(),
+                    _ => format!("TIMESTAMP '2026-01-01' + INTERVAL '{second:.3} seconds'"),
+                };
+                format!("({id}, {k}, {v}, {x}, 'text {v}', {time})")
+            })
+            .collect();
+        rows.join(", ")
+    };
+    for step in 0..8 {
+        if step == 1 {
+            for (form, setting) in [("panes", "panes"), ("plain", "recompute")] {
+                run(&client, &format!("SET sliding_windows = '{setting}'")).await?;
+                for (number, query) in QUERIES.iter().enumerate() {
+                    run(
+                        &client,
+                        &format!("CREATE MATERIALIZED VIEW {form}{number} AS {query}"),
+                    )
+                    .await?;
+                }
+            }
+        }
+        let upsert =
+            "ON CONFLICT (id) DO UPDATE SET k = excluded.k, v = excluded.v, x = excluded.x, ts = excluded.ts";
+        let values = rows_of(&mut random);
+        run(
+            &client,
+            &format!("INSERT INTO t SELECT DISTINCT ON (column1) * FROM (VALUES {values}) AS n {upsert}"),
+        )
+        .await?;
+        let gone = random.random_range(0..7);
+        run(&client, &format!("DELETE FROM t WHERE id % 7 = {gone}")).await?;
+        if step == 6 {
+            run(&client, "DELETE FROM t").await?;
+        }
+        for (number, query) in QUERIES.iter().enumerate().filter(|_| step > 0) {
+            let answer = rows(&client, query).await?;
+            for form in ["panes", "plain"] {
+                let shown = rows(&client, &format!("SELECT * FROM {form}{number}")).await?;
+                assert!(
+                    shown == answer,
+                    "seed {seed}, step {step}: {form}{number} has {} rows, its query {}",
+                    shown.len(),
+                    answer.len()
+                );
+            }
+        }
     }
     server.shutdown().await;
     Ok(())

@@ -24,9 +24,19 @@ use crate::watermark::ColumnWatermark;
 
 impl Lowering {
     pub(super) fn aggregate(&mut self, aggregate: &Aggregate) -> Result<Fragment> {
+        self.aggregate_once(aggregate, None).map(|(fragment, _)| fragment)
+    }
+
+    /// As [`Lowering::aggregate`], for a view whose rows are put out when they are final, and by how much later. Whether that
+    /// is already so tells the second value.
+    pub(super) fn aggregate_once(
+        &mut self,
+        aggregate: &Aggregate,
+        once: Option<i64>,
+    ) -> Result<(Fragment, bool)> {
         let groups = grouping_set_to_exprlist(&aggregate.group_expr)?;
         let [Expr::GroupingSet(set)] = aggregate.group_expr.as_slice() else {
-            return self.grouped(aggregate, &groups, None);
+            return self.grouped(aggregate, &groups, None, once);
         };
         // A set that leaves out every column has a row even over nothing: it is an aggregate without groups of its own.
         let sets = grouping_sets(set, &groups)?;
@@ -34,12 +44,12 @@ impl Lowering {
         let (totals, sets): (Vec<_>, Vec<_>) = sets.into_iter().partition(is_total);
         let mut fragments = vec![];
         if !sets.is_empty() {
-            fragments.push(self.grouped(aggregate, &groups, Some(&sets))?);
+            fragments.push(self.grouped(aggregate, &groups, Some(&sets), None)?.0);
         }
         for total in totals {
             fragments.push(self.total(aggregate, groups.len(), total.id)?);
         }
-        Ok(Fragment {
+        let united = Fragment {
             parts: fragments
                 .into_iter()
                 .flat_map(|fragment| fragment.parts)
@@ -49,7 +59,8 @@ impl Lowering {
             // The row over everything is never final.
             watermarks: vec![],
             schema: arrow_schema(&aggregate.schema),
-        })
+        };
+        Ok((united, false))
     }
 
     /// The row over everything, with NULL for each group column.
@@ -88,7 +99,8 @@ impl Lowering {
         aggregate: &Aggregate,
         groups: &[&Expr],
         sets: Option<&[GroupingSetColumns]>,
-    ) -> Result<Fragment> {
+        once: Option<i64>,
+    ) -> Result<(Fragment, bool)> {
         let input = self.node(&aggregate.input)?;
         let input_append_only = input.append_only;
         let mut arguments = Arguments::new(self, aggregate.input.schema());
@@ -121,7 +133,11 @@ impl Lowering {
             let name = aggregate.schema.field(group_columns + index).name();
             calls.push(self.call(call, name, &schema, &logical_schema, input_append_only)?);
         }
-        Ok(self.aggregation(input, group_columns, calls, arrow_schema(&aggregate.schema)))
+        let output = arrow_schema(&aggregate.schema);
+        if let Some(sliding) = self.sliding(&input, group_columns, &calls, &output, once)? {
+            return Ok((sliding, once.is_some()));
+        }
+        Ok((self.aggregation(input, group_columns, calls, output), false))
     }
 
     pub(super) fn distinct(&mut self, input: &LogicalPlan) -> Result<Fragment> {
@@ -336,7 +352,7 @@ fn form(name: &str, types: &[DataType], arguments_are_columns: bool, append_only
 }
 
 /// Group columns, then the state columns of each aggregate (their meaning is the runtime's aggregate operator's).
-fn partial_schema(input: &SchemaRef, group_columns: usize, calls: &[AggregateCall]) -> SchemaRef {
+pub(super) fn partial_schema(input: &SchemaRef, group_columns: usize, calls: &[AggregateCall]) -> SchemaRef {
     let mut fields: Vec<Arc<Field>> = input.fields()[..group_columns].to_vec();
     // Whether the group has rows at all: the sum of weights.
     fields.push(Arc::new(Field::new("rows", DataType::Int64, false)));

@@ -63,7 +63,16 @@ impl Lowering {
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => return self.closed(&sort.input, delay),
             _ => {}
         }
-        let fragment = self.node(plan)?;
+        let fragment = match plan {
+            LogicalPlan::Aggregate(aggregate) => {
+                let (fragment, is_closed) = self.aggregate_once(aggregate, Some(delay))?;
+                if is_closed {
+                    return Ok(fragment);
+                }
+                fragment
+            }
+            _ => self.node(plan)?,
+        };
         let Some(closing) = Closing::by_first(&fragment.watermarks, &fragment.schema) else {
             return Err(PlanError::not_incremental(
                 "EMIT ON WINDOW CLOSE of a query without a watermark",

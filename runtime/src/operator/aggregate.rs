@@ -16,6 +16,7 @@ mod image;
 mod keys;
 mod linear;
 pub(super) mod multiset;
+mod sliding;
 mod state;
 mod values;
 
@@ -36,6 +37,7 @@ use crate::state::row_table::arrow_error;
 use crate::state::rows_equal;
 pub use combiner::{Combiner, CombinerCounts};
 pub(crate) use keys::GroupKeys;
+pub use sliding::SlidingInstance;
 use state::{GroupState, group_state, resize};
 
 /// Groups that are gone are swept when there are more of them than live ones, and at least this many.
@@ -235,7 +237,7 @@ impl AggregateInstance {
         }
         let new = groups.evaluate(&touched, Some(errors))?;
         let keys = groups.keys.values(&touched)?;
-        output.extend(self.changes(&keys, &old, &new, &was_alive, &is_alive)?);
+        output.extend(changes(&self.schema, &keys, &old, &new, &was_alive, &is_alive)?);
         if groups.keys.len() > SWEEP_GROUPS_MIN && groups.keys.len() > 2 * self.live_groups {
             groups.sweep()?;
         }
@@ -341,45 +343,45 @@ impl AggregateInstance {
         self.live_groups = 1;
         Ok(vec![ChangeBatch::insertions(batch_of(&self.schema, columns, 1)?)])
     }
+}
 
-    /// What differs between the old and the new rows of the touched groups.
-    fn changes(
-        &self,
-        keys: &[ArrayRef],
-        old: &[ArrayRef],
-        new: &[ArrayRef],
-        was_alive: &[bool],
-        is_alive: &[bool],
-    ) -> Result<Vec<ChangeBatch>> {
-        let count = was_alive.len();
-        let same = rows_equal(old, new, count).map_err(arrow_error)?;
-        let pick = |alive: &[bool], other: &[bool]| {
-            let positions = (0..count).filter(|i| alive[*i] && !(other[*i] && same.value(*i)));
-            UInt32Array::from_iter_values(positions.map(|i| i as u32))
-        };
-        let rows_at = |values: &[ArrayRef], positions: &UInt32Array| -> Result<RecordBatch> {
-            let columns = keys
-                .iter()
-                .chain(values)
-                .map(|column| take(column, positions, None).map_err(arrow_error))
-                .collect::<Result<Vec<_>>>()?;
-            batch_of(&self.schema, columns, positions.len())
-        };
-        let mut changes = vec![];
-        let retracted = pick(was_alive, is_alive);
-        if !retracted.is_empty() {
-            let rows = rows_at(old, &retracted)?;
-            changes.push(ChangeBatch {
-                weights: Some(Int64Array::from(vec![-1; rows.num_rows()])),
-                rows,
-            });
-        }
-        let inserted = pick(is_alive, was_alive);
-        if !inserted.is_empty() {
-            changes.push(ChangeBatch::insertions(rows_at(new, &inserted)?));
-        }
-        Ok(changes)
+/// What differs between the old and the new rows of groups.
+fn changes(
+    schema: &SchemaRef,
+    keys: &[ArrayRef],
+    old: &[ArrayRef],
+    new: &[ArrayRef],
+    was_alive: &[bool],
+    is_alive: &[bool],
+) -> Result<Vec<ChangeBatch>> {
+    let count = was_alive.len();
+    let same = rows_equal(old, new, count).map_err(arrow_error)?;
+    let pick = |alive: &[bool], other: &[bool]| {
+        let positions = (0..count).filter(|i| alive[*i] && !(other[*i] && same.value(*i)));
+        UInt32Array::from_iter_values(positions.map(|i| i as u32))
+    };
+    let rows_at = |values: &[ArrayRef], positions: &UInt32Array| -> Result<RecordBatch> {
+        let columns = keys
+            .iter()
+            .chain(values)
+            .map(|column| take(column, positions, None).map_err(arrow_error))
+            .collect::<Result<Vec<_>>>()?;
+        batch_of(schema, columns, positions.len())
+    };
+    let mut changes = vec![];
+    let retracted = pick(was_alive, is_alive);
+    if !retracted.is_empty() {
+        let rows = rows_at(old, &retracted)?;
+        changes.push(ChangeBatch {
+            weights: Some(Int64Array::from(vec![-1; rows.num_rows()])),
+            rows,
+        });
     }
+    let inserted = pick(is_alive, was_alive);
+    if !inserted.is_empty() {
+        changes.push(ChangeBatch::insertions(rows_at(new, &inserted)?));
+    }
+    Ok(changes)
 }
 
 /// The groups that an epoch touches, each once.

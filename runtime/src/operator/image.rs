@@ -82,6 +82,7 @@ impl OperatorInstance {
             OperatorInstance::Join { join, .. } => join.add_parts(parts),
             OperatorInstance::Recompute { recompute, .. } => recompute.add_parts(parts),
             OperatorInstance::TemporalFilter { filter, .. } => filter.add_parts(parts),
+            OperatorInstance::Sliding { sliding, .. } => sliding.add_parts(parts)?,
             OperatorInstance::Session { session, .. } => session.add_parts(parts),
             OperatorInstance::Emit { emit, .. } => emit.add_parts(parts),
             OperatorInstance::TopN { top, .. } => top.add_parts(parts),
@@ -124,6 +125,7 @@ impl OperatorInstance {
             OperatorInstance::Join { join, .. } => join.take_parts(parts)?,
             OperatorInstance::Recompute { recompute, .. } => recompute.take_parts(parts)?,
             OperatorInstance::TemporalFilter { filter, .. } => filter.take_parts(parts)?,
+            OperatorInstance::Sliding { sliding, .. } => sliding.take_parts(parts)?,
             OperatorInstance::Session { session, .. } => session.take_parts(parts)?,
             OperatorInstance::Emit { emit, .. } => emit.take_parts(parts)?,
             OperatorInstance::TopN { top, .. } => top.take_parts(parts)?,
@@ -161,6 +163,7 @@ impl OperatorInstance {
             | OperatorInstance::TopN { input, .. }
             | OperatorInstance::Recompute { input, .. }
             | OperatorInstance::TemporalFilter { input, .. }
+            | OperatorInstance::Sliding { input, .. }
             | OperatorInstance::Session { input, .. }
             | OperatorInstance::Emit { input, .. } => vec![input],
             OperatorInstance::Join { left, right, .. }

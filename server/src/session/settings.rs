@@ -232,6 +232,12 @@ pub const KNOWN: &[Known] = &[
         "The user of the session.",
     ),
     known(
+        "sliding_windows",
+        "panes",
+        Form::OneOf(&["panes", "recompute"]),
+        "How new views keep overlapping windows: put together from shared panes where that can be, or each by itself.",
+    ),
+    known(
         "standard_conforming_strings",
         "on",
         Form::OneOf(&["on"]),

@@ -1,5 +1,6 @@
 //! `min` and `max` over rows that only arrive: the best value so far, as comparable bytes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
@@ -8,7 +9,7 @@ use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, SortField};
 use millrace_planner::stage::{AggregateCall, AggregateForm};
 
-use super::state::{GroupState, resize, retain_positions};
+use super::state::{GroupState, least, resize, retain_positions};
 use crate::error::{Result, RuntimeError};
 use crate::operator::ErrorCounter;
 use crate::state::row_table::arrow_error;
@@ -16,6 +17,7 @@ use crate::state::row_table::arrow_error;
 pub(super) struct Extremum {
     argument: usize,
     data_type: DataType,
+    descending: bool,
     converter: RowConverter,
     /// Ascending for a minimum, descending for a maximum: the smallest bytes win.
     best: Vec<Option<Box<[u8]>>>,
@@ -24,17 +26,28 @@ pub(super) struct Extremum {
 impl Extremum {
     pub fn new(call: &AggregateCall) -> Result<Self> {
         let data_type = call.input_schema.field(call.arguments[0]).data_type().clone();
+        let descending = call.form == AggregateForm::MaxAppendOnly;
+        Extremum::of(call.arguments[0], data_type, descending, vec![])
+    }
+
+    /// With these values as bytes: ascending for a minimum, descending for a maximum.
+    pub fn of(
+        argument: usize,
+        data_type: DataType,
+        descending: bool,
+        best: Vec<Option<Box<[u8]>>>,
+    ) -> Result<Self> {
         let options = SortOptions {
-            descending: call.form == AggregateForm::MaxAppendOnly,
+            descending,
             nulls_first: false,
         };
-        let converter = RowConverter::new(vec![SortField::new_with_options(data_type.clone(), options)])
-            .map_err(arrow_error)?;
+        let field = SortField::new_with_options(data_type.clone(), options);
         Ok(Extremum {
-            argument: call.arguments[0],
+            argument,
             data_type,
-            converter,
-            best: vec![],
+            descending,
+            converter: RowConverter::new(vec![field]).map_err(arrow_error)?,
+            best,
         })
     }
 
@@ -139,5 +152,18 @@ impl GroupState for Extremum {
                 .flatten()
                 .map(|bytes| bytes.len() + 8)
                 .sum::<usize>()
+    }
+
+    fn windows(&self, panes: &[usize], ranges: &[Range<usize>], _: bool) -> Result<Box<dyn GroupState>> {
+        let found = least(ranges, |pane| self.best[panes[pane]].as_deref());
+        let best = found
+            .into_iter()
+            .map(|pane| pane.and_then(|pane| self.best[panes[pane]].clone()));
+        Ok(Box::new(Extremum::of(
+            self.argument,
+            self.data_type.clone(),
+            self.descending,
+            best.collect(),
+        )?))
     }
 }

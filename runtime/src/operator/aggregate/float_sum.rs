@@ -72,6 +72,14 @@ impl FloatSum {
         self.negative_infinity += other.negative_infinity;
     }
 
+    /// Takes another sum away that is a part of this one.
+    pub fn take_away(&mut self, other: &FloatSum) {
+        self.add_parts(-other.high, -other.low);
+        self.nan -= other.nan;
+        self.infinity -= other.infinity;
+        self.negative_infinity -= other.negative_infinity;
+    }
+
     /// The sum, as IEEE 754 defines it over all values.
     pub fn value(&self) -> f64 {
         if self.nan > 0 || (self.infinity > 0 && self.negative_infinity > 0) {

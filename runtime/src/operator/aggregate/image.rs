@@ -18,12 +18,7 @@ impl AggregateInstance {
         ]));
         parts.push(Part::Columns(vec![flags]));
         if let Some(groups) = &mut self.groups {
-            parts.push(Part::Table(groups.keys.image()));
-            let rows: ArrayRef = Arc::new(Int64Array::from(groups.rows.clone()));
-            parts.push(Part::Columns(vec![rows]));
-            for state in &mut groups.states {
-                parts.push(Part::Columns(state.image(groups.rows.len())?));
-            }
+            groups.add_parts(parts)?;
         }
         Ok(())
     }
@@ -37,18 +32,36 @@ impl AggregateInstance {
         }
         let keys = GroupKeys::kept(&self.input_schema, self.group_columns)?;
         let mut groups = Groups::new(keys, &self.calls)?;
-        groups.keys.restore(&parts.table()?)?;
-        let rows = parts.columns(1)?;
-        groups.rows = rows[0].as_primitive::<Int64Type>().values().to_vec();
-        for state in &mut groups.states {
-            let columns = parts.columns(state.image_columns())?;
-            state.resize(groups.rows.len());
-            state.restore(&columns)?;
-        }
+        groups.take_parts(parts)?;
         self.live_groups = (0..groups.rows.len())
             .filter(|group| self.is_alive(&groups, *group))
             .count();
         self.groups = Some(groups);
+        Ok(())
+    }
+}
+
+impl Groups {
+    pub(super) fn add_parts(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+        parts.push(Part::Table(self.keys.image()));
+        let rows: ArrayRef = Arc::new(Int64Array::from(self.rows.clone()));
+        parts.push(Part::Columns(vec![rows]));
+        for state in &mut self.states {
+            parts.push(Part::Columns(state.image(self.rows.len())?));
+        }
+        Ok(())
+    }
+
+    /// Gives groups without state that of an image.
+    pub(super) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
+        self.keys.restore(&parts.table()?)?;
+        let rows = parts.columns(1)?;
+        self.rows = rows[0].as_primitive::<Int64Type>().values().to_vec();
+        for state in &mut self.states {
+            let columns = parts.columns(state.image_columns())?;
+            state.resize(self.rows.len());
+            state.restore(&columns)?;
+        }
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Aggregates that form a group: what a row adds, its deletion takes away. Partial states merge by addition.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -11,7 +12,7 @@ use datafusion_functions_aggregate_common::utils::DecimalAverager;
 use millrace_planner::stage::{AggregateCall, AggregateForm};
 
 use super::float_sum::FloatSum;
-use super::state::{GroupState, resize, retain_positions};
+use super::state::{GroupState, resize, retain_positions, slide, united};
 use crate::error::{Result, RuntimeError};
 use crate::operator::ErrorCounter;
 
@@ -76,6 +77,36 @@ impl GroupState for Count {
 
     fn memory_bytes(&self) -> usize {
         self.counts.capacity() * 8
+    }
+
+    fn windows(&self, panes: &[usize], ranges: &[Range<usize>], _: bool) -> Result<Box<dyn GroupState>> {
+        Ok(Box::new(Count {
+            argument: self.argument,
+            counts: counts_of(&self.counts, panes, ranges),
+        }))
+    }
+}
+
+/// What these panes' counts are over windows.
+fn counts_of(counts: &[i64], panes: &[usize], ranges: &[Range<usize>]) -> Vec<i64> {
+    slide(
+        ranges,
+        |sum, pane| *sum += counts[panes[pane]],
+        |sum, pane| *sum -= counts[panes[pane]],
+    )
+}
+
+/// What these panes' sums are over windows. A sum from which panes were taken away may have other last bits than one to which
+/// panes were only added; and none is left of one that was out of range for a while.
+fn floats_of(sums: &[FloatSum], panes: &[usize], ranges: &[Range<usize>], once: bool) -> Vec<FloatSum> {
+    let add = |sum: &mut FloatSum, pane: usize| sum.merge(&sums[panes[pane]]);
+    if !once {
+        return united(ranges, add);
+    }
+    let windows = slide(ranges, add, |sum, pane| sum.take_away(&sums[panes[pane]]));
+    match windows.iter().all(|sum| sum.high.is_finite()) {
+        true => windows,
+        false => united(ranges, add),
     }
 }
 
@@ -319,6 +350,25 @@ impl GroupState for Sum {
         };
         self.counts.capacity() * (8 + width)
     }
+
+    fn windows(&self, panes: &[usize], ranges: &[Range<usize>], once: bool) -> Result<Box<dyn GroupState>> {
+        let sums = match &self.sums {
+            Sums::Exact(sums) => Sums::Exact(slide(
+                ranges,
+                |sum: &mut i128, pane| *sum = sum.wrapping_add(sums[panes[pane]]),
+                |sum, pane| *sum = sum.wrapping_sub(sums[panes[pane]]),
+            )),
+            Sums::Float(sums) => Sums::Float(floats_of(sums, panes, ranges, once)),
+        };
+        Ok(Box::new(Sum {
+            argument: self.argument,
+            average: self.average,
+            argument_type: self.argument_type.clone(),
+            output_type: self.output_type.clone(),
+            counts: counts_of(&self.counts, panes, ranges),
+            sums,
+        }))
+    }
 }
 
 /// Columns of a [`FloatSum`] in a partial state.
@@ -460,6 +510,16 @@ impl GroupState for Moments {
     fn memory_bytes(&self) -> usize {
         self.counts.capacity() * (8 + 2 * size_of::<FloatSum>())
     }
+
+    fn windows(&self, panes: &[usize], ranges: &[Range<usize>], once: bool) -> Result<Box<dyn GroupState>> {
+        Ok(Box::new(Moments {
+            argument: self.argument,
+            form: self.form,
+            counts: counts_of(&self.counts, panes, ranges),
+            sums: floats_of(&self.sums, panes, ranges, once),
+            squares: floats_of(&self.squares, panes, ranges, once),
+        }))
+    }
 }
 
 /// `bool_and` and `bool_or`: how many are true and how many false.
@@ -539,5 +599,14 @@ impl GroupState for Booleans {
 
     fn memory_bytes(&self) -> usize {
         self.yes.capacity() * 16
+    }
+
+    fn windows(&self, panes: &[usize], ranges: &[Range<usize>], _: bool) -> Result<Box<dyn GroupState>> {
+        Ok(Box::new(Booleans {
+            argument: self.argument,
+            all: self.all,
+            yes: counts_of(&self.yes, panes, ranges),
+            no: counts_of(&self.no, panes, ranges),
+        }))
     }
 }

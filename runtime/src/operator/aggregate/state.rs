@@ -1,5 +1,8 @@
 //! The state of one aggregate over all groups of a partition.
 
+use std::collections::VecDeque;
+use std::ops::Range;
+
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use millrace_planner::stage::{AggregateCall, AggregateForm};
 
@@ -37,6 +40,10 @@ pub(super) trait GroupState: Send {
 
     fn memory_bytes(&self) -> usize;
 
+    /// A state with a group for each range of `panes`: what these groups are together. Neither the beginnings nor the ends of
+    /// ranges go back. `once`: a group's value is asked for once only, and need not have the same bits another time.
+    fn windows(&self, panes: &[usize], ranges: &[Range<usize>], once: bool) -> Result<Box<dyn GroupState>>;
+
     /// How many columns an image has.
     fn image_columns(&self) -> usize {
         self.partial_columns()
@@ -72,6 +79,65 @@ pub(super) fn group_state(call: &AggregateCall) -> Result<Box<dyn GroupState>> {
         AggregateForm::MinAppendOnly | AggregateForm::MaxAppendOnly => Box::new(Extremum::new(call)?),
         AggregateForm::Min | AggregateForm::Max | AggregateForm::Values => Box::new(Values::new(call)?),
     })
+}
+
+/// What the panes of each range are together, where a pane that was added can be taken away: each is added once and taken
+/// away once, whatever the number of ranges that it is in.
+pub(super) fn slide<T: Clone + Default>(
+    ranges: &[Range<usize>],
+    add: impl Fn(&mut T, usize),
+    take_away: impl Fn(&mut T, usize),
+) -> Vec<T> {
+    let mut sum = T::default();
+    let mut summed = 0..0;
+    let mut windows = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        if range.start >= summed.end {
+            sum = T::default();
+            summed = range.start..range.start;
+        }
+        (summed.end..range.end).for_each(|pane| add(&mut sum, pane));
+        (summed.start..range.start).for_each(|pane| take_away(&mut sum, pane));
+        summed = range.clone();
+        windows.push(sum.clone());
+    }
+    windows
+}
+
+/// What the panes of each range are together, where they can only be added.
+pub(super) fn united<T: Clone + Default>(ranges: &[Range<usize>], add: impl Fn(&mut T, usize)) -> Vec<T> {
+    let window = |range: &Range<usize>| {
+        let mut sum = T::default();
+        range.clone().for_each(|pane| add(&mut sum, pane));
+        sum
+    };
+    ranges.iter().map(window).collect()
+}
+
+/// The position of the least value in each range that has one: those that a later and smaller one hides are not looked at
+/// again (a monotone queue).
+pub(super) fn least<'a>(
+    ranges: &[Range<usize>],
+    value: impl Fn(usize) -> Option<&'a [u8]>,
+) -> Vec<Option<usize>> {
+    let mut queue: VecDeque<(usize, &'a [u8])> = VecDeque::new();
+    let mut seen = 0;
+    let mut windows = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        for position in seen.max(range.start)..range.end {
+            let Some(value) = value(position) else { continue };
+            while queue.back().is_some_and(|(_, last)| *last >= value) {
+                queue.pop_back();
+            }
+            queue.push_back((position, value));
+        }
+        seen = seen.max(range.end);
+        while queue.front().is_some_and(|(position, _)| *position < range.start) {
+            queue.pop_front();
+        }
+        windows.push(queue.front().map(|(position, _)| *position));
+    }
+    windows
 }
 
 /// Moves the kept elements to the front.

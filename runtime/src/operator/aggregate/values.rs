@@ -4,6 +4,7 @@
 //! first entry, `count(DISTINCT)` its size; any other aggregate of DataFusion's is computed by its own accumulator from
 //! the values of the groups that an epoch touched.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -18,8 +19,9 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Literal;
 use millrace_planner::stage::{AggregateCall, AggregateForm};
 
+use super::extremum::Extremum;
 use super::multiset::Multiset;
-use super::state::{GroupState, resize, retain_positions};
+use super::state::{GroupState, least, resize, retain_positions};
 use crate::error::{Result, RuntimeError};
 use crate::operator::ErrorCounter;
 use crate::state::row_table::arrow_error;
@@ -27,6 +29,7 @@ use crate::state::row_table::arrow_error;
 pub(super) struct Values {
     function: Arc<AggregateFunctionExpr>,
     answer: Answer,
+    descending: bool,
     distinct: bool,
     /// Rows in which the only argument is NULL do not count.
     skips_nulls: bool,
@@ -80,6 +83,7 @@ impl Values {
         Ok(Values {
             function: Arc::clone(&call.function),
             answer,
+            descending,
             distinct: call.distinct,
             skips_nulls: answer != Answer::Accumulator,
             order_by: call.order_by.iter().map(|(column, _)| *column).collect(),
@@ -242,6 +246,26 @@ impl GroupState for Values {
     fn memory_bytes(&self) -> usize {
         self.groups.capacity() * size_of::<Multiset>()
             + self.groups.iter().map(Multiset::memory_bytes).sum::<usize>()
+    }
+
+    /// Of a minimum or a maximum: the best of the panes' bests.
+    fn windows(&self, panes: &[usize], ranges: &[Range<usize>], _: bool) -> Result<Box<dyn GroupState>> {
+        if self.answer != Answer::First {
+            return Err(RuntimeError::Internal(
+                "an aggregate of values was cut into panes".into(),
+            ));
+        }
+        let first = |pane: usize| self.groups[panes[pane]].first();
+        let best = least(ranges, first)
+            .into_iter()
+            .map(|pane| pane.and_then(first).map(Into::into));
+        let data_type = self.function.field().data_type().clone();
+        Ok(Box::new(Extremum::of(
+            0,
+            data_type,
+            self.descending,
+            best.collect(),
+        )?))
     }
 
     fn image_columns(&self) -> usize {

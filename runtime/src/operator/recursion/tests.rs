@@ -75,9 +75,8 @@ fn plan(sql: &str, limits: RecursionLimits) -> StageGraph {
     let statement = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap().remove(0);
     let plan = Binder::new(&state, &Catalog).statement(&statement).unwrap();
     let options = ViewOptions {
-        partitions: 1,
         recursion: limits,
-        emit: millrace_planner::Emit::Changes,
+        ..ViewOptions::new(1)
     };
     plan_view(&state, plan, options).unwrap()
 }

@@ -177,6 +177,11 @@ pub(super) fn emit(session: &Session, clause: &Emit) -> SqlResult<millrace_plann
     }
 }
 
+/// Whether overlapping windows are put together from panes.
+pub(super) fn slides(session: &Session) -> bool {
+    session.setting("sliding_windows").as_deref() != Some("recompute")
+}
+
 /// CREATE MATERIALIZED VIEW: returns when the view is live.
 pub(crate) async fn materialized(
     session: &Arc<Session>,
@@ -228,6 +233,7 @@ pub(crate) async fn materialized(
     }
     let query =
         QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns).with_emit(emit);
+    let query = query.with_slides(slides(session));
     let planned = session
         .database()
         .plan_materialized(&scope.catalog, &scope.database, &query)?;

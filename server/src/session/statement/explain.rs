@@ -18,7 +18,7 @@ use crate::database::df;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::constants::lasting_search_path;
 use crate::session::query::Providers;
-use crate::session::statement::create_view::emit;
+use crate::session::statement::create_view::{emit, slides};
 use crate::session::statement::{names, select, show};
 use crate::session::{CommandTag, Outcome, Session};
 
@@ -42,7 +42,8 @@ pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResu
                 let columns = create.columns.iter().map(millrace_parser::fold).collect();
                 let definition =
                     QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns)
-                        .with_emit(emit(session, &create.emit)?);
+                        .with_emit(emit(session, &create.emit)?)
+                        .with_slides(slides(session));
                 view(session, &definition, plan_type)?
             }
             other => {
@@ -162,7 +163,11 @@ async fn query(
         }
         ExplainType::Stages => {
             let database = session.database();
-            let graph = plan_view(database.state(), plan, database.view_options(Emit::Changes))?;
+            let graph = plan_view(
+                database.state(),
+                plan,
+                database.view_options(Emit::Changes, slides(session)),
+            )?;
             Ok(stages(&graph))
         }
     }
