@@ -32,7 +32,7 @@ pub const ASOF_LEFT: &str = "asof_left";
 pub enum Statement {
     /// A statement that sqlparser's AST expresses well: queries, INSERT, UPDATE, DELETE, TRUNCATE, PREPARE, EXECUTE,
     /// DEALLOCATE, DECLARE (over a query), CLOSE, transaction control, DISCARD, COMMENT, CREATE SCHEMA, DATABASE,
-    /// INDEX, VIEW (not materialized) and FUNCTION, and everything else that PostgreSQL's dialect has.
+    /// INDEX and VIEW (not materialized), and everything else that PostgreSQL's dialect has.
     Sql(Box<sqlparser::ast::Statement>),
     /// `CREATE STREAM` or its synonym `CREATE SOURCE`.
     CreateStream(Box<CreateStream>),
@@ -46,6 +46,8 @@ pub enum Statement {
     CreateSubscription(Box<CreateSubscription>),
     /// `CREATE EXTERNAL TABLE .. STORED AS .. LOCATION ..`.
     CreateExternalTable(Box<CreateExternalTable>),
+    /// `CREATE FUNCTION` or `CREATE AGGREGATE`.
+    CreateFunction(Box<CreateFunction>),
     /// `COPY`, in PostgreSQL's new and old spelling.
     Copy(Box<CopyStatement>),
     /// `SUBSCRIBE`.
@@ -127,6 +129,23 @@ pub struct ObjectReference {
     pub kind: ObjectKind,
     /// Its name.
     pub name: ObjectName,
+}
+
+/// `CREATE FUNCTION` and `CREATE AGGREGATE`: the body is an SQL expression over the parameters.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateFunction {
+    /// Its name.
+    pub name: ObjectName,
+    /// `OR REPLACE` was written.
+    pub or_replace: bool,
+    /// `AGGREGATE`: it is computed from the rows of a group.
+    pub is_aggregate: bool,
+    /// Names and types.
+    pub parameters: Vec<(Ident, DataType)>,
+    /// The type of the result.
+    pub returns: DataType,
+    /// The expression.
+    pub body: Expr,
 }
 
 /// The entries of a `WITH (..)` list in the order written. Keys are lower case unless they were quoted.

@@ -3,6 +3,7 @@
 mod alter;
 mod copy;
 mod create;
+mod function;
 mod inspect;
 mod settings;
 
@@ -22,6 +23,7 @@ impl Display for Statement {
             Statement::CreateSink(create) => create.fmt(f),
             Statement::CreateSubscription(create) => create.fmt(f),
             Statement::CreateExternalTable(create) => create.fmt(f),
+            Statement::CreateFunction(create) => create.fmt(f),
             Statement::Copy(copy) => copy.fmt(f),
             Statement::Subscribe(subscribe) => subscribe.fmt(f),
             Statement::DeclareSubscribeCursor(declare) => declare.fmt(f),

@@ -10,6 +10,7 @@ mod drop;
 mod emit;
 mod explain;
 mod external;
+mod function;
 mod job;
 mod object;
 mod postgres;
@@ -125,6 +126,8 @@ fn create(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         "SINK",
         "SUBSCRIPTION",
         "EXTERNAL",
+        "FUNCTION",
+        "AGGREGATE",
     ]);
     let Some(kind) = kind else { return Ok(None) };
     if (temporary || unlogged) && kind != "TABLE" {
@@ -148,6 +151,7 @@ fn create(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
             reader.need(&["VIEW"])?;
             view::parse(reader, prefix)?
         }
+        "FUNCTION" | "AGGREGATE" => function::parse(reader, prefix, kind == "AGGREGATE")?,
         "SINK" => sink::parse_sink(reader)?,
         "SUBSCRIPTION" => sink::parse_subscription(reader)?,
         _ => {

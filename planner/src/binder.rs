@@ -24,6 +24,7 @@ use datafusion::logical_expr::{
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 
+use crate::function::{self, SqlFunction};
 use crate::relation::{RelationTable, without_keys};
 use crate::{case, named_windows, refused, rewrite, time_join, with_recursive};
 
@@ -34,6 +35,14 @@ pub trait CatalogReader {
     /// # Errors
     /// The name is not known; the message suggests the nearest one.
     fn table(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>>;
+
+    /// A function of SQL; `None`: there is none of that name, or it is built in.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn function(&self, _name: &ast::ObjectName) -> Result<Option<SqlFunction>> {
+        Ok(None)
+    }
 
     /// Whether a column holds the time at which its row was written (`AS PROCTIME()`).
     fn is_proctime(&self, _table: &TableReference, _column: &str) -> bool {
@@ -100,6 +109,7 @@ impl<'a> Binder<'a> {
     /// Unknown names, type errors and unsupported SQL, as DataFusion reports them.
     pub fn statement(&self, statement: &ast::Statement) -> Result<LogicalPlan> {
         let mut statement = statement.clone();
+        function::expand(&mut statement, self.catalog)?;
         time_join::rewrite(&mut statement, self.catalog)?;
         with_recursive::prepare(&mut statement)?;
         named_windows::resolve(&mut statement)?;
@@ -124,8 +134,10 @@ impl<'a> Binder<'a> {
     /// # Errors
     /// As [`Binder::statement`].
     pub fn expression(&self, expression: &ast::Expr, schema: &DFSchema) -> Result<Expr> {
+        let mut expression = expression.clone();
+        function::expand(&mut expression, self.catalog)?;
         self.planner()
-            .sql_to_expr(expression.clone(), schema, &mut PlannerContext::new())
+            .sql_to_expr(expression, schema, &mut PlannerContext::new())
     }
 
     /// The Arrow type of an SQL type, as casts in queries use it.

@@ -26,6 +26,7 @@ pub enum Fault {
     DatatypeMismatch,
     DatetimeOverflow,
     UndefinedColumn,
+    UndefinedFunction,
     AmbiguousColumn,
 }
 

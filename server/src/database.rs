@@ -30,6 +30,7 @@ use millrace_planner::growth::growth;
 use millrace_planner::stage::RecursionLimits;
 use millrace_planner::{Emit, ViewOptions, plan_view};
 use millrace_runtime::clock::{Clock, VirtualClock};
+use millrace_runtime::reducer::Reducer;
 use millrace_runtime::{
     EventTimeSpec, QUERY_PARTITION_ROWS, QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind,
     SourceSpec, ViewSpec,
@@ -68,6 +69,8 @@ pub struct DatabaseOptions {
     pub store: StoreOptions,
     /// A clock that is set by hand, in place of the machine's.
     pub virtual_clock: Option<Arc<VirtualClock>>,
+    /// Aggregates of the program's own.
+    pub reducers: Vec<Arc<dyn Reducer>>,
 }
 
 impl DatabaseOptions {
@@ -84,6 +87,7 @@ impl DatabaseOptions {
             recursion: RecursionLimits::default(),
             store: StoreOptions::default(),
             virtual_clock: None,
+            reducers: vec![],
         }
     }
 
@@ -365,7 +369,10 @@ impl Database {
                 let reader = Reader::of_query(self, &self.state, &catalog, &object.database, &query);
                 reader.view(object, &query).map(|_| ())
             }
-            Definition::External(_) | Definition::SetAside(_) | Definition::Other => Ok(()),
+            Definition::External(_)
+            | Definition::Function(_)
+            | Definition::SetAside(_)
+            | Definition::Other => Ok(()),
         }
     }
 

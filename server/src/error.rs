@@ -156,6 +156,7 @@ sql_states! {
     /// The type of a parameter cannot be found out.
     IndeterminateDatatype = "42P18",
     /// A table definition contradicts itself.
+    InvalidFunctionDefinition = "42P13",
     InvalidTableDefinition = "42P16",
     /// A recursive query refers to itself where it must not.
     InvalidRecursion = "42P19",

@@ -29,5 +29,10 @@ pub mod types;
 pub use config::Config;
 pub use serve::Server;
 
+/// The guide's program, so that it compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/reducers.md")]
+pub struct ReducersGuide;
+
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -125,6 +125,11 @@ async fn every_query_as_a_view_equals_its_batch_answer() -> Result<(), Failure> 
     .await?;
     let side = "INSERT INTO side_input SELECT i, 'value ' || i FROM generate_series(0, 9999) AS g (i)";
     run(&client, side).await?;
+    run(
+        &client,
+        "CREATE FUNCTION count_char(s TEXT, c TEXT) RETURNS BIGINT LANGUAGE SQL AS $$ SELECT length(s) - length(replace(s, c, '')) $$",
+    )
+    .await?;
     // Half of the views are there while the rows come, the others are made over all of them.
     let early = |position: usize| (position as u64 + seed).is_multiple_of(2);
     make(&client, seed).await?;

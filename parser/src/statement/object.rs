@@ -22,6 +22,7 @@ pub(super) fn kind(reader: &mut Reader<'_>) -> Option<ObjectKind> {
         "DATABASE",
         "SUBSCRIPTION",
         "FUNCTION",
+        "AGGREGATE",
     ])?;
     Some(match word {
         "STREAM" | "SOURCE" => ObjectKind::Stream,

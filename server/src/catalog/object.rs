@@ -21,6 +21,7 @@ use millrace_storage::{ObjectId, ObjectKind};
 use crate::catalog::bound::BoundName;
 use crate::catalog::event_time::EventTimeDef;
 use crate::catalog::external::ExternalTable;
+use crate::catalog::function::FunctionDef;
 use crate::connector::ConnectorDef;
 use crate::types;
 pub use stored::lasting_columns;
@@ -59,6 +60,8 @@ pub enum Definition {
     View(Arc<QueryDef>),
     /// Files, and the columns that they were found to have.
     External(Arc<ExternalTable>),
+    /// An SQL expression with parameters.
+    Function(Arc<FunctionDef>),
     /// An index.
     Index(IndexDef),
     /// A materialized view that could not be brought up again, and why.
@@ -426,7 +429,11 @@ impl Object {
                 }
             },
             // What these say does not depend on their own name, or says it in its own way.
-            Definition::External(_) | Definition::Index(_) | Definition::SetAside(_) | Definition::Other => {
+            Definition::External(_)
+            | Definition::Function(_)
+            | Definition::Index(_)
+            | Definition::SetAside(_)
+            | Definition::Other => {
                 return;
             }
         };

@@ -11,7 +11,7 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast;
-use millrace_planner::{Binder, CatalogReader};
+use millrace_planner::{Binder, CatalogReader, SqlFunction};
 
 use crate::catalog::bound::BoundName;
 use crate::catalog::{CatalogSnapshot, Definition, Object, QueryDef, SYSTEM_SCHEMAS};
@@ -122,6 +122,48 @@ impl<'a> Reader<'a> {
                 .iter()
                 .find_map(|schema| self.catalog.relation(self.database, schema, name)),
         }
+    }
+
+    /// The function that a name means, looked for along the search path.
+    pub fn function_object(&self, schema: Option<&str>, name: &str) -> Option<&'a Arc<Object>> {
+        match schema {
+            Some(schema) => self.catalog.function(self.database, schema, name),
+            None => (self.search_path.iter())
+                .find_map(|schema| self.catalog.function(self.database, schema, name)),
+        }
+    }
+
+    fn sql_function(&self, name: &ast::ObjectName) -> SqlResult<Option<SqlFunction>> {
+        let parts: Option<Vec<String>> = (name.0.iter())
+            .map(|part| part.as_ident().map(millrace_parser::fold))
+            .collect();
+        let (schema, name) = match parts.as_deref() {
+            Some([name]) => (None, name),
+            Some([schema, name]) => (Some(schema.as_str()), name),
+            _ => return Ok(None),
+        };
+        // A relation may have the same name.
+        let written = match schema {
+            Some(schema) => format!("{schema}.{name}()"),
+            None => format!("{name}()"),
+        };
+        let bound = self.bound.iter().find(|bound| bound.name == written);
+        let object = match bound {
+            Some(bound) => self.catalog.object(bound.object),
+            None => self.function_object(schema, name),
+        };
+        let Some((object, Definition::Function(function))) =
+            object.map(|object| (object, &object.definition))
+        else {
+            return Ok(None);
+        };
+        let bound = BoundName {
+            name: written.clone(),
+            object: object.id,
+            columns: vec![],
+        };
+        self.used.borrow_mut().insert(written, bound);
+        function.inlined().map(Some)
     }
 
     /// The error for a name that means nothing, with the nearest that means something.
@@ -236,7 +278,7 @@ impl<'a> Reader<'a> {
             )
             .with_detail(why.clone())
             .with_hint("Drop it and create it again.")),
-            Definition::Index(_) | Definition::Other => Err(SqlError::new(
+            Definition::Function(_) | Definition::Index(_) | Definition::Other => Err(SqlError::new(
                 SqlState::WrongObjectType,
                 format!("cannot open {} as a relation", object.described()),
             )),
@@ -352,6 +394,10 @@ pub fn rename(plan: LogicalPlan, names: &[String]) -> SqlResult<LogicalPlan> {
 impl CatalogReader for Reader<'_> {
     fn table(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>> {
         self.resolve(name).map_err(Into::into)
+    }
+
+    fn function(&self, name: &ast::ObjectName) -> Result<Option<SqlFunction>> {
+        self.sql_function(name).map_err(Into::into)
     }
 
     fn is_proctime(&self, table: &TableReference, column: &str) -> bool {

@@ -148,7 +148,10 @@ impl Replacement<'_> {
                 new.definition = Definition::Relation(Box::new(made));
                 plan = Some(planned.graph);
             }
-            Definition::External(_) | Definition::SetAside(_) | Definition::Other => {
+            Definition::External(_)
+            | Definition::Function(_)
+            | Definition::SetAside(_)
+            | Definition::Other => {
                 return Err(SqlError::new(
                     SqlState::ObjectNotInPrerequisiteState,
                     format!(

@@ -59,6 +59,7 @@ pub fn plan(error: PlanError) -> SqlError {
                 Fault::DatatypeMismatch => SqlState::DatatypeMismatch,
                 Fault::DatetimeOverflow => SqlState::DatetimeFieldOverflow,
                 Fault::UndefinedColumn => SqlState::UndefinedColumn,
+                Fault::UndefinedFunction => SqlState::UndefinedFunction,
                 Fault::AmbiguousColumn => SqlState::AmbiguousColumn,
             };
             SqlError::new(code, message)

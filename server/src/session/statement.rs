@@ -6,6 +6,7 @@ pub mod clock;
 pub mod comment;
 pub mod copy;
 pub mod create_external;
+mod create_function;
 mod create_index;
 pub mod create_namespace;
 pub mod create_relation;
@@ -72,6 +73,9 @@ pub(crate) async fn execute(
         Statement::CreateSubscription(_) => unsupported("CREATE SUBSCRIPTION"),
         Statement::CreateExternalTable(create) => {
             Box::pin(create_external::execute(session, *create, &parsed.text)).await
+        }
+        Statement::CreateFunction(create) => {
+            Box::pin(create_function::execute(session, *create, &parsed.text)).await
         }
         Statement::Subscribe(_) => unsupported("SUBSCRIBE"),
         Statement::DeclareSubscribeCursor(_) => unsupported("a cursor for SUBSCRIBE"),
@@ -213,6 +217,7 @@ fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::CreateStream(_) => "CREATE STREAM",
         Statement::CreateTable(_) => "CREATE TABLE",
         Statement::CreateExternalTable(_) => "CREATE EXTERNAL TABLE",
+        Statement::CreateFunction(_) => "CREATE FUNCTION",
         Statement::CreateMaterializedView(_) => "CREATE MATERIALIZED VIEW",
         Statement::Drop(_) => "DROP",
         Statement::AlterRelation(_) => "ALTER",

@@ -17,6 +17,7 @@ use super::{ColumnDef, Definition, IndexDef, Object, QueryDef, Relation};
 use crate::catalog::bound::BoundName;
 use crate::catalog::event_time::{EventTimeDef, StoredEventTime};
 use crate::catalog::external::{ExternalTable, Files};
+use crate::catalog::function::{FunctionDef, StoredFunction};
 use crate::catalog::kind_name;
 use crate::connector::ConnectorDef;
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -82,6 +83,8 @@ struct StoredProperties {
     index_columns: Vec<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     external: Option<Files>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    function: Option<StoredFunction>,
 }
 
 impl Object {
@@ -112,6 +115,7 @@ impl Object {
                     .collect();
                 stored.external = Some(table.files().clone());
             }
+            Definition::Function(function) => stored.function = Some(function.to_stored()),
             Definition::Index(index) => {
                 stored.relation = Some(index.relation);
                 stored.index_columns.clone_from(&index.columns);
@@ -220,6 +224,12 @@ impl Object {
                     files,
                     Arc::new(Schema::new(fields)),
                 )?))
+            }
+            ObjectKind::Function => {
+                let function = properties
+                    .function
+                    .ok_or_else(|| damaged("it has no body".into()))?;
+                Definition::Function(Arc::new(FunctionDef::from_stored(&function).map_err(damaged)?))
             }
             ObjectKind::Index => Definition::Index(IndexDef {
                 relation: properties

@@ -73,7 +73,7 @@ fn with_columns<'a>(
             }
             Definition::External(table) => Some((object, table.schema().fields().iter().cloned().collect())),
             Definition::SetAside(_) => Some((object, vec![])),
-            Definition::Index(_) | Definition::Other => None,
+            Definition::Function(_) | Definition::Index(_) | Definition::Other => None,
         })
 }
 

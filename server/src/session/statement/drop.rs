@@ -23,7 +23,7 @@ pub(crate) async fn execute(session: &Arc<Session>, drop: &DropStatement) -> Sql
         Kind::Database => ("DROP DATABASE", &[ObjectKind::Database]),
         Kind::Sink => return missing_kind(session, drop, "sink", "DROP SINK"),
         Kind::Subscription => return missing_kind(session, drop, "subscription", "DROP SUBSCRIPTION"),
-        Kind::Function => return missing_kind(session, drop, "function", "DROP FUNCTION"),
+        Kind::Function => ("DROP FUNCTION", &[ObjectKind::Function]),
     };
     let guard = session.database().ddl().await;
     let scope = session.scope();
@@ -138,6 +138,7 @@ fn is_missing(code: SqlState) -> bool {
             | SqlState::UndefinedObject
             | SqlState::InvalidSchemaName
             | SqlState::InvalidCatalogName
+            | SqlState::UndefinedFunction
     )
 }
 
@@ -205,6 +206,17 @@ fn target(
                 )
             })
         }
+        Kind::Function => {
+            let reference = names::parts(name)?;
+            let reader = scope.reader(session.database());
+            let (schema, function) = reader.parts(&reference)?;
+            reader.function_object(schema, function).cloned().ok_or_else(|| {
+                SqlError::new(
+                    SqlState::UndefinedFunction,
+                    format!("function \"{name}\" does not exist"),
+                )
+            })
+        }
         _ => {
             let object = names::resolve(session, scope, name).map_err(|mut error| {
                 if error.code == SqlState::UndefinedTable && !matches!(kind, Kind::Stream) {
@@ -250,6 +262,7 @@ fn contents(session: &Session, catalog: &CatalogSnapshot, object: &Arc<Object>) 
         ObjectKind::Schema => {
             let inside = catalog
                 .relations(&object.database)
+                .chain(catalog.functions(&object.database))
                 .filter(|inner| inner.schema == object.name);
             inside.map(|inner| inner.id).chain([object.id]).collect()
         }
@@ -265,7 +278,10 @@ fn contents(session: &Session, catalog: &CatalogSnapshot, object: &Arc<Object>) 
                     format!("database \"{}\" is being accessed by other users", object.name),
                 ));
             }
-            let relations = catalog.relations(&object.name).map(|inner| inner.id);
+            let inside = catalog
+                .relations(&object.name)
+                .chain(catalog.functions(&object.name));
+            let relations = inside.map(|inner| inner.id);
             let schemas = catalog.schemas(&object.name).map(|inner| inner.id);
             relations.chain(schemas).chain([object.id]).collect()
         }

@@ -179,11 +179,15 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
         }
         ShowTarget::Functions => {
             let state = db.state();
+            let own: Vec<String> = (scope.catalog.functions(&scope.database))
+                .map(|object| object.display_name())
+                .collect();
             let mut names: Vec<&String> = state
                 .scalar_functions()
                 .keys()
                 .chain(state.aggregate_functions().keys())
                 .chain(state.window_functions().keys())
+                .chain(&own)
                 .collect();
             names.sort();
             names.dedup();
