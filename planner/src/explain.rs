@@ -191,10 +191,14 @@ fn aggregates(aggregation: &Aggregation) -> String {
         ""
     };
     format!(
-        "group {}, calls [{}]{form}{}",
+        "group {}, calls [{}]{form}{}{}",
         names(schema, &group),
         calls.join(", "),
-        closes(aggregation.closes.as_ref())
+        closes(aggregation.closes.as_ref()),
+        aggregation.timer.map_or(String::new(), |every| format!(
+            ", timer {:?}",
+            Duration::from_micros(every.unsigned_abs())
+        ))
     )
 }
 
@@ -228,6 +232,7 @@ fn call(call: &AggregateCall) -> String {
         AggregateForm::BoolAnd | AggregateForm::BoolOr => "counts",
         AggregateForm::MinAppendOnly | AggregateForm::MaxAppendOnly => "best value",
         AggregateForm::Min | AggregateForm::Max => "ordered values",
+        AggregateForm::Reducer { .. } => "state",
         AggregateForm::Values => "values",
     };
     format!("{}: {form}", call.function.name())

@@ -427,6 +427,8 @@ pub struct Aggregation {
     pub input_append_only: bool,
     /// Groups to which nothing comes any more: they are forgotten.
     pub closes: Option<Closing>,
+    /// Every so many microseconds the time is told to reducers, also where nothing came.
+    pub timer: Option<i64>,
     pub schema: SchemaRef,
 }
 
@@ -478,6 +480,10 @@ pub enum AggregateForm {
     /// An ordered multiset of values a group: the first or the last one is the answer.
     Min,
     Max,
+    /// A reducer of a program's own: a state of its making. Over rows that only arrive it is begun where they do.
+    Reducer {
+        append_only: bool,
+    },
     /// An ordered multiset of argument rows a group, fed to DataFusion's accumulator when the group is touched.
     Values,
 }
@@ -487,7 +493,10 @@ impl AggregateForm {
     pub fn merges(self) -> bool {
         !matches!(
             self,
-            AggregateForm::Min | AggregateForm::Max | AggregateForm::Values
+            AggregateForm::Min
+                | AggregateForm::Max
+                | AggregateForm::Reducer { append_only: false }
+                | AggregateForm::Values
         )
     }
 }
@@ -563,6 +572,7 @@ impl Operator {
     /// Whether the output can change by time alone.
     pub fn keeps_time(&self) -> bool {
         matches!(self, Operator::TemporalFilter(_) | Operator::EmitEvery(_))
+            || matches!(self, Operator::Aggregate(aggregation) if aggregation.timer.is_some())
             || self.inputs().into_iter().any(Operator::keeps_time)
     }
 

@@ -30,6 +30,8 @@ mod versions;
 pub mod worker;
 mod write;
 
+pub use millrace_planner::reducer;
+
 pub use backfill::{BackfillOptions, JobState, JobStatus};
 pub use driver::{CheckpointPolicy, EpochRecord, GroupRecord, PipelineRecord, Spread};
 pub use error::RuntimeError;

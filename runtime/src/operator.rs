@@ -346,7 +346,8 @@ impl OperatorInstance {
                 }
                 OperatorInstance::Aggregate { input, aggregate } => {
                     let batches = input.run(inputs, gate, errors).await?;
-                    let changes = aggregate.run(batches, inputs.is_bulk, gate, errors).await?;
+                    let mut changes = aggregate.run(batches, inputs.is_bulk, gate, errors).await?;
+                    changes.extend(aggregate.tell_time(inputs.now, inputs.is_bulk, errors)?);
                     aggregate.forget(inputs.is_bulk, &inputs.watermarks)?;
                     Ok(changes)
                 }
@@ -477,6 +478,7 @@ impl OperatorInstance {
     pub fn due(&self) -> Option<i64> {
         let own = match self {
             OperatorInstance::TemporalFilter { filter, .. } => filter.due(),
+            OperatorInstance::Aggregate { aggregate, .. } => aggregate.due(),
             OperatorInstance::Emit { emit, .. } => emit.due(),
             _ => None,
         };

@@ -6,6 +6,7 @@
 pub mod bound;
 pub mod event_time;
 pub mod external;
+pub mod function;
 pub mod information_schema;
 pub mod mr_catalog;
 pub mod object;
@@ -42,6 +43,7 @@ pub struct CatalogSnapshot {
     objects: BTreeMap<ObjectId, Arc<Object>>,
     /// Relations and indexes: they share one name space per schema.
     relations: BTreeMap<(String, String, String), ObjectId>,
+    functions: BTreeMap<(String, String, String), ObjectId>,
     schemas: BTreeMap<(String, String), ObjectId>,
     databases: BTreeMap<String, ObjectId>,
 }
@@ -71,6 +73,9 @@ impl CatalogSnapshot {
             }
             ObjectKind::Schema => {
                 self.schemas.insert((database, name), object.id);
+            }
+            ObjectKind::Function => {
+                self.functions.insert((database, schema, name), object.id);
             }
             _ => {
                 self.relations.insert((database, schema, name), object.id);
@@ -115,6 +120,25 @@ impl CatalogSnapshot {
     /// Relations and indexes of a database, by schema and name.
     pub fn relations<'a>(&'a self, database: &'a str) -> impl Iterator<Item = &'a Arc<Object>> {
         self.relations
+            .iter()
+            .filter(move |((in_database, _, _), _)| in_database == database)
+            .filter_map(|(_, id)| self.objects.get(id))
+    }
+
+    /// A function by its full name.
+    pub fn function(&self, database: &str, schema: &str, name: &str) -> Option<&Arc<Object>> {
+        if self.functions.is_empty() {
+            return None;
+        }
+        let id = self
+            .functions
+            .get(&(database.to_string(), schema.to_string(), name.to_string()))?;
+        self.objects.get(id)
+    }
+
+    /// The functions of a database, by schema and name.
+    pub fn functions<'a>(&'a self, database: &'a str) -> impl Iterator<Item = &'a Arc<Object>> {
+        self.functions
             .iter()
             .filter(move |((in_database, _, _), _)| in_database == database)
             .filter_map(|(_, id)| self.objects.get(id))

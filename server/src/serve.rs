@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use millrace_runtime::clock::VirtualClock;
+use millrace_runtime::reducer::Reducer;
 use parking_lot::RwLock;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -145,6 +146,18 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub async fn start_on(config: Config, clock: Option<Arc<VirtualClock>>) -> Result<Self, StartError> {
+        Self::start_with(config, clock, vec![]).await
+    }
+
+    /// As [`Server::start_on`], with aggregates of the program's own, which SQL calls by their names.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub async fn start_with(
+        config: Config,
+        clock: Option<Arc<VirtualClock>>,
+        reducers: Vec<Arc<dyn Reducer>>,
+    ) -> Result<Self, StartError> {
         let (pg_listener, pg_addr) = listen(config.pg, "PostgreSQL clients", "--pg").await?;
         let (http_listener, http_addr) = listen(config.http, "HTTP", "--http").await?;
         let database = Arc::new(DatabaseSlot::default());
@@ -193,6 +206,7 @@ impl Server {
         };
         let mut options = database_options(&config);
         options.virtual_clock = clock;
+        options.reducers = reducers;
         match Database::open(options).await {
             Ok(database) => {
                 let collector = RuntimeCollector(database.runtime().clone());

@@ -16,9 +16,11 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::LoweredAggregateBuilder;
 use datafusion::physical_expr::expressions::{Column, Literal};
 
+use super::Emit;
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema, column};
 use crate::error::{PlanError, Result};
+use crate::reducer::reducer_of;
 use crate::stage::{AggregateCall, AggregateForm, Aggregation, Closing, ExchangeForm, Operator, Output};
 use crate::watermark::ColumnWatermark;
 
@@ -173,6 +175,14 @@ impl Lowering {
             .cloned()
             .collect();
         let closes = Closing::by_first(&watermarks, &input.schema);
+        let is_timed = |call: &AggregateCall| {
+            let reducer = reducer_of(call.function.fun()).filter(|reducer| reducer.is_timed());
+            matches!(call.form, AggregateForm::Reducer { .. }) && reducer.is_some()
+        };
+        let timer = match self.options.emit {
+            Emit::Every(every) if calls.iter().any(is_timed) => Some(every),
+            _ => None,
+        };
         let half = |operator: Operator, schema: &SchemaRef| {
             Box::new(Aggregation {
                 input: operator,
@@ -181,6 +191,7 @@ impl Lowering {
                 exchange,
                 input_append_only,
                 closes: closes.clone(),
+                timer,
                 schema: Arc::clone(schema),
             })
         };
@@ -275,6 +286,13 @@ impl Lowering {
             AggregateForm::Values
         } else {
             form(name, &argument_types, arguments.is_some(), append_only)
+        };
+        let reducer = reducer_of(function.fun()).filter(|reducer| append_only || reducer.retracts());
+        let form = match reducer {
+            Some(_) if arguments.is_some() && !is_distinct && order_by.is_empty() => {
+                AggregateForm::Reducer { append_only }
+            }
+            _ => form,
         };
         // What no accumulator can be made for (DISTINCT with ORDER BY something else) is said now and not by the view.
         if form == AggregateForm::Values
@@ -408,7 +426,11 @@ impl AggregateForm {
                 vec![("true", DataType::Int64), ("false", DataType::Int64)]
             }
             AggregateForm::MinAppendOnly | AggregateForm::MaxAppendOnly => vec![("value", argument)],
-            AggregateForm::Min | AggregateForm::Max | AggregateForm::Values => vec![],
+            AggregateForm::Reducer { append_only: true } => vec![("state", DataType::Binary)],
+            AggregateForm::Min
+            | AggregateForm::Max
+            | AggregateForm::Reducer { .. }
+            | AggregateForm::Values => vec![],
         }
     }
 }

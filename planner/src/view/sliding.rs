@@ -98,6 +98,7 @@ impl Lowering {
             exchange,
             input_append_only: input.append_only,
             closes: None,
+            timer: None,
             schema: Arc::clone(schema),
         };
         let partial = Fragment {
@@ -151,7 +152,7 @@ impl Lowering {
 
 /// Whether the value over a window can be told from those of its panes.
 fn is_of_panes(call: &AggregateCall) -> bool {
-    !call.distinct && call.form != AggregateForm::Values
+    !call.distinct && !matches!(call.form, AggregateForm::Values | AggregateForm::Reducer { .. })
 }
 
 /// Whether a pane can be taken away from a window again. Floating-point sums come out in other bits by another way, which

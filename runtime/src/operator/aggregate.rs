@@ -16,6 +16,7 @@ mod image;
 mod keys;
 mod linear;
 pub(super) mod multiset;
+mod reduced;
 mod sliding;
 mod state;
 mod values;
@@ -153,6 +154,14 @@ pub struct AggregateInstance {
     /// There are groups that are still to be emitted.
     is_deferred: bool,
     closer: Option<Closer>,
+    timer: Option<Timer>,
+}
+
+/// When reducers are told the time.
+struct Timer {
+    interval: i64,
+    /// `None` before the first time.
+    next: Option<i64>,
 }
 
 impl AggregateInstance {
@@ -169,6 +178,10 @@ impl AggregateInstance {
             emitted_first: plan.group_columns > 0 || partition > 0,
             is_deferred: false,
             closer: Closer::new(plan.closes.as_ref()),
+            timer: plan.timer.map(|interval| Timer {
+                interval: interval.max(1),
+                next: None,
+            }),
         }
     }
 
@@ -243,6 +256,43 @@ impl AggregateInstance {
         }
         self.groups = Some(groups);
         Ok(output)
+    }
+
+    /// When reducers are told the time next.
+    pub fn due(&self) -> Option<i64> {
+        let timer = self.timer.as_ref().filter(|_| self.live_groups > 0)?;
+        Some(timer.next.unwrap_or(i64::MIN))
+    }
+
+    /// Tells reducers of all groups the time, if it is time; returns what that changes.
+    pub fn tell_time(&mut self, now: i64, is_bulk: bool, errors: &ErrorCounter) -> Result<Vec<ChangeBatch>> {
+        let Some(timer) = self.timer.as_mut().filter(|_| !is_bulk) else {
+            return Ok(vec![]);
+        };
+        if timer.next.is_some_and(|next| now < next) {
+            return Ok(vec![]);
+        }
+        // The last multiple of the interval that has passed.
+        let reached = now.div_euclid(timer.interval).saturating_mul(timer.interval);
+        let is_first = timer.next.is_none();
+        timer.next = Some(reached.saturating_add(timer.interval));
+        if is_first {
+            return Ok(vec![]);
+        }
+        let mut groups = self.take_groups()?;
+        let live: Vec<usize> = (0..groups.rows.len())
+            .filter(|group| self.is_alive(&groups, *group))
+            .collect();
+        let old = groups.evaluate(&live, None)?;
+        for state in &mut groups.states {
+            state.on_timer(&live, reached)?;
+        }
+        let new = groups.evaluate(&live, Some(errors))?;
+        let keys = groups.keys.values(&live)?;
+        let is_alive = vec![true; live.len()];
+        let output = changes(&self.schema, &keys, &old, &new, &is_alive, &is_alive);
+        self.groups = Some(groups);
+        output
     }
 
     /// Forgets the groups to which nothing comes any more.

@@ -11,6 +11,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use millrace_planner::query::{logical_optimizer_rules, physical_optimizer_rules};
+use millrace_planner::reducer;
 
 use crate::catalog::pg_catalog::PgCatalog;
 use crate::catalog::{CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA};
@@ -67,6 +68,10 @@ pub fn build(
     let pg_catalog = PgCatalog::install(&context)?;
     let mut state = context.state();
     df(functions::register(&mut state))?;
+    for reducer in &options.reducers {
+        let function = Arc::new(reducer::aggregate(Arc::clone(reducer)));
+        state.register_udaf(function).map_err(from_internal::datafusion)?;
+    }
     for function in functions::system::catalog_udfs(catalog) {
         state.register_udf(function).map_err(from_internal::datafusion)?;
     }

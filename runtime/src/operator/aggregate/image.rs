@@ -16,7 +16,10 @@ impl AggregateInstance {
             self.emitted_first,
             self.groups.is_some(),
         ]));
-        parts.push(Part::Columns(vec![flags]));
+        let next: ArrayRef = Arc::new(Int64Array::from(vec![
+            self.timer.as_ref().and_then(|timer| timer.next),
+        ]));
+        parts.push(Part::Columns(vec![flags, next]));
         if let Some(groups) = &mut self.groups {
             groups.add_parts(parts)?;
         }
@@ -24,8 +27,11 @@ impl AggregateInstance {
     }
 
     pub(in crate::operator) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
-        let flags = parts.columns(1)?;
-        let flags = flags[0].as_boolean();
+        let columns = parts.columns(2)?;
+        let flags = columns[0].as_boolean();
+        if let Some(timer) = &mut self.timer {
+            timer.next = columns[1].as_primitive::<Int64Type>().iter().next().flatten();
+        }
         self.emitted_first = flags.value(0);
         if !flags.value(1) {
             return Ok(());

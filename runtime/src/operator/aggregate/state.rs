@@ -8,6 +8,7 @@ use millrace_planner::stage::{AggregateCall, AggregateForm};
 
 use super::extremum::Extremum;
 use super::linear::{Booleans, Count, Moments, Sum};
+use super::reduced::Reduced;
 use super::values::Values;
 use crate::error::Result;
 use crate::operator::ErrorCounter;
@@ -31,6 +32,11 @@ pub(super) trait GroupState: Send {
 
     /// The aggregate's value for each of these groups. One that cannot be told is NULL, and counted if a counter is given.
     fn evaluate(&self, groups: &[usize], errors: Option<&ErrorCounter>) -> Result<ArrayRef>;
+
+    /// Tells groups that the time is this, in microseconds since 1970-01-01 00:00 UTC.
+    fn on_timer(&mut self, _groups: &[usize], _now: i64) -> Result<()> {
+        Ok(())
+    }
 
     /// Empties a group.
     fn reset(&mut self, group: usize);
@@ -77,6 +83,7 @@ pub(super) fn group_state(call: &AggregateCall) -> Result<Box<dyn GroupState>> {
         }
         AggregateForm::BoolAnd | AggregateForm::BoolOr => Box::new(Booleans::new(call)),
         AggregateForm::MinAppendOnly | AggregateForm::MaxAppendOnly => Box::new(Extremum::new(call)?),
+        AggregateForm::Reducer { .. } => Box::new(Reduced::new(call)?),
         AggregateForm::Min | AggregateForm::Max | AggregateForm::Values => Box::new(Values::new(call)?),
     })
 }
