@@ -7,6 +7,7 @@
 //!    │   └─ flights, views, oracle ── the data, the views over it, and what they must show
 //!    ├─ drizzle ── simulated clusters, and a server under the Yahoo streaming benchmark
 //!    ├─ neptune ── TPC-H as batch work with stream tasks beside it, under each scheduling policy
+//!    ├─ mapreduce ── windows that slide, word count, latency by rate, Nexmark, against a server in this process
 //!    ├─ ivm ── a suite against the engine alone, in a process for each view and size
 //!    └─ results, plot ── what was measured, on which machine, written as results.json, report.md and figures
 //! ```
@@ -21,6 +22,7 @@ pub mod first_light;
 pub mod flights;
 pub mod ivm;
 pub mod machine;
+pub mod mapreduce;
 pub mod monotasks;
 pub mod neptune;
 pub mod oracle;

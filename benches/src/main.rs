@@ -10,7 +10,7 @@ use millrace_benches::first_light::{self, Scale};
 use millrace_benches::ivm::{self, Cell, Isolation};
 use millrace_benches::results::{Experiment, Run};
 use millrace_benches::target::Target;
-use millrace_benches::{flights, monotasks, neptune, tpch};
+use millrace_benches::{flights, mapreduce, monotasks, neptune, tpch};
 use millrace_sql_tests::oracle;
 
 /// What the server uses too: engines inside this process are to be measured as they are.
@@ -39,6 +39,8 @@ enum Suite {
     Drizzle(DrizzleArgs),
     /// Streams first: what stream tasks wait for while TPC-H takes every core, under each scheduling policy
     Neptune(ScaledArgs),
+    /// StreamMapReduce's experiments: moving average, word count, latency by rate; Nexmark over windows
+    Mapreduce(DrizzleArgs),
     /// Performance clarity: its cost against plain DataFusion, and how right its predictions are
     Monotasks(ScaledArgs),
     /// One measurement of `ivm`, which gives each a process of its own
@@ -167,6 +169,7 @@ fn main() -> ExitCode {
         Suite::Ivm(args) => runtime.block_on(ivm(args)),
         Suite::Drizzle(args) => runtime.block_on(drizzle(args)),
         Suite::Neptune(args) => runtime.block_on(neptune(args)),
+        Suite::Mapreduce(args) => runtime.block_on(mapreduce(args)),
         Suite::Monotasks(args) => runtime.block_on(monotasks(args)),
         Suite::IvmCell { cell } => runtime.block_on(ivm_cell(&cell)),
         Suite::Tpch(args) => runtime.block_on(tpch(args)),
@@ -236,6 +239,23 @@ async fn monotasks(args: ScaledArgs) -> Result<(), BenchError> {
     };
     let run = Run::begin("monotasks", args.command("monotasks"), scale.fsync_probes)?;
     let run = monotasks::run(run, &scale, args.only.as_deref()).await?;
+    keep(&run, args.out, args.small)
+}
+
+async fn mapreduce(args: DrizzleArgs) -> Result<(), BenchError> {
+    let scale = match args.small {
+        true => mapreduce::Scale::small(),
+        false => mapreduce::Scale::real(),
+    };
+    let mut command = "cargo run --release -p millrace-benches -- mapreduce".to_owned();
+    if args.small {
+        command.push_str(" --small");
+    }
+    if let Some(only) = &args.only {
+        command.push_str(&format!(" --only \"{only}\""));
+    }
+    let run = Run::begin("mapreduce", command, scale.fsync_probes)?;
+    let run = mapreduce::run(run, &scale, args.only.as_deref()).await?;
     keep(&run, args.out, args.small)
 }
 
