@@ -28,6 +28,8 @@ pub(super) struct Plan {
     pub counts: Vec<u32>,
     /// For each view, for each stage: its tasks here.
     pub stages: Vec<Vec<Range<usize>>>,
+    /// For each view, for each stage: the workers that have tasks of it, in order.
+    workers: Vec<Vec<Vec<WorkerId>>>,
     positions: HashMap<RelationId, usize>,
     /// Map stages by what they read: (view, stage).
     readers: HashMap<RelationId, Vec<(usize, usize)>>,
@@ -49,7 +51,18 @@ impl Plan {
                 }
             }
         }
+        let workers_of = |view: &ViewShape| {
+            let of_stage = |stage| {
+                let tasks = view.partitions_of(stage);
+                let mut workers: Vec<WorkerId> = tasks.map(|partition| template.worker(partition)).collect();
+                workers.sort_unstable();
+                workers.dedup();
+                workers
+            };
+            view.stages.iter().map(of_stage).collect()
+        };
         let mut plan = Plan {
+            workers: template.views.iter().map(|view| workers_of(view)).collect(),
             me,
             participants: template.participants(),
             tasks: vec![],
@@ -72,7 +85,7 @@ impl Plan {
                         });
                         // And the cut, which brings the epoch's clock.
                         plan.counts
-                            .push(1 + plan.inputs_of(view, &stage.input, partition));
+                            .push(1 + plan.inputs_of(position, &stage.input, partition));
                     }
                 }
                 ranges.push(start..plan.tasks.len());
@@ -82,15 +95,16 @@ impl Plan {
         plan
     }
 
-    fn inputs_of(&self, view: &ViewShape, input: &StageInput, partition: usize) -> u32 {
+    fn inputs_of(&self, view: usize, input: &StageInput, partition: usize) -> u32 {
         match input {
             StageInput::Fixed => 0,
             // The partitions of a view of the same pipeline that this one reads.
             StageInput::Relation(relation) => {
+                let partitions = self.template.views[view].partitions;
                 let sources = self.position(*relation).map_or(0, |source| {
                     let source = &self.template.views[source];
                     materialized(source)
-                        .filter(|from| from % view.partitions == partition)
+                        .filter(|from| from % partitions == partition)
                         .count()
                 });
                 sources as u32
@@ -103,15 +117,9 @@ impl Plan {
         }
     }
 
-    /// The workers on which a stage has tasks.
-    pub fn workers_of(&self, view: &ViewShape, stage: usize) -> Vec<WorkerId> {
-        let mut workers: Vec<WorkerId> = view
-            .partitions_of(&view.stages[stage])
-            .map(|partition| self.template.worker(partition))
-            .collect();
-        workers.sort_unstable();
-        workers.dedup();
-        workers
+    /// The workers on which a stage of the view at this position has tasks.
+    pub fn workers_of(&self, view: usize, stage: usize) -> &[WorkerId] {
+        &self.workers[view][stage]
     }
 
     pub fn position(&self, view: RelationId) -> Option<usize> {

@@ -492,7 +492,7 @@ impl Pipeline {
                         .filled
                         .remove(&(planned.view, planned.stage))
                         .unwrap_or_default();
-                    for to in plan.workers_of(view, reader) {
+                    for to in plan.workers_of(planned.view, reader).iter().copied() {
                         let filled = filled
                             .iter()
                             .copied()

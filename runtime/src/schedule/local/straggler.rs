@@ -57,7 +57,7 @@ impl Pipeline {
         if self.plan.template.is_job || !is_copied(&shape.stages[stage]) {
             return;
         }
-        let workers = self.plan.workers_of(shape, stage).len();
+        let workers = self.plan.workers_of(view, stage).len();
         let Some(epoch) = self.epochs.get_mut(&number) else {
             return;
         };
@@ -104,7 +104,7 @@ impl Pipeline {
                 }
                 progress.is_reported = true;
                 let shape = &plan.template.views[*view];
-                let workers = plan.workers_of(shape, *stage).into_iter();
+                let workers = plan.workers_of(*view, *stage).iter().copied();
                 for worker in workers.filter(|worker| !epoch.heard.contains(&(*view, *stage, worker.0))) {
                     work.actions.push(LocalAction::Report(ToDriver::Straggling {
                         pipeline: plan.template.pipeline,
