@@ -211,7 +211,7 @@ fn decoding(plan: &Arc<dyn ExecutionPlan>, partition: usize) -> Duration {
 }
 
 fn task_profile(record: &Arc<TaskRecord>, plan: &Arc<dyn ExecutionPlan>, clock: Clock) -> TaskProfile {
-    let status = record.status();
+    let status = record.final_status();
     let start = clock.at(status.first_run.unwrap_or(status.created));
     let end = clock.at(status.ended.unwrap_or_else(Instant::now)).max(start);
     let partitioning = record.partitioning().min(status.cpu);

@@ -313,6 +313,19 @@ impl TaskRecord {
         }
     }
 
+    /// The same, with the last poll of a task that has ended. Whoever waits for a task hears of its end from within that
+    /// poll, a moment before the slot has counted it.
+    pub fn final_status(&self) -> TaskStatus {
+        let is_counted = || {
+            let notes = self.notes.lock();
+            notes.state != TaskState::Ended || notes.polls == notes.turns
+        };
+        while !is_counted() {
+            std::thread::yield_now();
+        }
+        self.status()
+    }
+
     pub(super) fn pauses_since_undisturbed(&self) -> u32 {
         self.pauses_since_undisturbed.load(Ordering::Relaxed)
     }
