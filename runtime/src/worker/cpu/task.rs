@@ -386,6 +386,10 @@ impl TaskRecord {
         self.work.ran(time);
         let mut notes = self.notes.lock();
         notes.polls += 1;
+        if notes.state == TaskState::Ended {
+            // With the poll in which it ended.
+            notes.ended = Some(started + time);
+        }
         notes.poll_max = notes.poll_max.max(time);
         if let Some(stretch) = notes.stretches.iter_mut().rev().find(|s| s.started == started) {
             stretch.ran = time;
