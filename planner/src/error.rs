@@ -28,6 +28,7 @@ pub enum Fault {
     UndefinedColumn,
     UndefinedFunction,
     AmbiguousColumn,
+    TooComplex,
 }
 
 impl From<PlanError> for DataFusionError {

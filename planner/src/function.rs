@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, VisitMut, VisitorMut,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Visit, VisitMut, Visitor,
+    VisitorMut,
 };
 
 use crate::binder::CatalogReader;
@@ -14,6 +15,8 @@ use crate::error::{Fault, PlanError};
 
 /// Functions that call functions: more than this is a circle.
 const DEPTH_MAX: usize = 32;
+/// Expressions that one call may become. One that uses its argument twice doubles it, and calls nest.
+const EXPRESSIONS_MAX: usize = 10_000;
 
 /// A function of SQL.
 #[derive(Debug, Clone)]
@@ -97,11 +100,22 @@ impl Expander<'_> {
         expand_at(&mut body, self.catalog, self.depth + 1)?;
         let mut substitution = Substitution {
             parameters: &function.parameters,
+            sizes: arguments.iter().map(size).collect(),
             arguments: &arguments,
+            size: size(&body),
         };
-        // It never breaks off.
-        let _ = body.visit(&mut substitution);
-        Ok(Expr::Nested(Box::new(body)))
+        match VisitMut::visit(&mut body, &mut substitution) {
+            ControlFlow::Continue(()) if substitution.size <= EXPRESSIONS_MAX => {
+                Ok(Expr::Nested(Box::new(body)))
+            }
+            _ => {
+                let message = format!(
+                    "a call of function {} becomes more than {EXPRESSIONS_MAX} expressions",
+                    call.name
+                );
+                Err(wrong(Fault::TooComplex, message))
+            }
+        }
     }
 }
 
@@ -120,10 +134,31 @@ fn arguments(call: &Function) -> Option<Vec<Expr>> {
     }
 }
 
-/// Puts arguments in the place of parameters.
+/// How many expressions it is made of.
+fn size(expr: &Expr) -> usize {
+    struct Count(usize);
+    impl Visitor for Count {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
+            self.0 += 1;
+            ControlFlow::Continue(())
+        }
+    }
+    let mut count = Count(0);
+    // It never breaks off.
+    let _ = Visit::visit(expr, &mut count);
+    count.0
+}
+
+/// Puts arguments in the place of parameters, until there is too much.
 struct Substitution<'a> {
     parameters: &'a [String],
     arguments: &'a [Expr],
+    /// Of the arguments.
+    sizes: Vec<usize>,
+    /// Of what becomes of the body.
+    size: usize,
 }
 
 impl VisitorMut for Substitution<'_> {
@@ -136,6 +171,10 @@ impl VisitorMut for Substitution<'_> {
                 .iter()
                 .position(|parameter| *parameter == folded(name))
         {
+            self.size += self.sizes[position];
+            if self.size > EXPRESSIONS_MAX {
+                return ControlFlow::Break(());
+            }
             *expr = Expr::Nested(Box::new(self.arguments[position].clone()));
         }
         ControlFlow::Continue(())

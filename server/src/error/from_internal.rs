@@ -60,6 +60,7 @@ pub fn plan(error: PlanError) -> SqlError {
                 Fault::DatetimeOverflow => SqlState::DatetimeFieldOverflow,
                 Fault::UndefinedColumn => SqlState::UndefinedColumn,
                 Fault::UndefinedFunction => SqlState::UndefinedFunction,
+                Fault::TooComplex => SqlState::StatementTooComplex,
                 Fault::AmbiguousColumn => SqlState::AmbiguousColumn,
             };
             SqlError::new(code, message)
