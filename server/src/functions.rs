@@ -30,7 +30,6 @@ pub mod bounded;
 pub mod by_pattern;
 pub mod cast;
 pub mod comparisons;
-mod correlation;
 pub mod datetime;
 pub mod division;
 pub mod format;
@@ -46,7 +45,7 @@ pub mod sort_key;
 pub mod sum;
 pub mod system;
 pub mod text;
-mod unreversed;
+mod without;
 pub mod zoned_cast;
 
 use datafusion::error::Result;
@@ -79,8 +78,7 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
     }
     bounded::register(registry)?;
     registry.register_udaf(sum::udaf())?;
-    registry.register_udaf(correlation::udaf())?;
-    for function in unreversed::udafs().into_iter().chain(ordered_set::udafs()) {
+    for function in without::udafs().into_iter().chain(ordered_set::udafs()) {
         registry.register_udaf(function)?;
     }
     Ok(())

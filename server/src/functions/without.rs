@@ -1,0 +1,110 @@
+//! DataFusion's aggregates without a part of theirs that answers wrongly.
+//!
+//! * `array_agg` and `string_agg` are never turned around. Where two aggregates of a query want opposite orders, DataFusion
+//!   sorts once and has one of them read from the other end. With DISTINCT these two then put their values out in the wrong
+//!   order: `array_agg(x ORDER BY x DESC), array_agg(DISTINCT x ORDER BY x)` gave both in the first one's. Without a reverse
+//!   each sorts for itself.
+//! * `corr` has an accumulator for each group. The one for all groups takes differences of sums of squares. Of values that
+//!   hardly differ nothing is left of them but rounding, which may be negative: `corr` of a constant was NaN where PostgreSQL
+//!   says NULL. The one for a single group (Welford's) does not have that.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::Result;
+use datafusion::functions_aggregate::{array_agg, correlation, string_agg};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF, Signature,
+};
+
+/// What an aggregate goes without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum LeftOut {
+    Reverse,
+    GroupsAccumulator,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Without(AggregateUDF, LeftOut);
+
+/// The functions.
+pub fn udafs() -> Vec<Arc<AggregateUDF>> {
+    [
+        (array_agg::array_agg_udaf(), LeftOut::Reverse),
+        (string_agg::string_agg_udaf(), LeftOut::Reverse),
+        (correlation::corr_udaf(), LeftOut::GroupsAccumulator),
+    ]
+    .into_iter()
+    .map(|(function, left_out)| {
+        let function = Without(function.as_ref().clone(), left_out);
+        Arc::new(AggregateUDF::from(function))
+    })
+    .collect()
+}
+
+impl AggregateUDFImpl for Without {
+    fn reverse_expr(&self) -> ReversedUDAF {
+        match self.1 {
+            LeftOut::Reverse => ReversedUDAF::NotSupported,
+            LeftOut::GroupsAccumulator => self.0.inner().reverse_expr(),
+        }
+    }
+
+    fn with_beneficial_ordering(
+        self: Arc<Self>,
+        beneficial_ordering: bool,
+    ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
+        let ordered = self.0.clone().with_beneficial_ordering(beneficial_ordering)?;
+        Ok(ordered.map(|ordered| Arc::new(Without(ordered, self.1)) as Arc<dyn AggregateUDFImpl>))
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.0.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.0.signature()
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        self.0.inner().return_type(arg_types)
+    }
+
+    fn return_field(&self, arg_fields: &[FieldRef]) -> Result<FieldRef> {
+        self.0.inner().return_field(arg_fields)
+    }
+
+    fn accumulator(&self, acc_args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        self.0.inner().accumulator(acc_args)
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        self.0.inner().state_fields(args)
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
+        self.1 != LeftOut::GroupsAccumulator && self.0.inner().groups_accumulator_supported(args)
+    }
+
+    fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        self.0.inner().create_groups_accumulator(args)
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        self.0.inner().order_sensitivity()
+    }
+
+    fn supports_null_handling_clause(&self) -> bool {
+        self.0.inner().supports_null_handling_clause()
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.0.inner().documentation()
+    }
+}
