@@ -139,15 +139,9 @@ impl<T> RunQueue<T> {
 
     /// Who runs next.
     pub fn next(&mut self, policy: SchedulerPolicy, now_ns: u64) -> Option<Turn<T>> {
-        let turn = match self.overdue(now_ns) {
-            Some(turn) => turn,
-            None => self.chosen(policy, now_ns)?,
-        };
-        self.last_turn_ns[turn.class as usize] = now_ns;
-        Some(turn)
-    }
-
-    fn chosen(&mut self, policy: SchedulerPolicy, now_ns: u64) -> Option<Turn<T>> {
+        if let Some(turn) = self.overdue(now_ns) {
+            return Some(turn);
+        }
         let heads = [QueryClass::Stream, QueryClass::Interactive, QueryClass::Batch].map(|class| {
             let head = self.classes[class as usize].head()?;
             Some(Head {
@@ -161,6 +155,7 @@ impl<T> RunQueue<T> {
     /// The next of a class.
     pub fn turn_of(&mut self, class: QueryClass, now_ns: u64) -> Option<Turn<T>> {
         let waited = self.classes[class as usize].pop_head()?;
+        self.last_turn_ns[class as usize] = now_ns;
         let was_paused_often = waited.pauses >= self.patience.pauses_max;
         Some(Turn {
             waited,
@@ -187,6 +182,7 @@ impl<T> RunQueue<T> {
             .filter(|(since, _)| now_ns.saturating_sub(*since) >= self.patience.wait_ns_max)
             .map(|(_, class)| class)?;
         let waited = self.classes[class as usize].pop_oldest()?;
+        self.last_turn_ns[class as usize] = now_ns;
         self.next_overdue_ns = now_ns + OVERDUE_SHARE * self.patience.undisturbed_ns;
         Some(Turn {
             waited,
