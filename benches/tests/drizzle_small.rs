@@ -1,5 +1,7 @@
 //! Runs every experiment of drizzle at its small scale.
 
+mod common;
+
 use millrace_benches::drizzle::{self, Scale};
 use millrace_benches::results::Run;
 
@@ -9,15 +11,7 @@ async fn every_experiment_gives_numbers() {
     let run = Run::begin("drizzle", "the test".to_owned(), scale.fsync_probes).unwrap();
     let run = drizzle::run(run, &scale, None).await.unwrap();
     // The disk, four on simulated clusters, coordination, typed events, workers lost and added, JSON events.
-    assert_eq!(run.experiments().len(), 9);
-    assert!(
-        run.experiments()
-            .iter()
-            .all(|experiment| !experiment.measurements().is_empty())
-    );
-    let directory = tempfile::tempdir().unwrap();
-    let kept = run.write(directory.path()).unwrap();
-    let report = std::fs::read_to_string(kept.join("report.md")).unwrap();
+    let report = common::report(&run, 9);
     assert!(report.contains("| with: highest rate | events/s |"), "{report}");
     assert!(
         report.contains("| added, groups of 5: until both are used | s |"),

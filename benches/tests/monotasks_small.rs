@@ -1,5 +1,7 @@
 //! Runs every experiment of monotasks at its small scale. Each answer is compared with plain DataFusion's there.
 
+mod common;
+
 use millrace_benches::monotasks::{self, Scale};
 use millrace_benches::results::Run;
 
@@ -9,10 +11,5 @@ async fn every_experiment_gives_numbers() {
     let run = Run::begin("monotasks", "the test".to_owned(), scale.fsync_probes).unwrap();
     let run = monotasks::run(run, &scale, None).await.unwrap();
     // The disk, cost, predictions, attribution, and a view's head-room.
-    assert_eq!(run.experiments().len(), 5);
-    assert!(
-        run.experiments()
-            .iter()
-            .all(|experiment| !experiment.measurements().is_empty())
-    );
+    common::report(&run, 5);
 }

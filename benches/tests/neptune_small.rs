@@ -1,5 +1,7 @@
 //! Runs every experiment of neptune at its small scale. Each query is compared with its plain answer there.
 
+mod common;
+
 use millrace_benches::neptune::{self, Scale};
 use millrace_benches::results::Run;
 
@@ -9,14 +11,6 @@ async fn every_experiment_gives_numbers() {
     let run = Run::begin("neptune", "the test".to_owned(), scale.fsync_probes).unwrap();
     let run = neptune::run(run, &scale, None).await.unwrap();
     // The disk, coroutines and threads, alone, paused, policies, a view beside batch work, and its demand.
-    assert_eq!(run.experiments().len(), 7);
-    assert!(
-        run.experiments()
-            .iter()
-            .all(|experiment| !experiment.measurements().is_empty())
-    );
-    let directory = tempfile::tempdir().unwrap();
-    let kept = run.write(directory.path()).unwrap();
-    let report = std::fs::read_to_string(kept.join("report.md")).unwrap();
+    let report = common::report(&run, 7);
     assert!(report.contains("| lma: stream wait, p99 | us |"), "{report}");
 }
