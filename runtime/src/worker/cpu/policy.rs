@@ -44,6 +44,11 @@ impl SchedulerPolicy {
         }
     }
 
+    /// Whether anything is ever paused.
+    pub(super) fn pauses(self) -> bool {
+        self.rules().gives_way(QueryClass::Batch, QueryClass::Stream) != GiveWay::No
+    }
+
     pub(super) fn from_number(number: u8) -> SchedulerPolicy {
         SchedulerPolicy::ALL
             .into_iter()

@@ -58,6 +58,8 @@ pub struct Waiting<T> {
 pub struct Turn<T> {
     pub waited: Waiting<T>,
     pub class: QueryClass,
+    /// Whose place it takes: its own class's, or the first's if it has waited too long.
+    pub rank: QueryClass,
     /// Until when it is not asked to pause, in nanoseconds; 0: it may be asked at once.
     pub undisturbed_until_ns: u64,
 }
@@ -137,29 +139,30 @@ impl<T> RunQueue<T> {
         }
     }
 
-    /// Who runs next.
-    pub fn next(&mut self, policy: SchedulerPolicy, now_ns: u64) -> Option<Turn<T>> {
-        if let Some(turn) = self.overdue(now_ns) {
+    /// Takes out who runs next, of the classes for which there is `room`. Who has waited too long runs as soon as there is
+    /// room for the last class, which is when a slot is free.
+    pub fn next(&mut self, policy: SchedulerPolicy, room: [bool; CLASSES], now_ns: u64) -> Option<Turn<T>> {
+        if room[QueryClass::Batch as usize]
+            && let Some(turn) = self.overdue(now_ns)
+        {
             return Some(turn);
         }
-        let heads = [QueryClass::Stream, QueryClass::Interactive, QueryClass::Batch].map(|class| {
+        let heads = QueryClass::ALL.map(|class| {
             let head = self.classes[class as usize].head()?;
-            Some(Head {
+            let head = Head {
                 since_ns: head.since_ns,
                 served_ns: self.served_ns[class as usize],
-            })
+            };
+            room[class as usize].then_some(head)
         });
-        self.turn_of(policy.rules().next(&heads)?, now_ns)
-    }
-
-    /// The next of a class.
-    pub fn turn_of(&mut self, class: QueryClass, now_ns: u64) -> Option<Turn<T>> {
+        let class = policy.rules().next(&heads)?;
         let waited = self.classes[class as usize].pop_head()?;
         self.last_turn_ns[class as usize] = now_ns;
         let was_paused_often = waited.pauses >= self.patience.pauses_max;
         Some(Turn {
             waited,
             class,
+            rank: class,
             undisturbed_until_ns: match was_paused_often {
                 true => now_ns + self.patience.undisturbed_ns,
                 false => 0,
@@ -187,6 +190,7 @@ impl<T> RunQueue<T> {
         Some(Turn {
             waited,
             class,
+            rank: QueryClass::Stream,
             undisturbed_until_ns: now_ns + self.patience.undisturbed_ns,
         })
     }
@@ -194,7 +198,7 @@ impl<T> RunQueue<T> {
     /// Takes out whatever `is_wanted` says, with its class.
     pub fn remove(&mut self, is_wanted: impl Fn(&T) -> bool) -> Vec<(QueryClass, T)> {
         let mut removed = vec![];
-        for class in [QueryClass::Stream, QueryClass::Interactive, QueryClass::Batch] {
+        for class in QueryClass::ALL {
             let queue = &mut self.classes[class as usize];
             for queue in [&mut queue.paused, &mut queue.ready] {
                 let mut place = 0;
@@ -225,6 +229,8 @@ impl<T> RunQueue<T> {
 mod tests {
     use super::*;
 
+    const ANY: [bool; CLASSES] = [true; CLASSES];
+
     fn ready<T>(item: T, since_ns: u64) -> Waiting<T> {
         Waiting {
             item,
@@ -250,7 +256,7 @@ mod tests {
         queue.push(QueryClass::Batch, paused("old", 5, 1));
         queue.push(QueryClass::Batch, paused("young", 6, 1));
         queue.push(QueryClass::Stream, ready("stream", 9));
-        let order: Vec<_> = std::iter::from_fn(|| queue.next(SchedulerPolicy::Lma, 10))
+        let order: Vec<_> = std::iter::from_fn(|| queue.next(SchedulerPolicy::Lma, ANY, 10))
             .map(|turn| turn.waited.item)
             .collect();
         assert_eq!(order, ["stream", "old", "young", "ready"]);
@@ -266,15 +272,34 @@ mod tests {
         } = queue.patience;
         queue.push(QueryClass::Batch, paused("often", 0, pauses_max));
         queue.push(QueryClass::Batch, paused("once", 0, 1));
-        let turn = queue.next(SchedulerPolicy::Lma, 7).unwrap();
+        let turn = queue.next(SchedulerPolicy::Lma, ANY, 7).unwrap();
         assert_eq!(
             (turn.waited.item, turn.undisturbed_until_ns),
             ("often", 7 + undisturbed_ns)
         );
         assert_eq!(
-            queue.next(SchedulerPolicy::Lma, 7).unwrap().undisturbed_until_ns,
+            queue
+                .next(SchedulerPolicy::Lma, ANY, 7)
+                .unwrap()
+                .undisturbed_until_ns,
             0
         );
+    }
+
+    #[test]
+    fn without_room_a_class_waits_and_what_is_overdue_takes_a_stream_s_place() {
+        let mut queue = RunQueue::default();
+        let late = queue.patience.wait_ns_max + 1;
+        queue.push(QueryClass::Batch, ready("batch", 1));
+        queue.push(QueryClass::Stream, ready("stream", 1));
+        let policy = SchedulerPolicy::Lma;
+        assert!(queue.next(policy, [false; CLASSES], late).is_none());
+        let turn = queue.next(policy, [true, true, false], late).unwrap();
+        assert_eq!((turn.waited.item, turn.rank), ("stream", QueryClass::Stream));
+        queue.push(QueryClass::Stream, ready("stream", 1));
+        let turn = queue.next(policy, ANY, late).unwrap();
+        assert_eq!((turn.waited.item, turn.rank), ("batch", QueryClass::Stream));
+        assert!(turn.undisturbed_until_ns > late);
     }
 
     /// One slot, stream tasks without end, and batch tasks that give way whenever they are asked: every batch task ends,
@@ -293,7 +318,7 @@ mod tests {
         let mut stream_ns = 0;
         while left.iter().any(|left| *left > 0) {
             queue.push(QueryClass::Stream, ready(None, now));
-            let turn = queue.next(SchedulerPolicy::Lma, now).unwrap();
+            let turn = queue.next(SchedulerPolicy::Lma, ANY, now).unwrap();
             match turn.waited.item {
                 None => {
                     now += STREAM_NS;
@@ -313,7 +338,7 @@ mod tests {
                     now += STREAM_NS;
                     assert!(
                         queue
-                            .next(SchedulerPolicy::Lma, now)
+                            .next(SchedulerPolicy::Lma, ANY, now)
                             .unwrap()
                             .waited
                             .item

@@ -497,32 +497,28 @@ pub struct CpuGate {
 }
 
 impl CpuGate {
-    /// What a more urgent class that waits for a slot asks of this task, and which it is.
-    fn asked(&self) -> Option<(GiveWay, QueryClass)> {
+    /// What something more urgent without a slot asks of this task, and since when.
+    fn asked(&self) -> Option<(GiveWay, u64)> {
         let running = self.record.class();
-        let waiting = QueryClass::ALL[..running as usize]
-            .iter()
-            .copied()
-            .find(|class| self.shared.waiting[*class as usize].load(Ordering::Relaxed) > 0)?;
+        let (urgent, since) = self.shared.more_urgent(running)?;
         let undisturbed_until = self.record.undisturbed_until_ns.load(Ordering::Relaxed);
         if undisturbed_until > 0 && self.shared.now_ns() < undisturbed_until {
             return None;
         }
-        match self.shared.policy().rules().gives_way(running, waiting) {
+        match self.shared.policy().rules().gives_way(running, urgent) {
             GiveWay::No => None,
-            way => Some((way, waiting)),
+            way => Some((way, since)),
         }
     }
 
     /// Whether this task should make room; if so the next time that it is queued counts as being paused.
     pub fn gives_way(&self) -> bool {
-        let Some((way, waiting)) = self.asked() else {
+        let Some((way, since)) = self.asked() else {
             return false;
         };
         if way == GiveWay::Restart {
             self.record.work.kill();
         }
-        let since = self.shared.waiting_since[waiting as usize].load(Ordering::Relaxed);
         let latency = Duration::from_nanos(self.shared.now_ns().saturating_sub(since));
         if self.record.pauses(latency) {
             self.shared.pause.record(latency);

@@ -1,17 +1,19 @@
 //! The slots under real threads: order, suspension, cancellation.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
+use std::time::Duration;
 
 use super::*;
 use crate::operator::Gate;
 
 #[test]
 fn a_stream_task_runs_before_batch_tasks_that_waited_longer() {
-    let cpu = CpuScheduler::start_with(1, 0, None).unwrap();
+    let cpu = CpuScheduler::start(1, None).unwrap();
     let (started, first_runs) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let order = Arc::new(Mutex::new(vec![]));
-    let blocker = cpu.spawn(QueryClass::Batch, move |_| {
+    let blocker = cpu.spawn(QueryClass::Stream, move |_| {
         async move {
             started.send(()).unwrap();
             released.recv().unwrap();
@@ -48,7 +50,7 @@ fn a_stream_task_runs_before_batch_tasks_that_waited_longer() {
 
 #[test]
 fn a_batch_task_gives_way_at_its_gate() {
-    let cpu = CpuScheduler::start_with(1, 0, None).unwrap();
+    let cpu = CpuScheduler::start(1, None).unwrap();
     let order = Arc::new(Mutex::new(vec![]));
     let (started, batch_runs) = mpsc::channel();
     let (arrived, stream_waits) = mpsc::channel::<()>();
@@ -83,7 +85,7 @@ fn a_batch_task_gives_way_at_its_gate() {
 
 #[test]
 fn a_panic_is_an_error_and_the_slot_lives_on() {
-    let cpu = CpuScheduler::start_with(1, 0, None).unwrap();
+    let cpu = CpuScheduler::start(1, None).unwrap();
     let bad = cpu.spawn::<()>(QueryClass::Batch, |_| async { panic!("bad row") }.boxed());
     let error = futures::executor::block_on(bad).unwrap_err();
     assert!(error.to_string().contains("bad row"));
@@ -112,7 +114,7 @@ fn spinning(cpu: &CpuScheduler, class: QueryClass) -> (CpuTask<()>, Arc<AtomicBo
 
 #[test]
 fn cancelling_a_paused_task_frees_what_it_holds_at_once() {
-    let cpu = CpuScheduler::start_with(1, 0, None).unwrap();
+    let cpu = CpuScheduler::start(1, None).unwrap();
     let held = Arc::new(());
     let weak = Arc::downgrade(&held);
     let (begun, begins) = mpsc::channel();
@@ -130,7 +132,9 @@ fn cancelling_a_paused_task_frees_what_it_holds_at_once() {
     // From when it runs, the only slot is taken by a stream task that never gives it back by itself.
     let (stream, is_over, begins) = spinning(&cpu, QueryClass::Stream);
     begins.recv().unwrap();
-    assert_eq!(cpu.paused().len(), 1);
+    while cpu.paused().is_empty() {
+        std::thread::yield_now();
+    }
     let status = cpu.paused()[0].status();
     assert_eq!((status.state, status.pauses), (TaskState::Paused, 1));
     drop(batch);
@@ -144,7 +148,7 @@ fn cancelling_a_paused_task_frees_what_it_holds_at_once() {
 
 #[test]
 fn an_interactive_task_runs_while_a_batch_task_is_paused_or_busy() {
-    let cpu = CpuScheduler::start_with(1, 0, None).unwrap();
+    let cpu = CpuScheduler::start(1, None).unwrap();
     let (batch, is_over, begins) = spinning(&cpu, QueryClass::Batch);
     begins.recv().unwrap();
     for _ in 0..20 {
@@ -159,7 +163,7 @@ fn an_interactive_task_runs_while_a_batch_task_is_paused_or_busy() {
 /// Under `fifo` nothing is asked to give way.
 #[test]
 fn fifo_pauses_nothing() {
-    let cpu = CpuScheduler::start_with(1, 0, None).unwrap();
+    let cpu = CpuScheduler::start(1, None).unwrap();
     cpu.set_policy(SchedulerPolicy::Fifo);
     let order = Arc::new(Mutex::new(vec![]));
     let (started, batch_runs) = mpsc::channel();
@@ -193,9 +197,9 @@ fn fifo_pauses_nothing() {
     cpu.stop();
 }
 
-/// A batch task that never comes to a suspension point while a stream task waits: a stand-in runs that.
+/// A batch task that comes to no suspension point: what is more urgent is polled all the same.
 #[test]
-fn a_stand_in_polls_what_waits_for_a_long_poll() {
+fn a_long_poll_keeps_nothing_waiting_that_is_more_urgent() {
     let cpu = CpuScheduler::start(1, None).unwrap();
     let (started, batch_runs) = mpsc::channel();
     let (ended, stream_ends) = mpsc::channel();
@@ -226,9 +230,9 @@ fn a_stand_in_polls_what_waits_for_a_long_poll() {
     cpu.stop();
 }
 
-/// Policies that pause nobody run everything in the slots.
+/// Under policies that pause nobody a slot is a slot, whoever has it.
 #[test]
-fn nothing_stands_in_under_fifo() {
+fn a_long_poll_keeps_everything_waiting_under_fifo() {
     let cpu = CpuScheduler::start(1, None).unwrap();
     cpu.set_policy(SchedulerPolicy::Fifo);
     let order = Arc::new(Mutex::new(vec![]));
@@ -253,21 +257,38 @@ fn nothing_stands_in_under_fifo() {
         }
         .boxed()
     });
-    {
-        let queues = cpu.shared.queues.lock();
-        assert_eq!(
-            (
-                queues.watching_stand_ins,
-                cpu.shared.makes_way(&queues.running, QueryClass::Stream)
-            ),
-            (0, false)
-        );
-    }
+    assert_eq!(cpu.waiting(QueryClass::Stream), 1);
     release.send(()).unwrap();
     futures::executor::block_on(async {
         batch.await.unwrap();
         stream.await.unwrap();
     });
     assert_eq!(*order.lock(), ["batch", "stream"]);
+    cpu.stop();
+}
+
+/// The threads of less urgent classes matter less to the operating system.
+#[cfg(target_os = "linux")]
+#[test]
+fn classes_are_told_apart_by_the_operating_system() {
+    let cpu = CpuScheduler::start(1, None).unwrap();
+    let nice = |class| {
+        let task = cpu.spawn(class, |_| {
+            async {
+                let thread = Some(rustix::thread::gettid());
+                Ok(rustix::process::getpriority_process(thread).unwrap())
+            }
+            .boxed()
+        });
+        futures::executor::block_on(task).unwrap()
+    };
+    let nices = QueryClass::ALL.map(nice);
+    // Of a process that is very nice already there is nothing left to take.
+    assert!(
+        nices.is_sorted() && (nices[0] < nices[2] || nices[0] == 19),
+        "{nices:?}"
+    );
+    cpu.set_policy(SchedulerPolicy::Fifo);
+    assert_eq!(nice(QueryClass::Batch), nices[0]);
     cpu.stop();
 }

@@ -1,0 +1,325 @@
+//! The slots: who is polled where and when.
+//!
+//! A slot is the right to be polled: there are as many as cores. Every class has as many threads, and the operating system
+//! is told that those of a less urgent class matter less. A class's tasks find a slot taken only by those that are at least
+//! as urgent; if all are in less urgent polls, one more poll begins at once, on a thread that the kernel prefers, and the
+//! poll that was under way stands still until its gate pauses it or the urgent one has ended.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use async_task::Runnable;
+use parking_lot::{Condvar, Mutex};
+
+use super::queue::{Cause, RunQueue, Turn, Waiting};
+use super::task::{CpuGate, TaskRecord};
+use super::{CLASSES, ClassTimes, Histogram, QueryClass, RUNNING, SchedulerPolicy};
+use crate::error::RuntimeError;
+
+/// How much less the threads of a class matter to the operating system, in steps of nice. Ten steps are a tenth of the
+/// processor where both want all of it, and to be preempted as soon as the other is ready.
+#[cfg(target_os = "linux")]
+const NICE: [i32; CLASSES] = [0, 5, 10];
+
+pub(super) struct Ready {
+    pub runnable: Runnable,
+    pub record: Arc<TaskRecord>,
+}
+
+#[derive(Default)]
+pub(super) struct Queues {
+    pub run: RunQueue<Ready>,
+    /// What the threads of each class are to poll.
+    turns: [VecDeque<Turn<Ready>>; CLASSES],
+    /// When the last poll ended.
+    freed_ns: u64,
+    is_stopped: bool,
+    /// Threads end when no task is left.
+    is_retired: bool,
+}
+
+pub(super) struct Shared {
+    pub queues: Mutex<Queues>,
+    slots: usize,
+    /// There is something to poll for the threads of a class.
+    ready: [Condvar; CLASSES],
+    /// Tasks a class that wait for a slot, for gates to look at without the lock.
+    pub waiting: [AtomicUsize; CLASSES],
+    /// When the first of those began to wait, in nanoseconds since `started`.
+    waiting_since: [AtomicU64; CLASSES],
+    /// Polls that have begun or are about to, by the class whose place they take; changed under the lock.
+    polls: [AtomicUsize; CLASSES],
+    /// Since when the last one waited that began while no slot was free.
+    crowded_since: AtomicU64,
+    pub policy: AtomicU8,
+    pub times: [ClassTimes; CLASSES],
+    pub pause: Histogram,
+    pub resume: Histogram,
+    /// Tasks that have not ended, ready or not.
+    pub alive: AtomicUsize,
+    pub is_stopped: AtomicBool,
+    /// The worker that was lost with these slots.
+    pub lost: OnceLock<u32>,
+    started: Instant,
+}
+
+/// Counts a task as alive.
+pub(super) struct Alive(Arc<Shared>);
+
+impl Alive {
+    pub fn new(shared: &Arc<Shared>) -> Alive {
+        shared.alive.fetch_add(1, Ordering::AcqRel);
+        Alive(Arc::clone(shared))
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        if self.0.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let queues = self.0.queues.lock();
+            if queues.is_retired {
+                self.0.wake_all();
+            }
+        }
+    }
+}
+
+impl Shared {
+    pub fn new(slots: usize) -> Shared {
+        Shared {
+            queues: Mutex::default(),
+            slots,
+            ready: Default::default(),
+            waiting: Default::default(),
+            waiting_since: Default::default(),
+            polls: Default::default(),
+            crowded_since: AtomicU64::new(0),
+            policy: AtomicU8::new(SchedulerPolicy::default() as u8),
+            times: Default::default(),
+            pause: Histogram::default(),
+            resume: Histogram::default(),
+            alive: AtomicUsize::new(0),
+            is_stopped: AtomicBool::new(false),
+            lost: OnceLock::new(),
+            started: Instant::now(),
+        }
+    }
+
+    pub fn now_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    pub fn policy(&self) -> SchedulerPolicy {
+        SchedulerPolicy::from_number(self.policy.load(Ordering::Relaxed))
+    }
+
+    /// Why a task did not end.
+    pub fn stopped(&self) -> RuntimeError {
+        match self.lost.get() {
+            Some(worker) => RuntimeError::WorkerLost(*worker),
+            None => RuntimeError::ShuttingDown,
+        }
+    }
+
+    /// Threads end when no task is left.
+    pub fn retire(&self) {
+        self.queues.lock().is_retired = true;
+        self.wake_all();
+    }
+
+    /// Threads end after their poll.
+    pub fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+        self.queues.lock().is_stopped = true;
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
+        for lane in &self.ready {
+            lane.notify_all();
+        }
+    }
+
+    /// Slots without a poll.
+    pub fn free_slots(&self) -> usize {
+        self.slots.saturating_sub(self.polls())
+    }
+
+    fn polls(&self) -> usize {
+        self.polls.iter().map(|polls| polls.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Something more urgent that waits for a slot, or has begun without one: its class, and since when. For a task that is
+    /// polled.
+    pub fn more_urgent(&self, running: QueryClass) -> Option<(QueryClass, u64)> {
+        let more_urgent = || QueryClass::ALL[..running as usize].iter().copied();
+        let count = |counts: &[AtomicUsize], class| counts[class as usize].load(Ordering::Relaxed);
+        let waits = more_urgent().find(|class| count(&self.waiting, *class) > 0);
+        if let Some(class) = waits {
+            return Some((class, self.waiting_since[class as usize].load(Ordering::Relaxed)));
+        }
+        if running == QueryClass::Stream || self.polls() <= self.slots {
+            return None;
+        }
+        let class = more_urgent().find(|class| count(&self.polls, *class) > 0)?;
+        Some((class, self.crowded_since.load(Ordering::Relaxed)))
+    }
+
+    pub fn push(&self, ready: Ready) {
+        let now = self.now_ns();
+        let cause = ready.record.queued(self.started + Duration::from_nanos(now));
+        let class = ready.record.class();
+        let pauses = ready.record.pauses_since_undisturbed();
+        let mut queues = self.queues.lock();
+        if queues.is_stopped {
+            // Dropped outside the lock: a task's destructor may wake others.
+            drop(queues);
+            return;
+        }
+        if self.waiting[class as usize].fetch_add(1, Ordering::Relaxed) == 0 {
+            self.waiting_since[class as usize].store(now, Ordering::Relaxed);
+        }
+        let waiting = Waiting {
+            item: ready,
+            cause,
+            since_ns: now,
+            pauses,
+        };
+        queues.run.push(class, waiting);
+        self.dispatch(&mut queues, now, None);
+    }
+
+    /// Takes out of the queue what is wanted.
+    pub fn take(&self, is_wanted: impl Fn(&TaskRecord) -> bool) -> Vec<Ready> {
+        let mut queues = self.queues.lock();
+        let taken = queues.run.remove(|ready| is_wanted(&ready.record));
+        let left = |(class, ready): (QueryClass, Ready)| {
+            self.waiting[class as usize].fetch_sub(1, Ordering::Relaxed);
+            ready
+        };
+        taken.into_iter().map(left).collect()
+    }
+
+    /// All that waits, after the threads have ended.
+    pub fn take_all(&self) -> Vec<Ready> {
+        let mut left = self.take(|_| true);
+        let mut queues = self.queues.lock();
+        let assigned = queues.turns.iter_mut().flat_map(|turns| turns.drain(..));
+        left.extend(assigned.map(|turn| turn.waited.item));
+        left
+    }
+
+    /// Gives out turns as long as there is room. `mine`: the lane of the thread that calls, which will look for a turn itself.
+    fn dispatch(&self, queues: &mut Queues, now: u64, mut mine: Option<usize>) {
+        let policy = self.policy();
+        while let Some(turn) = queues.run.next(policy, self.room(policy), now) {
+            let class = turn.class as usize;
+            self.waiting[class].fetch_sub(1, Ordering::Relaxed);
+            if let Some(since) = queues.run.waiting_since(turn.class) {
+                self.waiting_since[class].store(since, Ordering::Relaxed);
+            }
+            if self.free_slots() == 0 {
+                self.crowded_since.store(turn.waited.since_ns, Ordering::Relaxed);
+            }
+            self.polls[turn.rank as usize].fetch_add(1, Ordering::Relaxed);
+            // Without pauses all are alike, to the operating system too.
+            let lane = if policy.pauses() { class } else { 0 };
+            queues.turns[lane].push_back(turn);
+            if mine == Some(lane) {
+                mine = None;
+            } else {
+                self.ready[lane].notify_one();
+            }
+        }
+    }
+
+    /// For which classes there is room: slots are taken by what is at least as urgent, and by everything under a policy
+    /// that pauses nobody.
+    fn room(&self, policy: SchedulerPolicy) -> [bool; CLASSES] {
+        let polls = self.polls.each_ref().map(|polls| polls.load(Ordering::Relaxed));
+        let all = polls.iter().sum();
+        let mut taken = 0;
+        polls.map(|polls| {
+            taken += polls;
+            self.slots > if policy.pauses() { taken } else { all }
+        })
+    }
+
+    /// What a thread of a class does until the scheduler is stopped.
+    pub fn run(self: &Arc<Self>, class: QueryClass) {
+        yield_to_more_urgent_classes(class);
+        let lane = class as usize;
+        let mut queues = self.queues.lock();
+        loop {
+            if queues.is_stopped {
+                return;
+            }
+            if let Some(turn) = queues.turns[lane].pop_front() {
+                let freed = queues.freed_ns;
+                drop(queues);
+                let rank = turn.rank;
+                let (class, ran) = self.poll(turn, freed);
+                let now = self.now_ns();
+                queues = self.queues.lock();
+                queues.run.served_ns[class as usize] += ran.as_nanos() as u64;
+                queues.freed_ns = now;
+                self.polls[rank as usize].fetch_sub(1, Ordering::Relaxed);
+                self.dispatch(&mut queues, now, Some(lane));
+            } else if queues.is_retired && self.alive.load(Ordering::Acquire) == 0 {
+                return;
+            } else {
+                self.ready[lane].wait(&mut queues);
+            }
+        }
+    }
+
+    /// Polls a task; returns its class and for how long. `freed_ns`: when the last poll before had ended.
+    fn poll(self: &Arc<Self>, turn: Turn<Ready>, freed_ns: u64) -> (QueryClass, Duration) {
+        let Turn {
+            waited,
+            class,
+            undisturbed_until_ns,
+            ..
+        } = turn;
+        let Ready { runnable, record } = waited.item;
+        let now = self.now_ns();
+        let wait = Duration::from_nanos(now.saturating_sub(waited.since_ns));
+        self.times[class as usize].wait.record(wait);
+        if waited.cause == Cause::Paused {
+            let since = freed_ns.max(waited.since_ns);
+            self.resume
+                .record(Duration::from_nanos(now.saturating_sub(since)));
+        }
+        let started = self.started + Duration::from_nanos(now);
+        let turn = record.begins(now, started, wait, waited.cause, undisturbed_until_ns);
+        RUNNING.set(Some(CpuGate {
+            shared: Arc::clone(self),
+            record: Arc::clone(&record),
+        }));
+        runnable.run();
+        let ran = Duration::from_nanos(self.now_ns().saturating_sub(now));
+        self.times[class as usize].poll.record(ran);
+        record.ran(turn, started, ran);
+        RUNNING.set(None);
+        (class, ran)
+    }
+}
+
+/// Tells the operating system how much this thread matters. Where it does not listen, polls of all classes are alike to it.
+fn yield_to_more_urgent_classes(class: QueryClass) {
+    #[cfg(target_os = "linux")]
+    {
+        // To Linux a thread is a process here.
+        let thread = Some(rustix::thread::gettid());
+        let nice = rustix::process::getpriority_process(thread)
+            .map(|nice| (nice + NICE[class as usize]).min(19))
+            .and_then(|nice| rustix::process::setpriority_process(thread, nice));
+        if let Err(error) = nice {
+            tracing::debug!(%error, %class, "threads of a less urgent class are not told apart");
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = class;
+}
