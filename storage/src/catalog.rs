@@ -11,7 +11,8 @@ mod object;
 pub(crate) mod tests;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -19,7 +20,8 @@ pub use self::object::{CatalogChange, CatalogObject, ObjectId, ObjectKind};
 
 use self::index::Index;
 use self::journal::{Journal, Line, State};
-use crate::{StorageError, directory};
+use crate::disk::{Disk, OsDisk};
+use crate::{StorageError, disk};
 
 /// Ids that are reserved at once, so that only one in so many costs a sync. A crash skips what was not used.
 const RESERVED_IDS: u64 = 32;
@@ -30,7 +32,6 @@ const COMPACTION_GROWTH: u64 = 4;
 /// All objects and facts of a data directory. Safe to use from several threads; changes go one by one.
 #[derive(Debug)]
 pub struct Catalog {
-    path: PathBuf,
     inner: Mutex<Inner>,
 }
 
@@ -59,7 +60,7 @@ impl Catalog {
                 (None, None)
             }
         };
-        let (journal, state) = open_journal(&path, indexed.as_ref())?;
+        let (journal, state) = open_journal(Arc::new(OsDisk), &path, indexed.as_ref())?;
         let index = match index {
             Some(index) if indexed.as_ref() == Some(&state) => index,
             unusable => {
@@ -78,7 +79,6 @@ impl Catalog {
             compaction_bytes_min: COMPACTION_BYTES_MIN,
         };
         Ok(Catalog {
-            path,
             inner: Mutex::new(inner),
         })
     }
@@ -108,7 +108,7 @@ impl Catalog {
         inner.next_id = chosen.fold(inner.next_id, u64::max);
         let next_id = inner.next_id.max(inner.state.next_id);
         inner.write(next_id, changes)?;
-        inner.compact_if_large(&self.path);
+        inner.compact_if_large();
         Ok(())
     }
 
@@ -181,7 +181,7 @@ impl Inner {
             base: false,
             changes,
         };
-        self.journal.append(&line)?;
+        self.journal.append(&self.state, &line)?;
         // The change is made. The index only follows.
         self.state.apply(&line);
         if !self.index_is_stale
@@ -193,21 +193,15 @@ impl Inner {
         Ok(())
     }
 
-    fn compact_if_large(&mut self, path: &Path) {
+    fn compact_if_large(&mut self) {
         let limit = self
             .compaction_bytes_min
             .max(self.journal.base_bytes * COMPACTION_GROWTH);
         if self.journal.bytes <= limit {
             return;
         }
-        match Journal::create(path, &self.state) {
-            Ok(journal) => self.journal = journal,
-            // Nothing is lost: the old journal or the new is in place, and both say the same. But which one
-            // the open file is cannot be told, so that it is not written to any more.
-            Err(error) => {
-                tracing::error!(%error, "the catalog's journal cannot be compacted");
-                self.journal.poison("its compaction failed");
-            }
+        if let Err(error) = self.journal.replace(&self.state) {
+            tracing::error!(%error, "the catalog's journal cannot be compacted");
         }
     }
 }
@@ -219,15 +213,19 @@ fn open_index(path: &Path, cache_bytes: u64) -> Result<(Index, State), StorageEr
 }
 
 /// Reads the journal, or makes it from the index if it is gone.
-fn open_journal(path: &Path, indexed: Option<&State>) -> Result<(Journal, State), StorageError> {
-    if !path.exists() {
+fn open_journal(
+    disk: Arc<dyn Disk>,
+    path: &Path,
+    indexed: Option<&State>,
+) -> Result<(Journal, State), StorageError> {
+    if !disk.exists(path) {
         let state = indexed.cloned().unwrap_or_default();
         if state.sequence > 0 {
             tracing::warn!(path = %path.display(), "the catalog's journal was lost and is made again");
         }
-        return Ok((Journal::create(path, &state)?, state));
+        return Ok((Journal::create(disk, path, &state)?, state));
     }
-    let replayed = journal::replay(path)?;
+    let replayed = journal::replay(&*disk, path)?;
     if let Some((line, why)) = replayed.torn {
         // The index follows the journal's syncs: what it knows was durable there.
         if indexed.is_some_and(|indexed| indexed.sequence > replayed.state.sequence) {
@@ -239,7 +237,7 @@ fn open_journal(path: &Path, indexed: Option<&State>) -> Result<(Journal, State)
         }
         tracing::warn!(path = %path.display(), line, %why, "a torn last line is cut");
     }
-    Ok((Journal::open(path, replayed.valid_bytes)?, replayed.state))
+    Ok((Journal::open(disk, path, replayed.valid_bytes)?, replayed.state))
 }
 
 /// Replaces the index by one made from the journal.
@@ -249,6 +247,6 @@ fn rebuild_index(path: &Path, cache_bytes: u64, state: &State) -> Result<Index, 
     }
     let index = Index::open(path, cache_bytes)?;
     index.apply(&state.to_base())?;
-    directory::sync_parent(path)?;
+    disk::sync_parent(&OsDisk, path)?;
     Ok(index)
 }

@@ -1,5 +1,4 @@
-//! The data directory itself: who owns it (`LOCK`), which version wrote it (`FORMAT`), and the small file
-//! operations that make a change of a directory last.
+//! The data directory itself: who owns it (`LOCK`), which version wrote it (`FORMAT`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -8,7 +7,8 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::StorageError;
+use crate::disk::OsDisk;
+use crate::{StorageError, disk};
 
 /// The version of the data directory that this code writes, and the newest that it reads.
 pub(crate) const FORMAT_VERSION: u32 = 1;
@@ -109,27 +109,9 @@ pub(crate) fn check_format(directory: &Path) -> Result<(), StorageError> {
     }
 }
 
-/// Replaces a file so that after a crash either the old or the new content is there, whole.
+/// [`disk::replace`] on the operating system's disk.
 pub(crate) fn replace_file(path: &Path, content: &[u8]) -> Result<(), StorageError> {
-    let new = path.with_extension("new");
-    File::create(&new)
-        .and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()))
-        .map_err(|e| StorageError::io("write", &new, e))?;
-    fs::rename(&new, path).map_err(|e| StorageError::io("rename", &new, e))?;
-    sync_parent(path)
-}
-
-/// Makes the entry of a file or directory in its parent last.
-pub(crate) fn sync_parent(path: &Path) -> Result<(), StorageError> {
-    let parent = path.parent().unwrap_or(Path::new("/"));
-    sync_directory(parent)
-}
-
-/// Makes the entries of a directory last.
-pub(crate) fn sync_directory(path: &Path) -> Result<(), StorageError> {
-    File::open(path)
-        .and_then(|file| file.sync_all())
-        .map_err(|e| StorageError::io("sync", path, e))
+    disk::replace(&OsDisk, path, content).map(|_| ())
 }
 
 #[cfg(test)]

@@ -55,10 +55,10 @@ pub enum StorageError {
         source: Arc<io::Error>,
     },
 
-    /// An earlier sync failed, so that what is on the disk is unknown until it is read again.
+    /// A sync failed, and what was acknowledged without being synced cannot be read back.
     #[error(
-        "{} takes no more writes, because an earlier sync failed ({why}); check the disk, then restart \
-         (what was acknowledged is kept, reads go on)",
+        "{} takes no more writes, because a sync failed and rows that were not synced are lost ({why}); check the \
+         disk, then restart (what was synced is kept, reads go on)",
         path.display()
     )]
     Poisoned { path: PathBuf, why: String },

@@ -16,6 +16,7 @@
 pub mod catalog;
 mod change_batch;
 mod directory;
+mod disk;
 mod error;
 pub mod log;
 mod memory;

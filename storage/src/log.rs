@@ -13,8 +13,8 @@
 //! * What a reader sees is durable. Nothing that was acknowledged is ever taken back.
 //! * A write that fails for want of space leaves no trace, and fails every write to the same relations that
 //!   is queued behind it, for they were made believing in it. The next one is tried.
-//! * After a failed sync nobody knows what the disk holds: the relation takes no more writes until the
-//!   store is opened again.
+//! * After a failed sync nobody knows what the disk holds: what was not synced is written again, to a new
+//!   segment. If there is none to be had the write fails, and every later one tries again.
 //!
 //! The bytes are described in `docs/formats/log.md`.
 
@@ -26,6 +26,7 @@ mod recovery;
 mod relation;
 mod segment;
 mod store;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod types;

@@ -2,16 +2,15 @@
 //! hexadecimal; a change is made when its line is synced. `docs/formats/catalog.md` describes it.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::object::{CatalogChange, CatalogObject, ObjectId};
-use crate::{StorageError, directory};
+use crate::disk::{Disk, DiskFile};
+use crate::{StorageError, disk};
 
 /// Ids start where PostgreSQL's do, so that one may serve as an oid, apart from those of built-in objects.
 const FIRST_ID: u64 = 16_384;
@@ -95,8 +94,9 @@ impl State {
 }
 
 impl Line {
-    fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
-        let json = serde_json::to_vec(self)?;
+    fn encode(&self, path: &Path) -> Result<Vec<u8>, StorageError> {
+        let json =
+            serde_json::to_vec(self).map_err(|e| StorageError::io("write", path, io::Error::other(e)))?;
         let mut bytes = format!("{:08x} ", crc32c::crc32c(&json)).into_bytes();
         bytes.extend_from_slice(&json);
         bytes.push(b'\n');
@@ -129,14 +129,18 @@ pub(super) struct Replayed {
 }
 
 /// Reads a journal. Damage in front of the last line is an error.
-pub(super) fn replay(path: &Path) -> Result<Replayed, StorageError> {
-    let content = std::fs::read(path).map_err(|e| StorageError::io("read", path, e))?;
+pub(super) fn replay(disk: &dyn Disk, path: &Path) -> Result<Replayed, StorageError> {
+    replay_bytes(&disk::read(disk, path)?, path)
+}
+
+/// Reads the content of a journal.
+pub(super) fn replay_bytes(content: &[u8], path: &Path) -> Result<Replayed, StorageError> {
     let mut replayed = Replayed {
         state: State::default(),
         torn: None,
         valid_bytes: 0,
     };
-    let mut rest = &content[..];
+    let mut rest = content;
     let mut number = 0;
     while !rest.is_empty() {
         number += 1;
@@ -186,75 +190,82 @@ fn follows(state: &State, line: Line) -> Result<Line, String> {
 /// A journal open for writing.
 #[derive(Debug)]
 pub(super) struct Journal {
+    disk: Arc<dyn Disk>,
     path: PathBuf,
-    file: File,
+    file: Arc<dyn DiskFile>,
     pub(super) bytes: u64,
     /// The size right after the last compaction.
     pub(super) base_bytes: u64,
-    /// Why nothing may be written any more.
-    poisoned: Option<String>,
+    /// Whether nobody knows what the disk holds behind the last good line: the next change replaces the file.
+    suspect: bool,
 }
 
 impl Journal {
     /// Opens a journal behind its valid lines; what follows them is cut.
-    pub(super) fn open(path: &Path, valid_bytes: u64) -> Result<Journal, StorageError> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(|e| StorageError::io("open", path, e))?;
-        file.set_len(valid_bytes)
-            .and_then(|()| file.sync_all())
+    pub(super) fn open(disk: Arc<dyn Disk>, path: &Path, valid_bytes: u64) -> Result<Journal, StorageError> {
+        let file = disk.open(path).map_err(|e| StorageError::io("open", path, e))?;
+        file.set_size(valid_bytes)
+            .and_then(|()| file.sync())
             .map_err(|e| StorageError::io("truncate", path, e))?;
         Ok(Journal {
+            disk,
             path: path.to_owned(),
             file,
             bytes: valid_bytes,
             base_bytes: valid_bytes,
-            poisoned: None,
+            suspect: false,
         })
     }
 
     /// Makes a journal, or replaces it, with one line that holds the whole state.
-    pub(super) fn create(path: &Path, state: &State) -> Result<Journal, StorageError> {
-        let bytes = state
-            .to_base()
-            .encode()
-            .map_err(|e| StorageError::io("write", path, io::Error::other(e)))?;
-        directory::replace_file(path, &bytes)?;
-        Journal::open(path, bytes.len() as u64)
+    pub(super) fn create(disk: Arc<dyn Disk>, path: &Path, state: &State) -> Result<Journal, StorageError> {
+        let bytes = state.to_base().encode(path)?;
+        let file = disk::replace(&*disk, path, &bytes)?;
+        Ok(Journal {
+            disk,
+            path: path.to_owned(),
+            file,
+            bytes: bytes.len() as u64,
+            base_bytes: bytes.len() as u64,
+            suspect: false,
+        })
     }
 
-    /// Refuses all further lines.
-    pub(super) fn poison(&mut self, why: &str) {
-        self.poisoned.get_or_insert_with(|| why.to_owned());
+    /// Replaces the journal by one line that holds the whole state. On failure nobody knows which of the two is in
+    /// place, which says the same, and the next change tries again.
+    pub(super) fn replace(&mut self, state: &State) -> Result<(), StorageError> {
+        self.suspect = true;
+        *self = Journal::create(Arc::clone(&self.disk), &self.path, state)?;
+        Ok(())
     }
 
-    /// Appends a line; it is durable on return. If it cannot be written, nothing of it stays.
-    pub(super) fn append(&mut self, line: &Line) -> Result<(), StorageError> {
-        if let Some(why) = &self.poisoned {
-            return Err(StorageError::Poisoned {
-                path: self.path.clone(),
-                why: why.clone(),
-            });
-        }
-        let bytes = line
-            .encode()
-            .map_err(|e| StorageError::io("write", &self.path, io::Error::other(e)))?;
-        if let Err(error) = self.file.write_all_at(&bytes, self.bytes) {
-            let undone = self.file.set_len(self.bytes).and_then(|()| self.file.sync_data());
-            if let Err(error) = undone {
-                self.poisoned = Some(format!("after a failed write, {error}"));
+    /// Makes a step from `before`; it is durable on return. If it cannot be written, nothing of it stays, unless a sync
+    /// failed and the journal cannot be replaced either: then it shows at the next start whether the step was made.
+    pub(super) fn append(&mut self, before: &State, line: &Line) -> Result<(), StorageError> {
+        if !self.suspect {
+            match self.write(line) {
+                Err(_) if self.suspect => {}
+                outcome => return outcome,
             }
-            return Err(StorageError::io("write", &self.path, error));
         }
-        if let Err(error) = self.file.sync_data() {
-            self.poisoned = Some(error.to_string());
-            return Err(StorageError::Io {
-                action: "sync",
-                path: self.path.clone(),
-                source: Arc::new(error),
-            });
+        // After a failed sync a later success proves nothing, so that the step goes to a file of its own.
+        let mut after = before.clone();
+        after.apply(line);
+        self.replace(&after)
+    }
+
+    fn write(&mut self, line: &Line) -> Result<(), StorageError> {
+        let bytes = line.encode(&self.path)?;
+        if let Err(error) = self.file.write_all_at(&bytes, self.bytes) {
+            let error = StorageError::io("write", &self.path, error);
+            let undone = self.file.set_size(self.bytes).and_then(|()| self.file.sync());
+            self.suspect = undone.is_err() || matches!(error, StorageError::Io { .. });
+            return Err(error);
+        }
+        if let Err(error) = self.file.sync() {
+            tracing::error!(path = %self.path.display(), %error, "a sync failed");
+            self.suspect = true;
+            return Err(StorageError::io("sync", &self.path, error));
         }
         self.bytes += bytes.len() as u64;
         Ok(())
@@ -264,5 +275,9 @@ impl Journal {
 /// Adds bytes to the end, as a torn write would leave them.
 #[cfg(test)]
 pub(super) fn append_raw(path: &Path, bytes: &[u8]) {
-    io::Write::write_all(&mut OpenOptions::new().append(true).open(path).unwrap(), bytes).unwrap();
+    io::Write::write_all(
+        &mut std::fs::OpenOptions::new().append(true).open(path).unwrap(),
+        bytes,
+    )
+    .unwrap();
 }

@@ -1,7 +1,9 @@
 //! The catalog against reopening, torn and damaged files, and the loss of either of its two copies.
 
+mod simulated;
+
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::journal::append_raw;
 use super::*;

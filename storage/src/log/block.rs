@@ -154,6 +154,24 @@ impl Frame {
         self.bytes.len()
     }
 
+    /// A block that was read back, to be written elsewhere. It must be verified.
+    pub(super) fn of_block(header: &BlockHeader, bytes: Vec<u8>) -> Frame {
+        Frame {
+            payload_crc: crc32c::crc32c(&bytes[HEADER_BYTES..]),
+            rows: header.rows,
+            bytes,
+        }
+    }
+
+    /// The place that it was sealed with last.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            first_offset: u64_at(&self.bytes, 16),
+            write_id: u64_at(&self.bytes, 24),
+            durable_bytes: u64_at(&self.bytes, 40),
+        }
+    }
+
     /// Completes the header, and returns the block's bytes.
     pub(super) fn seal(&mut self, place: Place) -> &[u8] {
         self.bytes[16..24].copy_from_slice(&place.first_offset.to_le_bytes());

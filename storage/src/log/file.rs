@@ -1,73 +1,11 @@
-//! The few file operations that the log needs, behind a trait, so that tests can fail any of them.
+//! Reading a segment front to back.
 
-use std::fmt::Debug;
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::buffer::{Buffer, MutableBuffer};
 
-/// A segment's file: read and written at positions, so that readers and the writer share no cursor.
-pub(crate) trait SegmentFile: Debug + Send + Sync {
-    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()>;
-    fn read_exact_at(&self, bytes: &mut [u8], position: u64) -> io::Result<()>;
-    fn size(&self) -> io::Result<u64>;
-    fn set_size(&self, bytes: u64) -> io::Result<()>;
-    /// Returns when content and size are on the disk.
-    fn sync(&self) -> io::Result<()>;
-}
-
-/// Makes and opens segment files.
-pub(crate) trait SegmentFiles: Debug + Send + Sync {
-    /// A new file, to read and write; an error if there is one.
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn SegmentFile>>;
-    /// An existing file, to read and write.
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn SegmentFile>>;
-}
-
-/// Files of the operating system.
-#[derive(Debug)]
-pub(crate) struct OsFiles;
-
-impl SegmentFiles for OsFiles {
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn SegmentFile>> {
-        Ok(Arc::new(
-            OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(path)?,
-        ))
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn SegmentFile>> {
-        Ok(Arc::new(OpenOptions::new().read(true).write(true).open(path)?))
-    }
-}
-
-impl SegmentFile for File {
-    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        FileExt::write_all_at(self, bytes, position)
-    }
-
-    fn read_exact_at(&self, bytes: &mut [u8], position: u64) -> io::Result<()> {
-        FileExt::read_exact_at(self, bytes, position)
-    }
-
-    fn size(&self) -> io::Result<u64> {
-        Ok(self.metadata()?.len())
-    }
-
-    fn set_size(&self, bytes: u64) -> io::Result<()> {
-        self.set_len(bytes)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.sync_data()
-    }
-}
+use crate::disk::DiskFile;
 
 /// Bytes read at once when blocks are small.
 const READ_AHEAD_BYTES: u64 = 1 << 20;
@@ -75,13 +13,13 @@ const READ_AHEAD_BYTES: u64 = 1 << 20;
 /// Reads a file front to back in large pieces, handing out slices without copying them.
 #[derive(Debug)]
 pub(super) struct ReadAhead {
-    file: Arc<dyn SegmentFile>,
+    file: Arc<dyn DiskFile>,
     piece: Buffer,
     piece_position: u64,
 }
 
 impl ReadAhead {
-    pub(super) fn new(file: Arc<dyn SegmentFile>) -> Self {
+    pub(super) fn new(file: Arc<dyn DiskFile>) -> Self {
         ReadAhead {
             file,
             piece: Buffer::default(),

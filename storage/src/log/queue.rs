@@ -134,20 +134,26 @@ impl Queue {
         Some(group)
     }
 
-    /// Fails `failed`, and whatever of `rest` and of the queue depends on it: writes to the same relations,
-    /// and to the relations of those. The others stay, in order. The answers are given before anything can
+    /// Fails the writes of `failed`, and whatever of `rest` and of the queue depends on them: writes to the same
+    /// relations, and to the relations of those. The others stay, in order. The answers are given before anything can
     /// enter behind them, so that who submits later could have known.
-    pub(super) fn fail(&self, failed: Submission, error: StorageError, mut rest: VecDeque<Submission>) {
+    pub(super) fn fail(
+        &self,
+        failed: Vec<Submission>,
+        error: &StorageError,
+        rest: &mut VecDeque<Submission>,
+    ) {
         let mut state = self.state.lock();
-        rest.append(&mut state.waiting);
-        let mut tainted: BTreeSet<u64> = failed.relations().collect();
-        let mut doomed = vec![failed];
-        for submission in rest {
-            if submission.relations().any(|relation| tainted.contains(&relation)) {
-                tainted.extend(submission.relations());
-                doomed.push(submission);
-            } else {
-                state.waiting.push_back(submission);
+        let mut tainted: BTreeSet<u64> = failed.iter().flat_map(Submission::relations).collect();
+        let mut doomed = failed;
+        for waiting in [rest, &mut state.waiting] {
+            for submission in std::mem::take(waiting) {
+                if submission.relations().any(|relation| tainted.contains(&relation)) {
+                    tainted.extend(submission.relations());
+                    doomed.push(submission);
+                } else {
+                    waiting.push_back(submission);
+                }
             }
         }
         state.bytes = state.waiting.iter().map(|submission| submission.bytes).sum();

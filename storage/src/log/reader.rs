@@ -25,7 +25,16 @@ pub struct LogReader {
     next_block: usize,
     from: u64,
     to: u64,
-    open: Option<(u64, ReadAhead)>,
+    open: Option<OpenSegment>,
+}
+
+/// The segment that is being read.
+#[derive(Debug)]
+struct OpenSegment {
+    segment: u64,
+    /// The index's `moves` when it was opened: its file may have been replaced since.
+    moves: u64,
+    read_ahead: ReadAhead,
 }
 
 impl LogReader {
@@ -33,7 +42,7 @@ impl LogReader {
     pub(super) fn new(relation: Arc<RelationLog>, from: u64, to: u64) -> Self {
         let index = relation.index.read();
         let to = to.min(index.head);
-        let next_block = index.blocks.partition_point(|entry| entry.end_offset() <= from);
+        let next_block = index.position_of(from);
         drop(index);
         LogReader {
             relation,
@@ -44,8 +53,8 @@ impl LogReader {
         }
     }
 
-    /// The next block to read, and how far its segment may be read ahead.
-    fn next_entry(&self) -> Option<(BlockEntry, u64)> {
+    /// The next block to read, how far its segment may be read ahead, and the index's `moves`.
+    fn next_entry(&self) -> Option<(BlockEntry, u64, u64)> {
         let index = self.relation.index.read();
         let entry = *index
             .blocks
@@ -54,24 +63,24 @@ impl LogReader {
         let rest = &index.blocks[self.next_block..];
         let in_segment = rest.partition_point(|other| other.segment == entry.segment);
         let last = &rest[in_segment - 1];
-        Some((entry, last.position + u64::from(last.bytes)))
+        Some((entry, last.position + u64::from(last.bytes), index.moves))
     }
 
-    fn read(&mut self, entry: BlockEntry, end: u64) -> Result<LogBlock, StorageError> {
+    fn read(&mut self, entry: BlockEntry, end: u64, moves: u64) -> Result<LogBlock, StorageError> {
         let path = self.relation.segment_path(entry.segment);
-        let read_ahead = match &mut self.open {
-            Some((segment, read_ahead)) if *segment == entry.segment => read_ahead,
-            open => {
-                let file = self
-                    .relation
-                    .files
-                    .open(&path)
-                    .map_err(|e| StorageError::io("open", &path, e))?;
-                &mut open.insert((entry.segment, ReadAhead::new(file))).1
-            }
-        };
+        let is_open = |open: &&mut OpenSegment| open.segment == entry.segment && open.moves == moves;
+        if self.open.as_mut().filter(is_open).is_none() {
+            let file = self.relation.disk.open(&path);
+            let file = file.map_err(|e| StorageError::io("open", &path, e))?;
+            self.open = Some(OpenSegment {
+                segment: entry.segment,
+                moves,
+                read_ahead: ReadAhead::new(file),
+            });
+        }
+        let open = self.open.as_mut().expect("it was opened above");
         let corrupt = |why: String| StorageError::corrupt(&path, entry.position, why);
-        let bytes = match read_ahead.get(entry.position, u64::from(entry.bytes), end) {
+        let bytes = match open.read_ahead.get(entry.position, u64::from(entry.bytes), end) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                 return Err(corrupt("the file ends inside of the block".to_owned()));
@@ -117,8 +126,8 @@ impl Iterator for LogReader {
     type Item = Result<LogBlock, StorageError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (entry, end) = self.next_entry()?;
+        let (entry, end, moves) = self.next_entry()?;
         self.next_block += 1;
-        Some(self.read(entry, end))
+        Some(self.read(entry, end, moves))
     }
 }

@@ -8,7 +8,6 @@
 //!    writes to which that belonged are then incomplete themselves, and so on until nothing changes.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,11 +15,13 @@ use std::sync::atomic::AtomicBool;
 use arrow::datatypes::SchemaRef;
 use parking_lot::{Mutex, RwLock};
 
+use crate::disk::{Disk, DiskFile};
 use crate::log::block::{self, ALIGNMENT, BlockHeader, HEADER_BYTES, Members};
-use crate::log::file::{ReadAhead, SegmentFile, SegmentFiles};
-use crate::log::relation::{BlockEntry, DROPPED_MARKER, Index, RelationLog, Tail};
+use crate::log::file::ReadAhead;
+use crate::log::relation::{BlockEntry, DROPPED_MARKER, Index, RelationLog};
 use crate::log::segment::{self, SegmentHeader};
-use crate::{StorageError, directory};
+use crate::log::tail::{Tail, Trust};
+use crate::{StorageError, disk};
 
 /// All logs of a directory.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ struct Scanned {
 struct ScannedSegment {
     first_offset: u64,
     path: PathBuf,
-    file: Arc<dyn SegmentFile>,
+    file: Arc<dyn DiskFile>,
     header_bytes: u64,
     /// Where the valid blocks end.
     end: u64,
@@ -57,14 +58,14 @@ struct SplitWrite {
 }
 
 /// Reads the logs below `directory` and repairs them.
-pub(super) fn recover(directory: &Path, files: &Arc<dyn SegmentFiles>) -> Result<Recovered, StorageError> {
+pub(super) fn recover(directory: &Path, disk: &Arc<dyn Disk>) -> Result<Recovered, StorageError> {
     let mut scan = Scan {
-        files: files.clone(),
+        disk: disk.clone(),
         split_writes: BTreeMap::new(),
         last_write_id: 0,
     };
     let mut relations = BTreeMap::new();
-    for (id, path) in relation_directories(directory)? {
+    for (id, path) in relation_directories(&**disk, directory)? {
         relations.insert(id, scan.relation(id, path)?);
     }
     drop_incomplete_writes(&mut relations, &scan.split_writes);
@@ -73,22 +74,23 @@ pub(super) fn recover(directory: &Path, files: &Arc<dyn SegmentFiles>) -> Result
         next_write_id: scan.last_write_id + 1,
     };
     for (id, scanned) in relations {
-        recovered.relations.insert(id, Arc::new(scanned.finish(files)?));
+        recovered.relations.insert(id, Arc::new(scanned.finish(disk)?));
     }
     Ok(recovered)
 }
 
 /// The directories of relations; removes those that were being made or dropped.
-fn relation_directories(directory: &Path) -> Result<BTreeMap<u64, PathBuf>, StorageError> {
+fn relation_directories(disk: &dyn Disk, directory: &Path) -> Result<BTreeMap<u64, PathBuf>, StorageError> {
     let mut found = BTreeMap::new();
-    for entry in fs::read_dir(directory).map_err(|e| StorageError::io("list", directory, e))? {
-        let path = entry.map_err(|e| StorageError::io("list", directory, e))?.path();
+    let listed = disk.list(directory);
+    for path in listed.map_err(|e| StorageError::io("list", directory, e))? {
         let name = path
             .file_name()
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default();
-        if name.ends_with(".creating") || path.join(DROPPED_MARKER).exists() {
-            fs::remove_dir_all(&path).map_err(|e| StorageError::io("remove", &path, e))?;
+        if name.ends_with(".creating") || disk.exists(&path.join(DROPPED_MARKER)) {
+            disk.remove_directory(&path)
+                .map_err(|e| StorageError::io("remove", &path, e))?;
         } else if let Ok(id) = name.parse() {
             found.insert(id, path);
         } else {
@@ -99,25 +101,43 @@ fn relation_directories(directory: &Path) -> Result<BTreeMap<u64, PathBuf>, Stor
 }
 
 struct Scan {
-    files: Arc<dyn SegmentFiles>,
+    disk: Arc<dyn Disk>,
     split_writes: BTreeMap<u64, SplitWrite>,
     last_write_id: u64,
 }
 
 impl Scan {
     fn relation(&mut self, id: u64, directory: PathBuf) -> Result<Scanned, StorageError> {
-        let listed = segment::list(&directory)?;
+        let list = |e| StorageError::io("list", &directory, e);
+        for path in self.disk.list(&directory).map_err(list)? {
+            // A segment that was being made when a crash came, or for which there was no room.
+            if path
+                .extension()
+                .is_some_and(|extension| extension == segment::NEW)
+            {
+                self.disk
+                    .remove(&path)
+                    .map_err(|e| StorageError::io("remove", &path, e))?;
+            }
+        }
+        let listed = segment::list(&*self.disk, &directory).map_err(list)?;
+        // Each segment ends where the next begins.
+        let ends: Vec<u64> = listed
+            .iter()
+            .map(|(first_offset, _)| *first_offset)
+            .skip(1)
+            .collect();
         let mut scanned: Option<Scanned> = None;
         let last = listed.len().saturating_sub(1);
         for (i, (first_offset, path)) in listed.into_iter().enumerate() {
             let file = self
-                .files
+                .disk
                 .open(&path)
                 .map_err(|e| StorageError::io("open", &path, e))?;
             let (header, header_bytes) = match SegmentHeader::read(&*file, &path) {
                 Ok(header) => header,
                 Err(error @ StorageError::Corrupt { .. }) if i > 0 && i == last => {
-                    remove_unborn(&*file, &path, error)?;
+                    remove_unborn(&*self.disk, &*file, &path, error)?;
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -153,7 +173,7 @@ impl Scan {
                 header_bytes,
                 end: header_bytes,
             };
-            self.segment(scanned, segment, i == last)?;
+            self.segment(scanned, segment, ends.get(i).copied())?;
         }
         let mut scanned = scanned.ok_or_else(|| {
             StorageError::corrupt(
@@ -166,12 +186,13 @@ impl Scan {
         Ok(scanned)
     }
 
-    /// Reads the blocks of one segment.
+    /// Reads the blocks of one segment, up to the offset where the next segment begins. What is behind that was given
+    /// up when it could not be synced.
     fn segment(
         &mut self,
         scanned: &mut Scanned,
         mut segment: ScannedSegment,
-        is_last: bool,
+        end: Option<u64>,
     ) -> Result<(), StorageError> {
         let path = segment.path.clone();
         let size = segment
@@ -179,11 +200,11 @@ impl Scan {
             .size()
             .map_err(|e| StorageError::io("read", &path, e))?;
         let mut read_ahead = ReadAhead::new(segment.file.clone());
-        while segment.end < size {
+        while segment.end < size && end.is_none_or(|end| scanned.head() < end) {
             let position = segment.end;
             let (header, members) = match read_block(&mut read_ahead, &path, position, size)? {
                 Ok(found) => found,
-                Err(why) if is_last => {
+                Err(why) if end.is_none() => {
                     refuse_durable_damage(&mut read_ahead, &path, position, size, &why)?;
                     tracing::warn!(path = %path.display(), position, bytes = size - position, %why, "a torn tail is cut");
                     break;
@@ -273,7 +294,12 @@ fn refuse_durable_damage(
 
 /// Removes a last segment whose header was never finished: the crash came while it was being made. If it has
 /// blocks, the header was finished once, and is damaged now.
-fn remove_unborn(file: &dyn SegmentFile, path: &Path, error: StorageError) -> Result<(), StorageError> {
+fn remove_unborn(
+    disk: &dyn Disk,
+    file: &dyn DiskFile,
+    path: &Path,
+    error: StorageError,
+) -> Result<(), StorageError> {
     let size = file.size().map_err(|e| StorageError::io("read", path, e))?;
     let mut head = vec![0; ALIGNMENT];
     for position in (0..size.saturating_sub(ALIGNMENT as u64)).step_by(ALIGNMENT) {
@@ -284,8 +310,9 @@ fn remove_unborn(file: &dyn SegmentFile, path: &Path, error: StorageError) -> Re
         }
     }
     tracing::warn!(path = %path.display(), "a segment that was never finished is removed");
-    fs::remove_file(path).map_err(|e| StorageError::io("remove", path, e))?;
-    directory::sync_parent(path)
+    disk.remove(path)
+        .map_err(|e| StorageError::io("remove", path, e))?;
+    disk::sync_parent(disk, path)
 }
 
 /// Lowers `kept` of each relation until only whole writes remain.
@@ -327,12 +354,13 @@ impl Scanned {
     }
 
     /// Makes the files end where the kept blocks do, durably, and the log ready for use.
-    fn finish(mut self, files: &Arc<dyn SegmentFiles>) -> Result<RelationLog, StorageError> {
+    fn finish(mut self, disk: &Arc<dyn Disk>) -> Result<RelationLog, StorageError> {
         if let Some(cut) = self.blocks.get(self.kept).copied() {
             // Later segments go first, so that a crash in between leaves a log that is cut the same way.
             while let Some(segment) = self.segments.pop_if(|segment| segment.first_offset > cut.segment) {
-                fs::remove_file(&segment.path).map_err(|e| StorageError::io("remove", &segment.path, e))?;
-                directory::sync_parent(&segment.path)?;
+                disk.remove(&segment.path)
+                    .map_err(|e| StorageError::io("remove", &segment.path, e))?;
+                disk::sync_parent(&**disk, &segment.path)?;
             }
             let segment = self
                 .segments
@@ -364,10 +392,11 @@ impl Scanned {
             directory: self.directory,
             widest: RwLock::new(self.schema.clone()),
             schema: self.schema,
-            files: files.clone(),
+            disk: disk.clone(),
             index: RwLock::new(Index {
                 blocks: self.blocks,
                 head,
+                moves: 0,
             }),
             tail: Mutex::new(Tail {
                 file: segment.file,
@@ -376,7 +405,8 @@ impl Scanned {
                 written_bytes: segment.end,
                 durable_bytes: segment.end,
                 next_offset: head,
-                poisoned: None,
+                durable_offset: head,
+                trust: Trust::Whole,
             }),
             dropped: AtomicBool::new(false),
         })

@@ -1,5 +1,6 @@
 //! The head of a segment file: whose it is, at which offset it starts, and the schema of its blocks.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,9 +9,11 @@ use arrow::ipc::convert::try_schema_from_flatbuffer_bytes;
 use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 
 use crate::StorageError;
+use crate::disk::{Disk, DiskFile};
 use crate::log::block::{ALIGNMENT, u16_at, u32_at, u64_at};
-use crate::log::file::SegmentFile;
 
+/// The extension of a segment that is being made.
+pub(super) const NEW: &str = "new";
 const MAGIC: [u8; 4] = *b"MLRS";
 const VERSION: u16 = 1;
 const FIXED_BYTES: usize = 64;
@@ -31,17 +34,15 @@ pub(super) fn file_name(first_offset: u64) -> String {
 }
 
 /// The segments in a directory by first offset.
-pub(super) fn list(directory: &Path) -> Result<Vec<(u64, PathBuf)>, StorageError> {
+pub(super) fn list(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut segments = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(|e| StorageError::io("list", directory, e))? {
-        let path = entry.map_err(|e| StorageError::io("list", directory, e))?.path();
+    for path in disk.list(directory)? {
         let offset = path
             .file_name()
             .and_then(|name| name.to_str()?.strip_suffix(".seg"))
             .and_then(|digits| digits.parse::<u64>().ok());
-        match offset {
-            Some(offset) => segments.push((offset, path)),
-            None => tracing::warn!(path = %path.display(), "not a log segment; ignored"),
+        if let Some(offset) = offset {
+            segments.push((offset, path));
         }
     }
     segments.sort();
@@ -73,7 +74,7 @@ impl SegmentHeader {
     }
 
     /// Reads the head, and tells its length.
-    pub(super) fn read(file: &dyn SegmentFile, path: &Path) -> Result<(SegmentHeader, u64), StorageError> {
+    pub(super) fn read(file: &dyn DiskFile, path: &Path) -> Result<(SegmentHeader, u64), StorageError> {
         let size = file.size().map_err(|e| StorageError::io("read", path, e))?;
         let corrupt = |why: String| StorageError::corrupt(path, 0, why);
         if size < FIXED_BYTES as u64 {

@@ -1,7 +1,6 @@
 //! The log store: all logs of a data directory and the thread that writes them.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -11,8 +10,8 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use parking_lot::{Mutex, RwLock};
 
+use crate::disk::{Disk, OsDisk};
 use crate::log::block::{self, Members};
-use crate::log::file::{OsFiles, SegmentFiles};
 use crate::log::queue::{AppendReceipt, Queue};
 use crate::log::reader::LogReader;
 use crate::log::recovery;
@@ -20,7 +19,7 @@ use crate::log::relation::RelationLog;
 use crate::log::segment;
 use crate::log::types::{LogWrite, PreparedPart, PreparedWrite};
 use crate::log::writer::Writer;
-use crate::{ChangeBatch, Durability, StorageError, directory};
+use crate::{ChangeBatch, Durability, StorageError, disk};
 
 /// How the log behaves; see [`StoreOptions`](crate::StoreOptions) for the meaning of each.
 #[derive(Debug, Clone)]
@@ -35,7 +34,7 @@ pub struct LogOptions {
 #[derive(Debug)]
 pub struct LogStore {
     directory: PathBuf,
-    files: Arc<dyn SegmentFiles>,
+    disk: Arc<dyn Disk>,
     relations: RwLock<BTreeMap<u64, Arc<RelationLog>>>,
     /// Held while a log is made or dropped, so that `relations` is never locked during I/O.
     changing: Mutex<()>,
@@ -46,19 +45,20 @@ pub struct LogStore {
 impl LogStore {
     /// Opens the logs below `directory`, or makes it; recovers them, and starts the writer.
     pub(crate) fn open(directory: &Path, options: LogOptions) -> Result<LogStore, StorageError> {
-        LogStore::open_with(directory, options, Arc::new(OsFiles))
+        LogStore::open_with(directory, options, Arc::new(OsDisk))
     }
 
     pub(super) fn open_with(
         directory: &Path,
         options: LogOptions,
-        files: Arc<dyn SegmentFiles>,
+        disk: Arc<dyn Disk>,
     ) -> Result<LogStore, StorageError> {
-        if !directory.exists() {
-            fs::create_dir(directory).map_err(|e| StorageError::io("create", directory, e))?;
-            directory::sync_parent(directory)?;
+        if !disk.exists(directory) {
+            disk.create_directory(directory)
+                .map_err(|e| StorageError::io("create", directory, e))?;
+            disk::sync_parent(&*disk, directory)?;
         }
-        let recovered = recovery::recover(directory, &files)?;
+        let recovered = recovery::recover(directory, &disk)?;
         let queue = Arc::new(Queue::new(options.queue_bytes_max));
         let delay_ms = if options.durability == Durability::Group {
             options.group_commit_delay_ms_max
@@ -78,7 +78,7 @@ impl LogStore {
             .map_err(|e| StorageError::io("start the writer of", directory, e))?;
         Ok(LogStore {
             directory: directory.to_owned(),
-            files,
+            disk,
             relations: RwLock::new(recovered.relations),
             changing: Mutex::new(()),
             queue,
@@ -91,10 +91,10 @@ impl LogStore {
         segment::check_schema(&schema)?;
         let _changing = self.changing.lock();
         self.check_open()?;
-        if self.contains(relation) || self.directory.join(relation.to_string()).exists() {
+        if self.contains(relation) || self.disk.exists(&self.directory.join(relation.to_string())) {
             return Err(StorageError::RelationExists { relation });
         }
-        let log = RelationLog::create(&self.directory, relation, schema, self.files.clone())?;
+        let log = RelationLog::create(&self.directory, relation, schema, self.disk.clone())?;
         self.relations.write().insert(relation, Arc::new(log));
         Ok(())
     }
@@ -244,8 +244,7 @@ impl LogStore {
             tracing::error!("the log's writer has panicked; what it acknowledged is safe");
         }
         let logs: Vec<_> = self.relations.read().values().cloned().collect();
-        logs.iter()
-            .try_for_each(|log| log.check_writable().and_then(|()| log.sync()))
+        logs.iter().try_for_each(|log| log.sync(Vec::new).map(|_| ()))
     }
 
     fn log(&self, relation: u64) -> Result<Arc<RelationLog>, StorageError> {

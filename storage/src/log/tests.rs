@@ -5,6 +5,7 @@ mod failure;
 mod faults;
 mod order;
 mod round_trip;
+mod simulated;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 
-use super::file::SegmentFiles;
 use super::*;
+use crate::disk::{Disk, OsDisk};
 use crate::{ChangeBatch, Durability, StorageError};
 
 fn options() -> LogOptions {
@@ -29,8 +30,8 @@ fn open(dir: &Path) -> LogStore {
     LogStore::open(&dir.join("log"), options()).unwrap()
 }
 
-fn open_with(dir: &Path, files: Arc<dyn SegmentFiles>) -> LogStore {
-    LogStore::open_with(&dir.join("log"), options(), files).unwrap()
+fn open_with(dir: &Path, disk: Arc<dyn Disk>) -> LogStore {
+    LogStore::open_with(&dir.join("log"), options(), disk).unwrap()
 }
 
 fn one_column() -> SchemaRef {

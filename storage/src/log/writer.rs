@@ -5,17 +5,20 @@
 //! 2. syncs every file that it touched, once (not under `Durability::Off`);
 //! 3. publishes the blocks to readers and acknowledges the writes.
 //!
-//! If a write fails in step 1, it is rolled back in all of its relations; the writes before it are completed;
-//! then it fails, together with all that waits and depends on it. If a sync fails in step 2, the relations of
-//! every write that touched that file are poisoned: whether those writes are kept is known only when the
-//! files are read again, at the next start.
+//! A write that fails in step 1 is rolled back in all of its relations, and the writes before it are completed. If
+//! the device failed, it is then tried once more, in new segments. A file that cannot be synced in step 2 is given up:
+//! what was written to it goes to a new segment (see `tail`), and nobody notices. If that fails too, so do all writes of
+//! the group that have a part there, and what stands on them, in all of their relations. Whatever fails, fails together
+//! with all that waits and depends on it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::log::block::Frame;
 use crate::log::queue::{Queue, Submission};
-use crate::log::relation::{BlockEntry, RelationLog, Tail};
+use crate::log::relation::{BlockEntry, RelationLog};
+use crate::log::tail::Tail;
 use crate::log::types::Appended;
 use crate::{Durability, StorageError};
 
@@ -28,11 +31,21 @@ pub(super) struct Writer {
     pub(super) next_write_id: u64,
 }
 
+/// Where the tails of a write's relations were before it.
+type Marks = BTreeMap<u64, (Arc<RelationLog>, Tail)>;
+
+/// Where the blocks of a write went.
+struct Placed {
+    marks: Marks,
+    appended: Vec<Appended>,
+    /// For each part of the write.
+    blocks: Vec<Vec<BlockEntry>>,
+}
+
 /// A write whose blocks are in the files.
 struct Written {
     submission: Submission,
-    appended: Vec<Appended>,
-    blocks: Vec<Vec<BlockEntry>>,
+    placed: Placed,
 }
 
 impl Writer {
@@ -47,52 +60,61 @@ impl Writer {
 
     fn commit(&mut self, mut group: VecDeque<Submission>) {
         let mut written = Vec::with_capacity(group.len());
-        let mut failure = None;
+        let mut retried = false;
         while let Some(mut submission) = group.pop_front() {
             match self.write(&mut submission) {
-                Ok((appended, blocks)) => written.push(Written {
-                    submission,
-                    appended,
-                    blocks,
-                }),
+                Ok(placed) => {
+                    retried = false;
+                    written.push(Written { submission, placed });
+                }
+                Err(error @ StorageError::Io { .. }) if !retried => {
+                    tracing::warn!(%error, "a write to the log failed and is tried again in a new segment");
+                    retried = true;
+                    for part in &submission.parts {
+                        part.relation.leave_segment();
+                    }
+                    group.push_front(submission);
+                    self.complete(std::mem::take(&mut written), &mut group);
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a write to the log failed and was rolled back");
-                    failure = Some((submission, error));
-                    break;
+                    retried = false;
+                    self.complete(std::mem::take(&mut written), &mut group);
+                    self.queue.fail(vec![submission], &error, &mut group);
                 }
             }
         }
-        self.complete(written);
-        if let Some((submission, error)) = failure {
-            self.queue.fail(submission, error, group);
-        }
+        self.complete(written, &mut group);
     }
 
     /// Writes all blocks of a write, or none.
-    fn write(
-        &mut self,
-        submission: &mut Submission,
-    ) -> Result<(Vec<Appended>, Vec<Vec<BlockEntry>>), StorageError> {
+    fn write(&mut self, submission: &mut Submission) -> Result<Placed, StorageError> {
         for part in &submission.parts {
-            part.relation.check_writable()?;
+            part.relation.prepare(0, u64::MAX)?;
         }
         let write_id = self.next_write_id;
         self.next_write_id += 1;
-        let mut marks: BTreeMap<u64, (Arc<RelationLog>, Tail)> = BTreeMap::new();
-        let result = self.write_parts(submission, write_id, &mut marks);
-        if result.is_err() {
-            for (relation, mark) in marks.into_values() {
-                relation.roll_back(mark);
+        let mut marks = Marks::new();
+        match self.write_parts(submission, write_id, &mut marks) {
+            Ok((appended, blocks)) => Ok(Placed {
+                marks,
+                appended,
+                blocks,
+            }),
+            Err(error) => {
+                for (relation, mark) in marks.into_values() {
+                    relation.roll_back(mark);
+                }
+                Err(error)
             }
         }
-        result
     }
 
     fn write_parts(
         &self,
         submission: &mut Submission,
         write_id: u64,
-        marks: &mut BTreeMap<u64, (Arc<RelationLog>, Tail)>,
+        marks: &mut Marks,
     ) -> Result<(Vec<Appended>, Vec<Vec<BlockEntry>>), StorageError> {
         let mut appended = Vec::with_capacity(submission.parts.len());
         let mut blocks = Vec::with_capacity(submission.parts.len());
@@ -102,7 +124,7 @@ impl Writer {
             marks
                 .entry(relation.id)
                 .or_insert_with(|| (relation.clone(), relation.tail.lock().clone()));
-            relation.roll(bytes, self.segment_bytes_max)?;
+            relation.prepare(bytes, self.segment_bytes_max)?;
             let first_offset = relation.tail.lock().next_offset;
             let mut entries = Vec::with_capacity(part.frames.len());
             for frame in &mut part.frames {
@@ -118,51 +140,98 @@ impl Writer {
         Ok((appended, blocks))
     }
 
-    /// Syncs what was written, publishes and acknowledges it, in order.
-    fn complete(&self, written: Vec<Written>) {
-        let mut poisoned = self.sync(&written);
-        for Written {
-            submission,
-            appended,
-            blocks,
-        } in written
-        {
-            let error = submission
-                .relations()
-                .find_map(|relation| poisoned.get(&relation).cloned());
-            if let Some(error) = error {
-                for part in &submission.parts {
-                    part.relation
-                        .poison("a write that it shared with another relation could not be synced");
-                    poisoned.entry(part.relation.id).or_insert_with(|| error.clone());
+    /// Syncs what was written, publishes and acknowledges it, in order. What cannot be synced fails, with what depends
+    /// on it in `rest` and in the queue.
+    fn complete(&self, mut written: Vec<Written>, rest: &mut VecDeque<Submission>) {
+        let Some((mut tainted, error)) = self.sync(&mut written) else {
+            for written in written {
+                written.publish();
+            }
+            return;
+        };
+        let mut failed = Vec::new();
+        let mut cuts = Marks::new();
+        for written in written {
+            if written.submission.relations().any(|id| tainted.contains(&id)) {
+                tainted.extend(written.submission.relations());
+                for (id, mark) in written.placed.marks {
+                    // The first is the lowest.
+                    cuts.entry(id).or_insert(mark);
                 }
-                submission.acknowledge(Err(error));
-                continue;
+                failed.push(written.submission);
+            } else {
+                written.publish();
             }
-            for (part, entries) in submission.parts.iter().zip(&blocks) {
-                part.relation.publish(entries);
+        }
+        for (relation, mark) in cuts.into_values() {
+            relation.cut(mark);
+        }
+        self.queue.fail(failed, &error, rest);
+    }
+
+    /// Syncs each relation that was written to, once; the relations where that could not be done, and why.
+    fn sync(&self, written: &mut [Written]) -> Option<(BTreeSet<u64>, StorageError)> {
+        if self.durability == Durability::Off {
+            return None;
+        }
+        let relations: BTreeMap<u64, Arc<RelationLog>> = written
+            .iter()
+            .flat_map(|written| &written.submission.parts)
+            .filter(|part| !part.frames.is_empty())
+            .map(|part| (part.relation.id, Arc::clone(&part.relation)))
+            .collect();
+        let mut failed: Option<(BTreeSet<u64>, StorageError)> = None;
+        for (id, relation) in relations {
+            let group = &mut *written;
+            match relation.sync(move || frames_of(group, id)) {
+                Ok(None) => {}
+                Ok(Some(moved)) => {
+                    let moved: BTreeMap<u64, BlockEntry> = moved
+                        .into_iter()
+                        .map(|entry| (entry.first_offset, entry))
+                        .collect();
+                    written.iter_mut().for_each(|written| written.moved(id, &moved));
+                }
+                Err(error) => {
+                    tracing::error!(relation = id, %error, "what was written could not be made durable");
+                    failed
+                        .get_or_insert_with(|| (BTreeSet::new(), error))
+                        .0
+                        .insert(id);
+                }
             }
-            submission.acknowledge(Ok(appended));
+        }
+        failed
+    }
+}
+
+/// The blocks of one relation, in order.
+fn frames_of(written: &mut [Written], relation: u64) -> Vec<&mut Frame> {
+    let parts = written
+        .iter_mut()
+        .flat_map(|written| &mut written.submission.parts);
+    let own = parts.filter(|part| part.relation.id == relation);
+    own.flat_map(|part| &mut part.frames).collect()
+}
+
+impl Written {
+    /// Notes where the blocks of a relation are now, by offset.
+    fn moved(&mut self, relation: u64, moved: &BTreeMap<u64, BlockEntry>) {
+        for (part, entries) in self.submission.parts.iter().zip(&mut self.placed.blocks) {
+            if part.relation.id == relation {
+                for entry in entries {
+                    *entry = moved.get(&entry.first_offset).copied().unwrap_or(*entry);
+                }
+            }
         }
     }
 
-    /// Syncs each relation that was written to, once; returns those where that failed.
-    fn sync(&self, written: &[Written]) -> BTreeMap<u64, StorageError> {
-        let mut poisoned = BTreeMap::new();
-        if self.durability == Durability::Off {
-            return poisoned;
+    /// Shows it to readers, and tells the caller.
+    fn publish(self) {
+        for (part, entries) in self.submission.parts.iter().zip(&self.placed.blocks) {
+            part.relation.publish(entries);
         }
-        let mut seen = BTreeSet::new();
-        for part in written.iter().flat_map(|written| &written.submission.parts) {
-            if !part.frames.is_empty()
-                && seen.insert(part.relation.id)
-                && let Err(error) = part.relation.sync()
-            {
-                tracing::error!(relation = part.relation.id, %error, "the log is closed for writing");
-                poisoned.insert(part.relation.id, error);
-            }
-        }
-        poisoned
+        self.submission.acknowledge(Ok(self.placed.appended));
     }
 }
 

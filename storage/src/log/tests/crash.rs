@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::faults::{Faults, FaultyFiles, snapshot};
+use super::faults::{Faults, FaultyDisk, snapshot};
 use super::*;
 
 fn segment(dir: &Path, relation: u64, first_offset: u64) -> PathBuf {
@@ -222,7 +222,7 @@ fn only_the_last_segment_may_have_a_torn_tail() {
             append(&log, vec![write(1, &[i])]).unwrap();
         }
     }
-    let segments = super::segment::list(&dir.path().join("log/1")).unwrap();
+    let segments = super::segment::list(&OsDisk, &dir.path().join("log/1")).unwrap();
     assert!(segments.len() > 2);
     let (_, first) = &segments[0];
     let whole = fs::read(first).unwrap();
@@ -262,8 +262,8 @@ fn a_kill_at_any_moment_keeps_what_was_acknowledged_and_whole_writes_only() {
             segment_bytes_max: 3000,
             ..options()
         };
-        let files: Arc<dyn SegmentFiles> = Arc::new(FaultyFiles(faults.clone()));
-        let log = LogStore::open_with(&dir.path().join("log"), small, files).unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(FaultyDisk(faults.clone()));
+        let log = LogStore::open_with(&dir.path().join("log"), small, disk).unwrap();
         for relation in 1..=3 {
             log.create(relation, one_column()).unwrap();
         }
@@ -295,7 +295,7 @@ fn a_kill_at_any_moment_keeps_what_was_acknowledged_and_whole_writes_only() {
         assert_prefix(copy.path(), acknowledged);
         // And after a disk that lied about its syncs: the end of a file is gone. Writes are whole even then.
         let torn = random.random_range(1..=3);
-        let (_, last) = super::segment::list(&dir.path().join(format!("log/{torn}")))
+        let (_, last) = super::segment::list(&OsDisk, &dir.path().join(format!("log/{torn}")))
             .unwrap()
             .pop()
             .unwrap();

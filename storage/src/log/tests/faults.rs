@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::log::file::{OsFiles, SegmentFile, SegmentFiles};
+use crate::disk::{Disk, DiskFile, OsDisk};
 
 #[derive(Debug, Default)]
 pub(super) struct Faults {
@@ -82,17 +82,17 @@ impl Faults {
 
 /// Files that obey a [`Faults`].
 #[derive(Debug)]
-pub(super) struct FaultyFiles(pub(super) Arc<Faults>);
+pub(super) struct FaultyDisk(pub(super) Arc<Faults>);
 
 #[derive(Debug)]
 struct FaultyFile {
-    inner: Arc<dyn SegmentFile>,
+    inner: Arc<dyn DiskFile>,
     path: PathBuf,
     faults: Arc<Faults>,
 }
 
-impl FaultyFiles {
-    fn wrap(&self, inner: Arc<dyn SegmentFile>, path: &Path) -> Arc<dyn SegmentFile> {
+impl FaultyDisk {
+    fn wrap(&self, inner: Arc<dyn DiskFile>, path: &Path) -> Arc<dyn DiskFile> {
         Arc::new(FaultyFile {
             inner,
             path: path.to_owned(),
@@ -101,17 +101,45 @@ impl FaultyFiles {
     }
 }
 
-impl SegmentFiles for FaultyFiles {
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn SegmentFile>> {
-        Ok(self.wrap(OsFiles.create(path)?, path))
+impl Disk for FaultyDisk {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.wrap(OsDisk.create(path)?, path))
     }
 
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn SegmentFile>> {
-        Ok(self.wrap(OsFiles.open(path)?, path))
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.wrap(OsDisk.open(path)?, path))
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        OsDisk.list(directory)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        OsDisk.exists(path)
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        OsDisk.create_directory(path)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        OsDisk.remove(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        OsDisk.remove_directory(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        OsDisk.rename(from, to)
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        OsDisk.sync_directory(path)
     }
 }
 
-impl SegmentFile for FaultyFile {
+impl DiskFile for FaultyFile {
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
         let admitted = self.faults.admit(bytes.len() as u64) as usize;
         self.inner.write_all_at(&bytes[..admitted], position)?;

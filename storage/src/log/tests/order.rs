@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-use super::faults::{Faults, FaultyFiles};
+use super::faults::{Faults, FaultyDisk};
 use super::*;
 
 #[test]
@@ -142,7 +142,7 @@ fn every_durability_keeps_what_was_acknowledged() {
 fn what_waits_shares_one_sync() {
     let dir = tempfile::tempdir().unwrap();
     let faults = Arc::new(Faults::default());
-    let log = open_with(dir.path(), Arc::new(FaultyFiles(faults.clone())));
+    let log = open_with(dir.path(), Arc::new(FaultyDisk(faults.clone())));
     log.create(1, one_column()).unwrap();
     let before = faults.syncs();
     faults.close_gate();
