@@ -68,21 +68,33 @@ fn output(graph: &StageGraph, stage: &Stage) -> String {
 /// A stage in a few words: its operators, the last first, without those that only pass rows on.
 /// `PartialAggregate, Source: bid`
 pub fn stage_name(stage: &Stage) -> String {
-    fn collect(node: &Operator, found: &mut Vec<String>) {
-        match node {
-            Operator::Project { .. } | Operator::Exchange { .. } => {}
-            Operator::Source { name, .. } => found.push(format!("Source: {name}")),
-            other => found.extend(line(other).split(':').next().map(str::to_owned)),
-        }
-        for input in node.inputs() {
-            collect(input, found);
-        }
-    }
     let mut found = vec![];
-    collect(&stage.root, &mut found);
+    collect_kinds(&stage.root, &mut |node, kind| {
+        found.push(match node {
+            Operator::Source { name, .. } => format!("Source: {name}"),
+            _ => kind,
+        });
+    });
     match found.is_empty() {
         true => line(&stage.root),
         false => found.join(", "),
+    }
+}
+
+/// The kinds of a stage's operators, as in [`stage_name`], without the names of its sources.
+pub fn stage_operators(stage: &Stage) -> Vec<String> {
+    let mut found = vec![];
+    collect_kinds(&stage.root, &mut |_, kind| found.push(kind));
+    found
+}
+
+fn collect_kinds(node: &Operator, found: &mut impl FnMut(&Operator, String)) {
+    if !matches!(node, Operator::Project { .. } | Operator::Exchange { .. }) {
+        let line = line(node);
+        found(node, line.split(':').next().unwrap_or_default().to_owned());
+    }
+    for input in node.inputs() {
+        collect_kinds(input, found);
     }
 }
 

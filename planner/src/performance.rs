@@ -7,7 +7,8 @@
 //!         └────────────────────────────────────────────────> render: trace
 //! ```
 //!
-//! Before a query runs, [`forecast`] says what it will take, from the profiles of others. A running view has a [`ViewProfile`] instead: what was counted while it was watched.
+//! Before a query runs, [`forecast`] says what it will take, from the profiles of others. A running view has a [`ViewProfile`]
+//! instead: what was counted while it was watched. A new one is forecast from what others have counted ([`view_forecast`]).
 //!
 //! Pure: the runtime's schedulers fill a [`Profile`], everything else is computed from it.
 
@@ -23,6 +24,7 @@ pub mod scenario;
 pub mod skew;
 mod verdict;
 pub mod view;
+pub mod view_forecast;
 pub mod what_if;
 
 pub use analysis::{Analysis, analyse};

@@ -208,6 +208,8 @@ impl Runtime {
         }
         // The rows of the largest input are then looked up in the others, and not the other way round.
         inputs.sort_by_key(|input| self.rows(input.relation));
+        let is_telling = options.rows_per_second.is_none() && views.len() == 1;
+        let begun = Instant::now();
         let mut job = self.begin(views, options)?;
         // An empty piece first: rows that are there without any input appear with it.
         job.feed(vec![]).await?;
@@ -250,6 +252,8 @@ impl Runtime {
         let job_held = self.inner.quiesce(vec![job.id()]).await?;
         job.check()?;
         self.inner.adopt(&job.views)?;
+        let elapsed = is_telling.then(|| begun.elapsed());
+        job.views.iter().for_each(|view| view.is_filled(elapsed));
         job.is_live = true;
         job_held.keep();
         held.resume(job.shapes(), vec![]);

@@ -43,8 +43,8 @@ pub use runtime::{
     ViewStatus, WorkerStatus,
 };
 pub use snapshot::{Snapshot, scanned_rows};
-pub use worker::ActivityCounts;
 pub use worker::cpu::{
     CpuScheduler, CpuTask, CpuTimes, Durations, Patience, QueryClass, SchedulerPolicy, TaskState, TaskStatus,
 };
+pub use worker::{ActivityCounts, Filled};
 pub use write::{TableLocks, WriteToken};

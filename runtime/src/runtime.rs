@@ -41,7 +41,7 @@ use crate::timers::Timers;
 use crate::versions::Versions;
 use crate::worker::cpu::{CpuTimes, Patience, QueryClass, SchedulerPolicy, TaskStatus};
 use crate::worker::disk::{DISK_CONCURRENCY, DiskScheduler, DiskStore};
-use crate::worker::{ActivityCounts, Worker};
+use crate::worker::{ActivityCounts, Filled, Worker};
 use crate::write::WriteToken;
 
 /// How the runtime is laid out.
@@ -125,6 +125,8 @@ pub struct ViewStatus {
     pub combiners: Vec<(usize, CombinerCounts)>,
     /// For each stage, for each partition, what its tasks have done.
     pub activity: Vec<Vec<ActivityCounts>>,
+    /// What of that was for the rows that existed before it.
+    pub filled: Option<Filled>,
 }
 
 /// See the module. Clones share the runtime.
@@ -399,6 +401,7 @@ impl Runtime {
                     failure: view.failure(),
                     combiners: view.combiner_counts(),
                     activity: view.activity_counts(),
+                    filled: view.filled().cloned(),
                 }),
                 _ => None,
             })
@@ -411,6 +414,19 @@ impl Runtime {
             Relation::Stream(stream) => self.inner.logs.head(stream.id.0),
             Relation::Table(table) => table.rows.read().live_rows() as u64,
             Relation::View(view) => view.rows() as u64,
+        })
+    }
+
+    /// Changes that a table or a stream has had, as far as its log goes back, or a view since it was made; none if it is not
+    /// known.
+    pub fn changes(&self, relation: RelationId) -> Option<u64> {
+        Some(match self.inner.relation(relation).ok()?.as_ref() {
+            Relation::Stream(_) | Relation::Table(_) => self.inner.logs.head(relation.0),
+            Relation::View(view) => {
+                let activity = view.activity_counts();
+                let last = activity.last().map(ActivityCounts::sum);
+                last.map_or(0, |counts| counts.rows_out)
+            }
         })
     }
 

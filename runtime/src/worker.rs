@@ -37,7 +37,7 @@ use crate::feed::{CutAnswer, CutRequest};
 use crate::schedule::local::{LocalAction, LocalEvent, LocalScheduler, TaskId, Tasks, Timer};
 use crate::schedule::message::{EpochTime, ToDriver, ToPeer, ToWorker};
 use crate::schedule::template::WorkerId;
-pub use activity::ActivityCounts;
+pub use activity::{ActivityCounts, Filled};
 use cpu::{CpuScheduler, QueryClass};
 use load::LoadMeter;
 use shuffle::{Block, Shuffle};

@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 use super::profile::{Nanoseconds, OperatorProfile, Profile};
 
 /// Fewer rows than this are too few to tell what one costs.
-const ROWS_TIMED_MIN: u64 = 1_000;
+pub(super) const ROWS_TIMED_MIN: u64 = 1_000;
 /// A kind of operator that was seen this often is known well.
-const SAMPLES_SURE: usize = 3;
+pub(super) const SAMPLES_SURE: usize = 3;
 /// By how much rows may be off that are estimated, either way.
 const ESTIMATE_FACTOR: f64 = 2.0;
 /// By how much the cost of an operator may be off that was seen too seldom, either way.
-const SELDOM_FACTOR: f64 = 1.5;
+pub(super) const SELDOM_FACTOR: f64 = 1.5;
 
 /// An operator of a plan that has not run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -234,7 +234,7 @@ fn kind(name: &str) -> String {
 }
 
 /// Of numbers in order; the upper one of two in the middle.
-fn median(samples: &[f64]) -> f64 {
+pub(super) fn median(samples: &[f64]) -> f64 {
     samples.get(samples.len() / 2).copied().unwrap_or(0.0)
 }
 

@@ -5,6 +5,7 @@ use super::profile::{Blocked, Nanoseconds, Profile};
 use super::render::units::{count, duration, percent};
 use super::scenario::{Scenario, Speed};
 use super::view::ViewAnalysis;
+use super::view_forecast::ViewForecast;
 use super::what_if::twice_the_cores;
 
 /// Below this share of the run that some resource accounts for, the waiting is told instead.
@@ -56,6 +57,33 @@ pub fn verdict(profile: &Profile, modelled: &Model) -> String {
         other => other.name(),
     };
     format!("{name}-bound: {} of {total}; {cure}", share(*time))
+}
+
+/// One line on a view that is not there yet, such as `it will keep up: 19,175 rows/s take 3 % of the cores, 95 % are free; its limit:
+/// 620,000 rows/s`.
+pub fn of_new_view(forecast: &ViewForecast) -> String {
+    let rate = |value: f64| count(value.round() as u64);
+    let limit = match forecast.rows_per_second_max {
+        Some(rows) => format!("; its limit: {} rows/s", rate(rows)),
+        None => String::new(),
+    };
+    let now: f64 = forecast.inputs.iter().map(|input| input.rows_per_second).sum();
+    if now <= 0.0 {
+        return format!("no rows come now{limit}");
+    }
+    let answer = if forecast.cpu_high <= forecast.cpu_free {
+        "it will keep up"
+    } else if forecast.cpu <= forecast.cpu_free {
+        "it will probably keep up"
+    } else {
+        "it will not keep up"
+    };
+    format!(
+        "{answer}: {} rows/s take {} of the cores, {} are free{limit}",
+        rate(now),
+        percent(forecast.cpu),
+        percent(forecast.cpu_free)
+    )
 }
 
 /// One line on a running view, such as `it keeps up with 2,400 rows/s; up to 20,000 (8.3 times) before the cores are the limit`.

@@ -17,6 +17,30 @@ pub struct ActivityCounts {
     pub queue_ns: u64,
 }
 
+impl ActivityCounts {
+    /// Those of several partitions.
+    pub fn sum<'a>(counts: impl IntoIterator<Item = &'a ActivityCounts>) -> ActivityCounts {
+        let mut sum = ActivityCounts::default();
+        for counts in counts {
+            sum.tasks += counts.tasks;
+            sum.rows_in += counts.rows_in;
+            sum.rows_out += counts.rows_out;
+            sum.busy_ns += counts.busy_ns;
+            sum.queue_ns += counts.queue_ns;
+        }
+        sum
+    }
+}
+
+/// What it took to bring the rows to a view that existed before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filled {
+    /// `None`: it was slowed down on purpose, or filled together with others.
+    pub elapsed: Option<Duration>,
+    /// For each stage.
+    pub activity: Vec<ActivityCounts>,
+}
+
 /// The counters of one stage on one partition.
 #[derive(Debug, Default)]
 pub struct Activity {

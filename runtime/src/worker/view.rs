@@ -1,7 +1,8 @@
 //! A view on a worker: its stages' operators with their state, and its contents.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use millrace_planner::{RelationId, StageGraph};
@@ -13,7 +14,7 @@ use crate::operator::{Combiner, CombinerCounts, ErrorCounter, OperatorImage, Ope
 use crate::schedule::message::EpochTime;
 use crate::schedule::template::{StageInput, ViewShape, is_reduce};
 use crate::state::{RowTable, TableImage};
-use crate::worker::activity::{Activity, ActivityCounts};
+use crate::worker::activity::{Activity, ActivityCounts, Filled};
 
 /// The rows of a view, partition by partition.
 #[derive(Debug)]
@@ -73,6 +74,8 @@ pub struct ViewInstance {
     combiners: Vec<Arc<Combiner>>,
     /// For each stage, for each partition.
     activity: Vec<Vec<Activity>>,
+    /// Of its back-fill, when that has ended.
+    filled: OnceLock<Filled>,
 }
 
 impl ViewInstance {
@@ -127,6 +130,7 @@ impl ViewInstance {
             graph,
             is_bulk: AtomicBool::new(false),
             first,
+            filled: OnceLock::new(),
         })
     }
 
@@ -292,6 +296,19 @@ impl ViewInstance {
         stages
             .map(|partitions| partitions.iter().map(Activity::counts).collect())
             .collect()
+    }
+
+    /// Its back-fill has ended, having taken so long.
+    pub fn is_filled(&self, elapsed: Option<Duration>) {
+        let activity = self.activity_counts();
+        let activity = activity.iter().map(ActivityCounts::sum).collect();
+        // A view is filled once.
+        let _ = self.filled.set(Filled { elapsed, activity });
+    }
+
+    /// What it took to fill it, if that has ended.
+    pub fn filled(&self) -> Option<&Filled> {
+        self.filled.get()
     }
 
     pub fn combiner_counts(&self) -> Vec<(usize, CombinerCounts)> {

@@ -1,7 +1,7 @@
 //! EXPLAIN ANALYZE: what its answers look like, and what holds for the numbers in them. The numbers themselves vary.
 
 use millrace_planner::performance::forecast::Certainty;
-use millrace_planner::performance::render::{Document, ForecastDocument, ViewDocument};
+use millrace_planner::performance::render::{Document, ForecastDocument, ViewDocument, ViewForecastDocument};
 use millrace_planner::performance::{Profile, Scenario, Speed};
 
 use crate::error::SqlState;
@@ -122,7 +122,7 @@ async fn options_that_do_not_fit_are_refused() {
         ),
         (
             "EXPLAIN ANALYZE (DURATION '1s') SELECT 1",
-            "DURATION is for running views",
+            "DURATION is for views",
         ),
     ] {
         let error = f.error(sql).await;
@@ -168,6 +168,38 @@ async fn a_query_is_predicted_from_others() {
     );
     let error = f.error("EXPLAIN ANALYZE (PREDICT) SELECT 1").await;
     assert_eq!(error.code, SqlState::InvalidParameterValue);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_is_predicted_from_others() {
+    let f = with_rows().await;
+    let view = "SELECT v, sum(id) AS s FROM t GROUP BY v";
+    let predict = format!("EXPLAIN (PREDICT, DURATION '10ms') CREATE MATERIALIZED VIEW later AS {view}");
+    let error = f.error(&predict).await;
+    assert_eq!(error.code, SqlState::ObjectNotInPrerequisiteState);
+    assert!(error.hint.is_some());
+    f.ok(&format!("CREATE MATERIALIZED VIEW first AS {view}")).await;
+    let lines = f.ok(&predict).await;
+    assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:#?}");
+    assert!(
+        lines[lines.len() - 2].starts_with("back-fill, expected: "),
+        "{lines:#?}"
+    );
+    assert!(lines[lines.len() - 1].starts_with("no rows come now; its limit: "));
+    let sql = predict.replace("PREDICT", "PREDICT, FORMAT JSON");
+    let ViewForecastDocument {
+        version,
+        view_forecast: found,
+    } = serde_json::from_str(&f.ok(&sql).await[0]).unwrap();
+    assert_eq!((version, found.views, found.certainty), (1, 1, Certainty::Medium));
+    assert_eq!(found.inputs[0].rows, 20_000);
+    assert_eq!(found.stages[0].rows_in, 20_000.0);
+    assert!(found.low > 0 && found.low < found.expected && found.expected < found.high);
+    // The one that is there already, as if it were made again.
+    let lines = f
+        .ok("EXPLAIN (PREDICT, DURATION '10ms') MATERIALIZED VIEW first")
+        .await;
+    assert!(lines[lines.len() - 2].starts_with("back-fill, expected: "));
 }
 
 /// Watches a view while rows come, whose numbers begin with `next`.

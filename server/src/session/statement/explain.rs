@@ -2,6 +2,7 @@
 
 mod analyze;
 mod predict;
+mod predict_view;
 mod watch;
 
 use std::sync::Arc;
@@ -44,7 +45,10 @@ pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResu
                     QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns)
                         .with_emit(emit(session, &create.emit)?)
                         .with_slides(slides(session));
-                view(session, &definition, plan_type)?
+                match explain.options.predict {
+                    true => predict_view::view(session, &definition, &explain.options).await?,
+                    false => view(session, &definition, plan_type)?,
+                }
             }
             other => {
                 return Err(SqlError::unsupported(format!(
@@ -72,6 +76,9 @@ pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResu
                     let planned = db.plan_materialized(&scope.catalog, &scope.database, &definition)?;
                     watch::view(session, &object, &planned.graph, &explain.options).await?
                 }
+                false if explain.options.predict => {
+                    predict_view::view(session, &definition, &explain.options).await?
+                }
                 false => view(session, &definition, plan_type)?,
             }
         }
@@ -92,7 +99,9 @@ pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResu
 /// Refuses options that say nothing together.
 fn check(explain: &Explain) -> SqlResult<()> {
     let options = &explain.options;
-    let watches_view = explain.analyze && matches!(explain.target, ExplainTarget::MaterializedView(_));
+    let is_query = matches!(&explain.target, ExplainTarget::Statement(statement)
+        if matches!(statement.as_ref(), Statement::Sql(_)));
+    let watches = !is_query && (explain.analyze || options.predict);
     let refused = |message: &str, hint: &str| {
         Err(SqlError::new(SqlState::InvalidParameterValue, message).with_hint(hint))
     };
@@ -102,24 +111,16 @@ fn check(explain: &Explain) -> SqlResult<()> {
             "Use EXPLAIN ANALYZE (WHAT IF (..)).",
         );
     }
-    if options.duration.is_some() && !watches_view {
+    if options.duration.is_some() && !watches {
         return refused(
-            "DURATION is for running views",
-            "Use EXPLAIN ANALYZE (DURATION '10s') MATERIALIZED VIEW.",
+            "DURATION is for views",
+            "Use EXPLAIN ANALYZE (DURATION '10s') MATERIALIZED VIEW, or EXPLAIN (PREDICT, DURATION '10s') CREATE MATERIALIZED VIEW.",
         );
     }
     if options.predict && explain.analyze {
         return refused(
             "PREDICT does not run what ANALYZE wants run",
             "EXPLAIN ANALYZE shows what would have been predicted.",
-        );
-    }
-    let is_query = matches!(&explain.target, ExplainTarget::Statement(statement)
-        if matches!(statement.as_ref(), Statement::Sql(_)));
-    if options.predict && !is_query {
-        return Err(
-            SqlError::unsupported("EXPLAIN (PREDICT) of views is not supported yet")
-                .with_hint("It takes queries."),
         );
     }
     if options.format == ExplainFormat::Dot && (explain.analyze || options.predict) {

@@ -29,7 +29,7 @@ pub(super) async fn view(
     graph: &StageGraph,
     options: &ExplainOptions,
 ) -> SqlResult<Vec<String>> {
-    let duration = duration(options)?;
+    let duration = duration(options, DURATION_DEFAULT)?;
     let relation = RelationId(object.id.0);
     let before = Counts::of(session, relation)?;
     let begun = Instant::now();
@@ -56,9 +56,10 @@ pub(super) async fn view(
     }
 }
 
-fn duration(options: &ExplainOptions) -> SqlResult<Duration> {
+/// For how long to watch; `default` if the statement does not say.
+pub(super) fn duration(options: &ExplainOptions, default: Duration) -> SqlResult<Duration> {
     let Some(text) = &options.duration else {
-        return Ok(DURATION_DEFAULT);
+        return Ok(default);
     };
     let refused = |hint: String| {
         SqlError::new(
