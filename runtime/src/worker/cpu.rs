@@ -239,10 +239,9 @@ impl CpuScheduler {
         self.slots_total
     }
 
-    /// Time in which the slots were busy since the start, all together, in nanoseconds. A poll counts when it ends.
+    /// Processor time of all polls since the start, in nanoseconds. A poll counts when it ends.
     pub fn busy_ns(&self) -> u64 {
-        let classes = self.shared.times.iter();
-        classes.map(|times| times.poll.sum().as_nanos() as u64).sum()
+        self.shared.busy_ns.load(Ordering::Relaxed)
     }
 
     /// The worker as a place for a task, but for its memory.

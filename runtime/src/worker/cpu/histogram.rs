@@ -66,11 +66,6 @@ impl Histogram {
         self.max_ns.fetch_max(nanoseconds, Ordering::Relaxed);
     }
 
-    /// All of them together.
-    pub fn sum(&self) -> Duration {
-        Duration::from_nanos(self.sum_ns.load(Ordering::Relaxed))
-    }
-
     /// What was counted so far.
     pub fn durations(&self) -> Durations {
         Durations {
@@ -79,7 +74,7 @@ impl Histogram {
                 .iter()
                 .map(|count| count.load(Ordering::Relaxed))
                 .collect(),
-            sum: self.sum(),
+            sum: Duration::from_nanos(self.sum_ns.load(Ordering::Relaxed)),
             max: Duration::from_nanos(self.max_ns.load(Ordering::Relaxed)),
         }
     }

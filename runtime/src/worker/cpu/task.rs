@@ -129,6 +129,7 @@ impl std::fmt::Display for TaskState {
 pub struct Stretch {
     pub queued: Instant,
     pub started: Instant,
+    /// On the processor.
     pub ran: Duration,
     /// It was resumed, after being paused.
     pub was_paused: bool,
@@ -380,10 +381,10 @@ impl TaskRecord {
         notes.turns
     }
 
-    /// That turn is over.
-    pub(super) fn ran(&self, turn: u64, started: Instant, time: Duration) {
-        self.cpu_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
-        self.work.ran(time);
+    /// That turn is over: it held a slot for `time`, and had the processor for `cpu` of that.
+    pub(super) fn ran(&self, turn: u64, started: Instant, time: Duration, cpu: Duration) {
+        self.cpu_ns.fetch_add(cpu.as_nanos() as u64, Ordering::Relaxed);
+        self.work.ran(cpu);
         let mut notes = self.notes.lock();
         notes.polls += 1;
         if notes.state == TaskState::Ended {
@@ -392,7 +393,7 @@ impl TaskRecord {
         }
         notes.poll_max = notes.poll_max.max(time);
         if let Some(stretch) = notes.stretches.iter_mut().rev().find(|s| s.started == started) {
-            stretch.ran = time;
+            stretch.ran = cpu;
         }
         // Another slot may have begun the next turn meanwhile, or it is in the queue again.
         if notes.turns == turn {
