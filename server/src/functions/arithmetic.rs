@@ -188,6 +188,10 @@ impl ExprPlanner for CheckedIntegers {
     ) -> Result<PlannerResult<RawBinaryExpr>> {
         expr.left = agreed(expr.left, schema)?.data;
         expr.right = agreed(expr.right, schema)?.data;
+        if is_arithmetic(&expr.op) {
+            expr.left = signed(expr.left, schema)?;
+            expr.right = signed(expr.right, schema)?;
+        }
         // What has no type yet is a parameter: the operator infers it.
         let (Ok((_, left)), Ok((_, right))) = (expr.left.to_field(schema), expr.right.to_field(schema))
         else {
@@ -291,6 +295,14 @@ fn defined(left: &Field, operator: &BinaryOperator, right: &Field) -> bool {
     };
     let plain = |field: &Field| is_number(field.data_type()) || foreign(field);
     !(plain(left) && plain(right) && (foreign(left) || foreign(right)))
+}
+
+/// What counts rows (`row_number()`, `rank()`) is unsigned in DataFusion and a `bigint` in PostgreSQL.
+fn signed(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    match expr.get_type(schema) {
+        Ok(DataType::UInt64) => expr.cast_to(&DataType::Int64, schema),
+        _ => Ok(expr),
+    }
 }
 
 /// An integer literal that fits an `integer`, as one.
