@@ -6,6 +6,7 @@
 //! <data>/catalog.journal   the truth about objects and facts: checksummed JSON lines
 //! <data>/catalog.sled/     an index of the journal, rebuilt from it when missing or damaged
 //! <data>/log/<relation>/   segments of checksummed Arrow blocks
+//! <data>/checkpoints/      state of views and rows of tables, as of an epoch
 //! ```
 //!
 //! This crate knows Arrow, sled and files. It never sees SQL syntax (the catalog keeps text) and no query
@@ -15,6 +16,7 @@
 
 pub mod catalog;
 mod change_batch;
+pub mod checkpoint;
 mod directory;
 mod disk;
 mod error;
@@ -24,6 +26,7 @@ mod store;
 
 pub use catalog::{Catalog, CatalogChange, CatalogObject, ObjectId, ObjectKind};
 pub use change_batch::ChangeBatch;
+pub use checkpoint::Checkpoints;
 pub use error::StorageError;
 pub use log::{AppendReceipt, Appended, LogBlock, LogReader, LogStore, LogWrite, PreparedWrite};
 pub use memory::rows_bytes;

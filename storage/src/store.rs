@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::directory::DirectoryLock;
 use crate::log::LogOptions;
-use crate::{Catalog, LogStore, StorageError, directory};
+use crate::{Catalog, Checkpoints, LogStore, StorageError, directory};
 
 /// What an acknowledged write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,7 +54,8 @@ pub struct Store {
     directory: PathBuf,
     // The order matters: fields are dropped in it, and the lock goes last.
     logs: Arc<LogStore>,
-    catalog: Catalog,
+    catalog: Arc<Catalog>,
+    checkpoints: Arc<Checkpoints>,
     _lock: DirectoryLock,
 }
 
@@ -63,7 +64,8 @@ impl Store {
     pub fn open(directory: &Path, options: StoreOptions) -> Result<Store, StorageError> {
         let lock = DirectoryLock::acquire(directory)?;
         directory::check_format(directory)?;
-        let catalog = Catalog::open(directory, options.catalog_cache_bytes)?;
+        let catalog = Arc::new(Catalog::open(directory, options.catalog_cache_bytes)?);
+        let checkpoints = Arc::new(Checkpoints::open(directory, Arc::clone(&catalog))?);
         let log_options = LogOptions {
             durability: options.durability,
             segment_bytes_max: options.segment_bytes_max,
@@ -75,6 +77,7 @@ impl Store {
             directory: directory.to_owned(),
             logs,
             catalog,
+            checkpoints,
             _lock: lock,
         })
     }
@@ -87,6 +90,11 @@ impl Store {
     /// The objects and small facts.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
+    }
+
+    /// State of views and rows of tables, from which a start need not read the whole log.
+    pub fn checkpoints(&self) -> &Arc<Checkpoints> {
+        &self.checkpoints
     }
 
     /// The logs of streams and tables.

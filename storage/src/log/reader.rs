@@ -12,6 +12,9 @@ use crate::{ChangeBatch, StorageError};
 pub struct LogBlock {
     /// The offset of the first row.
     pub first_offset: u64,
+    /// The write that they are part of: all of its blocks, of whichever relations, have its number, and later writes have
+    /// higher ones.
+    pub write_id: u64,
     /// The rows; the arrays share the memory that the file was read into.
     pub changes: ChangeBatch,
 }
@@ -101,22 +104,24 @@ impl LogReader {
             ))
         })?;
         let changes = block::decode(&bytes, &header, &schema).map_err(corrupt)?;
-        Ok(self.clip(entry, changes))
+        Ok(self.clip(entry, header.write_id, changes))
     }
 
     /// Cuts off what is outside of the range.
-    fn clip(&self, entry: BlockEntry, changes: ChangeBatch) -> LogBlock {
+    fn clip(&self, entry: BlockEntry, write_id: u64, changes: ChangeBatch) -> LogBlock {
         let first_offset = self.from.max(entry.first_offset);
         let end = self.to.min(entry.end_offset());
         if first_offset == entry.first_offset && end == entry.end_offset() {
             return LogBlock {
                 first_offset,
+                write_id,
                 changes,
             };
         }
         let start = (first_offset - entry.first_offset) as usize;
         LogBlock {
             first_offset,
+            write_id,
             changes: changes.slice(start, (end - first_offset) as usize),
         }
     }

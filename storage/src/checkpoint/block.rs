@@ -1,0 +1,48 @@
+//! The bytes of blocks: an Arrow IPC stream of one batch, or marks, a bit for each row.
+
+use arrow::array::RecordBatch;
+use arrow::buffer::{BooleanBuffer, Buffer};
+use arrow::error::ArrowError;
+use arrow::ipc::reader::StreamDecoder;
+use arrow::ipc::writer::StreamWriter;
+use bytes::Bytes;
+
+/// Rows as bytes.
+///
+/// # Errors
+/// A type has no form in Arrow IPC.
+pub fn encode_rows(rows: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
+    let mut bytes = vec![];
+    let mut writer = StreamWriter::try_new(&mut bytes, &rows.schema())?;
+    writer.write(rows)?;
+    writer.finish()?;
+    drop(writer);
+    Ok(bytes)
+}
+
+/// The rows of a block. They share its memory.
+///
+/// # Errors
+/// The bytes are not one batch.
+pub fn decode_rows(bytes: Bytes) -> Result<RecordBatch, ArrowError> {
+    let mut buffer = Buffer::from(bytes);
+    let mut decoder = StreamDecoder::new();
+    let batch = decoder.decode(&mut buffer)?;
+    batch.ok_or_else(|| ArrowError::IpcError("a block without rows".to_owned()))
+}
+
+/// Marks as bytes: eight to a byte, the first in the lowest bit.
+pub fn pack_marks(marks: &BooleanBuffer) -> Vec<u8> {
+    let mut bytes = marks.sliced().to_vec();
+    bytes.truncate(marks.len().div_ceil(8));
+    // What is behind the last mark is nobody's.
+    if let (Some(last), rest @ 1..) = (bytes.last_mut(), marks.len() % 8) {
+        *last &= (1 << rest) - 1;
+    }
+    bytes
+}
+
+/// So many marks; none if the bytes are those of another number.
+pub fn unpack_marks(bytes: Bytes, len: usize) -> Option<BooleanBuffer> {
+    (bytes.len() == len.div_ceil(8)).then(|| BooleanBuffer::new(Buffer::from(bytes), 0, len))
+}
