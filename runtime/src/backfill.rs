@@ -178,7 +178,7 @@ impl Runtime {
     }
 
     /// Waits for something that shows when the versions have made progress.
-    async fn until(&self, is_so: impl Fn(&Inner) -> bool) -> Result<()> {
+    pub(crate) async fn until(&self, is_so: impl Fn(&Inner) -> bool) -> Result<()> {
         let mut progress = self.inner.versions.progress();
         loop {
             progress.borrow_and_update();

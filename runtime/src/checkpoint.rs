@@ -7,6 +7,15 @@
 //! ```
 //! One commit point: until an epoch is complete the one before it is what is restored. This store is in memory, and shares
 //! what it keeps with the tables that it shows: it outlives a worker, not the process.
+//!
+//! What outlives the process is written from it, now and then, in the background: [`writer`] has the checkpoints of all
+//! pipelines written, [`restore`] and [`replay`] bring them back.
+
+mod decode;
+mod encode;
+mod replay;
+mod restore;
+mod writer;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,6 +23,12 @@ use std::sync::Arc;
 use millrace_planner::RelationId;
 use parking_lot::Mutex;
 
+pub(crate) use self::encode::Slices;
+pub use self::replay::Replayed;
+pub use self::restore::RestoredView;
+pub(crate) use self::restore::{Recovery, RestoredSource, widen_image};
+pub use self::writer::{CheckpointRecord, CheckpointState};
+pub(crate) use self::writer::{Durable, Inbox};
 use crate::worker::Image;
 
 /// A partition of what a view keeps in one of its stages.
@@ -35,14 +50,17 @@ pub trait CheckpointStore: Send + Sync {
     /// The last complete image of a part.
     fn get(&self, part: Part) -> Option<Arc<Image>>;
 
+    /// The complete image of a part as of exactly this epoch.
+    fn get_at(&self, part: Part, epoch: u64) -> Option<Arc<Image>>;
+
     /// Forgets a view.
     fn remove(&self, view: RelationId);
 }
 
 #[derive(Debug, Default)]
 struct Images {
-    complete: Option<Arc<Image>>,
-    /// With their epoch.
+    /// With their epochs.
+    complete: Option<(u64, Arc<Image>)>,
     pending: Option<(u64, Arc<Image>)>,
 }
 
@@ -71,13 +89,21 @@ impl CheckpointStore for MemoryCheckpoints {
         let of_views = parts.iter_mut().filter(|(part, _)| views.contains(&part.view));
         for (_, images) in of_views {
             if let Some((_, image)) = images.pending.take_if(|(pending, _)| *pending == epoch) {
-                images.complete = Some(image);
+                images.complete = Some((epoch, image));
             }
         }
     }
 
     fn get(&self, part: Part) -> Option<Arc<Image>> {
-        self.parts.lock().get(&part)?.complete.clone()
+        let parts = self.parts.lock();
+        let (_, image) = parts.get(&part)?.complete.as_ref()?;
+        Some(Arc::clone(image))
+    }
+
+    fn get_at(&self, part: Part, epoch: u64) -> Option<Arc<Image>> {
+        let parts = self.parts.lock();
+        let (of, image) = parts.get(&part)?.complete.as_ref()?;
+        (*of == epoch).then(|| Arc::clone(image))
     }
 
     fn remove(&self, view: RelationId) {

@@ -77,6 +77,15 @@ impl Default for CheckpointPolicy {
     }
 }
 
+/// How far a pipeline is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PipelineHead {
+    pub pipeline: PipelineId,
+    pub committed: u64,
+    /// Its sources and views, in order.
+    pub relations: Vec<RelationId>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Driver {
@@ -190,6 +199,15 @@ impl Driver {
                 }
             }
             Event::Checkpoints(policy) => self.checkpoints = policy,
+            Event::CheckpointDue { pipeline } => {
+                if let Some(state) = self.pipelines.get(&pipeline)
+                    && let (Phase::Open, Some(template)) = (state.phase, &state.template)
+                {
+                    let version = template.version;
+                    let message = ToWorker::Checkpoint { pipeline, version };
+                    commands.push(Command::Send(template.cutter, message));
+                }
+            }
             Event::Spread(spread) => {
                 self.spread = spread;
                 let ids: Vec<PipelineId> = self.pipelines.keys().copied().collect();
@@ -215,6 +233,22 @@ impl Driver {
             .iter()
             .map(|(id, pipeline)| pipeline.record(*id))
             .collect()
+    }
+
+    /// The pipelines with their last committed epochs, without back-fills.
+    pub fn heads(&self) -> Vec<PipelineHead> {
+        let pipelines = self.pipelines.iter().filter(|(_, pipeline)| !pipeline.is_job);
+        let heads = pipelines.map(|(id, pipeline)| {
+            let views = pipeline.views.iter().map(|view| view.id);
+            let mut relations: Vec<RelationId> = pipeline.sources.iter().copied().chain(views).collect();
+            relations.sort_unstable();
+            PipelineHead {
+                pipeline: *id,
+                committed: pipeline.committed,
+                relations,
+            }
+        });
+        heads.collect()
     }
 
     /// The sources of a pipeline.

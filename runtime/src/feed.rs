@@ -37,6 +37,9 @@ struct Write {
     sequence: u64,
     parts: Vec<Part>,
     is_durable: bool,
+    /// An epoch that was committed before a restart: it is cut by itself, and, where that is known, at the time at which it
+    /// was.
+    replayed_at: Option<i64>,
 }
 
 /// See the module.
@@ -160,6 +163,7 @@ impl Feeds {
             sequence,
             parts,
             is_durable: false,
+            replayed_at: None,
         });
         sequence
     }
@@ -169,6 +173,14 @@ impl Feeds {
         self.submit(pipeline, parts);
         if let Some(write) = self.queues.get_mut(&pipeline).and_then(VecDeque::back_mut) {
             write.is_durable = true;
+        }
+    }
+
+    /// Enters rows that were written before a restart; `at`: all that an epoch of that time took.
+    pub fn submit_replayed(&mut self, pipeline: PipelineId, parts: Vec<Part>, at: Option<i64>) {
+        self.submit_durable(pipeline, parts);
+        if let Some(write) = self.queues.get_mut(&pipeline).and_then(VecDeque::back_mut) {
+            write.replayed_at = at;
         }
     }
 
@@ -228,7 +240,7 @@ impl Feeds {
             is_checkpoint: request.is_checkpoint,
             ..Taken::default()
         };
-        self.take(pipeline, &mut taken);
+        let now = self.take(pipeline, &mut taken).unwrap_or(now);
         let watermarks = self.watermarks_of(pipeline);
         taken.time = EpochTime {
             now,
@@ -270,15 +282,17 @@ impl Feeds {
             .collect()
     }
 
-    fn take(&mut self, pipeline: PipelineId, taken: &mut Taken) {
-        let Some(queue) = self.queues.get_mut(&pipeline) else {
-            return;
-        };
-        let mut rows = 0;
+    /// Returns the time of the epoch, if it is one that is cut again.
+    fn take(&mut self, pipeline: PipelineId, taken: &mut Taken) -> Option<i64> {
+        let queue = self.queues.get_mut(&pipeline)?;
+        let (mut rows, mut is_first, mut replayed_at) = (0, true, None);
         while let Some(write) = queue.front() {
-            if !write.is_durable || rows >= CUT_ROWS_MAX {
+            let is_next = write.replayed_at.is_some() && !is_first;
+            if !write.is_durable || rows >= CUT_ROWS_MAX || is_next || replayed_at.is_some() {
                 break;
             }
+            is_first = false;
+            replayed_at = write.replayed_at;
             for part in queue.pop_front().into_iter().flat_map(|write| write.parts) {
                 rows += part.changes.num_rows();
                 taken.ends.insert(part.relation, part.end);
@@ -297,5 +311,6 @@ impl Feeds {
             }
         }
         taken.more = queue.front().is_some_and(|write| write.is_durable);
+        replayed_at
     }
 }

@@ -9,7 +9,7 @@ mod closing;
 mod consolidate;
 mod emit;
 mod expression;
-mod image;
+pub(crate) mod image;
 mod join;
 mod lookup;
 mod recompute;

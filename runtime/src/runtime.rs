@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use datafusion::object_store::ObjectStore;
 use futures::future::BoxFuture;
 use millrace_planner::{RelationId, StageGraph};
-use millrace_storage::LogStore;
+use millrace_storage::{Checkpoints, LogStore};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
@@ -24,7 +24,9 @@ pub use self::relations::{SourceKind, SourceSpec};
 use self::waits::Waits;
 pub use self::workers::WorkerStatus;
 use crate::backfill::JobStatus;
-use crate::checkpoint::{CheckpointStore, MemoryCheckpoints};
+use crate::checkpoint::{
+    CheckpointRecord, CheckpointStore, Durable, Inbox, MemoryCheckpoints, Recovery, Slices,
+};
 use crate::clock::{Clock, SystemClock};
 use crate::driver::{
     CheckpointPolicy, Driver, Event, HEARTBEAT_NS, PipelineId, PipelineRecord, Spread, Ticket,
@@ -59,6 +61,10 @@ pub struct RuntimeOptions {
     pub batch_interval: Option<Duration>,
     /// When the state of views is put into the checkpoint store, for when a worker is lost.
     pub checkpoints: CheckpointPolicy,
+    /// Where checkpoints are that outlive the process, if there are any, and how often there is one (`None`: only when asked
+    /// for).
+    pub durable: Option<Arc<Checkpoints>>,
+    pub checkpoint_interval: Option<Duration>,
     /// Over how many workers the views of a pipeline are spread.
     pub spread: Spread,
     /// The time between two heartbeats of a worker; one that misses several is held to be lost.
@@ -81,6 +87,8 @@ impl RuntimeOptions {
             group_size: GroupSize::default(),
             batch_interval: None,
             checkpoints: CheckpointPolicy::default(),
+            durable: None,
+            checkpoint_interval: None,
             spread: Spread::default(),
             heartbeat_every: Duration::from_nanos(HEARTBEAT_NS),
             query_partition_rows: QUERY_PARTITION_ROWS,
@@ -163,6 +171,13 @@ pub(crate) struct Inner {
     pub recoveries: [AtomicU64; 2],
     /// State of views outside of the workers.
     pub checkpoints: Arc<dyn CheckpointStore>,
+    /// Has them written, if they are to outlive the process.
+    pub durable: Option<Durable>,
+    checkpoint_inbox: Mutex<Option<Inbox>>,
+    /// What there is to restore, until the logs are replayed.
+    pub recovery: Mutex<Option<Recovery>>,
+    /// Sources that are behind where their logs ended at the start.
+    pub catching_up: Mutex<BTreeMap<RelationId, u64>>,
     /// Every write that was acknowledged, by whomever.
     pub acknowledged: Mutex<WriteToken>,
     workers: RwLock<BTreeMap<WorkerId, Arc<Worker>>>,
@@ -185,6 +200,10 @@ impl Runtime {
     /// The operating system refuses a thread.
     pub fn start(options: RuntimeOptions, logs: Arc<LogStore>) -> Result<Runtime> {
         let io = tokio::runtime::Handle::current();
+        let durable = options.durable.clone();
+        let durable = durable.map(|files| Durable::new(files, options.checkpoint_interval));
+        let (durable, inbox) = durable.unzip();
+        let recovery = options.durable.clone().map(Recovery::new);
         let inner = Arc::new(Inner {
             logs,
             io,
@@ -205,6 +224,10 @@ impl Runtime {
             lost_jobs: Mutex::default(),
             recoveries: Default::default(),
             checkpoints: Arc::new(MemoryCheckpoints::default()),
+            durable,
+            checkpoint_inbox: Mutex::new(inbox),
+            recovery: Mutex::new(recovery),
+            catching_up: Mutex::default(),
             acknowledged: Mutex::default(),
             workers: RwLock::default(),
             cutters: RwLock::default(),
@@ -230,6 +253,27 @@ impl Runtime {
         }
         runtime.inner.start_heartbeats();
         Ok(runtime)
+    }
+
+    /// How often there are checkpoints that outlive the process from now on; `None`: only when asked for.
+    pub fn set_checkpoint_interval(&self, interval: Option<Duration>) {
+        if let Some(durable) = &self.inner.durable {
+            durable.set_interval(interval);
+        }
+    }
+
+    /// Puts all that is committed at this moment into checkpoints that outlive the process; returns when that is so, or when
+    /// it is known that it cannot be.
+    pub async fn checkpoint(&self) {
+        if let Some(durable) = &self.inner.durable {
+            durable.request().await;
+        }
+    }
+
+    /// The last checkpoints that were written, the newest last.
+    pub fn checkpoint_records(&self) -> Vec<CheckpointRecord> {
+        let durable = self.inner.durable.as_ref();
+        durable.map_or(vec![], |durable| durable.records())
     }
 
     /// Has a view's stages combine rows before exchanges where that pays, as they do at first, or never: for measurements.
@@ -408,6 +452,11 @@ impl Runtime {
             .collect()
     }
 
+    /// Whether there is such a relation.
+    pub fn knows(&self, relation: RelationId) -> bool {
+        self.inner.relations.read().contains_key(&relation)
+    }
+
     /// Rows that a table or view holds, or that a stream's log has had; none if it is not known.
     pub fn rows(&self, relation: RelationId) -> Option<u64> {
         Some(match self.inner.relation(relation).ok()?.as_ref() {
@@ -538,6 +587,13 @@ impl Inner {
                     }
                 }
             }
+        }
+    }
+
+    /// From now on checkpoints are written.
+    pub fn begin_checkpoints(self: &Arc<Self>, slices: Slices) {
+        if let Some(inbox) = self.checkpoint_inbox.lock().take() {
+            Durable::start(self, inbox, slices);
         }
     }
 

@@ -5,6 +5,6 @@ mod compare;
 mod index;
 pub(crate) mod row_table;
 
-pub use chunk::Version;
+pub use chunk::{Chunk, Stored, Version};
 pub(crate) use compare::rows_equal;
 pub use row_table::{RowTable, TableImage, TableView};

@@ -68,6 +68,11 @@ impl Timers {
         self.told.fetch_max(now, Ordering::Relaxed).max(now)
     }
 
+    /// From now on no time before this one is told: epochs of the process before had it.
+    pub fn not_before(&self, time: i64) {
+        self.told.fetch_max(time, Ordering::Relaxed);
+    }
+
     /// Resolves when the clock has reached `time`.
     pub fn clock_reaches(&self, time: i64) -> BoxFuture<'static, ()> {
         self.clock.until(time)

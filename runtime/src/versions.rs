@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
+use millrace_planner::watermark::Watermarks;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::driver::PipelineId;
+use crate::schedule::message::EpochTime;
 use crate::state::Version;
 
 /// The last committed epoch of a pipeline.
@@ -20,6 +22,16 @@ pub struct Committed {
     pub ends: HashMap<RelationId, u64>,
     /// The epoch's time, in microseconds since 1970-01-01 00:00 UTC.
     pub now: i64,
+    /// The watermarks of its streams that the epoch's tasks were told.
+    pub watermarks: Watermarks,
+}
+
+/// What an epoch is to contain when it is committed.
+#[derive(Debug, Clone)]
+struct Uncommitted {
+    ends: HashMap<RelationId, u64>,
+    now: i64,
+    watermarks: Arc<Watermarks>,
 }
 
 #[derive(Debug, Default)]
@@ -27,7 +39,7 @@ struct State {
     pipelines: HashMap<PipelineId, Committed>,
     pipeline_of: HashMap<RelationId, PipelineId>,
     /// Offsets and time of epochs that are not committed yet.
-    cuts: BTreeMap<(PipelineId, u64), (HashMap<RelationId, u64>, i64)>,
+    cuts: BTreeMap<(PipelineId, u64), Uncommitted>,
     pins: BTreeMap<u64, Vec<(RelationId, Version)>>,
     /// Pipelines whose views are being restored, and views that are being filled again: readers wait.
     recovering: HashSet<PipelineId>,
@@ -148,13 +160,52 @@ impl Versions {
         let committed = state.pipelines.entry(into).or_default();
         committed.epoch = committed.epoch.max(other.epoch);
         committed.ends.extend(other.ends);
+        committed.watermarks.extend(other.watermarks);
         // What was in the other may be older.
         committed.now = committed.now.min(other.now);
     }
 
     /// Remembers what an epoch contains until it is committed.
-    pub fn cut(&self, pipeline: PipelineId, epoch: u64, ends: HashMap<RelationId, u64>, now: i64) {
-        self.state.lock().cuts.insert((pipeline, epoch), (ends, now));
+    pub fn cut(&self, pipeline: PipelineId, epoch: u64, ends: HashMap<RelationId, u64>, time: &EpochTime) {
+        let cut = Uncommitted {
+            ends,
+            now: time.now,
+            watermarks: Arc::clone(&time.watermarks),
+        };
+        self.state.lock().cuts.insert((pipeline, epoch), cut);
+    }
+
+    /// What a commit of this epoch will make visible, epoch by epoch: the time of each, and the offsets that it reaches. Of
+    /// an epoch that reaches none, those of the pipeline as they are. Of a back-fill there are none.
+    pub fn to_commit(&self, pipeline: PipelineId, epoch: u64) -> Vec<(i64, Vec<(RelationId, u64)>)> {
+        let state = self.state.lock();
+        let known = state.pipelines.get(&pipeline).map(|committed| &committed.ends);
+        let cuts = state.cuts.range((pipeline, 0)..=(pipeline, epoch));
+        let reached = cuts.map(|(_, cut)| {
+            let ends = known.filter(|_| cut.ends.is_empty()).unwrap_or(&cut.ends);
+            let ends = ends.iter().map(|(relation, end)| (*relation, *end));
+            (cut.now, ends.filter(|(_, end)| *end > 0).collect::<Vec<_>>())
+        });
+        reached.filter(|(_, ends)| !ends.is_empty()).collect()
+    }
+
+    /// The pipeline as of its last committed epoch; its sources stay readable as of then while the pin lives.
+    pub fn pin_pipeline(self: &Arc<Self>, pipeline: PipelineId) -> Option<(Committed, Arc<Pin>)> {
+        let mut state = self.state.lock();
+        let committed = state.pipelines.get(&pipeline)?.clone();
+        let id = state.next_pin;
+        state.next_pin += 1;
+        let pinned = committed.ends.iter().map(|(relation, end)| (*relation, *end));
+        let pinned = pinned.collect();
+        state.pins.insert(id, pinned);
+        drop(state);
+        let versions = Arc::clone(self);
+        Some((committed, Arc::new(Pin { id, versions })))
+    }
+
+    /// Offsets up to which sources are committed.
+    pub fn end(&self, relation: RelationId) -> u64 {
+        self.state.lock().version(relation, true)
     }
 
     /// The time of the pipeline's last committed epoch; none if there was none, or no such pipeline.
@@ -182,9 +233,10 @@ impl Versions {
             }
             let committed = state.pipelines.entry(pipeline).or_default();
             committed.epoch = committed.epoch.max(epoch);
-            for (ends, now) in cuts {
-                committed.ends.extend(ends);
-                committed.now = now;
+            for cut in cuts {
+                committed.ends.extend(cut.ends);
+                committed.now = cut.now;
+                committed.watermarks.extend(cut.watermarks.iter());
             }
         }
         self.progress.send_modify(|count| *count += 1);

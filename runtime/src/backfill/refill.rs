@@ -62,7 +62,7 @@ impl Inner {
     ///
     /// # Errors
     /// One of those was dropped meanwhile.
-    pub(super) fn adopt(&self, views: &[Arc<ViewInstance>]) -> Result<()> {
+    pub(crate) fn adopt(&self, views: &[Arc<ViewInstance>]) -> Result<()> {
         let mut relations = self.relations.write();
         for view in views {
             if self.versions.is_abandoned(&[view.id]) && !relations.contains_key(&view.id) {

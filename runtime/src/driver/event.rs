@@ -53,6 +53,8 @@ pub enum Event {
     GroupSize(GroupSize),
     /// How often there are checkpoints, of pipelines that are opened from now on.
     Checkpoints(CheckpointPolicy),
+    /// The next epoch of the pipeline is to be a checkpoint, with or without input. Nothing happens if it is at rest.
+    CheckpointDue { pipeline: PipelineId },
     /// Over how many workers pipelines are spread.
     Spread(Spread),
     /// The time between two heartbeats of a worker, in nanoseconds.
@@ -124,5 +126,7 @@ pub enum Command {
         pipeline: PipelineId,
         epoch: u64,
         views: Vec<RelationId>,
+        /// A lost worker's part would be restored from it.
+        is_retained: bool,
     },
 }

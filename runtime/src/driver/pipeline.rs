@@ -307,6 +307,7 @@ impl Pipeline {
             pipeline: id,
             epoch: self.settled,
             views: self.views.iter().map(|view| view.id).collect(),
+            is_retained: template.is_retained,
         });
         for worker in template.participants() {
             let message = ToWorker::Release {

@@ -31,6 +31,11 @@ impl ErrorCounter {
         *self.last.lock() = Some(message);
     }
 
+    /// As many failed before.
+    pub fn set_rows(&self, rows: u64) {
+        self.rows.store(rows, Ordering::Relaxed);
+    }
+
     /// Rows on which an expression failed, changes counted one by one.
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)

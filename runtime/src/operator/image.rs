@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Int64Array, LargeBinaryArray};
+use arrow::array::{ArrayRef, AsArray, Int64Array, LargeBinaryBuilder};
 use arrow::datatypes::Int64Type;
 
 use super::OperatorInstance;
@@ -15,7 +15,7 @@ use crate::state::TableImage;
 
 /// One part of an operator's state.
 #[derive(Debug, Clone)]
-pub(super) enum Part {
+pub(crate) enum Part {
     Table(TableImage),
     Columns(Vec<ArrayRef>),
 }
@@ -24,6 +24,16 @@ pub(super) enum Part {
 #[derive(Debug, Clone, Default)]
 pub struct OperatorImage {
     parts: Vec<Part>,
+}
+
+impl OperatorImage {
+    pub(crate) fn new(parts: Vec<Part>) -> Self {
+        OperatorImage { parts }
+    }
+
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
 }
 
 /// The parts of an image, to be taken in the order in which they were put in.
@@ -54,7 +64,10 @@ pub(super) fn numbers(values: impl Iterator<Item = i64>) -> ArrayRef {
 }
 
 pub(super) fn bytes<'a>(values: impl Iterator<Item = &'a [u8]>) -> ArrayRef {
-    Arc::new(LargeBinaryArray::from_iter_values(values))
+    // Arrow asks iterators for a bound of their length, which those over nested maps have not.
+    let mut column = LargeBinaryBuilder::new();
+    values.for_each(|value| column.append_value(value));
+    Arc::new(column.finish())
 }
 
 pub(super) fn number_at(column: &ArrayRef, row: usize) -> i64 {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use millrace_storage::checkpoint::EpochRecord;
+
 use super::Inner;
-use crate::driver::{Command, Event};
+use crate::driver::{Command, Event, PipelineId};
 use crate::relation::Relation;
 
 /// Events wait here while one is worked on, so that commands are carried out in the order of the decisions.
@@ -56,6 +58,23 @@ impl Inner {
         }
     }
 
+    /// Writes down what an epoch contains before anybody sees it.
+    fn write_down(&self, pipeline: PipelineId, epoch: u64) {
+        let Some(durable) = self.durable.as_ref().filter(|durable| durable.is_on()) else {
+            return;
+        };
+        for (now, ends) in self.versions.to_commit(pipeline, epoch) {
+            let mut ends: Vec<(u64, u64)> = ends
+                .into_iter()
+                .map(|(relation, end)| (relation.0, end))
+                .collect();
+            ends.sort_unstable();
+            if let Err(error) = durable.files.epochs().append(&EpochRecord { now, ends }) {
+                tracing::error!(%error, "an epoch is not in the epoch log: after a crash its rows may be cut otherwise");
+            }
+        }
+    }
+
     fn carry_out(self: &Arc<Self>, command: Command) {
         match command {
             Command::Send(worker, message) => {
@@ -77,7 +96,10 @@ impl Inner {
                     self.io.spawn_blocking(move || worker.cpu.retire());
                 }
             }
-            Command::Commit { pipeline, epoch } => self.versions.commit(pipeline, epoch),
+            Command::Commit { pipeline, epoch } => {
+                self.write_down(pipeline, epoch);
+                self.versions.commit(pipeline, epoch);
+            }
             Command::Evict { worker } => self.replace(worker),
             Command::Lost {
                 pipeline,
@@ -106,9 +128,17 @@ impl Inner {
                 pipeline,
                 epoch,
                 views,
+                is_retained,
             } => {
                 self.checkpoints.complete(&views, epoch);
                 self.feeds.lock().release(pipeline, epoch);
+                if let Some(durable) = &self.durable {
+                    durable.complete(self, pipeline, epoch, &views);
+                }
+                if !is_retained {
+                    // Nobody would take over from its worker.
+                    views.iter().for_each(|view| self.checkpoints.remove(*view));
+                }
             }
             Command::JobLost { view } => {
                 self.lost_jobs.lock().insert(view);
@@ -127,6 +157,9 @@ impl Inner {
                 self.feeds.lock().join(into, from);
                 self.versions.join(into, from);
                 self.timers.join(self, into, from);
+                if let Some(durable) = &self.durable {
+                    durable.join(into, from);
+                }
             }
             Command::Quiesced { ticket, .. } => {
                 // Whoever asked may have gone meanwhile: then the pipeline goes on.

@@ -1,5 +1,6 @@
 //! Relations come and go: sources, their columns, indexes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
@@ -9,6 +10,7 @@ use millrace_storage::{ChangeBatch, LogStore};
 use parking_lot::RwLock;
 
 use super::Runtime;
+use crate::checkpoint::{RestoredSource, widen_image};
 use crate::driver::Event;
 use crate::error::{Result, RuntimeError};
 use crate::event_time::{EventTime, EventTimeSpec, WatermarkStatus};
@@ -55,20 +57,27 @@ impl Runtime {
             kind,
         } = spec;
         let head = self.inner.logs.head(id.0);
+        let restored = self.inner.restored_source(id, head).await;
+        // What is behind this comes with the epochs.
+        let committed = restored.as_ref().map_or(head, |restored| restored.end);
         let relation = match kind {
             SourceKind::Stream { event_time } => {
                 let event_time = event_time.map(|spec| Arc::new(EventTime::new(spec)));
                 if let Some(event_time) = event_time.clone() {
+                    let from = restored.as_ref().map_or(0, |restored| restored.end);
+                    let known = restored.and_then(|restored| restored.watermark);
+                    event_time.advance(known);
                     let logs = Arc::clone(&self.inner.logs);
                     let (schema, missing) = (Arc::clone(&schema), missing.clone());
                     let watermark = self
                         .inner
                         .io
                         .spawn_blocking(move || {
-                            logged_watermark(&logs, id, &schema, head, &missing, &event_time)
+                            logged_watermark(&logs, id, &schema, from..head, &missing, &event_time)
                         })
                         .await
                         .map_err(|error| RuntimeError::Internal(error.to_string()))??;
+                    let watermark = if committed == head { watermark } else { known };
                     if let Some(watermark) = watermark {
                         self.inner.feeds.lock().set_watermark(id, watermark);
                     }
@@ -89,7 +98,17 @@ impl Runtime {
                 let rows = self
                     .inner
                     .io
-                    .spawn_blocking(move || replay(&logs, id, table_schema, &table_key, head, &table_missing))
+                    .spawn_blocking(move || {
+                        replay(
+                            &logs,
+                            id,
+                            table_schema,
+                            &table_key,
+                            (committed, head),
+                            &table_missing,
+                            restored,
+                        )
+                    })
                     .await
                     .map_err(|error| RuntimeError::Internal(error.to_string()))??;
                 let writer = Arc::default();
@@ -111,7 +130,7 @@ impl Runtime {
             pipeline,
         });
         self.inner.feeds.lock().attach(id, pipeline);
-        self.inner.versions.attach(id, pipeline, Some(head));
+        self.inner.versions.attach(id, pipeline, Some(committed));
         Ok(())
     }
 
@@ -212,30 +231,31 @@ impl Runtime {
     }
 }
 
-/// The watermark of a stream's log.
+/// The watermark of a stream, after these rows of its log.
 fn logged_watermark(
     logs: &LogStore,
     id: RelationId,
     schema: &SchemaRef,
-    head: u64,
+    offsets: Range<u64>,
     missing: &[ScalarValue],
     event_time: &EventTime,
 ) -> Result<Option<i64>> {
-    for block in logs.read(id.0, 0, head)? {
+    for block in logs.read(id.0, offsets.start, offsets.end)? {
         let rows = widen(block?.changes.rows, schema, missing)?;
         event_time.advance(event_time.assumed(&rows)?);
     }
     Ok(event_time.watermark())
 }
 
-/// The rows of a table from its log.
+/// The rows of a table from its checkpoint, if it has one, and its log. Readers begin at the offset `committed`.
 fn replay(
     logs: &LogStore,
     id: RelationId,
     schema: SchemaRef,
     key: &[usize],
-    head: u64,
+    (committed, head): (u64, u64),
     missing: &[ScalarValue],
+    restored: Option<RestoredSource>,
 ) -> Result<RowTable> {
     let identity = if key.is_empty() {
         (0..schema.fields().len()).collect()
@@ -243,14 +263,29 @@ fn replay(
         key.to_vec()
     };
     let mut rows = RowTable::new(Arc::clone(&schema), Some(identity));
-    for block in logs.read(id.0, 0, head)? {
+    let mut from = 0;
+    if let Some(RestoredSource {
+        end,
+        rows: Some(image),
+        ..
+    }) = restored
+    {
+        let widened = widen_image(image, &schema, missing);
+        match widened.and_then(|image| rows.restore(&image)) {
+            Ok(()) => from = end,
+            Err(error) => {
+                tracing::warn!(relation = id.0, %error, "a table's rows in a checkpoint do not fit: its log is read");
+            }
+        }
+    }
+    for block in logs.read(id.0, from, head)? {
         let block = block?;
         let end = block.first_offset + block.changes.num_rows() as u64;
         let changes = ChangeBatch {
             rows: widen(block.changes.rows, &schema, missing)?,
             weights: block.changes.weights,
         };
-        rows.apply(&changes, end, end)?;
+        rows.apply(&changes, end, end.min(committed))?;
     }
     Ok(rows)
 }

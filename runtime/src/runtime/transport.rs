@@ -85,7 +85,7 @@ impl Transport for InProcess {
                 let ends = taken.ends.clone();
                 inner
                     .versions
-                    .cut(request.pipeline, request.epoch, ends, taken.time.now);
+                    .cut(request.pipeline, request.epoch, ends, &taken.time);
             }
             taken
         };

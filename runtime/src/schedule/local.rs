@@ -318,6 +318,11 @@ impl LocalScheduler {
                     pipeline.close(work);
                 }
             }
+            ToWorker::Checkpoint { .. } => {
+                if let Some(pipeline) = self.of(id, version) {
+                    pipeline.checkpoint(work);
+                }
+            }
             ToWorker::Retry { task, .. } => {
                 if let Some((pipeline, number)) = self.run_by(id, version, task) {
                     pipeline.run_again(number, task.epoch, work);

@@ -30,6 +30,8 @@ pub enum ToWorker {
     },
     /// To the cutter: start no further epoch, and say which was the last.
     Close { pipeline: PipelineId, version: u64 },
+    /// To the cutter: the next epoch is a checkpoint, and comes with or without input.
+    Checkpoint { pipeline: PipelineId, version: u64 },
     /// The pipeline, or the worker's part in it, is gone.
     Forget { pipeline: PipelineId, version: u64 },
     /// A checkpoint contains everything up to this epoch: what was left of it is wanted by nobody any more.
@@ -283,6 +285,7 @@ impl ToWorker {
                 pipeline, version, ..
             }
             | ToWorker::Close { pipeline, version }
+            | ToWorker::Checkpoint { pipeline, version }
             | ToWorker::Forget { pipeline, version } => (*pipeline, *version),
         }
     }

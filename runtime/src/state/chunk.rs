@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use arrow::array::{BooleanArray, RecordBatch, UInt32Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::error::ArrowError;
+use millrace_storage::checkpoint::{BlockRef, Slice};
 use millrace_storage::rows_bytes;
+use parking_lot::Mutex;
 
 /// A point in a relation's history: an epoch for a view, a log offset for a table. A reader at version `v` sees what
 /// appeared at or before `v` and went after `v`.
@@ -39,26 +41,63 @@ pub struct Chunk {
     /// Made by the first deletion: what only grows pays nothing, and what is deleted here and there little.
     deleted: OnceLock<Box<[Block]>>,
     dead_rows: AtomicUsize,
+    stored: Mutex<Stored>,
+}
+
+/// Where the rows are in the checkpoint files, and the marks of those that were alive then.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Stored {
+    pub rows: Option<BlockRef>,
+    pub alive: Option<Slice>,
 }
 
 impl Chunk {
     pub fn new(rows: RecordBatch, version: Version) -> Self {
+        Chunk::with_runs(rows, vec![Run { first: 0, version }])
+    }
+
+    fn with_runs(rows: RecordBatch, created: Vec<Run>) -> Self {
         Chunk {
             rows,
-            created: vec![Run { first: 0, version }],
+            created,
             deleted: OnceLock::new(),
             dead_rows: AtomicUsize::new(0),
+            stored: Mutex::default(),
         }
+    }
+
+    /// Rows of a checkpoint file: whoever reads sees those that are alive.
+    pub fn restored(rows: RecordBatch, alive: Option<&BooleanBuffer>, stored: Stored) -> Self {
+        let chunk = Chunk::new(rows, ANCIENT);
+        for row in (0..chunk.len()).filter(|row| alive.is_some_and(|alive| !alive.value(*row))) {
+            chunk.delete(row, ANCIENT);
+        }
+        *chunk.stored.lock() = stored;
+        chunk
+    }
+
+    /// Where the rows are in the checkpoint files, as far as they are.
+    pub fn stored(&self) -> Stored {
+        *self.stored.lock()
+    }
+
+    pub fn set_stored(&self, stored: Stored) {
+        *self.stored.lock() = stored;
+    }
+
+    /// Which rows a reader at this version sees; none: all of them.
+    pub fn alive_at(&self, version: Version) -> Option<BooleanBuffer> {
+        let all_created = self.created.iter().all(|run| run.version <= version);
+        if all_created && self.deleted.get().is_none() {
+            return None;
+        }
+        let mask = BooleanBuffer::collect_bool(self.len(), |row| self.is_visible(row, version));
+        (mask.count_set_bits() < self.len()).then_some(mask)
     }
 
     /// The same versions over other columns of as many rows.
     pub fn with_rows(&self, rows: RecordBatch) -> Chunk {
-        let copy = Chunk {
-            rows,
-            created: self.created.clone(),
-            deleted: OnceLock::new(),
-            dead_rows: AtomicUsize::new(0),
-        };
+        let copy = Chunk::with_runs(rows, self.created.clone());
         for (row, version) in self.deletions() {
             copy.delete(row, version);
         }
@@ -67,12 +106,8 @@ impl Chunk {
 
     /// The same rows with only these alive; the others are as they are here.
     pub fn as_of(&self, alive: Option<&BooleanBuffer>) -> Chunk {
-        let copy = Chunk {
-            rows: self.rows.clone(),
-            created: self.created.clone(),
-            deleted: OnceLock::new(),
-            dead_rows: AtomicUsize::new(0),
-        };
+        let copy = Chunk::with_runs(self.rows.clone(), self.created.clone());
+        *copy.stored.lock() = self.stored();
         if let Some(alive) = alive {
             for row in (0..self.len()).filter(|row| !alive.value(*row)) {
                 copy.delete(row, self.deleted_at(row));
@@ -96,12 +131,7 @@ impl Chunk {
     pub fn concat(chunks: &[&Chunk], low_water: Version) -> Result<Chunk, ArrowError> {
         let schema = chunks[0].rows.schema();
         let rows = arrow::compute::concat_batches(&schema, chunks.iter().map(|chunk| &chunk.rows))?;
-        let mut merged = Chunk {
-            rows,
-            created: vec![],
-            deleted: OnceLock::new(),
-            dead_rows: AtomicUsize::new(0),
-        };
+        let mut merged = Chunk::with_runs(rows, vec![]);
         let mut base = 0;
         for chunk in chunks {
             for run in &chunk.created {
@@ -147,12 +177,8 @@ impl Chunk {
             return Ok(None);
         }
         let positions = UInt32Array::from_iter_values(kept.iter().map(|row| *row as u32));
-        let mut survivors = Chunk {
-            rows: arrow::compute::take_record_batch(&self.rows, &positions)?,
-            created: vec![],
-            deleted: OnceLock::new(),
-            dead_rows: AtomicUsize::new(0),
-        };
+        let rows = arrow::compute::take_record_batch(&self.rows, &positions)?;
+        let mut survivors = Chunk::with_runs(rows, vec![]);
         for (row, old) in kept.iter().enumerate() {
             survivors.begin_run(row as u32, self.created_at(*old), low_water);
             let deleted_at = self.deleted_at(*old);

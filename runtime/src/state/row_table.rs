@@ -384,6 +384,11 @@ pub(crate) fn row_hashes(columns: &[ArrayRef], rows: usize) -> Result<Vec<u64>> 
     Ok(hashes)
 }
 
+/// What is restored was not made of a table like this.
+fn mismatch() -> RuntimeError {
+    RuntimeError::Internal("a checkpoint is not one of this table".into())
+}
+
 pub(crate) fn arrow_error(error: ArrowError) -> RuntimeError {
     RuntimeError::DataFusion(error.into())
 }

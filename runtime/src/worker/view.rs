@@ -224,7 +224,7 @@ impl ViewInstance {
     ///
     /// # Errors
     /// The image is not one of this plan.
-    pub(super) fn restore(
+    pub(crate) fn restore(
         &self,
         stage: usize,
         partition: usize,
@@ -264,7 +264,7 @@ impl ViewInstance {
     }
 
     /// When the output of a partition next changes without input.
-    pub(super) fn due(&self, stage: usize, partition: usize) -> Option<i64> {
+    pub(crate) fn due(&self, stage: usize, partition: usize) -> Option<i64> {
         let instance = self.reduces[stage].get(partition)?.lock();
         instance.as_ref().and_then(OperatorInstance::due)
     }
@@ -357,6 +357,16 @@ impl ViewInstance {
     /// All rows that existed before the view were brought to it, and it is at rest.
     pub fn end_filling(&self) {
         self.is_filling.store(false, Ordering::Release);
+    }
+
+    /// All of its state was restored from a checkpoint of the process before: it goes on from there. `failed_rows`: on so
+    /// many an expression had failed.
+    pub fn begin_restored(&self, failed_rows: u64) {
+        self.end_filling();
+        self.errors.set_rows(failed_rows);
+        for first in &self.first {
+            first.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Sets the view aside: it stays readable as an error until it is dropped.

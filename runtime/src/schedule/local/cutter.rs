@@ -26,6 +26,8 @@ pub(super) struct Cutter {
     forced: Option<u64>,
     /// Epochs that are to be checkpoints.
     checkpoints: BTreeSet<u64>,
+    /// So is the next one, which comes with or without input.
+    is_checkpoint_due: bool,
     /// The last epoch for which more were asked.
     asked: u64,
     group: u64,
@@ -50,6 +52,7 @@ impl Cutter {
             is_replaying: false,
             forced: None,
             checkpoints: BTreeSet::new(),
+            is_checkpoint_due: false,
             asked: after,
             group: 1,
             interval,
@@ -85,6 +88,14 @@ impl Cutter {
 }
 
 impl Pipeline {
+    /// The next epoch is a checkpoint.
+    pub fn checkpoint(&mut self, work: &mut Work<'_>) {
+        if let Some(cutter) = &mut self.cutter {
+            cutter.is_checkpoint_due = true;
+        }
+        self.start(work);
+    }
+
     /// Starts no further epoch; says which was the last as soon as that is known.
     pub fn close(&mut self, work: &mut Work<'_>) {
         let Some(cutter) = &mut self.cutter else { return };
@@ -123,7 +134,8 @@ impl Pipeline {
             self.report_closed(work);
         }
         let Some(cutter) = &mut self.cutter else { return };
-        let has_input = cutter.has_input || cutter.forced == Some(cutter.started + 1);
+        let is_forced = cutter.is_checkpoint_due || cutter.forced == Some(cutter.started + 1);
+        let has_input = cutter.has_input || is_forced;
         if !has_input || cutter.is_closed || cutter.in_flight.len() >= EPOCHS_IN_FLIGHT_MAX {
             return;
         }
@@ -165,6 +177,8 @@ impl Pipeline {
         cutter.is_cutting = true;
         cutter.started += 1;
         let epoch = cutter.started;
+        // One that is taken again is what it was.
+        let is_due = !cutter.is_replaying && std::mem::take(&mut cutter.is_checkpoint_due);
         cutter
             .in_flight
             .insert(epoch, self.plan.participants.iter().copied().collect());
@@ -175,7 +189,7 @@ impl Pipeline {
             is_job: template.is_job,
             is_retained: template.is_retained,
             is_replay: cutter.is_replaying,
-            is_checkpoint: cutter.checkpoints.remove(&epoch),
+            is_checkpoint: cutter.checkpoints.remove(&epoch) | is_due,
         });
         // The next group is asked for while the last epochs of this one run.
         let ahead = (cutter.group / 4).clamp(1, EPOCHS_IN_FLIGHT_MAX as u64);

@@ -82,6 +82,7 @@ impl Simulation {
                     pipeline,
                     epoch,
                     views,
+                    ..
                 } => {
                     self.report.checkpoints += 1;
                     self.cuts.retain(|(of, at), _| *of != pipeline || *at > epoch);

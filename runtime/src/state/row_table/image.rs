@@ -5,9 +5,11 @@
 
 use std::sync::Arc;
 
+use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::buffer::BooleanBuffer;
+use arrow::datatypes::SchemaRef;
 
-use super::{RowTable, hashes};
+use super::{RowTable, arrow_error, hashes, mismatch};
 use crate::error::Result;
 use crate::state::chunk::Chunk;
 use crate::state::index::HashIndex;
@@ -27,6 +29,37 @@ pub(super) struct ChunkImage {
 pub struct TableImage {
     chunks: Vec<ChunkImage>,
     tags: Option<Vec<u32>>,
+}
+
+impl TableImage {
+    /// The image of chunks, each with the rows that are alive (none: all of them), and of a number for each row.
+    pub fn new(
+        chunks: impl IntoIterator<Item = (Arc<Chunk>, Option<BooleanBuffer>)>,
+        tags: Option<Vec<u32>>,
+    ) -> Self {
+        let chunks = chunks.into_iter().map(|(chunk, alive)| ChunkImage {
+            dead_rows: alive
+                .as_ref()
+                .map_or(0, |alive| alive.len() - alive.count_set_bits()),
+            chunk,
+            alive,
+        });
+        TableImage {
+            chunks: chunks.collect(),
+            tags,
+        }
+    }
+
+    /// The chunks, each with the rows that are alive; none: all of them.
+    pub fn chunks(&self) -> impl Iterator<Item = (&Arc<Chunk>, Option<&BooleanBuffer>)> {
+        let chunks = self.chunks.iter();
+        chunks.map(|image| (&image.chunk, image.alive.as_ref()))
+    }
+
+    /// The number that is kept with each row, if one is.
+    pub fn tags(&self) -> Option<&[u32]> {
+        self.tags.as_deref()
+    }
 }
 
 impl RowTable {
@@ -56,8 +89,9 @@ impl RowTable {
     /// Makes an empty table what the image shows. Rows keep their numbers, and the versions at which they came and went.
     ///
     /// # Errors
-    /// A column that is indexed cannot be hashed.
+    /// A column that is indexed cannot be hashed, or the image is one of another table.
     pub fn restore(&mut self, image: &TableImage) -> Result<()> {
+        self.check(image)?;
         let indexes = self.indexes.iter().map(|index| index.columns.clone());
         let mut restored = RowTable::new(Arc::clone(&self.schema), None);
         restored.identity = self.identity;
@@ -67,7 +101,10 @@ impl RowTable {
         let mut chunks = vec![];
         let mut bases = vec![];
         for ChunkImage { chunk, alive, .. } in &image.chunks {
-            let copy = chunk.as_of(alive.as_ref());
+            let mut copy = chunk.as_of(alive.as_ref());
+            if copy.rows.schema_ref() != &self.schema {
+                copy.rows = under(&self.schema, &copy.rows)?;
+            }
             for index in &mut restored.indexes {
                 index.insert(restored.rows, &hashes(&copy.rows, &index.columns)?);
             }
@@ -90,6 +127,35 @@ impl RowTable {
         *self = restored;
         Ok(())
     }
+
+    /// Refuses an image of another table: it may come from a file.
+    fn check(&self, image: &TableImage) -> Result<()> {
+        let mut rows = 0;
+        for ChunkImage { chunk, alive, .. } in &image.chunks {
+            rows += chunk.len();
+            let columns = chunk.rows.columns().iter().map(|column| column.data_type());
+            let fits = columns.eq(self.schema.fields().iter().map(|field| field.data_type()))
+                && alive.as_ref().is_none_or(|alive| alive.len() == chunk.len());
+            if !fits {
+                return Err(mismatch());
+            }
+        }
+        let tags = image.tags.as_ref().map(Vec::len);
+        if u32::try_from(rows).is_err()
+            || tags.is_some() != self.tags.is_some()
+            || tags.is_some_and(|tags| tags != rows)
+        {
+            return Err(mismatch());
+        }
+        Ok(())
+    }
+}
+
+/// Rows under a schema of the same types.
+fn under(schema: &SchemaRef, rows: &RecordBatch) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), rows.columns().to_vec(), &options)
+        .map_err(arrow_error)
 }
 
 #[cfg(test)]

@@ -49,6 +49,11 @@ impl TableView {
         self.chunks.len()
     }
 
+    /// The chunks, with rows that are not visible.
+    pub fn chunks(&self) -> &[Arc<Chunk>] {
+        &self.chunks
+    }
+
     /// The visible rows of one chunk.
     pub fn batch(&self, chunk: usize, projection: Option<&[usize]>) -> Result<RecordBatch> {
         let chunk = &self.chunks[chunk];
