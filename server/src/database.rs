@@ -14,6 +14,7 @@ pub mod engine;
 pub mod generators;
 pub mod jobs;
 pub mod profiles;
+pub mod recovery;
 pub mod replace;
 pub mod tuning;
 
@@ -111,6 +112,7 @@ pub struct Database {
     jobs: jobs::Jobs,
     generators: generators::Generators,
     profiles: profiles::Profiles,
+    recovery: recovery::Recovery,
     sessions: Mutex<BTreeMap<i32, Weak<Session>>>,
     next_session: AtomicI32,
     closing: AtomicBool,
@@ -131,6 +133,8 @@ impl Database {
             batch_interval: options.tuning.batch_interval,
             group_size: options.tuning.groups(),
             spread: options.tuning.pipeline_spread,
+            durable: Some(Arc::clone(store.checkpoints())),
+            checkpoint_interval: options.tuning.checkpoint_interval,
             query_partition_rows: options.query_partition_rows,
             policy: options.tuning.scheduler_policy,
             patience: options.tuning.patience(),
@@ -157,6 +161,7 @@ impl Database {
             jobs: jobs::Jobs::default(),
             generators: generators::Generators::default(),
             profiles: profiles::Profiles::default(),
+            recovery: recovery::Recovery::default(),
             sessions: Mutex::default(),
             next_session: AtomicI32::new(1),
             closing: AtomicBool::new(false),
@@ -178,6 +183,7 @@ impl Database {
         }
         self.cancel_jobs(&self.jobs.active()).await;
         self.generators.stop_all().await;
+        self.checkpoint_at_end().await;
         self.runtime.shutdown().await;
         Ok(self.store.close()?)
     }
@@ -318,21 +324,25 @@ impl Database {
             .collect::<SqlResult<Vec<_>>>()?;
         let all = CatalogSnapshot::new(0, objects);
         let ids = all.objects().map(|object| object.id).collect();
+        let mut later = vec![];
         for object in all.in_order(&ids) {
             let mut object = object.as_ref().clone();
-            if let Err(error) = self.bring_up(&mut object).await {
-                if matches!(object.kind, ObjectKind::Stream | ObjectKind::Table) {
+            match self.bring_up(&mut object).await {
+                Ok(rest) => later.extend(rest.map(|rest| (object.clone(), rest))),
+                Err(error) if matches!(object.kind, ObjectKind::Stream | ObjectKind::Table) => {
                     return Err(error);
                 }
-                tracing::error!(
-                    object = object.described(),
-                    error = error.message,
-                    detail = error.detail,
-                    "set aside: it could not be brought up"
-                );
-                object.definition = Definition::SetAside(error.message);
+                Err(error) => set_aside(&mut object, error),
             }
             self.publish([Arc::new(object)], &[]);
+        }
+        self.replay(!later.is_empty()).await?;
+        // What is filled is filled from what is there now: the time of replayed epochs is before that.
+        for (mut object, rest) in later {
+            if let Err(error) = self.bring_up_rest(rest).await {
+                set_aside(&mut object, error);
+                self.publish([Arc::new(object)], &[]);
+            }
         }
         // Nothing is to come before what there is has come up.
         for object in self.catalog().objects() {
@@ -341,38 +351,46 @@ impl Database {
         Ok(())
     }
 
-    async fn bring_up(&self, object: &mut Object) -> SqlResult<()> {
+    /// Brings up what can be before the logs are replayed; returns the rest.
+    async fn bring_up(&self, object: &mut Object) -> SqlResult<Option<recovery::Later>> {
         let name = object.name.clone();
         match &mut object.definition {
             Definition::Relation(relation) => match relation.query.clone() {
-                None => self.create_source(&name, relation).await,
+                None => self.create_source(&name, relation).await.map(|()| None),
                 Some(query) => {
                     let catalog = self.catalog();
-                    let planned = self.plan_materialized(&catalog, &object.database, &query)?;
+                    let partitions = self.partitions_of(object.id);
+                    let planned =
+                        self.plan_with_partitions(&catalog, &object.database, &query, partitions)?;
                     **relation = Relation::of_view(object.id, &name, &planned, &relation.columns);
                     let spec = ViewSpec {
                         id: relation.info.id,
                         name,
                         graph: planned.graph,
                     };
-                    Ok(self.runtime.create_view(spec).await?)
+                    self.restore_view(spec).await
                 }
             },
             Definition::Index(index) => {
                 let relation = millrace_planner::RelationId(index.relation.0);
-                Ok(self.runtime.create_index(relation, index.columns.clone()).await?)
+                let columns = index.columns.clone();
+                if !self.runtime.knows(relation) {
+                    return Ok(Some(recovery::Later::Index { relation, columns }));
+                }
+                self.runtime.create_index(relation, columns).await?;
+                Ok(None)
             }
             // What a view's columns are is known once it is bound.
             Definition::View(query) => {
                 let query = Arc::clone(query);
                 let catalog = self.catalog();
                 let reader = Reader::of_query(self, &self.state, &catalog, &object.database, &query);
-                reader.view(object, &query).map(|_| ())
+                reader.view(object, &query).map(|_| None)
             }
             Definition::External(_)
             | Definition::Function(_)
             | Definition::SetAside(_)
-            | Definition::Other => Ok(()),
+            | Definition::Other => Ok(None),
         }
     }
 
@@ -431,9 +449,24 @@ impl Database {
         database: &str,
         query: &QueryDef,
     ) -> SqlResult<Planned> {
+        self.plan_with_partitions(catalog, database, query, self.options.partitions())
+    }
+
+    /// The same for keyed state of so many partitions.
+    fn plan_with_partitions(
+        &self,
+        catalog: &CatalogSnapshot,
+        database: &str,
+        query: &QueryDef,
+        partitions: usize,
+    ) -> SqlResult<Planned> {
         let reader = Reader::of_query(self, &self.state, catalog, database, query);
         let plan = reader.bind_query_text(query)?;
-        let graph = plan_view(&self.state, plan, self.view_options(query.emit, query.slides))?;
+        let options = ViewOptions {
+            partitions,
+            ..self.view_options(query.emit, query.slides)
+        };
+        let graph = plan_view(&self.state, plan, options)?;
         let growth = growth(&graph, &|info| {
             let object = catalog.object(ObjectId(info.id.0))?;
             object.relation()?.growth.endless.clone()
@@ -511,6 +544,17 @@ impl std::fmt::Debug for Database {
             .field("data", &self.options.data)
             .finish_non_exhaustive()
     }
+}
+
+/// An object that could not be brought up stays, with the reason.
+fn set_aside(object: &mut Object, error: SqlError) {
+    tracing::error!(
+        object = object.described(),
+        error = error.message,
+        detail = error.detail,
+        "set aside: it could not be brought up"
+    );
+    object.definition = Definition::SetAside(error.message);
 }
 
 /// Milliseconds since 1970-01-01 UTC.

@@ -1,6 +1,7 @@
 //! The relations of `mr_catalog`: what the runtime knows of itself, at the moment when a statement is bound.
 
 mod performance;
+mod recovery;
 mod stages;
 mod tasks;
 
@@ -24,12 +25,14 @@ use crate::database::{Database, df};
 use crate::error::{SqlResult, from_internal};
 
 /// The names of the relations.
-pub const RELATIONS: [&str; 12] = [
+pub const RELATIONS: [&str; 14] = [
     "batches",
+    "checkpoints",
     "generators",
     "groups",
     "jobs",
     "monotasks",
+    "recovery",
     "resources",
     "stages",
     "tasks",
@@ -46,10 +49,12 @@ pub const RELATIONS: [&str; 12] = [
 pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn TableProvider>>> {
     let columns = match name {
         "batches" => batches(database),
+        "checkpoints" => recovery::checkpoints(database),
         "generators" => generators(database),
         "groups" => groups(database),
         "jobs" => jobs(database),
         "monotasks" => performance::monotasks(database),
+        "recovery" => recovery::recovery(database),
         "resources" => performance::resources(database),
         "stages" => stages::columns(database),
         "tasks" => tasks::columns(database),

@@ -92,6 +92,18 @@ pub const KEYS: &[Key] = &[
         set: |config, text| config.tuning.set("batch_interval", text),
     },
     Key {
+        name: "checkpoint_interval",
+        default: "10s",
+        help: "Time between two checkpoints of what moves on, from which the next start goes on, or off.",
+        set: |config, text| config.tuning.set("checkpoint_interval", text),
+    },
+    Key {
+        name: "recovery_reads",
+        default: "wait",
+        help: "Reads after a start: wait until the log behind the last checkpoint is replayed, or checkpoint, to see that.",
+        set: |config, text| config.tuning.set("recovery_reads", text),
+    },
+    Key {
         name: "group_size",
         default: "auto",
         help: "Epochs that are scheduled at once; auto follows the measured cost of coordination.",

@@ -369,6 +369,7 @@ impl Database {
             .map(|status| (status.relation, status))
             .collect();
         let jobs: Vec<Arc<Job>> = self.jobs.jobs.lock().values().cloned().collect();
+        let recovering = self.recovering_infos();
         jobs.into_iter()
             .map(|job| {
                 let status = running.get(&RelationId(job.id.0));
@@ -389,6 +390,29 @@ impl Database {
                     time_left: status.and_then(millrace_runtime::JobStatus::time_left),
                     error,
                 }
+            })
+            .chain(recovering)
+            .collect()
+    }
+
+    /// Views that show a checkpoint until the log behind it is replayed.
+    fn recovering_infos(&self) -> Vec<JobInfo> {
+        let catching_up = self.views_catching_up();
+        let catalog = self.catalog();
+        let views = self.recovery().views().into_iter();
+        let views = views.filter(|view| catching_up.contains(&view.id));
+        views
+            .filter_map(|view| {
+                Some(JobInfo {
+                    id: view.id,
+                    view: catalog.object(view.id)?.display_name(),
+                    state: "replaying",
+                    rows_done: 0,
+                    rows_total: 0,
+                    elapsed: self.recovery().since_start(),
+                    time_left: None,
+                    error: None,
+                })
             })
             .collect()
     }

@@ -14,11 +14,13 @@ use crate::database::Database;
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// The settings' names.
-pub const NAMES: [&str; 7] = [
+pub const NAMES: [&str; 9] = [
     "batch_interval",
+    "checkpoint_interval",
     "group_overhead_bounds",
     "group_size",
     "pipeline_spread",
+    "recovery_reads",
     "scheduler_policy",
     "suspension_max",
     "undisturbed_time",
@@ -26,6 +28,9 @@ pub const NAMES: [&str; 7] = [
 
 const AUTO: &str = "auto";
 const ALL: &str = "all";
+const OFF: &str = "off";
+/// Replaying what comes in so long takes about a second.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(3_600);
 
@@ -34,6 +39,10 @@ const INTERVAL_MAX: Duration = Duration::from_secs(3_600);
 pub struct Tuning {
     /// Time between two epochs of a pipeline; `None`: as soon as there is input.
     pub batch_interval: Option<Duration>,
+    /// Time between two checkpoints of a pipeline that moves on; `None`: there are none.
+    pub checkpoint_interval: Option<Duration>,
+    /// What reads see after a start, until the logs are replayed.
+    pub recovery_reads: RecoveryReads,
     /// Epochs of a group; `None`: so many that coordination stays within the bounds.
     pub group_size: Option<u64>,
     /// The share of coordination in the time, in percent, between which an automatic group size keeps it.
@@ -48,11 +57,23 @@ pub struct Tuning {
     pub undisturbed_time: Duration,
 }
 
+/// What reads see after a start, until what the logs have behind the last checkpoints is replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RecoveryReads {
+    /// Nothing: no connection is accepted before that.
+    #[default]
+    Wait,
+    /// The checkpoints, at one epoch for each pipeline.
+    Checkpoint,
+}
+
 impl Default for Tuning {
     fn default() -> Self {
         let patience = Patience::default();
         Tuning {
             batch_interval: None,
+            checkpoint_interval: Some(CHECKPOINT_INTERVAL),
+            recovery_reads: RecoveryReads::default(),
             group_size: None,
             group_overhead_bounds: (5.0, 10.0),
             pipeline_spread: Spread::default(),
@@ -68,6 +89,11 @@ impl Tuning {
     pub fn get(&self, name: &str) -> Option<String> {
         Some(match name {
             "batch_interval" => or_auto(self.batch_interval.map(duration_text)),
+            "checkpoint_interval" => (self.checkpoint_interval).map_or_else(|| OFF.to_owned(), duration_text),
+            "recovery_reads" => match self.recovery_reads {
+                RecoveryReads::Wait => "wait".to_owned(),
+                RecoveryReads::Checkpoint => "checkpoint".to_owned(),
+            },
             "group_size" => or_auto(self.group_size),
             "group_overhead_bounds" => {
                 let (lower, upper) = self.group_overhead_bounds;
@@ -99,6 +125,20 @@ impl Tuning {
                 })?;
                 self.batch_interval = Some(interval);
             }
+            "checkpoint_interval" if text.eq_ignore_ascii_case(OFF) => self.checkpoint_interval = None,
+            "checkpoint_interval" => {
+                let interval = time(text).ok_or_else(|| {
+                    "off, or a time from 1ms to 1h with its unit, such as 10s, is needed".to_owned()
+                })?;
+                self.checkpoint_interval = Some(interval);
+            }
+            "recovery_reads" if text.eq_ignore_ascii_case("wait") => {
+                self.recovery_reads = RecoveryReads::Wait
+            }
+            "recovery_reads" if text.eq_ignore_ascii_case("checkpoint") => {
+                self.recovery_reads = RecoveryReads::Checkpoint;
+            }
+            "recovery_reads" => return Err("wait or checkpoint is needed".to_owned()),
             "scheduler_policy" => {
                 self.scheduler_policy = text
                     .parse()
@@ -244,6 +284,7 @@ impl Database {
         if current.batch_interval != tuning.batch_interval {
             self.runtime.set_batch_interval(tuning.batch_interval);
         }
+        self.runtime.set_checkpoint_interval(tuning.checkpoint_interval);
         self.runtime
             .set_policy(tuning.scheduler_policy, tuning.patience());
         *current = tuning;
@@ -262,6 +303,10 @@ mod tests {
             ("batch_interval", " 2 s", "2s"),
             ("batch_interval", "1500us", "1500us"),
             ("batch_interval", "AUTO", "auto"),
+            ("checkpoint_interval", "200ms", "200ms"),
+            ("checkpoint_interval", "OFF", "off"),
+            ("recovery_reads", "Checkpoint", "checkpoint"),
+            ("recovery_reads", "wait", "wait"),
             ("group_size", "25", "25"),
             ("group_size", "auto", "auto"),
             ("group_overhead_bounds", "2.5%, 20 %", "2.5%,20%"),
@@ -289,6 +334,8 @@ mod tests {
         let mut tuning = Tuning::default();
         for (name, texts) in [
             ("batch_interval", &["", "5", "0ms", "2h", "never"][..]),
+            ("checkpoint_interval", &["", "auto", "10", "0s", "2h"][..]),
+            ("recovery_reads", &["", "off", "now"][..]),
             ("pipeline_spread", &["", "0", "some"][..]),
             ("scheduler_policy", &["", "lifo", "lma,fifo"][..]),
             ("suspension_max", &["", "auto", "0ms", "-1s"][..]),

@@ -90,6 +90,12 @@ pub const KNOWN: &[Known] = &[
         "Accepted for drivers.",
     ),
     known(
+        "checkpoint_interval",
+        "10s",
+        Form::Server,
+        "How often state is put into files from which the next start goes on.",
+    ),
+    known(
         "client_encoding",
         "UTF8",
         Form::Text,
@@ -195,6 +201,12 @@ pub const KNOWN: &[Known] = &[
         "Whether a query waits for all acknowledged writes, or reads the last committed epoch.",
     ),
     known("row_security", "on", Form::Boolean, "Accepted for drivers."),
+    known(
+        "recovery_reads",
+        "wait",
+        Form::Server,
+        "What reads see after a start until the log is replayed.",
+    ),
     known(
         "scheduler_policy",
         "lma",

@@ -1,0 +1,163 @@
+//! What the start does about state: views come back from their checkpoints or are filled again, then the logs are replayed.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use millrace_planner::RelationId;
+use millrace_runtime::{RestoredView, ViewSpec};
+use millrace_storage::ObjectId;
+use parking_lot::Mutex;
+
+use crate::database::Database;
+use crate::database::tuning::RecoveryReads;
+use crate::error::SqlResult;
+
+/// How a view came up at this start.
+#[derive(Debug, Clone)]
+pub struct RecoveredView {
+    pub id: ObjectId,
+    /// The epoch of its checkpoint; none: it was filled.
+    pub epoch: Option<u64>,
+    /// Why it was filled although a checkpoint has it.
+    pub why_filled: Option<String>,
+    pub elapsed: Duration,
+}
+
+/// What is brought up when the logs are replayed.
+pub enum Later {
+    /// A view that has to be filled, and why if a checkpoint has it.
+    View {
+        spec: Box<ViewSpec>,
+        why_filled: Option<String>,
+    },
+    /// An index of such a view.
+    Index {
+        relation: RelationId,
+        columns: Vec<usize>,
+    },
+}
+
+/// How the start went.
+#[derive(Debug)]
+pub struct Recovery {
+    started: Instant,
+    views: Mutex<Vec<RecoveredView>>,
+    replayed: Mutex<(u64, u64, Duration)>,
+}
+
+impl Default for Recovery {
+    fn default() -> Self {
+        Recovery {
+            started: Instant::now(),
+            views: Mutex::default(),
+            replayed: Mutex::default(),
+        }
+    }
+}
+
+impl Recovery {
+    /// Time since the start.
+    pub fn since_start(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// How views came up, in the order in which they did.
+    pub fn views(&self) -> Vec<RecoveredView> {
+        self.views.lock().clone()
+    }
+
+    /// Rows of logs that were fed again, epochs that were cut again as they were, and how long that took.
+    pub fn replayed(&self) -> (u64, u64, Duration) {
+        *self.replayed.lock()
+    }
+}
+
+impl Database {
+    /// How the start went.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// Views that show a checkpoint, because what the logs have behind it is not replayed yet.
+    pub(crate) fn views_catching_up(&self) -> BTreeSet<ObjectId> {
+        let behind: Vec<ObjectId> = (self.runtime.catching_up().into_iter())
+            .map(|id| ObjectId(id.0))
+            .collect();
+        let mut views = self.catalog().closure(&behind);
+        views.retain(|id| !behind.contains(id));
+        views
+    }
+
+    /// Partitions that the view's keyed state has, or is to have.
+    pub(super) fn partitions_of(&self, view: ObjectId) -> usize {
+        let known = self.runtime.checkpointed_partitions(RelationId(view.0));
+        known.unwrap_or_else(|| self.options.partitions())
+    }
+
+    /// Brings a view back from its checkpoint, or returns that it has to be filled.
+    pub(super) async fn restore_view(&self, spec: ViewSpec) -> SqlResult<Option<Later>> {
+        let started = Instant::now();
+        let why_filled = match self.runtime.restore_view(spec.clone()).await? {
+            RestoredView::Restored { epoch } => {
+                self.recovery.views.lock().push(RecoveredView {
+                    id: ObjectId(spec.id.0),
+                    epoch: Some(epoch),
+                    why_filled: None,
+                    elapsed: started.elapsed(),
+                });
+                return Ok(None);
+            }
+            RestoredView::Absent => None,
+            RestoredView::Unusable(why) => Some(why),
+        };
+        if let Some(why) = &why_filled {
+            tracing::warn!(
+                view = spec.name,
+                why,
+                "its checkpoint is not used: it is filled again"
+            );
+        }
+        let spec = Box::new(spec);
+        Ok(Some(Later::View { spec, why_filled }))
+    }
+
+    /// Brings up what had to wait.
+    pub(super) async fn bring_up_rest(&self, rest: Later) -> SqlResult<()> {
+        let started = Instant::now();
+        match rest {
+            Later::View { spec, why_filled } => {
+                let id = ObjectId(spec.id.0);
+                self.runtime.create_view(*spec).await?;
+                self.recovery.views.lock().push(RecoveredView {
+                    id,
+                    epoch: None,
+                    why_filled,
+                    elapsed: started.elapsed(),
+                });
+            }
+            Later::Index { relation, columns } => self.runtime.create_index(relation, columns).await?,
+        }
+        Ok(())
+    }
+
+    /// Feeds again what the logs have behind the checkpoints; waits until it is visible, unless reads are not to wait and
+    /// nothing else has to.
+    pub(super) async fn replay(&self, has_to_wait: bool) -> SqlResult<()> {
+        let started = Instant::now();
+        let replayed = self.runtime.replay().await?;
+        if has_to_wait || self.tuning().recovery_reads == RecoveryReads::Wait {
+            self.runtime.wait_for(&replayed.token).await?;
+            // What has gone by time alone since is gone.
+            self.runtime.follow_clock().await?;
+        }
+        *self.recovery.replayed.lock() = (replayed.rows, replayed.epochs, started.elapsed());
+        Ok(())
+    }
+
+    /// Puts everything into checkpoints before the end, so that the next start has nothing to replay.
+    pub(super) async fn checkpoint_at_end(&self) {
+        if self.tuning().checkpoint_interval.is_some() {
+            self.runtime.checkpoint().await;
+        }
+    }
+}
