@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use arrow::array::RecordBatch;
@@ -26,13 +27,14 @@ use millrace_planner::{
 };
 use millrace_runtime::clock::VirtualClock;
 use millrace_runtime::{
-    QueryClass, QueryOptions, Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind, SourceSpec,
-    ViewSpec, WriteToken,
+    QueryClass, QueryOptions, RestoredView, Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind,
+    SourceSpec, ViewSpec, WriteToken,
 };
 use millrace_server::catalog::CatalogSnapshot;
 use millrace_server::database::{DatabaseOptions, engine};
 use millrace_server::functions::{comparisons, rewrite};
 use millrace_storage::{ChangeBatch, Durability, Store, StoreOptions};
+use parking_lot::Mutex;
 use sqlparser::ast;
 
 use crate::Failure;
@@ -119,12 +121,39 @@ impl CatalogReader for Relations {
     }
 }
 
-fn start_runtime(cores: usize, clock: &Arc<VirtualClock>, store: &Store) -> Result<Runtime, RuntimeError> {
-    let options = RuntimeOptions {
-        clock: Arc::clone(clock) as _,
-        ..RuntimeOptions::new(cores)
-    };
-    Runtime::start(options, Arc::clone(store.logs()))
+/// Checkpoints are made when a test asks for them; that there is an interval has epochs written down.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// What a restart makes again.
+#[derive(Clone)]
+enum Made {
+    Source {
+        id: RelationId,
+        name: String,
+        schema: SchemaRef,
+        key: Option<Vec<usize>>,
+    },
+    View(ViewSpec),
+}
+
+impl Made {
+    fn id(&self) -> RelationId {
+        match self {
+            Made::Source { id, .. } => *id,
+            Made::View(spec) => spec.id,
+        }
+    }
+}
+
+fn source_spec(id: RelationId, name: &str, schema: SchemaRef, key: Option<Vec<usize>>) -> SourceSpec {
+    SourceSpec {
+        id,
+        name: name.to_owned(),
+        schema,
+        kind: key.map_or(SourceKind::Stream { event_time: None }, |key| SourceKind::Table {
+            key,
+        }),
+    }
 }
 
 /// A runtime with its log. Relations of one name replace each other; identities are never used again.
@@ -135,6 +164,8 @@ pub struct Engine {
     clock: Arc<VirtualClock>,
     cores: usize,
     next_id: AtomicU64,
+    keeps_checkpoints: bool,
+    made: Mutex<Vec<Made>>,
 }
 
 impl Engine {
@@ -150,7 +181,11 @@ impl Engine {
         let state = session_state(directory)?;
         let store = Store::open(&directory.join("data"), options)?;
         let clock = Arc::new(VirtualClock::new(0));
-        let runtime = start_runtime(cores, &clock, &store)?;
+        let options = RuntimeOptions {
+            clock: Arc::clone(&clock) as _,
+            ..RuntimeOptions::new(cores)
+        };
+        let runtime = Runtime::start(options, Arc::clone(store.logs()))?;
         Ok(Engine {
             runtime,
             store,
@@ -158,7 +193,74 @@ impl Engine {
             clock,
             cores,
             next_id: AtomicU64::new(1),
+            keeps_checkpoints: false,
+            made: Mutex::default(),
         })
+    }
+
+    /// From the next restart on there are checkpoints, which [`Engine::checkpoint`] makes and [`Engine::reopen`] goes on
+    /// from.
+    pub fn keep_checkpoints(&mut self) {
+        self.keeps_checkpoints = true;
+    }
+
+    fn start_runtime(&self) -> Result<Runtime, RuntimeError> {
+        let options = RuntimeOptions {
+            clock: Arc::clone(&self.clock) as _,
+            durable: self
+                .keeps_checkpoints
+                .then(|| Arc::clone(self.store.checkpoints())),
+            checkpoint_interval: Some(CHECKPOINT_INTERVAL),
+            ..RuntimeOptions::new(self.cores)
+        };
+        Runtime::start(options, Arc::clone(self.store.logs()))
+    }
+
+    /// Puts the state of this moment into checkpoints.
+    pub async fn checkpoint(&self) {
+        self.runtime.checkpoint().await;
+    }
+
+    /// Starts the runtime anew with the relations that there are, views from the last checkpoints. Returns how many views
+    /// came back that way, and why others were filled.
+    ///
+    /// # Errors
+    /// The runtime does not start, or a relation cannot be made again.
+    pub async fn reopen(&mut self) -> Result<(u64, Vec<String>), Failure> {
+        self.runtime.shutdown().await;
+        self.runtime = self.start_runtime()?;
+        let (mut restored, mut filled, mut later) = (0, vec![], vec![]);
+        let made = self.made.lock().clone();
+        for made in made {
+            match made {
+                Made::Source {
+                    id,
+                    name,
+                    schema,
+                    key,
+                } => {
+                    self.runtime
+                        .create_source(source_spec(id, &name, schema, key))
+                        .await?
+                }
+                Made::View(spec) => match self.runtime.restore_view(spec.clone()).await? {
+                    RestoredView::Restored { .. } => restored += 1,
+                    other => {
+                        if let RestoredView::Unusable(why) = other {
+                            filled.push(format!("{}: {why}", spec.name));
+                        }
+                        later.push(spec);
+                    }
+                },
+            }
+        }
+        let replayed = self.runtime.replay().await?;
+        self.runtime.wait_for(&replayed.token).await?;
+        for spec in later {
+            self.runtime.create_view(spec).await?;
+        }
+        self.runtime.follow_clock().await?;
+        Ok((restored, filled))
     }
 
     /// The runtime.
@@ -173,7 +275,9 @@ impl Engine {
     pub async fn restart_at(&mut self, time: i64) -> Result<(), RuntimeError> {
         self.runtime.shutdown().await;
         self.clock = Arc::new(VirtualClock::new(time));
-        self.runtime = start_runtime(self.cores, &self.clock, &self.store)?;
+        self.made.lock().clear();
+        self.runtime = self.start_runtime()?;
+        self.runtime.replay().await?;
         Ok(())
     }
 
@@ -208,18 +312,14 @@ impl Engine {
     ) -> Result<RelationId, Failure> {
         let id = self.next_id();
         self.store.logs().create(id.0, Arc::clone(&schema))?;
-        let kind = key
-            .clone()
-            .map_or(SourceKind::Stream { event_time: None }, |key| SourceKind::Table {
-                key,
-            });
-        let spec = SourceSpec {
+        let spec = source_spec(id, name, Arc::clone(&schema), key.clone());
+        self.runtime.create_source(spec).await?;
+        self.made.lock().push(Made::Source {
             id,
             name: name.to_owned(),
             schema: Arc::clone(&schema),
-            kind,
-        };
-        self.runtime.create_source(spec).await?;
+            key: key.clone(),
+        });
         let append_only = key.is_none();
         let info = RelationInfo {
             id,
@@ -271,9 +371,10 @@ impl Engine {
             graph,
         };
         self.runtime
-            .create_view(spec)
+            .create_view(spec.clone())
             .await
             .map_err(|error| CreateError::Failed(error.to_string()))?;
+        self.made.lock().push(Made::View(spec));
         relations.0.insert(name.to_owned(), info);
         Ok(id)
     }
@@ -283,6 +384,7 @@ impl Engine {
     /// # Errors
     /// The runtime is shutting down, or a log cannot be removed.
     pub async fn drop_relations(&self, ids: &[RelationId]) -> Result<(), Failure> {
+        self.made.lock().retain(|made| !ids.contains(&made.id()));
         self.runtime.drop_relations(ids).await?;
         for id in ids.iter().filter(|id| self.store.logs().contains(id.0)) {
             self.store.logs().remove(id.0)?;

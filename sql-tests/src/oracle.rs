@@ -84,6 +84,9 @@ pub struct Report {
     pub contradictions: Vec<String>,
     /// Queries that were asked both ways.
     pub asked_twice: u64,
+    /// Views that came back from a checkpoint after a restart, and those that one had and that were filled all the same.
+    pub restored: u64,
+    pub not_restored: Vec<String>,
     pub failures: Vec<Found>,
     pub scripts: u64,
     pub elapsed: Duration,
@@ -103,6 +106,10 @@ impl Report {
     fn count(&mut self, seed: u64, script: &Script, outcome: &Outcome) {
         self.scripts += 1;
         self.asked_twice += outcome.asked_twice;
+        self.restored += outcome.restored;
+        let why = outcome.not_restored.iter();
+        self.not_restored
+            .extend(why.map(|why| format!("seed {seed}: {why}")));
         for (view, message) in &outcome.contradictions {
             let query = &script.views[*view].query;
             self.contradictions
@@ -185,6 +192,14 @@ impl Report {
         );
         for contradiction in self.contradictions.iter().take(REASONS_SHOWN) {
             let _ = writeln!(text, "  {contradiction}");
+        }
+        let (restored, not) = (self.restored, self.not_restored.len());
+        let _ = writeln!(
+            text,
+            "restored from checkpoints: {restored}; filled although in one: {not}"
+        );
+        for why in self.not_restored.iter().take(REASONS_SHOWN) {
+            let _ = writeln!(text, "  {why}");
         }
         let _ = writeln!(text, "failures: {}", self.failures.len());
         for found in &self.failures {
@@ -299,8 +314,10 @@ impl Place {
             true => tempfile::tempdir_in(memory)?,
             false => tempfile::tempdir()?,
         };
+        let mut engine = Engine::start(directory.path(), 1)?;
+        engine.keep_checkpoints();
         Ok(Place {
-            engine: Engine::start(directory.path(), 1)?,
+            engine,
             _directory: directory,
         })
     }

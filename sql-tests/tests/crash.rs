@@ -1,5 +1,11 @@
 //! kill -9 in the middle of writes: after the restart every acknowledged row is there once, what was not acknowledged is
-//! there whole or not at all, and every view equals its query.
+//! there whole or not at all, every view equals its query, and of a lookup join, whose rows depend on when they came, nothing
+//! that was read before is gone.
+//!
+//! There is a checkpoint every 200 ms or so, so that kills come before, in and after them. In some rounds checkpoint files
+//! are damaged between the kill and the restart: then views may take longer to come up, and never have other rows.
+//!
+//! `MILLRACE_CRASH_ROUNDS` is the number of rounds, `MILLRACE_CRASH_SEED` repeats a run.
 //!
 //! The server runs in a child process: this program again, told so by an environment variable. The child prints where it
 //! listens, and ends when its standard input does, so that none outlives the test.
@@ -7,14 +13,18 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use millrace_sql_tests::{Failure, connect, rows, run, sorted_rows, start, words};
+use millrace_server::Server;
+use millrace_server::cli::test::throw_away;
+use millrace_sql_tests::{Failure, TextRow, connect, rows, run, sorted_rows, words};
 use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -23,14 +33,21 @@ use tokio_postgres::error::SqlState;
 
 /// The variable that makes this program the server, and says on which directory.
 const CHILD: &str = "MILLRACE_CRASH_TEST_DATA";
-/// How often the server is killed.
-const ROUNDS: u64 = 6;
+const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(200);
+/// How often the server is killed, unless a variable says otherwise.
+const ROUNDS: u64 = 8;
 const WRITERS: u64 = 3;
-/// The most writes of a round before the kill.
+/// The most writes of a round before the kill: most rounds are short, and some see several checkpoints.
 const WRITES_MAX: u64 = 60;
+const WRITES_MAX_LONG: u64 = 600;
+/// The share of rounds after which a checkpoint file is damaged.
+const DAMAGED: f64 = 0.25;
+/// The view of which nothing is taken back.
+const LOOKED_UP: &str = "SELECT e.id, a.version FROM event e JOIN account FOR SYSTEM_TIME AS OF PROCTIME() AS a \
+                         ON e.writer = a.writer";
 
 /// The views, and the queries that they must equal.
-const VIEWS: [(&str, &str); 3] = [
+const VIEWS: [(&str, &str); 8] = [
     (
         "per_writer",
         "SELECT writer, count(*) AS n, sum(amount) AS total, max(id) AS last FROM event GROUP BY writer",
@@ -40,6 +57,25 @@ const VIEWS: [(&str, &str); 3] = [
         "SELECT e.id, a.version FROM event e JOIN account a ON e.writer = a.writer WHERE e.amount > 50",
     ),
     ("busy", "SELECT writer, total FROM per_writer WHERE n > 3"),
+    (
+        "all_accounts",
+        "SELECT a.writer, a.version, count(e.id) AS n, min(e.amount) AS least FROM account a \
+         LEFT JOIN event e ON e.writer = a.writer AND e.amount < 20 GROUP BY a.writer, a.version",
+    ),
+    (
+        "largest",
+        "SELECT writer, id, amount FROM (SELECT writer, id, amount, row_number() OVER (PARTITION BY writer \
+         ORDER BY amount DESC, id) AS place FROM event) WHERE place <= 3",
+    ),
+    ("amounts", "SELECT DISTINCT amount FROM event"),
+    (
+        "unpaired",
+        "SELECT id FROM event WHERE amount = 7 AND id NOT IN (SELECT id FROM paired WHERE id % 2 = 0)",
+    ),
+    (
+        "before",
+        "SELECT id, lag(id) OVER (PARTITION BY writer ORDER BY id) AS earlier FROM event WHERE amount > 90",
+    ),
 ];
 
 fn main() {
@@ -49,9 +85,11 @@ fn main() {
     }
     let arguments = Arguments::from_args();
     let trial = Trial::test("acknowledged_writes_survive_kill_9", || {
-        let seed = rand::rng().random();
+        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+        let seed = number("MILLRACE_CRASH_SEED").unwrap_or_else(|| rand::rng().random());
+        let total = number("MILLRACE_CRASH_ROUNDS").unwrap_or(ROUNDS);
         let runtime = Runtime::new()?;
-        let outcome = runtime.block_on(rounds(seed));
+        let outcome = runtime.block_on(rounds(seed, total));
         outcome.map_err(|error| Failed::from(format!("seed {seed}: {error}")))
     });
     libtest_mimic::run(&arguments, vec![trial]).exit();
@@ -61,7 +99,11 @@ fn main() {
 fn serve(directory: &Path) {
     let runtime = Runtime::new().expect("a thread and an epoll instance can be had");
     let server = runtime
-        .block_on(start(directory))
+        .block_on(async {
+            let mut config = throw_away(directory);
+            config.tuning.checkpoint_interval = Some(CHECKPOINT_INTERVAL);
+            Server::start(config).await
+        })
         .expect("the server starts again after any crash");
     println!("{}", server.pg_addr());
     std::io::stdout().flush().expect("the parent listens");
@@ -115,9 +157,24 @@ struct Known {
     acknowledged: BTreeSet<i64>,
     /// Writes whose answer never came: each is there whole or not at all.
     in_doubt: Vec<Vec<i64>>,
+    /// Rows of the lookup join that somebody has read.
+    looked_up: BTreeSet<TextRow>,
 }
 
-async fn rounds(seed: u64) -> Result<(), Failure> {
+/// What rounds have seen besides rows.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Views that came back from a checkpoint, and that were filled again.
+    restored: u64,
+    filled: u64,
+    damaged: u64,
+    /// The longest time from the start of a process to its first answer.
+    slowest: Duration,
+}
+
+async fn rounds(seed: u64, total: u64) -> Result<(), Failure> {
+    println!("seed {seed}");
+    let mut seen = Seen::default();
     let mut random = StdRng::seed_from_u64(seed);
     let directory = tempfile::tempdir()?;
     let mut known = Known::default();
@@ -125,16 +182,64 @@ async fn rounds(seed: u64) -> Result<(), Failure> {
 
     let mut process = Process::start(directory.path())?;
     create(process.address).await?;
-    for round in 0..ROUNDS {
-        let kill_after = random.random_range(1..=WRITES_MAX);
+    for round in 0..total {
+        let is_long = random.random_bool(0.3);
+        let kill_after = random.random_range(1..=if is_long { WRITES_MAX_LONG } else { WRITES_MAX });
         let failed = |error: Failure| format!("round {round}, killed after {kill_after} writes: {error}");
         write_until_killed(process, kill_after, &next_id, &mut random, &mut known)
             .await
             .map_err(failed)?;
+        if random.random_bool(DAMAGED) {
+            seen.damaged += damage(&directory.path().join("checkpoints"), &mut random)?;
+            // Without the epoch log rows are cut anew, and a lookup join may find others.
+            known.looked_up.clear();
+        }
+        let started = Instant::now();
         process = Process::start(directory.path())?;
-        check(process.address, &mut known).await.map_err(failed)?;
+        check(process.address, &mut known, &mut seen)
+            .await
+            .map_err(failed)?;
+        seen.slowest = seen.slowest.max(started.elapsed());
+    }
+    println!("{total} rounds: {seen:?}");
+    if seen.restored == 0 && total >= ROUNDS {
+        return Err("no view ever came back from a checkpoint".into());
     }
     process.kill()
+}
+
+/// Damages one of the checkpoints' files in one of the ways in which files are damaged. Returns how many.
+fn damage(directory: &Path, random: &mut StdRng) -> Result<u64, Failure> {
+    let mut files: Vec<PathBuf> = vec![];
+    for entry in std::fs::read_dir(directory)? {
+        files.push(entry?.path());
+    }
+    files.sort();
+    let Some(file) = files.choose(random) else {
+        return Ok(0);
+    };
+    let mut bytes = std::fs::read(file)?;
+    match random.random_range(0..4) {
+        0 => std::fs::remove_file(file)?,
+        1 => {
+            bytes.truncate(random.random_range(0..=bytes.len()));
+            std::fs::write(file, bytes)?;
+        }
+        2 => {
+            bytes.extend((0..random.random_range(1..2000)).map(|_| random.random::<u8>()));
+            std::fs::write(file, bytes)?;
+        }
+        _ => {
+            for _ in 0..random.random_range(1..20) {
+                if !bytes.is_empty() {
+                    let place = random.random_range(0..bytes.len());
+                    bytes[place] ^= 1 << random.random_range(0..8);
+                }
+            }
+            std::fs::write(file, bytes)?;
+        }
+    }
+    Ok(1)
 }
 
 async fn create(address: SocketAddr) -> Result<(), Failure> {
@@ -153,6 +258,11 @@ async fn create(address: SocketAddr) -> Result<(), Failure> {
     for (name, query) in VIEWS {
         run(&client, &format!("CREATE MATERIALIZED VIEW {name} AS {query}")).await?;
     }
+    run(
+        &client,
+        &format!("CREATE MATERIALIZED VIEW looked_up AS {LOOKED_UP}"),
+    )
+    .await?;
     for writer in 0..WRITERS {
         run(&client, &format!("INSERT INTO account VALUES ({writer}, 0, 0)")).await?;
     }
@@ -190,6 +300,18 @@ async fn write_until_killed(
         });
     }
     drop(reports);
+    let reader = connect(process.address).await?;
+    let (stop, mut is_over) = tokio::sync::oneshot::channel::<()>();
+    let reading = tokio::spawn(async move {
+        let mut read = vec![];
+        // It ends with the server, or with the round.
+        while is_over.try_recv() == Err(tokio::sync::oneshot::error::TryRecvError::Empty)
+            && let Ok(rows) = rows(&reader, "SELECT * FROM looked_up").await
+        {
+            read = rows;
+        }
+        read
+    });
     let mut writes = 0;
     let mut process = Some(process);
     while let Some((ids, failure)) = reported.recv().await {
@@ -208,6 +330,8 @@ async fn write_until_killed(
             process.kill()?;
         }
     }
+    drop(stop);
+    known.looked_up.extend(reading.await?);
     Ok(())
 }
 
@@ -250,8 +374,15 @@ fn write(writer: u64, ids: &[i64], random: &mut StdRng) -> String {
 }
 
 /// Compares what is there with what is known; what was in doubt is known afterwards.
-async fn check(address: SocketAddr, known: &mut Known) -> Result<(), Failure> {
+async fn check(address: SocketAddr, known: &mut Known, seen: &mut Seen) -> Result<(), Failure> {
     let client = connect(address).await?;
+    for row in rows(&client, "SELECT state, view, why_filled FROM mr_catalog.recovery").await? {
+        match row[0].as_deref() {
+            Some("restored") => seen.restored += 1,
+            Some("filled") => seen.filled += 1,
+            _ => return Err(format!("a view is {row:?}").into()),
+        }
+    }
     let events = ids(&client, "SELECT id FROM event ORDER BY id").await?;
     let stored: BTreeSet<i64> = events.iter().copied().collect();
     if stored.len() != events.len() {
@@ -280,6 +411,18 @@ async fn check(address: SocketAddr, known: &mut Known) -> Result<(), Failure> {
         if view != base {
             return Err(format!("{name} is\n{view:?}\nand its query says\n{base:?}").into());
         }
+    }
+    let looked_up: BTreeSet<TextRow> = rows(&client, "SELECT * FROM looked_up")
+        .await?
+        .into_iter()
+        .collect();
+    // A view that had to be filled again joins what exists by then.
+    let is_filled = "SELECT 1 FROM mr_catalog.recovery WHERE view = 'looked_up' AND state = 'filled'";
+    if !rows(&client, is_filled).await?.is_empty() {
+        known.looked_up = looked_up.clone();
+    }
+    if let Some(gone) = known.looked_up.iter().find(|row| !looked_up.contains(*row)) {
+        return Err(format!("{gone:?} of the lookup join was read, and is gone").into());
     }
     let last =
         "SELECT a.writer FROM account a JOIN per_writer p ON a.writer = p.writer WHERE a.last <> p.last";

@@ -25,4 +25,9 @@ fn views_equal_the_batch_answer_at_random_epochs() {
     // What is refused must not become the way to be right.
     assert!(report.refused_share() < 0.1, "{}", report.text());
     assert!(report.cases >= options.cases);
+    assert!(
+        report.restored > 0 && report.not_restored.is_empty(),
+        "{}",
+        report.text()
+    );
 }

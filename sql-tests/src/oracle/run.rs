@@ -72,6 +72,9 @@ pub struct Outcome {
     pub contradictions: Vec<(usize, String)>,
     /// Views whose query was also asked without those.
     pub asked_twice: u64,
+    /// Views that came back from a checkpoint, and those that one has and that were filled all the same, with the reason.
+    pub restored: u64,
+    pub not_restored: Vec<String>,
 }
 
 /// Runs a script to its end or to the first view that is wrong. Leaves nothing in the engine, unless it is stuck.
@@ -80,12 +83,12 @@ pub struct Outcome {
 /// The engine cannot make base relations or write: the script is not to blame.
 pub async fn run(engine: &mut Engine, script: &Script) -> Result<Outcome, Failure> {
     engine.restart_at(FIRST_TIME).await?;
-    let engine = &*engine;
+    let batch = Batch::new(engine.state(), 1);
     let mut run = Run {
         engine,
         script,
         relations: Relations::default(),
-        batch: Batch::new(engine.state(), 1),
+        batch,
         model: Model::new(&script.relations),
         sources: vec![],
         views: script.views.iter().map(|_| None).collect(),
@@ -94,13 +97,15 @@ pub async fn run(engine: &mut Engine, script: &Script) -> Result<Outcome, Failur
         step: 0,
         contradictions: vec![],
         asked_twice: 0,
+        restored: 0,
+        not_restored: vec![],
     };
     match tokio::time::timeout(TIME_MAX, run.steps()).await {
         Ok(failed) => {
             let failed = failed?;
             let views = run.views.iter().flatten().map(|view| view.id);
             let all: Vec<RelationId> = views.chain(run.sources.iter().copied()).collect();
-            engine.drop_relations(&all).await?;
+            run.engine.drop_relations(&all).await?;
             Ok(run.outcome(failed))
         }
         Err(_) => {
@@ -112,7 +117,7 @@ pub async fn run(engine: &mut Engine, script: &Script) -> Result<Outcome, Failur
 }
 
 struct Run<'a> {
-    engine: &'a Engine,
+    engine: &'a mut Engine,
     script: &'a Script,
     relations: Relations,
     batch: Batch,
@@ -124,6 +129,8 @@ struct Run<'a> {
     step: usize,
     contradictions: Vec<(usize, String)>,
     asked_twice: u64,
+    restored: u64,
+    not_restored: Vec<String>,
 }
 
 /// A view that was made.
@@ -165,6 +172,16 @@ impl Run<'_> {
                 }
                 Step::Create(view) => self.create(*view).await?,
                 Step::Check => self.check().await?,
+                Step::Checkpoint => {
+                    self.engine.checkpoint().await;
+                    None
+                }
+                Step::Restart => {
+                    let (restored, filled) = self.engine.reopen().await?;
+                    self.restored += restored;
+                    self.not_restored.extend(filled);
+                    None
+                }
             };
             if failed.is_some() {
                 return Ok(failed);
@@ -195,6 +212,8 @@ impl Run<'_> {
             failed,
             contradictions: self.contradictions,
             asked_twice: self.asked_twice,
+            restored: self.restored,
+            not_restored: self.not_restored,
         }
     }
 

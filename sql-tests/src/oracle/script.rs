@@ -40,6 +40,10 @@ pub enum Step {
     Clock(i64),
     /// Every view is compared with the batch answer.
     Check,
+    /// All state is put into a checkpoint.
+    Checkpoint,
+    /// The engine is started again: views go on from the last checkpoint, and are filled where they are in none.
+    Restart,
 }
 
 /// One row that comes or goes.
@@ -102,6 +106,8 @@ impl Model {
 const VIEWS: std::ops::Range<usize> = 10..20;
 /// Rows that a relation has at most, about: joins of several multiply them.
 const ROWS_MAX: usize = 14;
+/// The share of scripts in which the engine is started again.
+const RESTARTED: f64 = 0.4;
 /// Views that one script's views may read, besides base relations.
 const READABLE_VIEWS_MAX: usize = 2;
 
@@ -144,6 +150,14 @@ impl Script {
                 steps.push(Step::Clock(now));
             }
             steps.push(Step::Check);
+        }
+        // Drawn last: the rest of a seed's script is what it was without them.
+        if random.random_bool(RESTARTED) {
+            for _ in 0..random.random_range(1..4) {
+                let restart = random.random_range(0..=steps.len());
+                steps.insert(restart, Step::Restart);
+                steps.insert(random.random_range(0..=restart), Step::Checkpoint);
+            }
         }
         Script {
             relations,

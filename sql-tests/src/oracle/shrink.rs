@@ -103,7 +103,7 @@ impl Shrinker<'_> {
                     None => false,
                 },
                 Step::Check => index > last,
-                Step::Write(_) | Step::Clock(_) => true,
+                Step::Write(_) | Step::Clock(_) | Step::Checkpoint | Step::Restart => true,
             }
         });
         self.take(candidate).await;

@@ -96,6 +96,8 @@ impl File {
                     let _ = write!(self.text, "\nstatement ok\n{sql}\n");
                 }
                 Step::Clock(time) => self.clock(*time).await?,
+                Step::Checkpoint => self.text.push_str("\n# Here there was a checkpoint.\n"),
+                Step::Restart => self.text.push_str("\n# Here the engine was started again.\n"),
                 Step::Check => {
                     for view in &made {
                         self.check(script, *view).await?;
