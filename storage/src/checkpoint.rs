@@ -138,7 +138,7 @@ impl Checkpoints {
             state: Mutex::new(state),
             epochs,
         };
-        checkpoints.remove_unused()?;
+        checkpoints.remove_unused(false)?;
         Ok(checkpoints)
     }
 
@@ -224,12 +224,14 @@ impl Checkpoints {
         let epochs_from = state.epochs_from();
         drop(state);
         self.epochs.remove_before(epochs_from)?;
-        self.remove_unused()
+        self.remove_unused(true)
     }
 
-    /// Removes files that no manifest refers to and no draft is about to.
-    fn remove_unused(&self) -> Result<(), StorageError> {
+    /// Removes files that no manifest refers to; those of a draft stay if there may be one.
+    fn remove_unused(&self, may_draft: bool) -> Result<(), StorageError> {
         let state = self.state.lock();
+        // A draft that is being written has a number above all that count.
+        let is_draft = |number: u64| may_draft && state.is_after_all(number);
         let failed = |e| StorageError::io("list", &self.directory, e);
         for entry in fs::read_dir(&self.directory).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
@@ -240,12 +242,11 @@ impl Checkpoints {
                 .into_owned();
             let is_used = match name.split_once('.') {
                 Some((number, kind)) => match (number.parse::<u64>(), kind) {
-                    // A draft that is being written has a number above all that count.
-                    (Ok(number), BLOCKS) => state.files.contains_key(&number) || state.is_after_all(number),
-                    (Ok(number), MANIFEST) => state.live.contains_key(&number) || state.is_after_all(number),
+                    (Ok(number), BLOCKS) => state.files.contains_key(&number) || is_draft(number),
+                    (Ok(number), MANIFEST) => state.live.contains_key(&number) || is_draft(number),
                     (_, EPOCHS) => true,
                     // What an upload that was broken off leaves is called `7.blocks#1`.
-                    (Ok(number), kind) if kind.contains('#') => state.is_after_all(number),
+                    (Ok(number), kind) if kind.contains('#') => is_draft(number),
                     _ => true,
                 },
                 None => true,
