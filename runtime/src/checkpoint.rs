@@ -27,7 +27,7 @@ pub(crate) use self::encode::Slices;
 pub use self::replay::Replayed;
 pub use self::restore::RestoredView;
 pub(crate) use self::restore::{Recovery, RestoredSource, widen_image};
-pub use self::writer::{CheckpointRecord, CheckpointState};
+pub use self::writer::{CheckpointRecord, CheckpointState, CheckpointTotals};
 pub(crate) use self::writer::{Durable, Inbox};
 use crate::worker::Image;
 

@@ -33,7 +33,7 @@ mod write;
 pub use millrace_planner::reducer;
 
 pub use backfill::{BackfillOptions, JobState, JobStatus};
-pub use checkpoint::{CheckpointRecord, CheckpointState, Replayed, RestoredView};
+pub use checkpoint::{CheckpointRecord, CheckpointState, CheckpointTotals, Replayed, RestoredView};
 pub use driver::{CheckpointPolicy, EpochRecord, GroupRecord, PipelineRecord, Spread};
 pub use error::RuntimeError;
 pub use event_time::{EventTime, EventTimeSpec, Judged, WatermarkStatus};

@@ -25,7 +25,7 @@ use self::waits::Waits;
 pub use self::workers::WorkerStatus;
 use crate::backfill::JobStatus;
 use crate::checkpoint::{
-    CheckpointRecord, CheckpointStore, Durable, Inbox, MemoryCheckpoints, Recovery, Slices,
+    CheckpointRecord, CheckpointStore, CheckpointTotals, Durable, Inbox, MemoryCheckpoints, Recovery, Slices,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::driver::{
@@ -268,6 +268,12 @@ impl Runtime {
         if let Some(durable) = &self.inner.durable {
             durable.request().await;
         }
+    }
+
+    /// What was written to checkpoints since the start.
+    pub fn checkpoint_totals(&self) -> CheckpointTotals {
+        let durable = self.inner.durable.as_ref();
+        durable.map_or_else(CheckpointTotals::default, |durable| durable.totals())
     }
 
     /// The last checkpoints that were written, the newest last.

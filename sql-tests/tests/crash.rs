@@ -34,6 +34,8 @@ use tokio_postgres::error::SqlState;
 /// The variable that makes this program the server, and says on which directory.
 const CHILD: &str = "MILLRACE_CRASH_TEST_DATA";
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(200);
+/// The variable that says how many workers the server has: after each kill another number.
+const WORKERS: &str = "MILLRACE_CRASH_TEST_WORKERS";
 /// How often the server is killed, unless a variable says otherwise.
 const ROUNDS: u64 = 8;
 const WRITERS: u64 = 3;
@@ -102,6 +104,8 @@ fn serve(directory: &Path) {
         .block_on(async {
             let mut config = throw_away(directory);
             config.tuning.checkpoint_interval = Some(CHECKPOINT_INTERVAL);
+            config.cores = Some(1);
+            config.workers = std::env::var(WORKERS).ok().and_then(|text| text.parse().ok());
             Server::start(config).await
         })
         .expect("the server starts again after any crash");
@@ -119,9 +123,10 @@ struct Process {
 }
 
 impl Process {
-    fn start(directory: &Path) -> Result<Process, Failure> {
+    fn start(directory: &Path, workers: u64) -> Result<Process, Failure> {
         let mut child = Command::new(std::env::current_exe()?)
             .env(CHILD, directory)
+            .env(WORKERS, workers.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -180,7 +185,7 @@ async fn rounds(seed: u64, total: u64) -> Result<(), Failure> {
     let mut known = Known::default();
     let next_id = Arc::new(AtomicU64::new(1));
 
-    let mut process = Process::start(directory.path())?;
+    let mut process = Process::start(directory.path(), 1)?;
     create(process.address).await?;
     for round in 0..total {
         let is_long = random.random_bool(0.3);
@@ -195,7 +200,7 @@ async fn rounds(seed: u64, total: u64) -> Result<(), Failure> {
             known.looked_up.clear();
         }
         let started = Instant::now();
-        process = Process::start(directory.path())?;
+        process = Process::start(directory.path(), random.random_range(1..=3))?;
         check(process.address, &mut known, &mut seen)
             .await
             .map_err(failed)?;

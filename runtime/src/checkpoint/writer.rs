@@ -97,6 +97,15 @@ struct State {
     wanted: BTreeMap<PipelineId, Instant>,
     last: BTreeMap<PipelineId, Last>,
     records: VecDeque<CheckpointRecord>,
+    totals: CheckpointTotals,
+}
+
+/// All checkpoints since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CheckpointTotals {
+    pub written: u64,
+    pub failed: u64,
+    pub bytes_written: u64,
 }
 
 /// See the module.
@@ -161,6 +170,11 @@ impl Durable {
     /// The last checkpoints, the newest last.
     pub fn records(&self) -> Vec<CheckpointRecord> {
         self.state.lock().records.iter().cloned().collect()
+    }
+
+    /// What was written since the start.
+    pub fn totals(&self) -> CheckpointTotals {
+        self.state.lock().totals
     }
 
     /// An epoch is complete, and all images of it are there: takes them, if the pipeline was asked.
@@ -289,7 +303,9 @@ impl Durable {
             }
         }
         match written {
-            Ok((_, of_parts)) => {
+            Ok((written, of_parts)) => {
+                state.totals.written += 1;
+                state.totals.bytes_written += written.bytes_written;
                 let last = Last {
                     epoch,
                     relations,
@@ -299,6 +315,7 @@ impl Durable {
                 slices.extend(of_parts);
             }
             Err(error) => {
+                state.totals.failed += 1;
                 tracing::error!(%error, epoch, "a checkpoint cannot be written; the one before it counts on");
             }
         }

@@ -268,3 +268,23 @@ fn what_did_not_arrive_is_sent_again_when_the_worker_is_heard() {
     assert_eq!(commands, [Command::Send(to, message)]);
     assert!(!driver.is_in_doubt());
 }
+
+/// A checkpoint that is due is the cutter's business at once; a pipeline at rest has nobody to tell.
+#[test]
+fn a_checkpoint_that_is_due_is_told_to_the_cutter_of_an_open_pipeline() {
+    let mut driver = driver(&[1]);
+    let pipeline = PipelineId(1);
+    let told = driver.on(Event::CheckpointDue { pipeline }, 0);
+    let message = ToWorker::Checkpoint {
+        pipeline,
+        version: version(&driver, 1),
+    };
+    assert_eq!(told, [Command::Send(WORKER, message)]);
+    let heads = driver.heads();
+    assert_eq!(
+        (heads.len(), heads[0].relations.clone()),
+        (1, vec![RelationId(1)])
+    );
+    quiesce(&mut driver, 1, &[1]);
+    assert_eq!(driver.on(Event::CheckpointDue { pipeline }, 0), []);
+}

@@ -12,6 +12,9 @@ use crate::database::Database;
 use crate::database::tuning::RecoveryReads;
 use crate::error::SqlResult;
 
+/// How long the checkpoint at the end may take.
+const LAST_CHECKPOINT_MAX: Duration = Duration::from_secs(10);
+
 /// How a view came up at this start.
 #[derive(Debug, Clone)]
 pub struct RecoveredView {
@@ -156,8 +159,14 @@ impl Database {
 
     /// Puts everything into checkpoints before the end, so that the next start has nothing to replay.
     pub(super) async fn checkpoint_at_end(&self) {
-        if self.tuning().checkpoint_interval.is_some() {
-            self.runtime.checkpoint().await;
+        if self.tuning().checkpoint_interval.is_some()
+            && tokio::time::timeout(LAST_CHECKPOINT_MAX, self.runtime.checkpoint())
+                .await
+                .is_err()
+        {
+            tracing::warn!(
+                "the last checkpoint takes too long and is given up: the next start replays more of the log"
+            );
         }
     }
 }

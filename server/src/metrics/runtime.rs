@@ -23,6 +23,27 @@ impl Collector for RuntimeCollector {
         let epochs = ConstCounter::new(runtime.epochs_total());
         let help = "Epochs committed since the start";
         epochs.encode(encoder.encode_descriptor("epochs", help, None, epochs.metric_type())?)?;
+        let totals = runtime.checkpoint_totals();
+        for (name, help, value) in [
+            (
+                "checkpoints",
+                "Checkpoints written since the start",
+                totals.written,
+            ),
+            (
+                "checkpoints_failed",
+                "Checkpoints that could not be written",
+                totals.failed,
+            ),
+            (
+                "checkpoint_bytes",
+                "Bytes written to checkpoints since the start",
+                totals.bytes_written,
+            ),
+        ] {
+            let counter = ConstCounter::new(value);
+            counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
+        }
         let views = runtime.views();
         let failed = views.iter().filter(|view| view.failure.is_some()).count();
         let waiting = |class| runtime.tasks_waiting(class) as i64;
