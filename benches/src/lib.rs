@@ -8,6 +8,7 @@
 //!    ├─ drizzle ── simulated clusters, and a server under the Yahoo streaming benchmark
 //!    ├─ neptune ── TPC-H as batch work with stream tasks beside it, under each scheduling policy
 //!    ├─ mapreduce ── windows that slide, word count, latency by rate, Nexmark, against a server in this process
+//!    ├─ durability ── recovery after a kill, what checkpoints cost, against a real server
 //!    ├─ ivm ── a suite against the engine alone, in a process for each view and size
 //!    └─ results, plot ── what was measured, on which machine, written as results.json, report.md and figures
 //! ```
@@ -17,6 +18,7 @@
 
 pub mod client;
 pub mod drizzle;
+pub mod durability;
 pub mod error;
 pub mod first_light;
 pub mod flights;

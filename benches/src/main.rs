@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use millrace_benches::drizzle;
+use millrace_benches::durability::{checkpoint, recovery};
 use millrace_benches::error::BenchError;
 use millrace_benches::first_light::{self, Scale};
 use millrace_benches::ivm::{self, Cell, Isolation};
@@ -43,6 +44,10 @@ enum Suite {
     Mapreduce(DrizzleArgs),
     /// Performance clarity: its cost against plain DataFusion, and how right its predictions are
     Monotasks(ScaledArgs),
+    /// Recovery: time from exec to the first right answer after a kill, by state and by history
+    Recovery(DrizzleArgs),
+    /// Checkpoints: what they cost views that go on meanwhile, and what they write
+    Checkpoint(DrizzleArgs),
     /// One measurement of `ivm`, which gives each a process of its own
     #[command(hide = true)]
     IvmCell {
@@ -125,6 +130,20 @@ struct ScaledArgs {
     only: Option<String>,
 }
 
+impl DrizzleArgs {
+    /// The command that repeats the run.
+    fn command(&self, suite: &str) -> String {
+        let mut command = format!("cargo run --release -p millrace-benches -- {suite}");
+        if self.small {
+            command.push_str(" --small");
+        }
+        if let Some(only) = &self.only {
+            command.push_str(&format!(" --only \"{only}\""));
+        }
+        command
+    }
+}
+
 impl ScaledArgs {
     /// The command that repeats the run.
     fn command(&self, suite: &str) -> String {
@@ -172,6 +191,8 @@ fn main() -> ExitCode {
         Suite::Mapreduce(args) => runtime.block_on(mapreduce(args)),
         Suite::Monotasks(args) => runtime.block_on(monotasks(args)),
         Suite::IvmCell { cell } => runtime.block_on(ivm_cell(&cell)),
+        Suite::Recovery(args) => runtime.block_on(recovery(args)),
+        Suite::Checkpoint(args) => runtime.block_on(checkpoint(args)),
         Suite::Tpch(args) => runtime.block_on(tpch(args)),
         Suite::Oracle(args) => oracle(&args),
     };
@@ -256,6 +277,26 @@ async fn mapreduce(args: DrizzleArgs) -> Result<(), BenchError> {
     }
     let run = Run::begin("mapreduce", command, scale.fsync_probes)?;
     let run = mapreduce::run(run, &scale, args.only.as_deref()).await?;
+    keep(&run, args.out, args.small)
+}
+
+async fn recovery(args: DrizzleArgs) -> Result<(), BenchError> {
+    let (scale, target) = match args.small {
+        true => (recovery::Scale::small(), Target::InProcess),
+        false => (recovery::Scale::real(), Target::beside_this_executable()?),
+    };
+    let run = Run::begin("recovery", args.command("recovery"), scale.fsync_probes)?;
+    let run = recovery::run(run, &scale, &target, args.only.as_deref()).await?;
+    keep(&run, args.out, args.small)
+}
+
+async fn checkpoint(args: DrizzleArgs) -> Result<(), BenchError> {
+    let (scale, target) = match args.small {
+        true => (checkpoint::Scale::small(), Target::InProcess),
+        false => (checkpoint::Scale::real(), Target::beside_this_executable()?),
+    };
+    let run = Run::begin("checkpoint", args.command("checkpoint"), scale.fsync_probes)?;
+    let run = checkpoint::run(run, &scale, &target, args.only.as_deref()).await?;
     keep(&run, args.out, args.small)
 }
 

@@ -111,6 +111,22 @@ impl RunningServer {
         }
     }
 
+    /// Kills it, as a crash would; one in this process is stopped.
+    ///
+    /// # Errors
+    /// It does not stop.
+    pub async fn kill(self) -> Result<(), BenchError> {
+        match self.kind {
+            Kind::Child(child) => tokio::task::spawn_blocking(move || drop(child))
+                .await
+                .map_err(|error| BenchError::Server(error.to_string())),
+            Kind::InProcess(server) => {
+                server.shutdown().await;
+                Ok(())
+            }
+        }
+    }
+
     /// Stops it as an operator would.
     pub async fn stop(self) -> Result<(), BenchError> {
         match self.kind {

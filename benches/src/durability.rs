@@ -1,0 +1,199 @@
+//! What `recovery` and `checkpoint` share: a bank of accounts, kept in a table and in views over it.
+//!
+//! ```text
+//!  account (id, branch, balance, note) --+-- by_branch: count and sum of each of 1,000 branches
+//!                                        `-- rich: accounts joined with their branch's name
+//! ```
+
+pub mod checkpoint;
+pub mod recovery;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::client::Client;
+use crate::error::BenchError;
+use crate::target::{RunningServer, Target};
+
+/// Rows that one INSERT makes.
+const FILL_ROWS: usize = 50_000;
+const BRANCHES: usize = 1_000;
+/// How long a checkpoint is waited for.
+const CHECKPOINT_WAIT: Duration = Duration::from_secs(600);
+
+/// A server with the bank in it.
+struct Bank {
+    directory: TempDir,
+    server: RunningServer,
+    client: Client,
+    accounts: usize,
+    /// What was added to balances so far, for a check of the views.
+    added: i64,
+}
+
+/// What a checkpoint cost.
+#[derive(Debug, Clone, Copy)]
+struct Cost {
+    written: f64,
+    total: f64,
+    milliseconds: f64,
+}
+
+impl Bank {
+    async fn open(target: &Target, accounts: usize) -> Result<Bank, BenchError> {
+        let directory =
+            tempfile::tempdir().map_err(BenchError::io("cannot make a directory for the server"))?;
+        let server = target.start(&data(directory.path())).await?;
+        let client = Client::connect(server.pg()).await?;
+        client.run("ALTER SYSTEM SET checkpoint_interval = 'off'").await?;
+        client
+            .run("CREATE TABLE branch (id INT PRIMARY KEY, name TEXT)")
+            .await?;
+        client
+            .run("CREATE TABLE account (id BIGINT PRIMARY KEY, branch INT, balance BIGINT, note TEXT)")
+            .await?;
+        client
+            .run(&format!(
+                "INSERT INTO branch SELECT x, 'branch ' || x FROM generate_series(0, {}) AS g(x)",
+                BRANCHES - 1
+            ))
+            .await?;
+        client
+            .run(
+                "CREATE MATERIALIZED VIEW by_branch AS \
+                 SELECT branch, count(*) AS accounts, sum(balance) AS balance FROM account GROUP BY branch; \
+                 CREATE MATERIALIZED VIEW rich AS SELECT a.id, a.balance, b.name FROM account a \
+                 JOIN branch b ON a.branch = b.id WHERE a.balance > 0",
+            )
+            .await?;
+        for first in (0..accounts).step_by(FILL_ROWS) {
+            let last = (first + FILL_ROWS).min(accounts) - 1;
+            client
+                .run(&format!(
+                    "INSERT INTO account SELECT x, x % {BRANCHES}, x % 7, 'the note of account number ' || x \
+                     FROM generate_series({first}, {last}) AS g(x)"
+                ))
+                .await?;
+        }
+        Ok(Bank {
+            directory,
+            server,
+            client,
+            accounts,
+            added: 0,
+        })
+    }
+
+    /// Adds one to the balance of each of so many accounts, from the first on, in one statement.
+    async fn add(&mut self, first: usize, count: usize) -> Result<(), BenchError> {
+        let end = first + count;
+        self.client
+            .run(&format!(
+                "UPDATE account SET balance = balance + 1 WHERE id >= {first} AND id < {end}"
+            ))
+            .await?;
+        self.added += count as i64;
+        Ok(())
+    }
+
+    /// The balance that all accounts have together.
+    fn balance(&self) -> i64 {
+        let (weeks, days) = (self.accounts / 7, self.accounts % 7);
+        (weeks * 21 + days * days.saturating_sub(1) / 2) as i64 + self.added
+    }
+
+    /// Whether the view has the right answer.
+    async fn check(&self) -> Result<(), BenchError> {
+        let rows = self
+            .client
+            .rows("SELECT sum(accounts), sum(balance) FROM by_branch")
+            .await?;
+        let expected = vec![Some(self.accounts.to_string()), Some(self.balance().to_string())];
+        match rows.first() {
+            Some(row) if *row == expected => Ok(()),
+            other => Err(BenchError::Wrong(format!("{other:?} instead of {expected:?}"))),
+        }
+    }
+
+    /// Megabytes of what the views keep.
+    async fn state_mb(&self) -> Result<f64, BenchError> {
+        let bytes = number(&self.client, "SELECT sum(state_bytes) FROM mr_catalog.views").await?;
+        Ok(bytes / 1e6)
+    }
+
+    /// Has everything put into a checkpoint, and returns what the one of the bank cost.
+    async fn checkpoint(&mut self) -> Result<Cost, BenchError> {
+        let newest =
+            "SELECT coalesce(max(id), 0) FROM mr_catalog.checkpoints WHERE state = 'done' AND views > 0";
+        let before = number(&self.client, newest).await?;
+        self.client
+            .run("ALTER SYSTEM SET checkpoint_interval = '10ms'")
+            .await?;
+        let begin = Instant::now();
+        while number(&self.client, newest).await? <= before {
+            if begin.elapsed() > CHECKPOINT_WAIT {
+                return Err(BenchError::Server("there is no checkpoint".to_owned()));
+            }
+        }
+        self.client
+            .run("ALTER SYSTEM SET checkpoint_interval = 'off'")
+            .await?;
+        let sql = format!(
+            "SELECT bytes_written, bytes_total, written_ms FROM mr_catalog.checkpoints \
+             WHERE views > 0 AND state = 'done' AND id > {before} ORDER BY bytes_written DESC LIMIT 1"
+        );
+        let rows = self.client.rows(&sql).await?;
+        let value = |column: usize| -> f64 {
+            let text = rows.first().and_then(|row| row.get(column)?.clone());
+            text.and_then(|text| text.parse().ok()).unwrap_or(f64::NAN)
+        };
+        Ok(Cost {
+            written: value(0),
+            total: value(1),
+            milliseconds: value(2),
+        })
+    }
+
+    /// Kills the server (one in this process is stopped) and starts it again; milliseconds until the views have the right
+    /// answer.
+    async fn restart(self, target: &Target) -> Result<(Bank, f64), BenchError> {
+        let Bank {
+            directory,
+            server,
+            client,
+            accounts,
+            added,
+        } = self;
+        drop(client);
+        server.kill().await?;
+        let begin = Instant::now();
+        let server = target.start(&data(directory.path())).await?;
+        let bank = Bank {
+            client: Client::connect(server.pg()).await?,
+            directory,
+            server,
+            accounts,
+            added,
+        };
+        bank.check().await?;
+        Ok((bank, begin.elapsed().as_secs_f64() * 1e3))
+    }
+
+    async fn stop(self) -> Result<(), BenchError> {
+        drop(self.client);
+        self.server.stop().await
+    }
+}
+
+fn data(directory: &Path) -> std::path::PathBuf {
+    directory.join("data")
+}
+
+async fn number(client: &Client, sql: &str) -> Result<f64, BenchError> {
+    let rows = client.rows(sql).await?;
+    let text = rows.first().and_then(|row| row.first()?.clone());
+    text.and_then(|text| text.parse().ok())
+        .ok_or_else(|| BenchError::Wrong(format!("no number answers {sql}")))
+}

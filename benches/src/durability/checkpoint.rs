@@ -1,0 +1,162 @@
+//! Checkpoints: what they cost views that go on meanwhile, and what they write.
+
+use std::time::{Duration, Instant};
+
+use super::Bank;
+use crate::error::BenchError;
+use crate::results::{Aim, Experiment, Run};
+use crate::statistics::Sample;
+use crate::target::Target;
+
+/// How much of everything a run does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scale {
+    /// Probes of the disk.
+    pub fsync_probes: usize,
+    pub accounts: usize,
+    /// How long each setting is watched, and how often all of them are.
+    pub watch: Duration,
+    pub rounds: usize,
+    /// Intervals between checkpoints.
+    pub intervals: Vec<&'static str>,
+    /// Rows of one change.
+    pub rows: usize,
+    /// Changes of rows between two checkpoints, for what is written.
+    pub changes: Vec<usize>,
+}
+
+impl Scale {
+    /// About a gigabyte of state.
+    pub fn real() -> Self {
+        Scale {
+            fsync_probes: 100,
+            accounts: 5_000_000,
+            watch: Duration::from_secs(30),
+            rounds: 3,
+            intervals: vec!["off", "10s", "1s"],
+            rows: 100,
+            changes: vec![100, 10_000, 1_000_000],
+        }
+    }
+
+    /// Enough to see that it works.
+    pub fn small() -> Self {
+        Scale {
+            fsync_probes: 5,
+            accounts: 5_000,
+            watch: Duration::from_millis(300),
+            rounds: 1,
+            intervals: vec!["off", "50ms"],
+            rows: 10,
+            changes: vec![10, 1_000],
+        }
+    }
+}
+
+/// Runs the experiments whose names contain `only`.
+///
+/// # Errors
+/// A server does not start, or answers wrongly.
+pub async fn run(
+    mut run: Run,
+    scale: &Scale,
+    target: &Target,
+    only: Option<&str>,
+) -> Result<Run, BenchError> {
+    let chosen = |name: &str| only.is_none_or(|only| name.contains(only));
+    if *target == Target::InProcess {
+        run.note("The server ran inside this process: these numbers show that it works.");
+    }
+    eprintln!("{} accounts ...", scale.accounts);
+    let mut bank = Bank::open(target, scale.accounts).await?;
+    if chosen("beside") {
+        run.add(beside(&mut bank, scale).await?);
+    }
+    if chosen("size") {
+        run.add(size(&mut bank, scale).await?);
+    }
+    bank.check().await?;
+    bank.stop().await?;
+    Ok(run)
+}
+
+/// Changes one after the other, each until a view shows it, with checkpoints and without, by turns.
+async fn beside(bank: &mut Bank, scale: &Scale) -> Result<Experiment, BenchError> {
+    let mut experiment = Experiment::new(
+        "beside views",
+        format!(
+            "One connection changes {} rows of {} and asks a view that then has to show it, again and again, for {} s with \
+             each interval between checkpoints, {} times by turns. Before that all is in a checkpoint.",
+            scale.rows,
+            scale.accounts,
+            scale.watch.as_secs_f64(),
+            scale.rounds
+        ),
+    );
+    bank.checkpoint().await?;
+    let mut latencies = vec![vec![]; scale.intervals.len()];
+    let mut rates = vec![vec![]; scale.intervals.len()];
+    let mut place = 0;
+    for _ in 0..scale.rounds {
+        for (setting, interval) in scale.intervals.iter().enumerate() {
+            eprintln!("checkpoint_interval = {interval} ...");
+            let sql = format!("ALTER SYSTEM SET checkpoint_interval = '{interval}'");
+            bank.client.run(&sql).await?;
+            let (begin, mut done) = (Instant::now(), 0);
+            while begin.elapsed() < scale.watch {
+                let start = Instant::now();
+                place = (place + 7_919 * scale.rows) % (scale.accounts - scale.rows);
+                bank.add(place, scale.rows).await?;
+                bank.check().await?;
+                latencies[setting].push(start.elapsed().as_secs_f64() * 1e3);
+                done += 1;
+            }
+            rates[setting].push(f64::from(done) / begin.elapsed().as_secs_f64());
+        }
+    }
+    bank.client
+        .run("ALTER SYSTEM SET checkpoint_interval = 'off'")
+        .await?;
+    let p99 =
+        |values: &Vec<f64>| Sample::new(values.clone()).map_or(f64::NAN, |sample| sample.quantile(0.99));
+    let base = (median(&rates[0]), p99(&latencies[0]));
+    for (setting, interval) in scale.intervals.iter().enumerate() {
+        let name = |what: &str| format!("{interval}: {what}");
+        let (rate, slowest) = (median(&rates[setting]), p99(&latencies[setting]));
+        experiment.add(name("changes"), "1/s", rates[setting].clone(), None);
+        experiment.add(name("change to visible"), "ms", latencies[setting].clone(), None);
+        if setting > 0 {
+            let aim = Some(Aim::MedianOver(0.95));
+            experiment.add(name("rate / rate without"), "times", vec![rate / base.0], aim);
+            let aim = Some(Aim::MedianUnder(2.0));
+            experiment.add(name("p99 / p99 without"), "times", vec![slowest / base.1], aim);
+        }
+    }
+    Ok(experiment)
+}
+
+/// What a checkpoint writes after so many rows changed.
+async fn size(bank: &mut Bank, scale: &Scale) -> Result<Experiment, BenchError> {
+    let mut experiment = Experiment::new(
+        "size by change",
+        "So many rows next to each other change, then there is a checkpoint: bytes that it had to write, and the time until \
+         it was committed. A changed row is about 60 bytes in the table, and is in two views.",
+    );
+    let first = bank.checkpoint().await?;
+    experiment.add("all that there is", "MB", vec![first.total / 1e6], None);
+    for changes in &scale.changes {
+        let count = (*changes).min(bank.accounts / 2);
+        bank.add(bank.accounts / 4, count).await?;
+        bank.check().await?;
+        let cost = bank.checkpoint().await?;
+        let name = |what: &str| format!("{count} rows: {what}");
+        experiment.add(name("written"), "kB", vec![cost.written / 1e3], None);
+        experiment.add(name("of all"), "%", vec![100.0 * cost.written / cost.total], None);
+        experiment.add(name("time"), "ms", vec![cost.milliseconds], None);
+    }
+    Ok(experiment)
+}
+
+fn median(values: &[f64]) -> f64 {
+    Sample::new(values.to_vec()).map_or(f64::NAN, |sample| sample.quantile(0.5))
+}

@@ -1,0 +1,143 @@
+//! Recovery: how soon a server that was killed answers rightly again.
+
+use super::Bank;
+use crate::error::BenchError;
+use crate::results::{Aim, Experiment, Run};
+use crate::target::Target;
+
+/// How much of everything a run does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scale {
+    /// Probes of the disk.
+    pub fsync_probes: usize,
+    /// Sizes of the bank, in accounts.
+    pub accounts: Vec<usize>,
+    /// Of the bank whose history grows: accounts, and changes of rows before the checkpoint.
+    pub history_accounts: usize,
+    pub histories: Vec<usize>,
+    /// Changes of rows behind the checkpoint.
+    pub tail: usize,
+    /// How often each is killed.
+    pub kills: usize,
+}
+
+impl Scale {
+    /// About 0.1, 1 and 5 GB of state; a minute, ten and an hour of 1,000 changes a second.
+    pub fn real() -> Self {
+        Scale {
+            fsync_probes: 100,
+            accounts: vec![500_000, 5_000_000, 25_000_000],
+            history_accounts: 100_000,
+            histories: vec![60_000, 600_000, 3_600_000],
+            tail: 10_000,
+            kills: 5,
+        }
+    }
+
+    /// Enough to see that it works.
+    pub fn small() -> Self {
+        Scale {
+            fsync_probes: 5,
+            accounts: vec![2_000, 8_000],
+            history_accounts: 1_000,
+            histories: vec![1_000, 4_000],
+            tail: 100,
+            kills: 1,
+        }
+    }
+}
+
+/// Runs the experiments whose names contain `only`.
+///
+/// # Errors
+/// A server does not start, or answers wrongly.
+pub async fn run(
+    mut run: Run,
+    scale: &Scale,
+    target: &Target,
+    only: Option<&str>,
+) -> Result<Run, BenchError> {
+    let chosen = |name: &str| only.is_none_or(|only| name.contains(only));
+    if *target == Target::InProcess {
+        run.note("The server ran inside this process and was stopped, not killed: these numbers show that it works.");
+    }
+    if chosen("by state") {
+        let mut experiment = Experiment::new(
+            "restart by state",
+            format!(
+                "A table of accounts with an aggregate and a join over it. Everything is in a checkpoint, then {} rows are \
+                 changed, then the server is killed (SIGKILL). Time from exec to the first right answer of the aggregate, \
+                 in which these changes are.",
+                scale.tail
+            ),
+        );
+        for accounts in &scale.accounts {
+            eprintln!("{accounts} accounts ...");
+            let mut bank = Bank::open(target, *accounts).await?;
+            let state = bank.state_mb().await?;
+            let cost = bank.checkpoint().await?;
+            let mut times = vec![];
+            for _ in 0..scale.kills {
+                bank.add(0, scale.tail).await?;
+                let (next, time) = bank.restart(target).await?;
+                bank = next;
+                times.push(time);
+            }
+            bank.stop().await?;
+            let name = |what: &str| format!("{accounts} accounts: {what}");
+            experiment.add(name("state of the views"), "MB", vec![state], None);
+            experiment.add(
+                name("checkpoint, with the table"),
+                "MB",
+                vec![cost.total / 1e6],
+                None,
+            );
+            experiment.add(name("written in"), "ms", vec![cost.milliseconds], None);
+            let aim = (state < 2_000.0).then_some(Aim::MedianUnder(3_000.0));
+            experiment.add(name("killed to right answer"), "ms", times, aim);
+        }
+        run.add(experiment);
+    }
+    if chosen("by history") {
+        let mut experiment = Experiment::new(
+            "restart by history",
+            format!(
+                "{} accounts, so many changes of rows (as 1,000 a second would make in 1 minute, 10 minutes and 1 hour), a \
+                 checkpoint, {} changes behind it, SIGKILL. Time from exec to the first right answer; of a server that \
+                 has to start without checkpoints too.",
+                scale.history_accounts, scale.tail
+            ),
+        );
+        for changes in &scale.histories {
+            eprintln!("{changes} changes ...");
+            let mut bank = Bank::open(target, scale.history_accounts).await?;
+            let mut left = *changes;
+            while left > 0 {
+                let count = left.min(scale.history_accounts / 10);
+                bank.add(left % (scale.history_accounts - count), count).await?;
+                left -= count;
+            }
+            let name = |what: &str| format!("{changes} changes: {what}");
+            let (next, without) = bank.restart(target).await?;
+            bank = next;
+            bank.checkpoint().await?;
+            let mut times = vec![];
+            for _ in 0..scale.kills {
+                bank.add(0, scale.tail).await?;
+                let (next, time) = bank.restart(target).await?;
+                bank = next;
+                times.push(time);
+            }
+            bank.stop().await?;
+            experiment.add(
+                name("from the checkpoint"),
+                "ms",
+                times,
+                Some(Aim::MedianUnder(1_000.0)),
+            );
+            experiment.add(name("without one"), "ms", vec![without], None);
+        }
+        run.add(experiment);
+    }
+    Ok(run)
+}
