@@ -38,6 +38,8 @@ pub struct EventTimeSpec {
     pub future_skew_max: Option<i64>,
     /// The stream that keeps late rows: the columns of this one, and the watermark that they missed.
     pub late: Option<RelationId>,
+    /// What the watermark was when rows were removed from the log, in microseconds.
+    pub at_least: Option<i64>,
 }
 
 /// See the module.
@@ -77,8 +79,8 @@ pub struct WatermarkStatus {
 impl EventTime {
     pub fn new(spec: EventTimeSpec) -> Self {
         EventTime {
+            submitted: AtomicI64::new(spec.at_least.unwrap_or(NONE)),
             spec,
-            submitted: AtomicI64::new(NONE),
             late_rows: AtomicU64::new(0),
             future_rows: AtomicU64::new(0),
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use millrace_planner::RelationId;
-use millrace_storage::LogStore;
+use millrace_storage::{LogHold, LogStore};
 
 use crate::error::{Result, RuntimeError};
 use crate::relation::Relation;
@@ -36,6 +36,8 @@ pub(crate) struct Frozen {
     /// How often the view had lost rows by then: its tables are those of now only as long as that is so.
     losses: u64,
     _pin: Arc<Pin>,
+    /// Of a stream: what of its log was there when the snapshot was taken stays.
+    _hold: Option<Arc<LogHold>>,
 }
 
 /// Where the rows are.
@@ -56,6 +58,10 @@ impl Frozen {
         disk: &Arc<DiskScheduler>,
     ) -> Frozen {
         let losses = relation.losses();
+        let hold = match relation.as_ref() {
+            Relation::Stream(stream) => logs.hold(stream.id.0, 0).ok().map(Arc::new),
+            Relation::Table(_) | Relation::View(_) => None,
+        };
         let rows = match relation.as_ref() {
             Relation::Stream(_) => FrozenRows::Log(Arc::clone(logs), Arc::clone(disk)),
             Relation::Table(table) => FrozenRows::Table(vec![table.rows.read().view(version)]),
@@ -73,6 +79,7 @@ impl Frozen {
             rows,
             losses,
             _pin: Arc::clone(pin),
+            _hold: hold,
         }
     }
 

@@ -8,6 +8,7 @@ pub mod event_time;
 pub mod external;
 pub mod function;
 pub mod information_schema;
+pub mod keeping;
 pub mod mr_catalog;
 pub mod object;
 pub mod pg_catalog;

@@ -14,6 +14,8 @@ use millrace_parser::ast;
 use millrace_runtime::generator::{Generator, nexmark, ysb};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::options::length;
+
 use self::options::Given;
 use crate::catalog::ColumnDef;
 use crate::error::names::did_you_mean;

@@ -17,6 +17,7 @@ pub mod profiles;
 pub mod recovery;
 pub mod replace;
 pub mod tuning;
+mod upkeep;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -108,9 +109,10 @@ pub struct Database {
     state: SessionState,
     pg_catalog: PgCatalog,
     /// Held by the one DDL statement that runs.
-    ddl: tokio::sync::Mutex<()>,
+    ddl: Arc<tokio::sync::Mutex<()>>,
     jobs: jobs::Jobs,
     generators: generators::Generators,
+    upkeep: upkeep::Upkeep,
     profiles: profiles::Profiles,
     recovery: recovery::Recovery,
     sessions: Mutex<BTreeMap<i32, Weak<Session>>>,
@@ -124,7 +126,11 @@ impl Database {
     /// # Errors
     /// The directory is in use, of a newer format, damaged, or cannot be written.
     pub async fn open(options: DatabaseOptions) -> SqlResult<Arc<Database>> {
-        let (data, store_options) = (options.data.clone(), options.store.clone());
+        let data = options.data.clone();
+        let store_options = StoreOptions {
+            durability: options.tuning.durability,
+            ..options.store.clone()
+        };
         let store = tokio::task::spawn_blocking(move || Store::open(&data, store_options))
             .await
             .map_err(|error| SqlError::internal(format!("opening the data directory: {error}")))??;
@@ -157,9 +163,10 @@ impl Database {
             catalog,
             state,
             pg_catalog,
-            ddl: tokio::sync::Mutex::new(()),
+            ddl: Arc::default(),
             jobs: jobs::Jobs::default(),
             generators: generators::Generators::default(),
+            upkeep: upkeep::Upkeep::default(),
             profiles: profiles::Profiles::default(),
             recovery: recovery::Recovery::default(),
             sessions: Mutex::default(),
@@ -169,6 +176,7 @@ impl Database {
         database.bootstrap()?;
         database.restore_tuning()?;
         database.load().await?;
+        database.start_upkeep();
         Ok(database)
     }
 
@@ -181,6 +189,7 @@ impl Database {
         for session in self.sessions() {
             session.cancel_handle().cancel();
         }
+        self.stop_upkeep().await;
         self.cancel_jobs(&self.jobs.active()).await;
         self.generators.stop_all().await;
         self.checkpoint_at_end().await;
@@ -400,13 +409,22 @@ impl Database {
         if !self.store.logs().contains(info.id.0) {
             self.store.logs().create(info.id.0, Arc::clone(&info.schema))?;
         }
+        self.store
+            .logs()
+            .set_options(info.id.0, relation.keeping.for_log())?;
         let missing = relation.missing();
         if !missing.is_empty() {
             self.store.logs().widen(info.id.0, &info.schema)?;
         }
         let kind = match info.kind {
             millrace_planner::RelationKind::Stream => SourceKind::Stream {
-                event_time: self.event_time(relation)?,
+                event_time: match self.event_time(relation)? {
+                    Some(spec) => Some(EventTimeSpec {
+                        at_least: self.kept_watermark(ObjectId(info.id.0))?,
+                        ..spec
+                    }),
+                    None => None,
+                },
             },
             _ => SourceKind::Table {
                 key: relation.key().to_vec(),

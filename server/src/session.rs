@@ -33,6 +33,8 @@ pub mod position;
 #[cfg(test)]
 mod psql_tests;
 pub mod query;
+#[cfg(test)]
+mod retention_tests;
 pub mod rows;
 pub mod settings;
 pub mod simple;

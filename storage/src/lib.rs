@@ -28,6 +28,9 @@ pub use catalog::{Catalog, CatalogChange, CatalogObject, ObjectId, ObjectKind};
 pub use change_batch::ChangeBatch;
 pub use checkpoint::Checkpoints;
 pub use error::StorageError;
-pub use log::{AppendReceipt, Appended, LogBlock, LogReader, LogStore, LogWrite, PreparedWrite};
+pub use log::{
+    AppendReceipt, Appended, LogBlock, LogHold, LogOwner, LogReader, LogStore, LogWrite, PreparedWrite,
+    RelationOptions,
+};
 pub use memory::rows_bytes;
 pub use store::{Durability, Store, StoreOptions};

@@ -20,11 +20,15 @@
 
 mod block;
 mod file;
+mod first;
+mod hold;
+mod maintenance;
 mod queue;
 mod reader;
 mod recovery;
 mod relation;
 mod segment;
+mod settings;
 mod store;
 mod tail;
 #[cfg(test)]
@@ -32,7 +36,8 @@ mod tests;
 mod types;
 mod writer;
 
+pub use hold::LogHold;
 pub use queue::AppendReceipt;
 pub use reader::{LogBlock, LogReader};
 pub use store::{LogOptions, LogStore};
-pub use types::{Appended, LogWrite, PreparedWrite};
+pub use types::{Appended, LogOwner, LogWrite, PreparedWrite, RelationOptions};

@@ -1,23 +1,51 @@
 //! Opening and closing a data directory: one owner, one version, one catalog, one log.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use crate::directory::DirectoryLock;
 use crate::log::LogOptions;
 use crate::{Catalog, Checkpoints, LogStore, StorageError, directory};
 
 /// What an acknowledged write survives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// Power loss. All that waits is written and synced at once.
     Fsync,
-    /// Power loss. As `Fsync`, but when several writes wait already, the writer may wait up to
-    /// `group_commit_delay_ms_max` for more to share the sync. A lone write never waits.
+    /// Power loss. As `Fsync`, but when several came together the last time, the writer waits for as many to share the
+    /// next sync: no longer than the last one took, and than `group_commit_delay_ms_max`. A lone client never waits.
     #[default]
     Group,
     /// The death of the process, but not of the machine: nothing is synced before it is acknowledged.
     Off,
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Durability::Fsync => "fsync",
+            Durability::Group => "group",
+            Durability::Off => "off",
+        })
+    }
+}
+
+impl FromStr for Durability {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "fsync" => Ok(Durability::Fsync),
+            "group" => Ok(Durability::Group),
+            "off" => Ok(Durability::Off),
+            _ => Err(()),
+        }
+    }
 }
 
 /// How a store behaves. The defaults suit one machine with one disk.
@@ -28,7 +56,7 @@ pub struct StoreOptions {
     /// A log segment is closed when the next block would make it larger than this.
     pub segment_bytes_max: u64,
     /// How long a group of writes may wait for company under [`Durability::Group`]. 0: what arrives during
-    /// one sync shares the next, and nothing ever waits longer, which is best unless syncs are very slow.
+    /// one sync shares the next, and nothing ever waits longer.
     pub group_commit_delay_ms_max: u64,
     /// Encoded writes that may wait for the writer; `submit` blocks while there are more.
     pub queue_bytes_max: usize,
@@ -41,7 +69,7 @@ impl Default for StoreOptions {
         StoreOptions {
             durability: Durability::default(),
             segment_bytes_max: 64 << 20,
-            group_commit_delay_ms_max: 0,
+            group_commit_delay_ms_max: 5,
             queue_bytes_max: 256 << 20,
             catalog_cache_bytes: 32 << 20,
         }

@@ -179,6 +179,7 @@ impl EventTimeDef {
             watermark,
             future_skew_max: self.future_skew_max,
             late: self.late_stream().map(|id| RelationId(id.0)),
+            at_least: None,
         })
     }
 

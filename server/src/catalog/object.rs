@@ -22,6 +22,7 @@ use crate::catalog::bound::BoundName;
 use crate::catalog::event_time::EventTimeDef;
 use crate::catalog::external::ExternalTable;
 use crate::catalog::function::FunctionDef;
+use crate::catalog::keeping::Keeping;
 use crate::connector::ConnectorDef;
 use crate::types;
 pub use stored::lasting_columns;
@@ -83,6 +84,8 @@ pub struct Relation {
     pub event_time: Option<EventTimeDef>,
     /// What fills it, if it is a stream that is not written to.
     pub connector: Option<ConnectorDef>,
+    /// How its rows are kept, if it is a stream or table.
+    pub keeping: Keeping,
     /// The query, if it is a materialized view.
     pub query: Option<Arc<QueryDef>>,
     /// What of it grows without bound, if it is a materialized view.
@@ -174,6 +177,7 @@ impl Relation {
             key_name,
             event_time: None,
             connector: None,
+            keeping: Keeping::default(),
             query: None,
             growth: Growth::default(),
             provider,
@@ -229,6 +233,13 @@ impl Relation {
     #[must_use]
     pub fn with_connector(mut self, connector: Option<ConnectorDef>) -> Self {
         self.connector = connector;
+        self
+    }
+
+    /// The relation with rows that are kept so.
+    #[must_use]
+    pub fn with_keeping(mut self, keeping: Keeping) -> Self {
+        self.keeping = keeping;
         self
     }
 
@@ -417,7 +428,8 @@ impl Object {
                 None => {
                     let connector = relation.connector.iter().flat_map(ConnectorDef::options);
                     let event_time = relation.event_time.iter().flat_map(EventTimeDef::options);
-                    let options: Vec<String> = connector.chain(event_time).collect();
+                    let keeping = relation.keeping.options();
+                    let options: Vec<String> = connector.chain(event_time).chain(keeping).collect();
                     let options = match options.is_empty() {
                         true => String::new(),
                         false => format!(" WITH ({})", options.join(", ")),

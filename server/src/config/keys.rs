@@ -104,6 +104,13 @@ pub const KEYS: &[Key] = &[
         set: |config, text| config.tuning.set("recovery_reads", text),
     },
     Key {
+        name: "durability",
+        default: "group",
+        help: "What an acknowledged write survives: with fsync and group the loss of power (group lets clients that write at \
+               once share a sync, for which a write waits 5ms at the most), with off the death of the process.",
+        set: |config, text| config.tuning.set("durability", text),
+    },
+    Key {
         name: "group_size",
         default: "auto",
         help: "Epochs that are scheduled at once; auto follows the measured cost of coordination.",

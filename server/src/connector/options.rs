@@ -123,7 +123,7 @@ pub(super) fn time(text: &str) -> SqlResult<i64> {
 }
 
 /// A length of time, in microseconds.
-pub(super) fn length(text: &str) -> Result<i64, String> {
+pub(crate) fn length(text: &str) -> Result<i64, String> {
     let length = interval(text).map_err(|error| error.message)?;
     if length.months != 0 {
         return Err("months have no fixed length".to_owned());

@@ -1,4 +1,4 @@
-//! How epochs are cut and grouped, and how the cores are shared: settings of the whole server, which ALTER SYSTEM changes
+//! How epochs are cut and grouped, how the cores are shared, and what a write survives: settings of the whole server, which ALTER SYSTEM changes
 //! while views run.
 //!
 //! What ALTER SYSTEM sets lasts, as facts of the catalog, and goes before the configuration until ALTER SYSTEM RESET.
@@ -8,15 +8,17 @@ use std::time::Duration;
 
 use millrace_runtime::schedule::group::{GROUP_MAX, GroupSize};
 use millrace_runtime::{Patience, SchedulerPolicy, Spread};
+use millrace_storage::Durability;
 
 use crate::config::units;
 use crate::database::Database;
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// The settings' names.
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 10] = [
     "batch_interval",
     "checkpoint_interval",
+    "durability",
     "group_overhead_bounds",
     "group_size",
     "pipeline_spread",
@@ -43,6 +45,8 @@ pub struct Tuning {
     pub checkpoint_interval: Option<Duration>,
     /// What reads see after a start, until the logs are replayed.
     pub recovery_reads: RecoveryReads,
+    /// What an acknowledged write survives, where its stream or table does not say otherwise.
+    pub durability: Durability,
     /// Epochs of a group; `None`: so many that coordination stays within the bounds.
     pub group_size: Option<u64>,
     /// The share of coordination in the time, in percent, between which an automatic group size keeps it.
@@ -74,6 +78,7 @@ impl Default for Tuning {
             batch_interval: None,
             checkpoint_interval: Some(CHECKPOINT_INTERVAL),
             recovery_reads: RecoveryReads::default(),
+            durability: Durability::default(),
             group_size: None,
             group_overhead_bounds: (5.0, 10.0),
             pipeline_spread: Spread::default(),
@@ -94,6 +99,7 @@ impl Tuning {
                 RecoveryReads::Wait => "wait".to_owned(),
                 RecoveryReads::Checkpoint => "checkpoint".to_owned(),
             },
+            "durability" => self.durability.to_string(),
             "group_size" => or_auto(self.group_size),
             "group_overhead_bounds" => {
                 let (lower, upper) = self.group_overhead_bounds;
@@ -139,6 +145,12 @@ impl Tuning {
                 self.recovery_reads = RecoveryReads::Checkpoint;
             }
             "recovery_reads" => return Err("wait or checkpoint is needed".to_owned()),
+            "durability" => {
+                self.durability = text
+                    .to_ascii_lowercase()
+                    .parse()
+                    .map_err(|()| "fsync, group or off is needed".to_owned())?;
+            }
             "scheduler_policy" => {
                 self.scheduler_policy = text
                     .parse()
@@ -275,6 +287,7 @@ impl Database {
 
     fn apply_tuning(&self, tuning: Tuning) {
         let mut current = self.tuning.lock();
+        self.store.logs().set_durability(tuning.durability);
         if current.groups() != tuning.groups() {
             self.runtime.set_group_size(tuning.groups());
         }
@@ -307,6 +320,8 @@ mod tests {
             ("checkpoint_interval", "OFF", "off"),
             ("recovery_reads", "Checkpoint", "checkpoint"),
             ("recovery_reads", "wait", "wait"),
+            ("durability", "OFF", "off"),
+            ("durability", "group", "group"),
             ("group_size", "25", "25"),
             ("group_size", "auto", "auto"),
             ("group_overhead_bounds", "2.5%, 20 %", "2.5%,20%"),
@@ -336,6 +351,7 @@ mod tests {
             ("batch_interval", &["", "5", "0ms", "2h", "never"][..]),
             ("checkpoint_interval", &["", "auto", "10", "0s", "2h"][..]),
             ("recovery_reads", &["", "off", "now"][..]),
+            ("durability", &["", "on", "fsync,group"][..]),
             ("pipeline_spread", &["", "0", "some"][..]),
             ("scheduler_policy", &["", "lifo", "lma,fifo"][..]),
             ("suspension_max", &["", "auto", "0ms", "-1s"][..]),

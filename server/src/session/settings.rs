@@ -128,6 +128,12 @@ pub const KNOWN: &[Known] = &[
         "Accepted for drivers.",
     ),
     known(
+        "durability",
+        "group",
+        Form::Server,
+        "What an acknowledged write survives.",
+    ),
+    known(
         "extra_float_digits",
         "1",
         Form::Integer,

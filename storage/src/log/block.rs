@@ -56,6 +56,8 @@ pub(super) struct Place {
     pub(super) write_id: u64,
     /// How much of this segment was synced before this block's group began.
     pub(super) durable_bytes: u64,
+    /// When it was written, in milliseconds since 1970-01-01 UTC; 0 if the store did not know the time.
+    pub(super) written_at_ms: i64,
 }
 
 /// The header of a block, parsed. Nothing in it may be believed before [`verify`].
@@ -72,6 +74,7 @@ pub(super) struct BlockHeader {
     pub(super) columns: u16,
     pub(super) weighted: bool,
     pub(super) durable_bytes: u64,
+    pub(super) written_at_ms: i64,
 }
 
 impl BlockHeader {
@@ -112,6 +115,7 @@ impl BlockHeader {
             columns: u16_at(bytes, 38),
             weighted: flags & FLAG_WEIGHTS != 0,
             durable_bytes: u64_at(bytes, 40),
+            written_at_ms: u64_at(bytes, 48) as i64,
         };
         let payload_bytes = header.payload_bytes as usize;
         if payload_bytes > PAYLOAD_BYTES_MAX || !payload_bytes.is_multiple_of(ALIGNMENT) {
@@ -169,6 +173,7 @@ impl Frame {
             first_offset: u64_at(&self.bytes, 16),
             write_id: u64_at(&self.bytes, 24),
             durable_bytes: u64_at(&self.bytes, 40),
+            written_at_ms: u64_at(&self.bytes, 48) as i64,
         }
     }
 
@@ -177,6 +182,7 @@ impl Frame {
         self.bytes[16..24].copy_from_slice(&place.first_offset.to_le_bytes());
         self.bytes[24..32].copy_from_slice(&place.write_id.to_le_bytes());
         self.bytes[40..48].copy_from_slice(&place.durable_bytes.to_le_bytes());
+        self.bytes[48..56].copy_from_slice(&place.written_at_ms.to_le_bytes());
         let crc = crc32c::crc32c_append(self.payload_crc, &self.bytes[..60]);
         self.bytes[60..64].copy_from_slice(&crc.to_le_bytes());
         &self.bytes

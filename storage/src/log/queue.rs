@@ -114,9 +114,9 @@ impl Queue {
         }
     }
 
-    /// All that waits, as soon as something does; `None` when the queue is closed and empty. A group of
-    /// several may wait up to `delay` for more; a lone write is never delayed.
-    pub(super) fn take(&self, delay: Duration) -> Option<VecDeque<Submission>> {
+    /// All that waits, as soon as something does; `None` when the queue is closed and empty. Fewer than `company`
+    /// wait up to `delay` for more.
+    pub(super) fn take(&self, company: usize, delay: Duration) -> Option<VecDeque<Submission>> {
         let mut state = self.state.lock();
         while state.waiting.is_empty() {
             if state.closed {
@@ -124,9 +124,11 @@ impl Queue {
             }
             self.arrived.wait(&mut state);
         }
-        if state.waiting.len() > 1 && !delay.is_zero() && !state.closed {
-            let full = |state: &mut State| state.bytes < self.bytes_max && !state.closed;
-            let _ = self.arrived.wait_while_for(&mut state, full, delay);
+        if !delay.is_zero() {
+            let too_few = |state: &mut State| {
+                state.waiting.len() < company && state.bytes < self.bytes_max && !state.closed
+            };
+            let _ = self.arrived.wait_while_for(&mut state, too_few, delay);
         }
         state.bytes = 0;
         let group = std::mem::take(&mut state.waiting);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::log::block::{self, BlockHeader};
 use crate::log::file::ReadAhead;
+use crate::log::hold::LogHold;
 use crate::log::relation::{BlockEntry, RelationLog};
 use crate::{ChangeBatch, StorageError};
 
@@ -25,10 +26,13 @@ pub struct LogBlock {
 #[derive(Debug)]
 pub struct LogReader {
     relation: Arc<RelationLog>,
-    next_block: usize,
+    /// The offset behind what was read.
+    next_offset: u64,
     from: u64,
     to: u64,
     open: Option<OpenSegment>,
+    /// So that retention does not remove what is still to be read.
+    hold: LogHold,
 }
 
 /// The segment that is being read.
@@ -41,29 +45,26 @@ struct OpenSegment {
 }
 
 impl LogReader {
-    /// Rows `from..to`, cut at the head.
+    /// Rows `from..to`, cut at the head, and at the front to what is kept.
     pub(super) fn new(relation: Arc<RelationLog>, from: u64, to: u64) -> Self {
-        let index = relation.index.read();
-        let to = to.min(index.head);
-        let next_block = index.position_of(from);
-        drop(index);
+        let hold = LogHold::new(Arc::clone(&relation), from);
+        let to = to.min(relation.index.read().head);
+        let from = hold.offset();
         LogReader {
             relation,
-            next_block,
+            next_offset: from,
             from,
             to,
             open: None,
+            hold,
         }
     }
 
     /// The next block to read, how far its segment may be read ahead, and the index's `moves`.
     fn next_entry(&self) -> Option<(BlockEntry, u64, u64)> {
         let index = self.relation.index.read();
-        let entry = *index
-            .blocks
-            .get(self.next_block)
-            .filter(|entry| entry.first_offset < self.to)?;
-        let rest = &index.blocks[self.next_block..];
+        let rest = &index.blocks[index.position_of(self.next_offset)..];
+        let entry = *rest.first().filter(|entry| entry.first_offset < self.to)?;
         let in_segment = rest.partition_point(|other| other.segment == entry.segment);
         let last = &rest[in_segment - 1];
         Some((entry, last.position + u64::from(last.bytes), index.moves))
@@ -75,6 +76,7 @@ impl LogReader {
         if self.open.as_mut().filter(is_open).is_none() {
             let file = self.relation.disk.open(&path);
             let file = file.map_err(|e| StorageError::io("open", &path, e))?;
+            self.hold.advance(entry.segment.max(self.from));
             self.open = Some(OpenSegment {
                 segment: entry.segment,
                 moves,
@@ -131,8 +133,14 @@ impl Iterator for LogReader {
     type Item = Result<LogBlock, StorageError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (entry, end, moves) = self.next_entry()?;
-        self.next_block += 1;
-        Some(self.read(entry, end, moves))
+        loop {
+            let (entry, end, moves) = self.next_entry()?;
+            let block = self.read(entry, end, moves);
+            // It may have gone to another file before this one was opened.
+            if block.is_ok() || self.relation.index.read().moves == moves {
+                self.next_offset = entry.end_offset();
+                return Some(block);
+            }
+        }
     }
 }

@@ -18,7 +18,8 @@ use parking_lot::{Mutex, RwLock};
 use crate::disk::{Disk, DiskFile};
 use crate::log::block::{self, ALIGNMENT, BlockHeader, HEADER_BYTES, Members};
 use crate::log::file::ReadAhead;
-use crate::log::relation::{BlockEntry, DROPPED_MARKER, Index, RelationLog};
+use crate::log::first::First;
+use crate::log::relation::{Beginning, BlockEntry, DROPPED_MARKER, Index, RelationLog};
 use crate::log::segment::{self, SegmentHeader};
 use crate::log::tail::{Tail, Trust};
 use crate::{StorageError, disk};
@@ -39,6 +40,8 @@ struct Scanned {
     blocks: Vec<BlockEntry>,
     /// How many of the blocks are kept.
     kept: usize,
+    /// Where the log begins.
+    first: First,
 }
 
 struct ScannedSegment {
@@ -120,7 +123,16 @@ impl Scan {
                     .map_err(|e| StorageError::io("remove", &path, e))?;
             }
         }
-        let listed = segment::list(&*self.disk, &directory).map_err(list)?;
+        let first = First::read(&*self.disk, &directory)?;
+        self.last_write_id = self.last_write_id.max(first.write_id);
+        let mut listed = segment::list(&*self.disk, &directory).map_err(list)?;
+        while listed.get(1).is_some_and(|(next, _)| *next <= first.offset) {
+            // Retention has removed the rows, and a crash came before the file.
+            let (_, path) = listed.remove(0);
+            self.disk
+                .remove(&path)
+                .map_err(|e| StorageError::io("remove", &path, e))?;
+        }
         // Each segment ends where the next begins.
         let ends: Vec<u64> = listed
             .iter()
@@ -142,7 +154,7 @@ impl Scan {
                 }
                 Err(error) => return Err(error),
             };
-            let expected_offset = scanned.as_ref().map_or(0, Scanned::head);
+            let expected_offset = scanned.as_ref().map_or(first.offset, Scanned::head);
             if header.relation != id || header.first_offset != first_offset || first_offset != expected_offset
             {
                 let why = format!(
@@ -158,6 +170,7 @@ impl Scan {
                 segments: Vec::new(),
                 blocks: Vec::new(),
                 kept: 0,
+                first,
             });
             if header.schema != scanned.schema {
                 return Err(StorageError::corrupt(
@@ -177,7 +190,7 @@ impl Scan {
         }
         let mut scanned = scanned.ok_or_else(|| {
             StorageError::corrupt(
-                &directory.join(segment::file_name(0)),
+                &directory.join(segment::file_name(first.offset)),
                 0,
                 "the first segment is missing",
             )
@@ -235,6 +248,7 @@ impl Scan {
                 bytes: header.block_bytes() as u32,
                 position,
                 segment: segment.first_offset,
+                written_at_ms: header.written_at_ms,
             });
             segment.end += header.block_bytes();
         }
@@ -323,6 +337,10 @@ fn drop_incomplete_writes(relations: &mut BTreeMap<u64, Scanned>, writes: &BTree
             let complete = write.members.iter().all(|(relation, blocks)| {
                 // A relation without a log was dropped: its blocks went with it.
                 relations.get(relation).is_none_or(|scanned| {
+                    // What retention has removed was acknowledged.
+                    if *write_id <= scanned.first.write_id {
+                        return true;
+                    }
                     let found = write.found.get(relation).map_or(&[][..], Vec::as_slice);
                     found.iter().filter(|block| **block < scanned.kept).count() == *blocks as usize
                 })
@@ -350,7 +368,9 @@ fn drop_incomplete_writes(relations: &mut BTreeMap<u64, Scanned>, writes: &BTree
 impl Scanned {
     /// The offset behind the blocks found so far.
     fn head(&self) -> u64 {
-        self.blocks.last().map_or(0, BlockEntry::end_offset)
+        self.blocks
+            .last()
+            .map_or(self.first.offset, BlockEntry::end_offset)
     }
 
     /// Makes the files end where the kept blocks do, durably, and the log ready for use.
@@ -396,7 +416,13 @@ impl Scanned {
             index: RwLock::new(Index {
                 blocks: self.blocks,
                 head,
-                moves: 0,
+                first: self.first.offset,
+                ..Index::default()
+            }),
+            options: RwLock::default(),
+            first: Mutex::new(Beginning {
+                wanted: self.first,
+                durable: self.first,
             }),
             tail: Mutex::new(Tail {
                 file: segment.file,

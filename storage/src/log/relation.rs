@@ -1,6 +1,7 @@
 //! The log of one relation: the index of its durable blocks, which readers use, and its tail, which only the
 //! writer's thread moves.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +10,10 @@ use arrow::datatypes::{Schema, SchemaRef};
 use parking_lot::{Mutex, RwLock};
 
 use crate::disk::Disk;
+use crate::log::first::First;
 use crate::log::segment;
 use crate::log::tail::Tail;
+use crate::log::types::RelationOptions;
 use crate::{StorageError, disk};
 
 /// In the directory of a relation that was dropped while somebody was reading it.
@@ -26,6 +29,8 @@ pub(super) struct BlockEntry {
     pub(super) position: u64,
     /// The first offset of the segment, which names its file.
     pub(super) segment: u64,
+    /// In milliseconds since 1970-01-01 UTC; 0 if that is not known.
+    pub(super) written_at_ms: i64,
 }
 
 impl BlockEntry {
@@ -41,14 +46,24 @@ pub(super) struct Index {
     pub(super) blocks: Vec<BlockEntry>,
     /// The offset of the next row.
     pub(super) head: u64,
+    /// The offset of the first row that is kept.
+    pub(super) first: u64,
     /// How often blocks that readers may know were moved to other files.
     pub(super) moves: u64,
+    /// The offsets from which on rows are held, by the number of the hold.
+    pub(super) holds: BTreeMap<u64, u64>,
+    pub(super) next_hold: u64,
 }
 
 impl Index {
     /// The position in `blocks` of the one with this offset, or of the first behind it.
     pub(super) fn position_of(&self, offset: u64) -> usize {
         self.blocks.partition_point(|entry| entry.end_offset() <= offset)
+    }
+
+    /// The first offset that somebody holds.
+    pub(super) fn lowest_hold(&self) -> u64 {
+        self.holds.values().min().copied().unwrap_or(u64::MAX)
     }
 }
 
@@ -63,7 +78,16 @@ pub(super) struct RelationLog {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) index: RwLock<Index>,
     pub(super) tail: Mutex<Tail>,
+    pub(super) options: RwLock<RelationOptions>,
+    pub(super) first: Mutex<Beginning>,
     pub(super) dropped: AtomicBool,
+}
+
+/// Where the log begins: as it shall be, and as the disk has it.
+#[derive(Debug, Default)]
+pub(super) struct Beginning {
+    pub(super) wanted: First,
+    pub(super) durable: First,
 }
 
 impl RelationLog {
@@ -104,6 +128,8 @@ impl RelationLog {
             disk,
             index: RwLock::default(),
             tail: Mutex::new(made?),
+            options: RwLock::default(),
+            first: Mutex::default(),
             dropped: AtomicBool::new(false),
         })
     }

@@ -12,12 +12,14 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::disk::{Disk, OsDisk};
 use crate::log::block::{self, Members};
+use crate::log::hold::LogHold;
 use crate::log::queue::{AppendReceipt, Queue};
 use crate::log::reader::LogReader;
 use crate::log::recovery;
 use crate::log::relation::RelationLog;
 use crate::log::segment;
-use crate::log::types::{LogWrite, PreparedPart, PreparedWrite};
+use crate::log::settings::LogSettings;
+use crate::log::types::{LogOwner, LogWrite, PreparedPart, PreparedWrite, RelationOptions};
 use crate::log::writer::Writer;
 use crate::{ChangeBatch, Durability, StorageError, disk};
 
@@ -38,6 +40,10 @@ pub struct LogStore {
     relations: RwLock<BTreeMap<u64, Arc<RelationLog>>>,
     /// Held while a log is made or dropped, so that `relations` is never locked during I/O.
     changing: Mutex<()>,
+    /// Held during [`maintain`](Self::maintain).
+    maintaining: Mutex<()>,
+    segment_bytes_max: u64,
+    settings: Arc<LogSettings>,
     queue: Arc<Queue>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -60,17 +66,14 @@ impl LogStore {
         }
         let recovered = recovery::recover(directory, &disk)?;
         let queue = Arc::new(Queue::new(options.queue_bytes_max));
-        let delay_ms = if options.durability == Durability::Group {
-            options.group_commit_delay_ms_max
-        } else {
-            0
-        };
+        let settings = Arc::new(LogSettings::new(options.durability));
         let writer = Writer {
             queue: queue.clone(),
-            durability: options.durability,
+            settings: Arc::clone(&settings),
             segment_bytes_max: options.segment_bytes_max,
-            delay: Duration::from_millis(delay_ms),
+            delay_max: Duration::from_millis(options.group_commit_delay_ms_max),
             next_write_id: recovered.next_write_id,
+            loose: BTreeMap::new(),
         };
         let thread = thread::Builder::new()
             .name("log-writer".to_owned())
@@ -81,6 +84,9 @@ impl LogStore {
             disk,
             relations: RwLock::new(recovered.relations),
             changing: Mutex::new(()),
+            maintaining: Mutex::new(()),
+            segment_bytes_max: options.segment_bytes_max,
+            settings,
             queue,
             writer: Mutex::new(Some(thread)),
         })
@@ -230,7 +236,53 @@ impl LogStore {
         }
     }
 
-    /// Reads rows `from_offset..to_offset`, or up to the durable head if that is less.
+    /// Changes what an acknowledged write survives, where its relations do not say otherwise. Writes that wait are
+    /// acknowledged by the new rule.
+    pub fn set_durability(&self, durability: Durability) {
+        self.settings.set_durability(durability);
+    }
+
+    /// Says what is particular about the log of a relation. This is not kept: it is said after each open.
+    ///
+    /// # Errors
+    /// The relation has no log.
+    pub fn set_options(&self, relation: u64, options: RelationOptions) -> Result<(), StorageError> {
+        *self.log(relation)?.options.write() = options;
+        Ok(())
+    }
+
+    /// The offset of the first row that is kept: 0 unless retention has removed rows.
+    pub fn first(&self, relation: u64) -> u64 {
+        self.log(relation).map_or(0, |log| log.index.read().first)
+    }
+
+    /// Keeps rows from `offset` on, or from [`first`](Self::first) if that is later, until the hold is dropped.
+    ///
+    /// # Errors
+    /// The relation has no log.
+    pub fn hold(&self, relation: u64, offset: u64) -> Result<LogHold, StorageError> {
+        Ok(LogHold::new(self.log(relation)?, offset))
+    }
+
+    /// Tells the time, in milliseconds since 1970-01-01 UTC, and does what is due: closes old segments, removes what
+    /// retention lets go, puts small segments together. To be called about once a second. What fails
+    /// is logged, and tried again the next time.
+    pub fn maintain(&self, now_ms: i64, owner: &dyn LogOwner) {
+        let _maintaining = self.maintaining.lock();
+        self.settings.set_now_ms(now_ms);
+        if self.check_open().is_err() {
+            return;
+        }
+        let logs: Vec<_> = self.relations.read().values().cloned().collect();
+        for log in logs {
+            if let Err(error) = log.maintain(now_ms, owner, self.segment_bytes_max) {
+                tracing::warn!(relation = log.id, %error, "a log could not be looked after");
+            }
+        }
+    }
+
+    /// Reads rows `from_offset..to_offset`, or up to the durable head if that is less, and from
+    /// [`first`](Self::first) on if that is more.
     pub fn read(&self, relation: u64, from_offset: u64, to_offset: u64) -> Result<LogReader, StorageError> {
         Ok(LogReader::new(self.log(relation)?, from_offset, to_offset))
     }

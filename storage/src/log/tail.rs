@@ -67,12 +67,18 @@ impl RelationLog {
     }
 
     /// Writes a block behind the last. On failure the file may hold a part of it: roll back.
-    pub(super) fn write(&self, frame: &mut Frame, write_id: u64) -> Result<BlockEntry, StorageError> {
+    pub(super) fn write(
+        &self,
+        frame: &mut Frame,
+        write_id: u64,
+        written_at_ms: i64,
+    ) -> Result<BlockEntry, StorageError> {
         let mut tail = self.tail.lock();
         let place = Place {
             first_offset: tail.next_offset,
             write_id,
             durable_bytes: tail.durable_bytes,
+            written_at_ms,
         };
         tail.write(frame, place)
             .map_err(|e| StorageError::io("write", &self.segment_path(tail.segment), e))
@@ -95,7 +101,7 @@ impl RelationLog {
         self.renew_tail(&mut tail, frames()).map(Some)
     }
 
-    fn sync_tail(&self, tail: &mut Tail) -> Result<(), StorageError> {
+    pub(super) fn sync_tail(&self, tail: &mut Tail) -> Result<(), StorageError> {
         if tail.durable_bytes == tail.written_bytes {
             return Ok(());
         }
@@ -179,7 +185,7 @@ impl RelationLog {
 
     /// Follows the tail by a new segment at its durable end, with these blocks; one of the same offset is replaced.
     /// If that fails before the new name is in place the tail is as it was, else it is suspect.
-    fn start_segment(
+    pub(super) fn start_segment(
         &self,
         tail: &mut Tail,
         frames: Vec<&mut Frame>,
@@ -286,7 +292,7 @@ impl Tail {
     }
 
     /// Makes a segment under a name for the meantime, durable with these blocks.
-    fn make(
+    pub(super) fn make(
         disk: &dyn Disk,
         directory: &Path,
         relation: u64,
@@ -342,6 +348,7 @@ impl Tail {
             bytes: frame.bytes() as u32,
             position: self.written_bytes,
             segment: self.segment,
+            written_at_ms: place.written_at_ms,
         };
         self.file.write_all_at(frame.seal(place), entry.position)?;
         self.written_bytes += u64::from(entry.bytes);
@@ -356,7 +363,7 @@ fn new_path(path: &Path) -> PathBuf {
 }
 
 /// Gives a segment that was made its name, durably.
-fn put_in_place(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
+pub(super) fn put_in_place(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
     let new = new_path(path);
     disk.rename(&new, path)
         .map_err(|e| StorageError::io("rename", &new, e))?;

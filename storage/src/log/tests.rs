@@ -3,6 +3,7 @@
 mod crash;
 mod failure;
 mod faults;
+mod maintenance;
 mod order;
 mod round_trip;
 mod simulated;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::ChangeBatch;
 use crate::log::block::Frame;
 use crate::log::relation::RelationLog;
+use crate::{ChangeBatch, Durability, StorageError};
 
 /// Changes to one relation; several of them may form one atomic write.
 #[derive(Debug, Clone)]
@@ -13,6 +13,30 @@ pub struct LogWrite {
     pub relation: u64,
     /// The rows to add to its log.
     pub changes: ChangeBatch,
+}
+
+/// What is particular about the log of one relation. The owner of the catalog says it after each open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RelationOptions {
+    /// What an acknowledged write survives, where that is not the store's. A write to several relations is as durable as
+    /// the most durable of them.
+    pub durability: Option<Durability>,
+    /// Rows may be removed when they are older than this.
+    pub retention_ms: Option<i64>,
+    /// The oldest rows may be removed while the log is larger than this.
+    pub retention_bytes: Option<u64>,
+}
+
+/// Whoever reads logs again, by what the logs themselves do not know.
+pub trait LogOwner {
+    /// The lowest offset of a relation that may be read again: nothing from there on is removed. Holds are kept besides.
+    fn needed(&self, relation: u64) -> u64;
+
+    /// Called before rows of a relation are removed: time to write down what only they tell.
+    ///
+    /// # Errors
+    /// That failed; nothing is removed now.
+    fn forgetting(&self, relation: u64) -> Result<(), StorageError>;
 }
 
 /// Where the rows of one [`LogWrite`] went.

@@ -13,22 +13,26 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::log::block::Frame;
 use crate::log::queue::{Queue, Submission};
 use crate::log::relation::{BlockEntry, RelationLog};
+use crate::log::settings::LogSettings;
 use crate::log::tail::Tail;
 use crate::log::types::Appended;
 use crate::{Durability, StorageError};
 
 pub(super) struct Writer {
     pub(super) queue: Arc<Queue>,
-    pub(super) durability: Durability,
+    pub(super) settings: Arc<LogSettings>,
     pub(super) segment_bytes_max: u64,
-    /// How long a group may wait for company.
-    pub(super) delay: Duration,
+    /// How long a group may wait for company at the most.
+    pub(super) delay_max: Duration,
     pub(super) next_write_id: u64,
+    /// Relations with writes that were shared with others and not synced. If one of them is synced all must be: else
+    /// the others' loss would make recovery take the write back, and with it what was synced behind it.
+    pub(super) loose: BTreeMap<u64, Arc<RelationLog>>,
 }
 
 /// Where the tails of a write's relations were before it.
@@ -53,8 +57,17 @@ impl Writer {
     pub(super) fn run(mut self) {
         // If this thread panics, nobody must wait for it for ever.
         let _abandon = AbandonOnDrop(self.queue.clone());
-        while let Some(group) = self.queue.take(self.delay) {
+        let (mut company, mut delay) = (0, Duration::ZERO);
+        while let Some(group) = self.queue.take(company, delay) {
+            // Who wrote with the last group is likely to write with the next; and to wait for longer than a sync takes
+            // would cost more than a sync of one's own.
+            let started = Instant::now();
+            company = match self.settings.durability() {
+                Durability::Group => group.len(),
+                Durability::Fsync | Durability::Off => 0,
+            };
             self.commit(group);
+            delay = started.elapsed().min(self.delay_max);
         }
     }
 
@@ -128,7 +141,7 @@ impl Writer {
             let first_offset = relation.tail.lock().next_offset;
             let mut entries = Vec::with_capacity(part.frames.len());
             for frame in &mut part.frames {
-                entries.push(relation.write(frame, write_id)?);
+                entries.push(relation.write(frame, write_id, self.settings.now_ms())?);
             }
             appended.push(Appended {
                 relation: relation.id,
@@ -142,7 +155,7 @@ impl Writer {
 
     /// Syncs what was written, publishes and acknowledges it, in order. What cannot be synced fails, with what depends
     /// on it in `rest` and in the queue.
-    fn complete(&self, mut written: Vec<Written>, rest: &mut VecDeque<Submission>) {
+    fn complete(&mut self, mut written: Vec<Written>, rest: &mut VecDeque<Submission>) {
         let Some((mut tainted, error)) = self.sync(&mut written) else {
             for written in written {
                 written.publish();
@@ -169,17 +182,37 @@ impl Writer {
         self.queue.fail(failed, &error, rest);
     }
 
-    /// Syncs each relation that was written to, once; the relations where that could not be done, and why.
-    fn sync(&self, written: &mut [Written]) -> Option<(BTreeSet<u64>, StorageError)> {
-        if self.durability == Durability::Off {
-            return None;
+    /// The relations to sync after these writes.
+    fn due(&mut self, written: &[Written]) -> BTreeMap<u64, Arc<RelationLog>> {
+        let default = self.settings.durability();
+        let mut relations = BTreeMap::new();
+        for written in written {
+            let parts = written
+                .submission
+                .parts
+                .iter()
+                .filter(|part| !part.frames.is_empty());
+            let own: BTreeMap<u64, Arc<RelationLog>> = parts
+                .map(|part| (part.relation.id, Arc::clone(&part.relation)))
+                .collect();
+            let is_synced =
+                |log: &Arc<RelationLog>| log.options.read().durability.unwrap_or(default) != Durability::Off;
+            if own.values().any(is_synced) {
+                relations.extend(own);
+            } else if own.len() > 1 {
+                self.loose.extend(own);
+            }
         }
-        let relations: BTreeMap<u64, Arc<RelationLog>> = written
-            .iter()
-            .flat_map(|written| &written.submission.parts)
-            .filter(|part| !part.frames.is_empty())
-            .map(|part| (part.relation.id, Arc::clone(&part.relation)))
-            .collect();
+        if relations.keys().any(|id| self.loose.contains_key(id)) {
+            relations.extend(self.loose.iter().map(|(id, log)| (*id, Arc::clone(log))));
+        }
+        relations
+    }
+
+    /// Syncs each relation that was written to, once; the relations where that could not be done, and why.
+    fn sync(&mut self, written: &mut [Written]) -> Option<(BTreeSet<u64>, StorageError)> {
+        let relations = self.due(written);
+        let synced_loose = relations.keys().any(|id| self.loose.contains_key(id));
         let mut failed: Option<(BTreeSet<u64>, StorageError)> = None;
         for (id, relation) in relations {
             let group = &mut *written;
@@ -200,6 +233,14 @@ impl Writer {
                         .insert(id);
                 }
             }
+        }
+        match &mut failed {
+            // What stands on one of them stands on all.
+            Some((failed, _)) if failed.iter().any(|id| self.loose.contains_key(id)) => {
+                failed.extend(self.loose.keys());
+            }
+            None if synced_loose => self.loose.clear(),
+            _ => {}
         }
         failed
     }

@@ -18,6 +18,7 @@ use crate::catalog::bound::BoundName;
 use crate::catalog::event_time::{EventTimeDef, StoredEventTime};
 use crate::catalog::external::{ExternalTable, Files};
 use crate::catalog::function::{FunctionDef, StoredFunction};
+use crate::catalog::keeping::Keeping;
 use crate::catalog::kind_name;
 use crate::connector::ConnectorDef;
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -77,6 +78,8 @@ struct StoredProperties {
     event_time: Option<StoredEventTime>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     connector: Option<ConnectorDef>,
+    #[serde(default, skip_serializing_if = "Keeping::is_default")]
+    keeping: Keeping,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     relation: Option<ObjectId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -101,6 +104,7 @@ impl Object {
                 stored.key_name.clone_from(&relation.key_name);
                 stored.event_time = relation.event_time.as_ref().map(EventTimeDef::to_stored);
                 stored.connector.clone_from(&relation.connector);
+                stored.keeping = relation.keeping;
                 if let Some(query) = &relation.query {
                     store_query(query, &mut stored);
                 }
@@ -204,7 +208,9 @@ impl Object {
                 None => relation,
                 some => relation.with_event_time(some),
             };
-            let relation = relation.with_connector(properties.connector.clone());
+            let relation = relation
+                .with_connector(properties.connector.clone())
+                .with_keeping(properties.keeping);
             Ok(Definition::Relation(Box::new(relation)))
         };
         let definition = match stored.kind {

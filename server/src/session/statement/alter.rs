@@ -13,6 +13,7 @@ use millrace_planner::{Binder, RelationKind};
 use millrace_storage::ObjectKind;
 
 use crate::catalog::event_time::EventTimeDef;
+use crate::catalog::keeping::Keeping;
 use crate::catalog::{ColumnDef, Definition, Object, Relation, kind_name};
 use crate::database::ddl::DdlGuard;
 use crate::database::df;
@@ -78,6 +79,23 @@ pub(crate) async fn execute(session: &Arc<Session>, alter: AlterRelation) -> Sql
                 "{tag} .. ALTER COLUMN is not supported"
             )));
         }
+        AlterOperation::SetOptions(mut options) if is_stored(&object) => {
+            let change = Keeping::new(&mut options, kind)?;
+            if let Some(option) = options.0.first() {
+                return Err(not_altered(&option.name));
+            }
+            keep(&guard, &object, |keeping| Ok(keeping.altered(change)))?;
+        }
+        AlterOperation::ResetOptions(names) if is_stored(&object) => {
+            keep(&guard, &object, |mut keeping| {
+                for name in &names {
+                    if !keeping.reset(&millrace_parser::fold(name)) {
+                        return Err(not_altered(name));
+                    }
+                }
+                Ok(keeping)
+            })?;
+        }
         AlterOperation::SetOptions(_) | AlterOperation::ResetOptions(_) => {
             return Err(SqlError::unsupported(format!("{tag} .. SET is not supported")));
         }
@@ -93,6 +111,36 @@ pub(crate) async fn execute(session: &Arc<Session>, alter: AlterRelation) -> Sql
         }
     }
     done(tag)
+}
+
+fn is_stored(object: &Object) -> bool {
+    matches!(object.kind, ObjectKind::Stream | ObjectKind::Table)
+}
+
+fn not_altered(option: &Ident) -> SqlError {
+    SqlError::unsupported(format!("option \"{}\" cannot be altered", option.value))
+        .with_hint("durability can, and of a stream retention and retention_size.")
+}
+
+/// Has the rows of a stream or table kept in another way from now on.
+fn keep(
+    guard: &DdlGuard<'_>,
+    object: &Object,
+    change: impl FnOnce(Keeping) -> SqlResult<Keeping>,
+) -> SqlResult<()> {
+    let mut new = object.clone();
+    let Definition::Relation(relation) = &mut new.definition else {
+        return Err(SqlError::internal("a stream or table is no relation"));
+    };
+    relation.keeping = change(relation.keeping)?;
+    let options = relation.keeping.for_log();
+    new.restate();
+    guard.put(new)?;
+    Ok(guard
+        .database()
+        .store()
+        .logs()
+        .set_options(object.id.0, options)?)
 }
 
 fn find(
@@ -221,7 +269,10 @@ fn with_columns(
         kind == RelationKind::Stream,
     );
     changed.key_name.clone_from(&relation.key_name);
-    let changed = changed.with_event_time(event_time);
+    let changed = changed
+        .with_event_time(event_time)
+        .with_connector(relation.connector.clone())
+        .with_keeping(relation.keeping);
     let mut new = object.clone();
     new.definition = Definition::Relation(Box::new(changed));
     new.restate();

@@ -8,6 +8,7 @@ use millrace_planner::RelationKind;
 use millrace_storage::{ChangeBatch, ObjectKind};
 
 use crate::catalog::event_time::{EventTimeDef, Late};
+use crate::catalog::keeping::Keeping;
 use crate::catalog::{ColumnDef, Definition, Object, Relation};
 use crate::connector::ConnectorDef;
 use crate::database::ddl::DdlGuard;
@@ -33,6 +34,7 @@ struct New<'a> {
     key: Vec<usize>,
     event_time: Option<EventTimeDef>,
     connector: Option<ConnectorDef>,
+    keeping: Keeping,
     text: &'a str,
 }
 
@@ -52,6 +54,7 @@ pub(crate) async fn stream(session: &Arc<Session>, create: CreateStream, text: &
         .collect();
     let mut options = create.options.clone();
     let event_time = EventTimeDef::new(create.watermark.as_ref(), &names, &mut options)?;
+    let keeping = Keeping::new(&mut options, ObjectKind::Stream)?;
     let connector = ConnectorDef::new(&mut options)?;
     if connector.is_some()
         && event_time
@@ -72,6 +75,7 @@ pub(crate) async fn stream(session: &Arc<Session>, create: CreateStream, text: &
         key: vec![],
         event_time,
         connector,
+        keeping,
         text,
     };
     make(session, new).await?;
@@ -91,10 +95,12 @@ pub(crate) async fn table(session: &Arc<Session>, create: CreateTable, text: &st
             SqlError::unsupported("APPEND ONLY tables are not supported").with_hint("Use CREATE STREAM.")
         );
     }
+    let mut options = create.options.clone();
+    let keeping = Keeping::new(&mut options, ObjectKind::Table)?;
     refuse_extras(
         &create.constraints,
         create.watermark.is_some(),
-        &create.options,
+        &options,
         create.format.is_some(),
     )?;
     match create.as_query {
@@ -109,6 +115,7 @@ pub(crate) async fn table(session: &Arc<Session>, create: CreateTable, text: &st
                 key,
                 event_time: None,
                 connector: None,
+                keeping,
                 text,
             };
             make(session, new).await?;
@@ -122,6 +129,7 @@ pub(crate) async fn table(session: &Arc<Session>, create: CreateTable, text: &st
                 &create.column_names,
                 *query,
                 create.with_no_data,
+                keeping,
                 text,
             )
             .await
@@ -136,6 +144,7 @@ async fn table_as(
     column_names: &[Ident],
     query: ast::Query,
     with_no_data: bool,
+    keeping: Keeping,
     text: &str,
 ) -> SqlResult<Outcome> {
     let scope = session.scope();
@@ -180,6 +189,7 @@ async fn table_as(
         key: vec![],
         event_time: None,
         connector: None,
+        keeping,
         text,
     };
     let Some(object) = make(session, new).await? else {
@@ -258,7 +268,7 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
     if let Some(event_time) = &mut event_time
         && event_time.late == Late::Kept(None)
     {
-        let late = late_rows(&scope, &guard, &schema, &name, &new.columns)?;
+        let late = late_rows(&scope, &guard, &schema, &name, &new.columns, new.keeping)?;
         event_time.late = Late::Kept(Some(late.id));
         objects.push(late);
     }
@@ -271,7 +281,8 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         kind == RelationKind::Stream,
     )
     .with_event_time(event_time)
-    .with_connector(new.connector);
+    .with_connector(new.connector)
+    .with_keeping(new.keeping);
     check_expressions(session, &scope, &relation)?;
     session.database().try_generator(&scope, &relation)?;
     let object = Object {
@@ -298,6 +309,7 @@ fn late_rows(
     schema: &str,
     name: &str,
     columns: &[ColumnDef],
+    keeping: Keeping,
 ) -> SqlResult<Object> {
     let name = format!("{name}$late");
     guard.check_free(&scope.database, schema, &name)?;
@@ -318,7 +330,7 @@ fn late_rows(
     let columns: Vec<ColumnDef> = given.chain([watermark]).collect();
     check_columns(columns.iter().map(|column| column.field.name().as_str()))?;
     let id = guard.next_id()?;
-    let relation = Relation::new(id, &name, RelationKind::Stream, columns, &[], true);
+    let relation = Relation::new(id, &name, RelationKind::Stream, columns, &[], true).with_keeping(keeping);
     let mut object = Object {
         id,
         kind: ObjectKind::Stream,

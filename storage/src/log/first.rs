@@ -1,0 +1,72 @@
+//! `FIRST`: where a log begins, once retention has removed what was in front of it. 32 bytes, replaced as a whole.
+
+use std::path::{Path, PathBuf};
+
+use crate::disk::Disk;
+use crate::log::block::{u16_at, u32_at, u64_at};
+use crate::{StorageError, disk};
+
+const FILE: &str = "FIRST";
+const MAGIC: [u8; 4] = *b"MLRF";
+const VERSION: u16 = 1;
+const BYTES: usize = 32;
+
+/// Where a log begins. By default with its first row ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct First {
+    /// The offset of the first row that is kept; a segment begins there.
+    pub(super) offset: u64,
+    /// The id of the last write of which something was removed. Writes up to it were acknowledged, and are whole
+    /// whatever is missing of them here.
+    pub(super) write_id: u64,
+}
+
+impl First {
+    fn path(directory: &Path) -> PathBuf {
+        directory.join(FILE)
+    }
+
+    /// What the file in a log's directory says.
+    pub(super) fn read(disk: &dyn Disk, directory: &Path) -> Result<First, StorageError> {
+        let path = First::path(directory);
+        if !disk.exists(&path) {
+            return Ok(First::default());
+        }
+        let bytes = disk::read(disk, &path)?;
+        First::decode(&bytes).map_err(|why| StorageError::corrupt(&path, 0, why))
+    }
+
+    /// Replaces the file, durably.
+    pub(super) fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<(), StorageError> {
+        disk::replace(disk, &First::path(directory), &self.encode()).map(|_| ())
+    }
+
+    fn encode(&self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        bytes[0..4].copy_from_slice(&MAGIC);
+        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.write_id.to_le_bytes());
+        let crc = crc32c::crc32c(&bytes[..28]);
+        bytes[28..32].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<First, String> {
+        if bytes.len() != BYTES || bytes[0..4] != MAGIC {
+            return Err("it does not say where the log begins".to_owned());
+        }
+        let (found, crc) = (u32_at(bytes, 28), crc32c::crc32c(&bytes[..28]));
+        if found != crc {
+            return Err(format!("the checksum is {found:08x}, the bytes give {crc:08x}"));
+        }
+        let version = u16_at(bytes, 4);
+        if version != VERSION {
+            return Err(format!("it has version {version}, only {VERSION} is known"));
+        }
+        Ok(First {
+            offset: u64_at(bytes, 8),
+            write_id: u64_at(bytes, 16),
+        })
+    }
+}

@@ -1,0 +1,246 @@
+//! What is done to logs now and then: segments are closed when they are old, removed when nobody may read them any
+//! more, and put together when they are many and small.
+//!
+//! * **Rolling by time.** Retention removes whole segments, so that those of a log with retention by time are closed
+//!   after an eighth of that time, or an hour.
+//! * **Retention.** A segment goes when its newest row is older than the time, or while the log takes more bytes than
+//!   it may: never the one that is written to, never one with rows that are held or needed. First `FIRST` says where
+//!   the log begins from now on, then the files go.
+//! * **Compaction.** At least four neighbours that are small together become one file, which replaces the first of
+//!   them; then the others go. A segment ends where the next begins, so that nothing is there twice if a crash comes in
+//!   between.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use crate::StorageError;
+use crate::log::block::{self, BlockHeader, Frame};
+use crate::log::first::First;
+use crate::log::relation::{BlockEntry, RelationLog};
+use crate::log::segment;
+use crate::log::tail::{Tail, Trust, put_in_place};
+use crate::log::types::LogOwner;
+
+/// The longest time between two segments of a log with retention by time.
+const SEGMENT_MS_MAX: i64 = 3_600_000;
+/// Parts of the retention's time that a segment spans at the most.
+const RETENTION_PARTS: i64 = 8;
+/// Neighbours that are put together are at least so many, and so many bytes in all at the most.
+const COMPACTION_SEGMENTS_MIN: usize = 4;
+const COMPACTION_BYTES_MAX: u64 = 16 << 20;
+
+/// A segment that is not written to any more.
+#[derive(Debug, Clone, Copy)]
+struct Closed {
+    first_offset: u64,
+    end_offset: u64,
+    bytes: u64,
+    oldest_ms: i64,
+    newest_ms: i64,
+}
+
+impl RelationLog {
+    /// Does what is due at `now_ms`.
+    pub(super) fn maintain(
+        &self,
+        now_ms: i64,
+        owner: &dyn LogOwner,
+        segment_bytes_max: u64,
+    ) -> Result<(), StorageError> {
+        if self.dropped.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let options = *self.options.read();
+        let span_max = options
+            .retention_ms
+            .map(|retention| (retention / RETENTION_PARTS).clamp(1, SEGMENT_MS_MAX));
+        if let Some(span) = span_max {
+            self.roll_if_older(now_ms - span)?;
+        }
+        if options.retention_ms.is_some() || options.retention_bytes.is_some() {
+            self.forget(now_ms, owner)?;
+        }
+        self.remove_forgotten()?;
+        self.compact(
+            span_max.unwrap_or(i64::MAX),
+            segment_bytes_max.min(COMPACTION_BYTES_MAX),
+        )
+    }
+
+    /// Closes the segment that is written to if its first row was written before `before_ms`.
+    fn roll_if_older(&self, before_ms: i64) -> Result<(), StorageError> {
+        let mut tail = self.tail.lock();
+        let is_old = {
+            let index = self.index.read();
+            let own = index.blocks[index.position_of(tail.segment)..].first();
+            own.is_some_and(|first| first.written_at_ms < before_ms)
+        };
+        // A group that is under way is not disturbed; there will be another time.
+        if is_old && tail.next_offset == self.index.read().head && matches!(tail.trust, Trust::Whole) {
+            self.sync_tail(&mut tail)?;
+            self.start_segment(&mut tail, Vec::new())?;
+        }
+        Ok(())
+    }
+
+    fn closed_segments(&self) -> Vec<Closed> {
+        let open = self.tail.lock().segment;
+        let index = self.index.read();
+        let segments = index.blocks.chunk_by(|a, b| a.segment == b.segment);
+        segments
+            .take_while(|blocks| blocks[0].segment < open)
+            .map(|blocks| Closed {
+                first_offset: blocks[0].segment,
+                end_offset: blocks[blocks.len() - 1].end_offset(),
+                bytes: blocks.iter().map(|block| u64::from(block.bytes)).sum(),
+                oldest_ms: blocks.iter().map(|block| block.written_at_ms).min().unwrap_or(0),
+                newest_ms: blocks.iter().map(|block| block.written_at_ms).max().unwrap_or(0),
+            })
+            .collect()
+    }
+
+    /// Takes what is too old or too much out of the index.
+    fn forget(&self, now_ms: i64, owner: &dyn LogOwner) -> Result<(), StorageError> {
+        let options = *self.options.read();
+        let closed = self.closed_segments();
+        let mut bytes: u64 = self
+            .index
+            .read()
+            .blocks
+            .iter()
+            .map(|block| u64::from(block.bytes))
+            .sum();
+        let needed = owner.needed(self.id);
+        let mut end = None;
+        for segment in closed {
+            let is_old = options
+                .retention_ms
+                .is_some_and(|retention| segment.newest_ms.saturating_add(retention) <= now_ms);
+            let is_too_much = options.retention_bytes.is_some_and(|max| bytes > max);
+            if !(is_old || is_too_much) || segment.end_offset > needed.min(self.index.read().lowest_hold()) {
+                break;
+            }
+            bytes -= segment.bytes;
+            end = Some(segment.end_offset);
+        }
+        let Some(end) = end else {
+            return Ok(());
+        };
+        let last = {
+            let index = self.index.read();
+            index.blocks[index.position_of(end) - 1]
+        };
+        let write_id = self.read_block(&last)?.place().write_id;
+        owner.forgetting(self.id)?;
+        let mut index = self.index.write();
+        // Somebody may have begun to read since.
+        if index.lowest_hold() < end {
+            return Ok(());
+        }
+        let kept = index.position_of(end);
+        index.blocks.drain(..kept);
+        index.first = end;
+        drop(index);
+        self.first.lock().wanted = First {
+            offset: end,
+            write_id,
+        };
+        Ok(())
+    }
+
+    /// Makes the new beginning of the log last, and removes the files in front of it.
+    fn remove_forgotten(&self) -> Result<(), StorageError> {
+        let mut first = self.first.lock();
+        if first.wanted == first.durable {
+            return Ok(());
+        }
+        first.wanted.write(&*self.disk, &self.directory)?;
+        let offset = first.wanted.offset;
+        let io = |e| StorageError::io("remove segments of", &self.directory, e);
+        for (segment, path) in segment::list(&*self.disk, &self.directory).map_err(io)? {
+            if segment < offset {
+                self.disk.remove(&path).map_err(io)?;
+            }
+        }
+        first.durable = first.wanted;
+        Ok(())
+    }
+
+    /// Puts the first small neighbours together, if there are such.
+    fn compact(&self, span_max: i64, bytes_max: u64) -> Result<(), StorageError> {
+        let mut run: Vec<Closed> = Vec::new();
+        for segment in self.closed_segments() {
+            let bytes: u64 = run.iter().map(|segment| segment.bytes).sum();
+            let span = run.first().map_or(0, |first| segment.newest_ms - first.oldest_ms);
+            if bytes + segment.bytes > bytes_max || span > span_max {
+                if run.len() >= COMPACTION_SEGMENTS_MIN {
+                    break;
+                }
+                run.clear();
+            }
+            if segment.bytes <= bytes_max {
+                run.push(segment);
+            }
+        }
+        match (run.first(), run.last()) {
+            (Some(first), Some(last)) if run.len() >= COMPACTION_SEGMENTS_MIN => {
+                self.put_together(first.first_offset, last.end_offset)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn put_together(&self, from: u64, to: u64) -> Result<(), StorageError> {
+        let old: Vec<BlockEntry> = {
+            let index = self.index.read();
+            index.blocks[index.position_of(from)..index.position_of(to)].to_vec()
+        };
+        let mut frames = old
+            .iter()
+            .map(|entry| self.read_block(entry))
+            .collect::<Result<Vec<_>, _>>()?;
+        let (_, new) = Tail::make(
+            &*self.disk,
+            &self.directory,
+            self.id,
+            from,
+            &self.schema,
+            frames.iter_mut().collect(),
+        )?;
+        put_in_place(&*self.disk, &self.segment_path(from))?;
+        let mut index = self.index.write();
+        let start = index.position_of(from);
+        index.blocks[start..start + new.len()].copy_from_slice(&new);
+        index.moves += 1;
+        drop(index);
+        let remove = || -> io::Result<()> {
+            for (first, path) in segment::list(&*self.disk, &self.directory)? {
+                if first > from && first < to {
+                    self.disk.remove(&path)?;
+                }
+            }
+            Ok(())
+        };
+        remove().map_err(|e| StorageError::io("remove segments of", &self.directory, e))
+    }
+
+    /// A durable block as it is in its file.
+    fn read_block(&self, entry: &BlockEntry) -> Result<Frame, StorageError> {
+        let path = self.segment_path(entry.segment);
+        let mut bytes = vec![0; entry.bytes as usize];
+        let read = self
+            .disk
+            .open(&path)
+            .and_then(|file| file.read_exact_at(&mut bytes, entry.position));
+        read.map_err(|e| StorageError::io("read", &path, e))?;
+        let corrupt = |why| StorageError::corrupt(&path, entry.position, why);
+        let header = BlockHeader::parse(&bytes).map_err(corrupt)?;
+        if header.block_bytes() != u64::from(entry.bytes) || header.first_offset != entry.first_offset {
+            return Err(corrupt(
+                "the block is not the one that was written here".to_owned(),
+            ));
+        }
+        block::verify(&bytes).map_err(corrupt)?;
+        Ok(Frame::of_block(&header, bytes))
+    }
+}
