@@ -113,12 +113,26 @@ impl Runtime {
         changes: Vec<(RelationId, ChangeBatch)>,
         locks: Option<&TableLocks>,
     ) -> Result<WriteToken> {
+        self.append_noted(changes, locks, &[]).await
+    }
+
+    /// As [`append`](Self::append), with a note that lasts if and only if the write does. If nothing is written, neither
+    /// is the note.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub async fn append_noted(
+        &self,
+        changes: Vec<(RelationId, ChangeBatch)>,
+        locks: Option<&TableLocks>,
+        note: &[u8],
+    ) -> Result<WriteToken> {
         let changes = one_batch_each(changes)?;
         if changes.is_empty() {
             return Ok(WriteToken::default());
         }
         loop {
-            match self.append_once(changes.clone(), locks).await? {
+            match self.append_once(changes.clone(), locks, note).await? {
                 Some(token) => return Ok(token),
                 // What was submitted meanwhile has made a row of this write late.
                 None => continue,
@@ -131,6 +145,7 @@ impl Runtime {
         &self,
         changes: Vec<(RelationId, ChangeBatch)>,
         locks: Option<&TableLocks>,
+        note: &[u8],
     ) -> Result<Option<WriteToken>> {
         let mut writes: Vec<(Arc<Relation>, ChangeBatch)> = vec![];
         let mut judgements: Vec<(Arc<EventTime>, Judged)> = vec![];
@@ -195,7 +210,7 @@ impl Runtime {
                 changes: changes.clone(),
             })
             .collect();
-        let prepared = self.inner.logs.prepare(log_writes)?;
+        let prepared = self.inner.logs.prepare(log_writes, note)?;
         let parts: Vec<Part> = writes
             .iter()
             .zip(watermarks)

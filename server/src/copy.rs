@@ -23,13 +23,14 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::Field;
 use millrace_runtime::{CpuTask, QueryClass};
-use millrace_storage::ChangeBatch;
+use millrace_storage::{ChangeBatch, ObjectId};
 
 pub use layout::Layout;
 
 use crate::catalog::{Object, Relation};
 use crate::copy::json::Documents;
 use crate::copy::split::{Columns, Splitter};
+use crate::database::ingest_keys::IngestKey;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::rows::{RowBuilder, RowError, positions};
 use crate::session::write::WriteScope;
@@ -151,6 +152,8 @@ pub struct CopyIn {
     appended: u64,
     /// What a failure said: nothing is taken after it.
     failure: Option<SqlError>,
+    /// The key under which the write is remembered.
+    key: Option<IngestKey>,
 }
 
 impl CopyIn {
@@ -211,7 +214,18 @@ impl CopyIn {
             converted: 0,
             appended: 0,
             failure: None,
+            key: None,
         })
+    }
+
+    /// The relation that takes the data.
+    pub(crate) fn relation(&self) -> ObjectId {
+        self.object.id
+    }
+
+    /// Has the write remembered under a key, with how many rows it has. It must be one write.
+    pub(crate) fn remember(&mut self, key: IngestKey) {
+        self.key = Some(key);
     }
 
     /// How many columns the data has.
@@ -253,6 +267,13 @@ impl CopyIn {
                 self.collect(CONVERSIONS_MAX).await?;
             }
             if self.rows_bytes > CHUNK_BYTES_MAX && !self.waits_for_commit() {
+                if self.key.is_some() {
+                    return Err(SqlError::new(
+                        SqlState::ProgramLimitExceeded,
+                        "the data is too large to be one write, and only one write has an Idempotency-Key",
+                    )
+                    .with_hint("Send smaller pieces, each with a key of its own."));
+                }
                 self.append().await?;
             }
         }
@@ -375,6 +396,10 @@ impl CopyIn {
         let rows = std::mem::take(&mut self.rows);
         self.rows_bytes = 0;
         let count: u64 = rows.iter().map(|batch| batch.num_rows() as u64).sum();
+        let note = match &self.key {
+            Some(key) => key.note(count),
+            None => vec![],
+        };
         let write: WriteScope = self.session.begin_write(relation).await?;
         let is_table = relation.info.kind == millrace_planner::RelationKind::Table;
         if write.in_transaction() && is_table && !relation.key().is_empty() {
@@ -382,7 +407,7 @@ impl CopyIn {
                 .await?;
         }
         write
-            .finish(rows.into_iter().map(ChangeBatch::insertions).collect())
+            .finish_noted(rows.into_iter().map(ChangeBatch::insertions).collect(), &note)
             .await
             .map_err(|error| {
                 if error.context.is_none() {

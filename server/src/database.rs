@@ -12,6 +12,7 @@
 pub mod ddl;
 pub mod engine;
 pub mod generators;
+pub mod ingest_keys;
 pub mod jobs;
 pub mod profiles;
 pub mod recovery;
@@ -112,6 +113,7 @@ pub struct Database {
     ddl: Arc<tokio::sync::Mutex<()>>,
     jobs: jobs::Jobs,
     generators: generators::Generators,
+    ingest_keys: ingest_keys::IngestKeys,
     upkeep: upkeep::Upkeep,
     profiles: profiles::Profiles,
     recovery: recovery::Recovery,
@@ -166,6 +168,7 @@ impl Database {
             ddl: Arc::default(),
             jobs: jobs::Jobs::default(),
             generators: generators::Generators::default(),
+            ingest_keys: ingest_keys::IngestKeys::default(),
             upkeep: upkeep::Upkeep::default(),
             profiles: profiles::Profiles::default(),
             recovery: recovery::Recovery::default(),
@@ -176,6 +179,7 @@ impl Database {
         database.bootstrap()?;
         database.restore_tuning()?;
         database.load().await?;
+        database.ingest_keys.restore(database.store.logs().take_notes());
         database.start_upkeep();
         Ok(database)
     }
@@ -239,6 +243,11 @@ impl Database {
     /// What fills streams with a connector.
     pub fn generators(&self) -> &generators::Generators {
         &self.generators
+    }
+
+    /// The keys of requests that wrote.
+    pub(crate) fn ingest_keys(&self) -> &ingest_keys::IngestKeys {
+        &self.ingest_keys
     }
 
     /// How the database was opened.

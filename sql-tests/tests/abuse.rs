@@ -89,9 +89,14 @@ async fn assert_healthy(address: SocketAddr) {
 
 /// A whole HTTP request; the whole answer.
 async fn request(address: SocketAddr, method: &str, path: &str, body: &str) -> String {
+    request_with(address, method, path, "", body).await
+}
+
+/// The same with more headers, each with its end.
+async fn request_with(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!(
-        "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n\
+        "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n{headers}\
          Content-Length: {}\r\n\r\n{body}",
         body.len()
     );
@@ -281,6 +286,50 @@ async fn ingest_that_is_wrong() {
     }
     assert_eq!(number(&fixture.witness, "SELECT count(*) FROM s").await, 0);
     fixture.check_health().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ingest_that_is_sent_again() {
+    let Fixture {
+        server,
+        witness,
+        _directory: directory,
+    } = Fixture::new().await;
+    run(&witness, "CREATE STREAM s (id INT NOT NULL)").await.unwrap();
+    run(&witness, "CREATE STREAM other (id INT NOT NULL)")
+        .await
+        .unwrap();
+    let send = async |server: &Server, path: &'static str, key: &str, body: &'static str| {
+        let header = format!("Idempotency-Key: {key}\r\n");
+        request_with(server.http_addr(), "POST", path, &header, body).await
+    };
+    let (path, rows) = ("/api/ingest/s?wait=applied", "{\"id\": 1}\n{\"id\": 2}\n");
+    // One that failed may be tried again.
+    let answer = send(&server, path, "a", "{\"id\": 1}\n{}\n").await;
+    assert!(answer.starts_with("HTTP/1.0 400"), "{answer}");
+    for key in ["a", "a", "b", "a"] {
+        let answer = send(&server, path, key, rows).await;
+        assert!(
+            answer.starts_with("HTTP/1.0 200") && answer.contains("\"rows\":2"),
+            "{answer}"
+        );
+    }
+    assert_eq!(number(&witness, "SELECT count(*) FROM s").await, 4);
+    let answer = send(&server, "/api/ingest/other", "a", "{\"id\": 1}\n").await;
+    assert!(answer.contains("\"rows\":1"), "another relation's key: {answer}");
+    let answer = send(&server, path, &"k".repeat(256), rows).await;
+    assert!(answer.starts_with("HTTP/1.0 400"), "{answer}");
+    drop(witness);
+    server.shutdown().await;
+    let server = start(directory.path()).await.unwrap();
+    let witness = connect(server.pg_addr()).await.unwrap();
+    // What comes with the key plays no part.
+    let answer = send(&server, path, "b", "{\"id\": 9}\n").await;
+    assert!(answer.contains("\"rows\":2"), "{answer}");
+    assert_eq!(number(&witness, "SELECT count(*) FROM s").await, 4);
+    let answer = send(&server, path, "c", rows).await;
+    assert!(answer.contains("\"rows\":2"), "{answer}");
+    assert_eq!(number(&witness, "SELECT count(*) FROM s").await, 6);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -212,6 +212,18 @@ fn open_index(path: &Path, cache_bytes: u64) -> Result<(Index, State), StorageEr
     Ok((index, state))
 }
 
+/// Whether bytes are a journal; for fuzzing.
+pub(crate) fn decode_journal(bytes: &[u8]) -> Result<(), String> {
+    match journal::replay_bytes(bytes, Path::new("catalog.journal")) {
+        Ok(journal::Replayed { torn: None, .. }) => Ok(()),
+        Ok(journal::Replayed {
+            torn: Some((line, why)),
+            ..
+        }) => Err(format!("line {line} is torn: {why}")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Reads the journal, or makes it from the index if it is gone.
 fn open_journal(
     disk: Arc<dyn Disk>,

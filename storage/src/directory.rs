@@ -92,6 +92,11 @@ pub(crate) fn check_format(directory: &Path) -> Result<(), StorageError> {
         }
         Err(error) => return Err(StorageError::io("read", &path, error)),
     };
+    read_format(&text, directory)
+}
+
+/// Checks what `FORMAT` says.
+pub(crate) fn read_format(text: &str, directory: &Path) -> Result<(), StorageError> {
     let version = text
         .strip_prefix(FORMAT_PREFIX)
         .and_then(|rest| rest.trim_end().parse::<u32>().ok());

@@ -17,6 +17,8 @@
 pub mod catalog;
 mod change_batch;
 pub mod checkpoint;
+#[doc(hidden)]
+pub mod decoders;
 mod directory;
 mod disk;
 mod error;
@@ -29,8 +31,8 @@ pub use change_batch::ChangeBatch;
 pub use checkpoint::Checkpoints;
 pub use error::StorageError;
 pub use log::{
-    AppendReceipt, Appended, LogBlock, LogHold, LogOwner, LogReader, LogStore, LogWrite, PreparedWrite,
-    RelationOptions,
+    AppendReceipt, Appended, LogBlock, LogHold, LogNote, LogOwner, LogReader, LogStore, LogWrite,
+    PreparedWrite, RelationOptions,
 };
 pub use memory::rows_bytes;
 pub use store::{Durability, Store, StoreOptions};

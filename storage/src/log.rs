@@ -19,6 +19,7 @@
 //! The bytes are described in `docs/formats/log.md`.
 
 mod block;
+mod decode;
 mod file;
 mod first;
 mod hold;
@@ -32,12 +33,13 @@ mod settings;
 mod store;
 mod tail;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod types;
 mod writer;
 
+pub(crate) use decode::{decode_block, decode_first, decode_segment_header};
 pub use hold::LogHold;
 pub use queue::AppendReceipt;
 pub use reader::{LogBlock, LogReader};
 pub use store::{LogOptions, LogStore};
-pub use types::{Appended, LogOwner, LogWrite, PreparedWrite, RelationOptions};
+pub use types::{Appended, LogNote, LogOwner, LogWrite, PreparedWrite, RelationOptions};

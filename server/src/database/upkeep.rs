@@ -79,7 +79,7 @@ impl Database {
     }
 
     /// Waits for what is being done, and does no more.
-    pub(super) async fn stop_upkeep(&self) {
+    pub(crate) async fn stop_upkeep(&self) {
         let task = self.upkeep.task.lock().take();
         self.upkeep.stop.notify_one();
         if let Some(task) = task

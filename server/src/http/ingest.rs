@@ -1,7 +1,8 @@
 //! `POST /api/ingest/{stream}`: rows as NDJSON, a JSON array or CSV. The answer says that they are durable.
 //!
 //! A request is all or nothing: if a row is malformed the answer names its number and no row of the request is kept.
-//! `?wait=applied` answers only when every view shows the rows.
+//! `?wait=applied` answers only when every view shows the rows. With `Idempotency-Key` a request that is sent again gets
+//! the first answer, and its rows are not taken twice.
 
 use std::sync::Arc;
 
@@ -18,8 +19,12 @@ use serde_json::json;
 use super::negotiate::media_type;
 use super::{State, error};
 use crate::copy::IngestFormat;
+use crate::database::ingest_keys::{Begin, IngestKey, KEY_BYTES_MAX};
 use crate::error::{SqlError, SqlResult};
 use crate::session::Session;
+
+/// The header with the key of a request.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// What the URL may say.
 #[derive(Debug, Deserialize)]
@@ -60,12 +65,14 @@ pub async fn post(
         Ok(UrlQuery(parameters)) => parameters,
         Err(rejection) => return error::plain(rejection.status(), &rejection.body_text()),
     };
-    if headers.contains_key("idempotency-key") {
-        return error::plain(
-            StatusCode::NOT_IMPLEMENTED,
-            "Idempotency-Key is not supported; leave it out",
-        );
-    }
+    let key = match headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str()) {
+        None => None,
+        Some(Ok(key)) if (1..=KEY_BYTES_MAX).contains(&key.len()) => Some(key.to_owned()),
+        Some(_) => {
+            let message = format!("Idempotency-Key must be 1 to {KEY_BYTES_MAX} visible ASCII characters");
+            return error::plain(StatusCode::BAD_REQUEST, &message);
+        }
+    };
     let content_type = media_type(&headers, header::CONTENT_TYPE);
     let Some(format) = ingest_format(&content_type, parameters.header) else {
         let message = format!(
@@ -73,8 +80,24 @@ pub async fn post(
         );
         return error::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, &message);
     };
-    match take_in(&state, &relation, format, parameters.wait, body).await {
+    let request = Request {
+        state: state.clone(),
+        relation,
+        format,
+        wait: parameters.wait,
+        key,
+    };
+    // A task of its own: whether the rows were written must be known also if the client does not wait for it.
+    let outcome = match tokio::spawn(take_in(request, body)).await {
+        Ok(outcome) => outcome,
+        Err(error) => Err(SqlError::internal(format!("an ingest ended early: {error}")).into()),
+    };
+    match outcome {
         Ok(rows) => Json(json!({"rows": rows, "rejected": 0})).into_response(),
+        Err(Failure::Busy) => error::plain(
+            StatusCode::CONFLICT,
+            "a request with this Idempotency-Key is being worked on; try again later",
+        ),
         Err(Failure::Sql(error)) => error::response(&error),
         Err(Failure::TooLarge) => {
             let message = format!(
@@ -96,8 +119,19 @@ fn ingest_format(content_type: &str, csv_header: bool) -> Option<IngestFormat> {
     }
 }
 
+/// What is asked for.
+struct Request {
+    state: State,
+    relation: String,
+    format: IngestFormat,
+    wait: Wait,
+    key: Option<String>,
+}
+
 enum Failure {
     Sql(SqlError),
+    /// A request of the same key is not answered yet.
+    Busy,
     TooLarge,
     Broken(String),
 }
@@ -108,15 +142,24 @@ impl From<SqlError> for Failure {
     }
 }
 
-async fn take_in(
-    state: &State,
-    relation: &str,
-    format: IngestFormat,
-    wait: Wait,
-    body: Body,
-) -> Result<u64, Failure> {
+async fn take_in(request: Request, body: Body) -> Result<u64, Failure> {
+    let state = &request.state;
     let session = state.session(Vec::new())?;
-    let mut copy = session.begin_ingest(relation, format).await?;
+    let mut copy = session.begin_ingest(&request.relation, request.format).await?;
+    let mut running = None;
+    if let Some(key) = request.key.and_then(|key| IngestKey::new(copy.relation(), &key)) {
+        match session.database().ingest_keys().begin(&key) {
+            Begin::Run(new) => running = Some(new),
+            Begin::Done(rows) => {
+                if request.wait == Wait::Applied {
+                    flush(&session).await?;
+                }
+                return Ok(rows);
+            }
+            Begin::Busy => return Err(Failure::Busy),
+        }
+        copy.remember(key);
+    }
     let mut pieces = body.into_data_stream();
     let mut received = 0;
     while let Some(piece) = pieces.next().await {
@@ -137,8 +180,11 @@ async fn take_in(
         copy.push(&piece).await?;
     }
     let rows = copy.finish().await?;
+    if let Some(running) = running {
+        running.done(rows);
+    }
     state.metrics.ingested(rows);
-    if wait == Wait::Applied {
+    if request.wait == Wait::Applied {
         flush(&session).await?;
     }
     Ok(rows)

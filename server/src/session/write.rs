@@ -213,7 +213,15 @@ impl WriteScope {
     ///
     /// # Errors
     /// The write failed; nothing of it was kept.
-    pub async fn finish(mut self, changes: Vec<ChangeBatch>) -> SqlResult<()> {
+    pub async fn finish(self, changes: Vec<ChangeBatch>) -> SqlResult<()> {
+        self.finish_noted(changes, &[]).await
+    }
+
+    /// As [`finish`](Self::finish). Without a transaction, `note` lasts if and only if the write does.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub async fn finish_noted(mut self, changes: Vec<ChangeBatch>, note: &[u8]) -> SqlResult<()> {
         let changes: Vec<ChangeBatch> = changes.into_iter().filter(|batch| batch.num_rows() > 0).collect();
         if self.in_transaction {
             let mut transaction = self.session.transaction.lock();
@@ -234,7 +242,7 @@ impl WriteScope {
         }
         let changes = changes.into_iter().map(|batch| (self.relation, batch)).collect();
         let runtime = self.session.db.runtime();
-        let written = runtime.append(changes, self.locks.as_ref()).await;
+        let written = runtime.append_noted(changes, self.locks.as_ref(), note).await;
         let written = written.map_err(|error| self.session.explain_write(error))?;
         self.session.say_late(written.late_rows);
         Ok(())

@@ -5,6 +5,7 @@
 //! knows (offset, write id) and extends the checksum over the header.
 
 use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, RecordBatchOptions};
@@ -27,6 +28,7 @@ pub(super) const MAGIC: [u8; 4] = *b"MLRB";
 const VERSION: u16 = 1;
 const KIND_ROWS: u8 = 1;
 const FLAG_WEIGHTS: u8 = 1;
+const FLAG_NOTE: u8 = 2;
 /// Of the Arrow buffers inside a block: enough for 128-bit values, and little waste for a single row.
 const BUFFER_ALIGNMENT: usize = 16;
 /// A change batch is cut into blocks of about this size, so that a reader never needs much memory.
@@ -36,6 +38,8 @@ const BLOCK_ROWS_MAX: usize = 1 << 16;
 /// A payload's size is held in 32 bits, and Arrow's offsets in 31.
 const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 const MEMBER_BYTES: usize = 16;
+/// What a note is padded to.
+const NOTE_ALIGNMENT: usize = 8;
 
 /// How many blocks of one write each relation got: the list by which recovery knows that a write is whole.
 pub(super) type Members = BTreeMap<u64, u32>;
@@ -73,6 +77,8 @@ pub(super) struct BlockHeader {
     /// Columns without the weights; 0: those of the segment's schema.
     pub(super) columns: u16,
     pub(super) weighted: bool,
+    /// Of what the owner wrote down with the write; 0: nothing.
+    pub(super) note_bytes: u32,
     pub(super) durable_bytes: u64,
     pub(super) written_at_ms: i64,
 }
@@ -101,7 +107,7 @@ impl BlockHeader {
             ));
         }
         let (kind, flags) = (bytes[6], bytes[7]);
-        if kind != KIND_ROWS || flags & !FLAG_WEIGHTS != 0 {
+        if kind != KIND_ROWS || flags & !(FLAG_WEIGHTS | FLAG_NOTE) != 0 {
             return Err(format!("the block has unknown kind {kind} or flags {flags:#x}"));
         }
         let header = BlockHeader {
@@ -114,6 +120,11 @@ impl BlockHeader {
             members: u16_at(bytes, 36),
             columns: u16_at(bytes, 38),
             weighted: flags & FLAG_WEIGHTS != 0,
+            note_bytes: if flags & FLAG_NOTE != 0 {
+                u32_at(bytes, 56)
+            } else {
+                0
+            },
             durable_bytes: u64_at(bytes, 40),
             written_at_ms: u64_at(bytes, 48) as i64,
         };
@@ -151,6 +162,14 @@ pub(super) fn members(block: &[u8], header: &BlockHeader) -> Result<Members, Str
         .chunks_exact(MEMBER_BYTES)
         .map(|member| (u64_at(member, 0), u32_at(member, 8)))
         .collect())
+}
+
+/// What the owner wrote down with the write. The block must be verified.
+pub(super) fn note<'b>(block: &'b [u8], header: &BlockHeader) -> Result<&'b [u8], String> {
+    let start = HEADER_BYTES + usize::from(header.members) * MEMBER_BYTES;
+    block
+        .get(start..start + header.note_bytes as usize)
+        .ok_or_else(|| "the block is shorter than its note".to_owned())
 }
 
 impl Frame {
@@ -204,17 +223,19 @@ pub(super) fn block_ranges(changes: &ChangeBatch) -> Result<Vec<(usize, usize)>,
 }
 
 /// Encodes one block. `part` counts the blocks of the whole write, of which there are `parts`; `columns` is 0 unless there
-/// are more than the segment's schema has.
+/// are more than the segment's schema has; `note` is for the owner.
 pub(super) fn encode(
     rows: &RecordBatch,
     weights: Option<&Int64Array>,
     (part, parts): (u16, u16),
     columns: u16,
     members: &Members,
+    note: &[u8],
 ) -> Result<Frame, StorageError> {
     let message = encode_arrow(rows, weights)?;
     let members_bytes = members.len() * MEMBER_BYTES;
-    let metadata_end = HEADER_BYTES + members_bytes + 8 + message.ipc_message.len();
+    let note_bytes = note.len().next_multiple_of(NOTE_ALIGNMENT);
+    let metadata_end = HEADER_BYTES + members_bytes + note_bytes + 8 + message.ipc_message.len();
     let body_start = metadata_end.next_multiple_of(ALIGNMENT);
     let end = (body_start + message.arrow_data.len()).next_multiple_of(ALIGNMENT);
     if end - HEADER_BYTES > PAYLOAD_BYTES_MAX {
@@ -229,7 +250,9 @@ pub(super) fn encode(
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
     bytes.push(KIND_ROWS);
-    bytes.push(if weights.is_some() { FLAG_WEIGHTS } else { 0 });
+    let weighted = if weights.is_some() { FLAG_WEIGHTS } else { 0 };
+    let noted = if note.is_empty() { 0 } else { FLAG_NOTE };
+    bytes.push(weighted | noted);
     bytes.extend_from_slice(&((end - HEADER_BYTES) as u32).to_le_bytes());
     bytes.extend_from_slice(&row_count.to_le_bytes());
     bytes.resize(32, 0);
@@ -237,12 +260,16 @@ pub(super) fn encode(
     bytes.extend_from_slice(&parts.to_le_bytes());
     bytes.extend_from_slice(&(members.len() as u16).to_le_bytes());
     bytes.extend_from_slice(&columns.to_le_bytes());
+    bytes.resize(56, 0);
+    bytes.extend_from_slice(&(note.len() as u32).to_le_bytes());
     bytes.resize(HEADER_BYTES, 0);
     for (relation, blocks) in members {
         bytes.extend_from_slice(&relation.to_le_bytes());
         bytes.extend_from_slice(&blocks.to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
     }
+    bytes.extend_from_slice(note);
+    bytes.resize(HEADER_BYTES + members_bytes + note_bytes, 0);
     bytes.extend_from_slice(&(message.ipc_message.len() as u32).to_le_bytes());
     bytes.extend_from_slice(&[0; 4]);
     bytes.extend_from_slice(&message.ipc_message);
@@ -294,7 +321,8 @@ pub(super) fn decode(
 ) -> Result<ChangeBatch, String> {
     let text = |e: ArrowError| e.to_string();
     let short = "the block is shorter than its content";
-    let metadata_start = HEADER_BYTES + usize::from(header.members) * MEMBER_BYTES + 8;
+    let note_bytes = (header.note_bytes as usize).next_multiple_of(NOTE_ALIGNMENT);
+    let metadata_start = HEADER_BYTES + usize::from(header.members) * MEMBER_BYTES + note_bytes + 8;
     if block.len() < metadata_start {
         return Err(short.to_owned());
     }
@@ -314,8 +342,9 @@ pub(super) fn decode(
         schema.clone()
     };
     let body = block.slice(body_start);
-    let rows =
-        read_record_batch(&body, batch, stored, &HashMap::new(), None, &message.version()).map_err(text)?;
+    let rows = arrow_decoding(|| {
+        read_record_batch(&body, batch, stored, &HashMap::new(), None, &message.version())
+    })?;
     if rows.num_rows() != header.rows as usize {
         return Err(format!(
             "the header tells of {} rows, the batch has {}",
@@ -333,6 +362,15 @@ pub(super) fn decode(
         RecordBatch::try_new_with_options(schema.clone(), rows.columns()[..columns].to_vec(), &options)
             .map_err(text)?;
     ChangeBatch::new(rows, Some(weights)).map_err(|e| e.to_string())
+}
+
+/// Arrow's decoders believe what is inside of a message, and may panic where it is wrong. Bytes with the right checksum
+/// and the wrong content are damage like any other, and must not take the reader's thread along.
+pub(super) fn arrow_decoding<T>(decode: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(decode)) {
+        Ok(decoded) => decoded.map_err(|e| e.to_string()),
+        Err(_) => Err("the Arrow message contradicts itself".to_owned()),
+    }
 }
 
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {

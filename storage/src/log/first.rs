@@ -41,7 +41,7 @@ impl First {
         disk::replace(disk, &First::path(directory), &self.encode()).map(|_| ())
     }
 
-    fn encode(&self) -> [u8; BYTES] {
+    pub(super) fn encode(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         bytes[0..4].copy_from_slice(&MAGIC);
         bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());

@@ -7,7 +7,7 @@
 //!    comes behind is cut too, which loses nothing acknowledged, since groups are synced in order; and the
 //!    writes to which that belonged are then incomplete themselves, and so on until nothing changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,13 +22,19 @@ use crate::log::first::First;
 use crate::log::relation::{Beginning, BlockEntry, DROPPED_MARKER, Index, RelationLog};
 use crate::log::segment::{self, SegmentHeader};
 use crate::log::tail::{Tail, Trust};
+use crate::log::types::LogNote;
 use crate::{StorageError, disk};
+
+/// So many notes are told of at the most, the newest.
+const NOTES_MAX: usize = 100_000;
 
 /// All logs of a directory.
 #[derive(Debug)]
 pub(super) struct Recovered {
     pub(super) relations: BTreeMap<u64, Arc<RelationLog>>,
     pub(super) next_write_id: u64,
+    /// Of the writes that are kept, the oldest first.
+    pub(super) notes: Vec<LogNote>,
 }
 
 /// One relation as its files show it.
@@ -40,6 +46,8 @@ struct Scanned {
     blocks: Vec<BlockEntry>,
     /// How many of the blocks are kept.
     kept: usize,
+    /// The last notes, each with the position of its block in `blocks`.
+    notes: VecDeque<(usize, LogNote)>,
     /// Where the log begins.
     first: First,
 }
@@ -75,10 +83,17 @@ pub(super) fn recover(directory: &Path, disk: &Arc<dyn Disk>) -> Result<Recovere
     let mut recovered = Recovered {
         relations: BTreeMap::new(),
         next_write_id: scan.last_write_id + 1,
+        notes: Vec::new(),
     };
-    for (id, scanned) in relations {
+    for (id, mut scanned) in relations {
+        let (kept, notes) = (scanned.kept, std::mem::take(&mut scanned.notes));
+        let notes = notes.into_iter().filter(|(block, _)| *block < kept);
+        recovered.notes.extend(notes.map(|(_, note)| note));
         recovered.relations.insert(id, Arc::new(scanned.finish(disk)?));
     }
+    recovered.notes.sort_by_key(|note| note.write_id);
+    let surplus = recovered.notes.len().saturating_sub(NOTES_MAX);
+    recovered.notes.drain(..surplus);
     Ok(recovered)
 }
 
@@ -170,6 +185,7 @@ impl Scan {
                 segments: Vec::new(),
                 blocks: Vec::new(),
                 kept: 0,
+                notes: VecDeque::new(),
                 first,
             });
             if header.schema != scanned.schema {
@@ -215,7 +231,7 @@ impl Scan {
         let mut read_ahead = ReadAhead::new(segment.file.clone());
         while segment.end < size && end.is_none_or(|end| scanned.head() < end) {
             let position = segment.end;
-            let (header, members) = match read_block(&mut read_ahead, &path, position, size)? {
+            let (header, members, note) = match read_block(&mut read_ahead, &path, position, size)? {
                 Ok(found) => found,
                 Err(why) if end.is_none() => {
                     refuse_durable_damage(&mut read_ahead, &path, position, size, &why)?;
@@ -242,6 +258,17 @@ impl Scan {
                     .push(scanned.blocks.len());
             }
             self.last_write_id = self.last_write_id.max(header.write_id);
+            if !note.is_empty() {
+                let note = LogNote {
+                    written_at_ms: header.written_at_ms,
+                    write_id: header.write_id,
+                    note,
+                };
+                scanned.notes.push_back((scanned.blocks.len(), note));
+                if scanned.notes.len() > NOTES_MAX {
+                    scanned.notes.pop_front();
+                }
+            }
             scanned.blocks.push(BlockEntry {
                 first_offset: header.first_offset,
                 rows: header.rows,
@@ -258,7 +285,7 @@ impl Scan {
 }
 
 /// A valid block, or what is wrong with it.
-type BlockFinding = Result<(BlockHeader, Members), String>;
+type BlockFinding = Result<(BlockHeader, Members, Vec<u8>), String>;
 
 fn read_block(
     read_ahead: &mut ReadAhead,
@@ -285,7 +312,10 @@ fn read_block(
         )));
     }
     let block = read_ahead.get(position, header.block_bytes(), size).map_err(io)?;
-    Ok(block::verify(&block).and_then(|()| Ok((header, block::members(&block, &header)?))))
+    Ok(block::verify(&block).and_then(|()| {
+        let members = block::members(&block, &header)?;
+        Ok((header, members, block::note(&block, &header)?.to_vec()))
+    }))
 }
 
 /// Looks for a valid block behind the invalid one at `position` that was written when that was durable.
@@ -297,7 +327,7 @@ fn refuse_durable_damage(
     why: &str,
 ) -> Result<(), StorageError> {
     for later in ((position + ALIGNMENT as u64)..size).step_by(ALIGNMENT) {
-        if let Ok((header, _)) = read_block(read_ahead, path, later, size)?
+        if let Ok((header, ..)) = read_block(read_ahead, path, later, size)?
             && header.durable_bytes > position
         {
             return Err(StorageError::corrupt(path, position, why));

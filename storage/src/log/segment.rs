@@ -10,7 +10,7 @@ use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 
 use crate::StorageError;
 use crate::disk::{Disk, DiskFile};
-use crate::log::block::{ALIGNMENT, u16_at, u32_at, u64_at};
+use crate::log::block::{ALIGNMENT, arrow_decoding, u16_at, u32_at, u64_at};
 
 /// The extension of a segment that is being made.
 pub(super) const NEW: &str = "new";
@@ -73,6 +73,17 @@ impl SegmentHeader {
         bytes
     }
 
+    /// The schema of a head, and the bytes behind it; checksums are not looked at.
+    pub(super) fn decode_unchecked(bytes: &[u8]) -> Result<(SchemaRef, &[u8]), String> {
+        if bytes.len() < FIXED_BYTES || bytes[0..4] != MAGIC {
+            return Err("this is no log segment".to_owned());
+        }
+        let total = u32_at(bytes, 8) as usize;
+        let header = bytes.get(..total).filter(|header| header.len() >= FIXED_BYTES);
+        let header = header.ok_or("the segment header has an impossible size")?;
+        Ok((schema_of(header)?, &bytes[total..]))
+    }
+
     /// Reads the head, and tells its length.
     pub(super) fn read(file: &dyn DiskFile, path: &Path) -> Result<(SegmentHeader, u64), StorageError> {
         let size = file.size().map_err(|e| StorageError::io("read", path, e))?;
@@ -108,17 +119,23 @@ impl SegmentHeader {
             let why = format!("the segment header's checksum is {found:08x}, its bytes give {crc:08x}");
             return Err(corrupt(why));
         }
-        let schema = bytes
-            .get(FIXED_BYTES..FIXED_BYTES + u32_at(&bytes, 12) as usize)
-            .ok_or_else(|| corrupt("the schema is longer than the segment header".to_owned()))?;
-        let schema = try_schema_from_flatbuffer_bytes(schema).map_err(|e| corrupt(e.to_string()))?;
+        let schema = schema_of(&bytes).map_err(corrupt)?;
         let header = SegmentHeader {
             relation: u64_at(&bytes, 16),
             first_offset: u64_at(&bytes, 24),
-            schema: Arc::new(schema),
+            schema,
         };
         Ok((header, total))
     }
+}
+
+fn schema_of(header: &[u8]) -> Result<SchemaRef, String> {
+    let schema = header
+        .get(FIXED_BYTES..FIXED_BYTES.saturating_add(u32_at(header, 12) as usize))
+        .ok_or("the schema is longer than the segment header")?;
+    let schema = arrow_decoding(|| try_schema_from_flatbuffer_bytes(schema))?;
+    check_schema(&schema).map_err(|e| e.to_string())?;
+    Ok(Arc::new(schema))
 }
 
 fn checksum(header: &[u8]) -> u32 {

@@ -19,7 +19,7 @@ use crate::log::recovery;
 use crate::log::relation::RelationLog;
 use crate::log::segment;
 use crate::log::settings::LogSettings;
-use crate::log::types::{LogOwner, LogWrite, PreparedPart, PreparedWrite, RelationOptions};
+use crate::log::types::{LogNote, LogOwner, LogWrite, PreparedPart, PreparedWrite, RelationOptions};
 use crate::log::writer::Writer;
 use crate::{ChangeBatch, Durability, StorageError, disk};
 
@@ -38,6 +38,8 @@ pub struct LogStore {
     directory: PathBuf,
     disk: Arc<dyn Disk>,
     relations: RwLock<BTreeMap<u64, Arc<RelationLog>>>,
+    /// What was found when the logs were opened.
+    notes: Mutex<Vec<LogNote>>,
     /// Held while a log is made or dropped, so that `relations` is never locked during I/O.
     changing: Mutex<()>,
     /// Held during [`maintain`](Self::maintain).
@@ -83,6 +85,7 @@ impl LogStore {
             directory: directory.to_owned(),
             disk,
             relations: RwLock::new(recovered.relations),
+            notes: Mutex::new(recovered.notes),
             changing: Mutex::new(()),
             maintaining: Mutex::new(()),
             segment_bytes_max: options.segment_bytes_max,
@@ -162,8 +165,9 @@ impl LogStore {
     }
 
     /// Checks and encodes a write: all the work that needs no order. The parts become durable together, or
-    /// not at all.
-    pub fn prepare(&self, writes: Vec<LogWrite>) -> Result<PreparedWrite, StorageError> {
+    /// not at all, and with them `note`, which may be empty: see [`take_notes`](Self::take_notes). Without rows there is
+    /// no note.
+    pub fn prepare(&self, writes: Vec<LogWrite>, note: &[u8]) -> Result<PreparedWrite, StorageError> {
         let mut checked = Vec::with_capacity(writes.len());
         let mut members = Members::new();
         for write in writes {
@@ -208,7 +212,9 @@ impl LogStore {
                     first if first == relation.schema.fields().len() => 0,
                     more => more as u16,
                 };
-                let frame = block::encode(&rows, weights.as_ref(), (part, blocks as u16), columns, &members)?;
+                let place = (part, blocks as u16);
+                let note = if part == 0 { note } else { &[] };
+                let frame = block::encode(&rows, weights.as_ref(), place, columns, &members, note)?;
                 prepared.bytes += frame.bytes();
                 frames.push(frame);
                 part += 1;
@@ -230,10 +236,15 @@ impl LogStore {
 
     /// [`prepare`](Self::prepare) and [`submit`](Self::submit). Errors come through the receipt.
     pub fn append(&self, writes: Vec<LogWrite>) -> AppendReceipt {
-        match self.prepare(writes) {
+        match self.prepare(writes, &[]) {
             Ok(prepared) => self.submit(prepared),
             Err(error) => AppendReceipt::failed(error),
         }
+    }
+
+    /// The notes of the writes that were found when the logs were opened, the oldest first; only once.
+    pub fn take_notes(&self) -> Vec<LogNote> {
+        std::mem::take(&mut self.notes.lock())
     }
 
     /// Changes what an acknowledged write survives, where its relations do not say otherwise. Writes that wait are

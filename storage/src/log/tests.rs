@@ -4,6 +4,7 @@ mod crash;
 mod failure;
 mod faults;
 mod maintenance;
+mod notes;
 mod order;
 mod round_trip;
 mod simulated;
@@ -66,4 +67,24 @@ fn contents(log: &LogStore, relation: u64) -> Vec<i64> {
     }
     assert_eq!(log.head(relation), found.len() as u64);
     found
+}
+
+/// Valid bytes for the decoder of this name.
+pub(crate) fn samples(decoder: &str) -> Vec<Vec<u8>> {
+    round_trip::shapes()
+        .into_iter()
+        .map(|(schema, changes)| {
+            let dir = tempfile::tempdir().unwrap();
+            let log = open(dir.path());
+            log.create(1, schema).unwrap();
+            let changes = LogWrite { relation: 1, changes };
+            let prepared = log.prepare(vec![changes], b"a note").unwrap();
+            log.submit(prepared).wait().unwrap();
+            let segment = std::fs::read(dir.path().join("log/1").join(segment::file_name(0))).unwrap();
+            match decoder {
+                "log_first" => first::First::default().encode().to_vec(),
+                _ => segment,
+            }
+        })
+        .collect()
 }

@@ -27,6 +27,17 @@ pub struct RelationOptions {
     pub retention_bytes: Option<u64>,
 }
 
+/// What the owner wrote down with a write, found when the logs were opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogNote {
+    /// In milliseconds since 1970-01-01 UTC; 0 if that is not known.
+    pub written_at_ms: i64,
+    /// The number of the write.
+    pub write_id: u64,
+    /// As it was given to [`LogStore::prepare`](super::LogStore::prepare).
+    pub note: Vec<u8>,
+}
+
 /// Whoever reads logs again, by what the logs themselves do not know.
 pub trait LogOwner {
     /// The lowest offset of a relation that may be read again: nothing from there on is removed. Holds are kept besides.

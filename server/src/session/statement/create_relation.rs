@@ -83,7 +83,7 @@ pub(crate) async fn stream(session: &Arc<Session>, create: CreateStream, text: &
 }
 
 /// CREATE TABLE.
-pub(crate) async fn table(session: &Arc<Session>, create: CreateTable, text: &str) -> SqlResult<Outcome> {
+pub(crate) async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) -> SqlResult<Outcome> {
     if create.or_replace {
         return Err(SqlError::unsupported("CREATE OR REPLACE TABLE is not supported"));
     }
@@ -103,7 +103,7 @@ pub(crate) async fn table(session: &Arc<Session>, create: CreateTable, text: &st
         &options,
         create.format.is_some(),
     )?;
-    match create.as_query {
+    match create.as_query.take() {
         None => {
             let key = key_positions(&create.columns, &create.primary_key)?;
             let columns = columns(&create.columns, &key)?;
@@ -121,29 +121,14 @@ pub(crate) async fn table(session: &Arc<Session>, create: CreateTable, text: &st
             make(session, new).await?;
             done("CREATE TABLE")
         }
-        Some(query) => {
-            table_as(
-                session,
-                &create.name,
-                create.if_not_exists,
-                &create.column_names,
-                *query,
-                create.with_no_data,
-                keeping,
-                text,
-            )
-            .await
-        }
+        Some(query) => table_as(session, &create, *query, keeping, text).await,
     }
 }
 
 async fn table_as(
     session: &Arc<Session>,
-    name: &ObjectName,
-    if_not_exists: bool,
-    column_names: &[Ident],
+    create: &CreateTable,
     query: ast::Query,
-    with_no_data: bool,
     keeping: Keeping,
     text: &str,
 ) -> SqlResult<Outcome> {
@@ -151,7 +136,7 @@ async fn table_as(
     let query_text = query.to_string();
     let mut statement = ast::Statement::Query(Box::new(query));
     let (plan, names) = select::bind(session, &scope, &mut statement, &query_text, select::Purpose::Run)?;
-    let given: Vec<String> = column_names.iter().map(millrace_parser::fold).collect();
+    let given: Vec<String> = create.column_names.iter().map(millrace_parser::fold).collect();
     if given.len() > plan.schema().fields().len() {
         return Err(SqlError::new(
             SqlState::SyntaxError,
@@ -183,8 +168,8 @@ async fn table_as(
     let positions: Vec<usize> = (0..columns.len()).collect();
     let new = New {
         kind: ObjectKind::Table,
-        name,
-        if_not_exists,
+        name: &create.name,
+        if_not_exists: create.if_not_exists,
         columns,
         key: vec![],
         event_time: None,
@@ -195,7 +180,7 @@ async fn table_as(
     let Some(object) = make(session, new).await? else {
         return done("CREATE TABLE AS");
     };
-    if with_no_data {
+    if create.with_no_data {
         return done("CREATE TABLE AS");
     }
     let filled = fill(session, &object, plan, &positions).await;

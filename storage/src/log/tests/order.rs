@@ -41,7 +41,7 @@ fn offsets_follow_the_order_of_submission() {
                             let value = (thread * WRITES + i) as i64;
                             writes.push(write(*relation, &vec![value; count]));
                         }
-                        let prepared = log.prepare(writes.clone()).unwrap();
+                        let prepared = log.prepare(writes.clone(), &[]).unwrap();
                         let mut order = expected.lock();
                         let receipt = log.submit(prepared);
                         let mut offsets = Vec::new();

@@ -132,6 +132,17 @@ fn random_column(data_type: &DataType, rows: usize, random: &mut StdRng) -> Arra
     }
 }
 
+/// Schemas with changes of them: every type with weights, and one plain column.
+pub(super) fn shapes() -> Vec<(SchemaRef, ChangeBatch)> {
+    let random = &mut StdRng::seed_from_u64(5);
+    let all = random_batch(&all_types(), 9, random).rows;
+    let weights = Int64Array::from(vec![1; all.num_rows()]);
+    vec![
+        (all_types(), ChangeBatch::new(all, Some(weights)).unwrap()),
+        (one_column(), values(&[1, 2, 3])),
+    ]
+}
+
 fn random_batch(schema: &SchemaRef, rows: usize, random: &mut StdRng) -> ChangeBatch {
     // Slices of larger arrays, whose offsets do not start at zero.
     let (before, after) = (random.random_range(0..9), random.random_range(0..3));

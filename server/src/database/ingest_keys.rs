@@ -1,0 +1,205 @@
+//! Keys of HTTP requests that write (`Idempotency-Key`): a request that is sent again gets the first answer.
+//!
+//! A key is part of the write that it came with, in the log, so that both are there or neither is, whatever crash comes in
+//! between. In memory the newest are known; at the start they are read from the logs.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use millrace_storage::{LogNote, ObjectId};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::database::now_ms;
+
+/// For how long a key is remembered, and how many of them.
+const AGE_MS_MAX: i64 = 24 * 3_600_000;
+const KEYS_MAX: usize = 100_000;
+/// The longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 255;
+
+/// A key, and the relation that the request writes to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct IngestKey {
+    relation: ObjectId,
+    key: String,
+}
+
+/// What is written down with the rows.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    #[serde(flatten)]
+    key: IngestKey,
+    rows: u64,
+}
+
+impl IngestKey {
+    /// `None`: the text is no key.
+    pub fn new(relation: ObjectId, key: &str) -> Option<IngestKey> {
+        let is_key = !key.is_empty() && key.len() <= KEY_BYTES_MAX;
+        is_key.then(|| IngestKey {
+            relation,
+            key: key.to_owned(),
+        })
+    }
+
+    /// What is written down with so many rows.
+    pub fn note(&self, rows: u64) -> Vec<u8> {
+        let note = Note {
+            key: self.clone(),
+            rows,
+        };
+        serde_json::to_vec(&note).unwrap_or_default()
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Running,
+    Done { rows: u64 },
+}
+
+/// The keys that are known.
+#[derive(Debug, Default)]
+pub struct IngestKeys(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    states: HashMap<IngestKey, State>,
+    /// Those that are done, the oldest first, each with its time in milliseconds.
+    order: VecDeque<(i64, IngestKey)>,
+}
+
+/// What to do with a request.
+#[derive(Debug)]
+pub enum Begin {
+    /// It is new.
+    Run(Running),
+    /// It was answered before, with so many rows.
+    Done(u64),
+    /// It is being worked on.
+    Busy,
+}
+
+/// A request that is being worked on. If this is dropped it may be tried again.
+#[derive(Debug)]
+pub struct Running {
+    keys: Arc<Mutex<Known>>,
+    key: Option<IngestKey>,
+}
+
+impl IngestKeys {
+    /// Enters what the logs know.
+    pub fn restore(&self, notes: Vec<LogNote>) {
+        let mut known = self.0.lock();
+        for note in notes {
+            // Other notes may come with later versions.
+            if let Ok(found) = serde_json::from_slice::<Note>(&note.note) {
+                known.finish(found.key, found.rows, note.written_at_ms);
+            }
+        }
+        known.forget(now_ms());
+    }
+
+    /// Asks what to do with a request of this key.
+    pub fn begin(&self, key: &IngestKey) -> Begin {
+        let mut known = self.0.lock();
+        known.forget(now_ms());
+        match known.states.get(key) {
+            Some(State::Running) => Begin::Busy,
+            Some(State::Done { rows }) => Begin::Done(*rows),
+            None => {
+                known.states.insert(key.clone(), State::Running);
+                Begin::Run(Running {
+                    keys: Arc::clone(&self.0),
+                    key: Some(key.clone()),
+                })
+            }
+        }
+    }
+}
+
+impl Known {
+    fn finish(&mut self, key: IngestKey, rows: u64, at_ms: i64) {
+        self.states.insert(key.clone(), State::Done { rows });
+        self.order.push_back((at_ms, key));
+    }
+
+    fn forget(&mut self, now_ms: i64) {
+        while let Some((at_ms, _)) = self.order.front()
+            && (self.order.len() > KEYS_MAX || at_ms + AGE_MS_MAX < now_ms)
+        {
+            if let Some((_, key)) = self.order.pop_front() {
+                self.states.remove(&key);
+            }
+        }
+    }
+}
+
+impl Running {
+    /// The request was answered with so many rows.
+    pub fn done(mut self, rows: u64) {
+        if let Some(key) = self.key.take() {
+            self.keys.lock().finish(key, rows, now_ms());
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.keys.lock().states.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> IngestKey {
+        IngestKey::new(ObjectId(1), text).unwrap()
+    }
+
+    #[test]
+    fn a_request_runs_once_and_again_only_if_it_failed() {
+        let keys = IngestKeys::default();
+        let Begin::Run(first) = keys.begin(&key("a")) else {
+            panic!("it is new");
+        };
+        assert!(matches!(keys.begin(&key("a")), Begin::Busy));
+        drop(first);
+        let Begin::Run(second) = keys.begin(&key("a")) else {
+            panic!("it failed");
+        };
+        second.done(7);
+        assert!(matches!(keys.begin(&key("a")), Begin::Done(7)));
+        let other = IngestKey::new(ObjectId(2), "a").unwrap();
+        assert!(matches!(keys.begin(&other), Begin::Run(_)));
+        assert_eq!(IngestKey::new(ObjectId(1), ""), None);
+        assert_eq!(IngestKey::new(ObjectId(1), &"k".repeat(256)), None);
+    }
+
+    #[test]
+    fn the_newest_are_remembered_and_no_more() {
+        let keys = IngestKeys::default();
+        let note = |number: usize, written_at_ms| LogNote {
+            written_at_ms,
+            write_id: number as u64,
+            note: key(&number.to_string()).note(3),
+        };
+        let now = now_ms();
+        let mut notes = vec![note(0, now - AGE_MS_MAX - 1000)];
+        notes.extend((1..=KEYS_MAX + 5).map(|number| note(number, now)));
+        notes.push(LogNote {
+            written_at_ms: now,
+            write_id: 0,
+            note: b"something else".to_vec(),
+        });
+        keys.restore(notes);
+        for (number, is_known) in [(0, false), (5, false), (6, true), (KEYS_MAX + 5, true)] {
+            let found = matches!(keys.begin(&key(&number.to_string())), Begin::Done(3));
+            assert_eq!(found, is_known, "{number}");
+        }
+    }
+}
