@@ -9,6 +9,7 @@
 //!    ├─ neptune ── TPC-H as batch work with stream tasks beside it, under each scheduling policy
 //!    ├─ mapreduce ── windows that slide, word count, latency by rate, Nexmark, against a server in this process
 //!    ├─ durability ── recovery after a kill, what checkpoints cost, against a real server
+//!    ├─ ingest ── storage alone: the log at each durability level against its disk
 //!    ├─ ivm ── a suite against the engine alone, in a process for each view and size
 //!    └─ results, plot ── what was measured, on which machine, written as results.json, report.md and figures
 //! ```
@@ -22,6 +23,7 @@ pub mod durability;
 pub mod error;
 pub mod first_light;
 pub mod flights;
+pub mod ingest;
 pub mod ivm;
 pub mod machine;
 pub mod mapreduce;

@@ -11,7 +11,7 @@ use millrace_benches::first_light::{self, Scale};
 use millrace_benches::ivm::{self, Cell, Isolation};
 use millrace_benches::results::{Experiment, Run};
 use millrace_benches::target::Target;
-use millrace_benches::{flights, mapreduce, monotasks, neptune, tpch};
+use millrace_benches::{flights, ingest, mapreduce, monotasks, neptune, tpch};
 use millrace_sql_tests::oracle;
 
 /// What the server uses too: engines inside this process are to be measured as they are.
@@ -42,6 +42,8 @@ enum Suite {
     Neptune(ScaledArgs),
     /// StreamMapReduce's experiments: moving average, word count, latency by rate; Nexmark over windows
     Mapreduce(DrizzleArgs),
+    /// How fast rows become durable at each level, against the disk's own rates
+    Ingest(DrizzleArgs),
     /// Performance clarity: its cost against plain DataFusion, and how right its predictions are
     Monotasks(ScaledArgs),
     /// Recovery: time from exec to the first right answer after a kill, by state and by history
@@ -189,6 +191,7 @@ fn main() -> ExitCode {
         Suite::Drizzle(args) => runtime.block_on(drizzle(args)),
         Suite::Neptune(args) => runtime.block_on(neptune(args)),
         Suite::Mapreduce(args) => runtime.block_on(mapreduce(args)),
+        Suite::Ingest(args) => ingest(&args),
         Suite::Monotasks(args) => runtime.block_on(monotasks(args)),
         Suite::IvmCell { cell } => runtime.block_on(ivm_cell(&cell)),
         Suite::Recovery(args) => runtime.block_on(recovery(args)),
@@ -298,6 +301,16 @@ async fn checkpoint(args: DrizzleArgs) -> Result<(), BenchError> {
     let run = Run::begin("checkpoint", args.command("checkpoint"), scale.fsync_probes)?;
     let run = checkpoint::run(run, &scale, &target, args.only.as_deref()).await?;
     keep(&run, args.out, args.small)
+}
+
+fn ingest(args: &DrizzleArgs) -> Result<(), BenchError> {
+    let scale = match args.small {
+        true => ingest::Scale::small(),
+        false => ingest::Scale::real(),
+    };
+    let run = Run::begin("ingest", args.command("ingest"), scale.fsync_probes)?;
+    let run = ingest::run(run, &scale, args.only.as_deref())?;
+    keep(&run, args.out.clone(), args.small)
 }
 
 async fn neptune(args: ScaledArgs) -> Result<(), BenchError> {
