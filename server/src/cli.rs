@@ -1,5 +1,6 @@
 //! The command line. Exit status: 0, 1 when what was asked for failed, 2 when it was asked for wrongly.
 
+pub mod restore;
 pub mod serve;
 pub mod split;
 pub mod sql;
@@ -41,6 +42,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Send SQL to a server and print the results.
     Sql(sql::SqlArgs),
+    /// Make a data directory from a backup.
+    Restore(restore::RestoreArgs),
     /// Run sqllogictest files, each against a throw-away server of its own.
     Test(test::TestArgs),
 }
@@ -52,6 +55,7 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => block_on(serve::run(args)),
         Command::Demo(args) => block_on(demo::run(args)),
         Command::Sql(args) => block_on(sql::run(args)),
+        Command::Restore(args) => restore::run(&args),
         Command::Test(args) => block_on(test::run(args)),
     }
 }

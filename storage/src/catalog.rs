@@ -23,6 +23,7 @@ use self::journal::{Journal, Line, State};
 use crate::disk::{Disk, OsDisk};
 use crate::{StorageError, disk};
 
+const JOURNAL: &str = "catalog.journal";
 /// Ids that are reserved at once, so that only one in so many costs a sync. A crash skips what was not used.
 const RESERVED_IDS: u64 = 32;
 /// The journal is compacted when it is larger than this, and much larger than what it holds.
@@ -33,6 +34,23 @@ const COMPACTION_GROWTH: u64 = 4;
 #[derive(Debug)]
 pub struct Catalog {
     inner: Mutex<Inner>,
+}
+
+/// What the catalog held at some moment. The index is made again from it.
+#[derive(Debug)]
+pub(crate) struct CatalogCopy(State);
+
+impl CatalogCopy {
+    /// Leaves out a fact that is not true of the copy.
+    pub(crate) fn without(mut self, fact: &str) -> CatalogCopy {
+        self.0.facts.remove(fact);
+        self
+    }
+
+    /// Writes it as the catalog of a data directory.
+    pub(crate) fn write(&self, directory: &Path) -> Result<(), StorageError> {
+        Journal::create(Arc::new(OsDisk), &directory.join(JOURNAL), &self.0).map(|_| ())
+    }
 }
 
 #[derive(Debug)]
@@ -51,7 +69,7 @@ struct Inner {
 impl Catalog {
     /// Opens the catalog of a data directory, whose lock must be held.
     pub(crate) fn open(directory: &Path, cache_bytes: u64) -> Result<Catalog, StorageError> {
-        let path = directory.join("catalog.journal");
+        let path = directory.join(JOURNAL);
         let index_path = directory.join("catalog.sled");
         let (index, indexed) = match open_index(&index_path, cache_bytes) {
             Ok((index, state)) => (Some(index), Some(state)),
@@ -146,6 +164,13 @@ impl Catalog {
         let inner = self.inner.lock();
         inner.check_open()?;
         inner.index.put_hint(key, value)
+    }
+
+    /// All of it as of now.
+    pub(crate) fn copy(&self) -> Result<CatalogCopy, StorageError> {
+        let inner = self.inner.lock();
+        inner.check_open()?;
+        Ok(CatalogCopy(inner.state.clone()))
     }
 
     /// Gives back the ids that were reserved and not used, and makes everything last.

@@ -41,7 +41,7 @@ pub use manifest::{
 };
 
 /// The fact that names the manifests that count.
-const FACT: &str = "checkpoints";
+pub(crate) const FACT: &str = "checkpoints";
 const BLOCKS: &str = "blocks";
 const MANIFEST: &str = "manifest";
 const EPOCHS: &str = "epochs";

@@ -5,18 +5,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::disk::DiskFile;
-use crate::{catalog, directory, log};
+use crate::{backup, catalog, directory, log};
 
 /// A decoder.
 pub type Decoder = fn(&[u8]) -> Result<(), String>;
 
 /// All of them, by name.
-pub const ALL: [(&str, Decoder); 5] = [
+pub const ALL: [(&str, Decoder); 6] = [
     ("log_block", log_block),
     ("log_first", log_first),
     ("log_segment", log_segment),
     ("catalog_journal", catalog_journal),
     ("format_file", format_file),
+    ("backup_list", backup_list),
 ];
 
 /// A block of the log behind a segment's header. Its checksum is not asked for: what passes it may be wrong all the same.
@@ -44,6 +45,11 @@ pub fn catalog_journal(bytes: &[u8]) -> Result<(), String> {
 pub fn format_file(bytes: &[u8]) -> Result<(), String> {
     let text = std::str::from_utf8(bytes).map_err(|e| e.to_string())?;
     directory::read_format(text, Path::new("FORMAT")).map_err(|e| e.to_string())
+}
+
+/// The list of a backup's files.
+pub fn backup_list(bytes: &[u8]) -> Result<(), String> {
+    backup::decode_manifest(bytes)
 }
 
 /// Bytes as a file that is only read.
@@ -94,6 +100,8 @@ mod tests {
             let object = catalog::tests::object(id, "t");
             store.catalog().apply(vec![CatalogChange::Put(object)]).unwrap();
         }
+        let backup = dir.path().join("backup");
+        store.begin_backup().unwrap().write(&backup).unwrap();
         store.close().unwrap();
         let read = |name: &str| vec![fs::read(dir.path().join(name)).unwrap()];
         ALL.into_iter()
@@ -101,6 +109,7 @@ mod tests {
                 let valid = match name {
                     "catalog_journal" => read("catalog.journal"),
                     "format_file" => read("FORMAT"),
+                    "backup_list" => read("backup/BACKUP"),
                     _ => log::tests::samples(name),
                 };
                 (name, decoder, valid)

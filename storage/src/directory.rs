@@ -15,7 +15,7 @@ pub(crate) const FORMAT_VERSION: u32 = 1;
 
 const FORMAT_PREFIX: &str = "millrace data directory, format ";
 const LOCK_FILE: &str = "LOCK";
-const FORMAT_FILE: &str = "FORMAT";
+pub(crate) const FORMAT_FILE: &str = "FORMAT";
 /// What a first start may have left behind before `FORMAT` was in place, and what file systems put there.
 const HARMLESS: [&str; 3] = [LOCK_FILE, "FORMAT.new", "lost+found"];
 
@@ -87,12 +87,17 @@ pub(crate) fn check_format(directory: &Path) -> Result<(), StorageError> {
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            let text = format!("{FORMAT_PREFIX}{FORMAT_VERSION}\n");
-            return replace_file(&path, text.as_bytes());
+            return write_format(directory);
         }
         Err(error) => return Err(StorageError::io("read", &path, error)),
     };
     read_format(&text, directory)
+}
+
+/// Makes a directory one of ours.
+pub(crate) fn write_format(directory: &Path) -> Result<(), StorageError> {
+    let text = format!("{FORMAT_PREFIX}{FORMAT_VERSION}\n");
+    replace_file(&directory.join(FORMAT_FILE), text.as_bytes())
 }
 
 /// Checks what `FORMAT` says.

@@ -35,6 +35,10 @@ pub enum StorageError {
     )]
     NotADataDirectory { directory: PathBuf, found: String },
 
+    /// A directory that is to be filled has something in it.
+    #[error("{} is not empty: it contains {found:?}; choose an empty or a new directory", directory.display())]
+    NotEmpty { directory: PathBuf, found: String },
+
     /// Bytes that were durable do not say what was written.
     #[error("{} is damaged at byte {offset}: {why}; restore the file from a backup", path.display())]
     Corrupt { path: PathBuf, offset: u64, why: String },

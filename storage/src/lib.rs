@@ -14,6 +14,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod backup;
 pub mod catalog;
 mod change_batch;
 pub mod checkpoint;
@@ -26,6 +27,7 @@ pub mod log;
 mod memory;
 mod store;
 
+pub use backup::{Backup, restore};
 pub use catalog::{Catalog, CatalogChange, CatalogObject, ObjectId, ObjectKind};
 pub use change_batch::ChangeBatch;
 pub use checkpoint::Checkpoints;

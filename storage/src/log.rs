@@ -19,6 +19,7 @@
 //! The bytes are described in `docs/formats/log.md`.
 
 mod block;
+mod copy;
 mod decode;
 mod file;
 mod first;
@@ -37,6 +38,7 @@ pub(crate) mod tests;
 mod types;
 mod writer;
 
+pub(crate) use copy::LogCopy;
 pub(crate) use decode::{decode_block, decode_first, decode_segment_header};
 pub use hold::LogHold;
 pub use queue::AppendReceipt;

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::backup::Backup;
 use crate::directory::DirectoryLock;
 use crate::log::LogOptions;
-use crate::{Catalog, Checkpoints, LogStore, StorageError, directory};
+use crate::{Catalog, Checkpoints, LogStore, StorageError, checkpoint, directory};
 
 /// What an acknowledged write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -128,6 +129,18 @@ impl Store {
     /// The logs of streams and tables.
     pub fn logs(&self) -> &Arc<LogStore> {
         &self.logs
+    }
+
+    /// Fixes a moment between two writes, to be copied. The catalog must not change during the call. What the copy needs is
+    /// held until it was made.
+    ///
+    /// # Errors
+    /// The store is closed.
+    pub fn begin_backup(&self) -> Result<Backup, StorageError> {
+        Ok(Backup {
+            catalog: self.catalog.copy()?.without(checkpoint::FACT),
+            logs: self.logs.copies()?,
+        })
     }
 
     /// Writes what still waits, syncs everything, and stops the writer. Later writes are refused with

@@ -112,9 +112,9 @@ pub fn duplicate_key(key: &str) -> SqlError {
 pub fn storage(error: StorageError) -> SqlError {
     let code = match &error {
         StorageError::InUse { .. } => SqlState::ObjectInUse,
-        StorageError::NewerFormat { .. } | StorageError::NotADataDirectory { .. } => {
-            SqlState::ObjectNotInPrerequisiteState
-        }
+        StorageError::NewerFormat { .. }
+        | StorageError::NotADataDirectory { .. }
+        | StorageError::NotEmpty { .. } => SqlState::ObjectNotInPrerequisiteState,
         StorageError::Corrupt { .. } | StorageError::CorruptJournal { .. } => SqlState::DataCorrupted,
         StorageError::Full { .. } => SqlState::DiskFull,
         StorageError::Io { .. } | StorageError::Poisoned { .. } => SqlState::IoError,

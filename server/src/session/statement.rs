@@ -2,6 +2,7 @@
 
 pub mod alter;
 pub mod alter_system;
+pub mod backup;
 pub mod clock;
 pub mod comment;
 pub mod copy;
@@ -88,7 +89,7 @@ pub(crate) async fn execute(
         Statement::AddWorker => job::add_worker(session),
         Statement::DropWorker(number) => job::drop_worker(session, number),
         Statement::KillWorker(number) => job::kill_worker(session, number),
-        Statement::Backup { .. } => unsupported("BACKUP"),
+        Statement::Backup { to } => Box::pin(backup::execute(session, &to)).await,
     }
 }
 

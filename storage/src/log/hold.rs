@@ -24,6 +24,10 @@ impl LogHold {
         LogHold { relation, id, offset }
     }
 
+    pub(super) fn relation(&self) -> &Arc<RelationLog> {
+        &self.relation
+    }
+
     /// The first offset that is held.
     pub fn offset(&self) -> u64 {
         self.offset

@@ -140,7 +140,6 @@ impl RelationLog {
         let kept = index.position_of(end);
         index.blocks.drain(..kept);
         index.first = end;
-        drop(index);
         self.first.lock().wanted = First {
             offset: end,
             write_id,
@@ -225,7 +224,7 @@ impl RelationLog {
     }
 
     /// A durable block as it is in its file.
-    fn read_block(&self, entry: &BlockEntry) -> Result<Frame, StorageError> {
+    pub(super) fn read_block(&self, entry: &BlockEntry) -> Result<Frame, StorageError> {
         let path = self.segment_path(entry.segment);
         let mut bytes = vec![0; entry.bytes as usize];
         let read = self

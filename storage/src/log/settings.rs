@@ -1,14 +1,18 @@
-//! What may change while the log is open: the store's durability, and the time.
+//! What the store shares with its writer: the durability, the time, and the right to show writes to readers.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
+use parking_lot::Mutex;
+
 use crate::Durability;
 
-/// Shared by the store and its writer. Storage has no clock of its own: the time is what it was told last.
+/// See the module. Storage has no clock of its own: the time is what it was told last.
 #[derive(Debug)]
 pub(super) struct LogSettings {
     durability: AtomicU8,
     now_ms: AtomicI64,
+    /// Held while durable writes are shown to readers: whoever has it sees whole writes only.
+    pub(super) publishing: Mutex<()>,
 }
 
 const LEVELS: [Durability; 3] = [Durability::Fsync, Durability::Group, Durability::Off];
@@ -18,6 +22,7 @@ impl LogSettings {
         let settings = LogSettings {
             durability: AtomicU8::new(0),
             now_ms: AtomicI64::new(0),
+            publishing: Mutex::new(()),
         };
         settings.set_durability(durability);
         settings

@@ -12,6 +12,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::disk::{Disk, OsDisk};
 use crate::log::block::{self, Members};
+use crate::log::copy::LogCopy;
 use crate::log::hold::LogHold;
 use crate::log::queue::{AppendReceipt, Queue};
 use crate::log::reader::LogReader;
@@ -273,6 +274,16 @@ impl LogStore {
     /// The relation has no log.
     pub fn hold(&self, relation: u64, offset: u64) -> Result<LogHold, StorageError> {
         Ok(LogHold::new(self.log(relation)?, offset))
+    }
+
+    /// All logs as of one moment between two writes.
+    pub(crate) fn copies(&self) -> Result<Vec<LogCopy>, StorageError> {
+        let _changing = self.changing.lock();
+        self.check_open()?;
+        let logs: Vec<_> = self.relations.read().values().cloned().collect();
+        let _publishing = self.settings.publishing.lock();
+        let copy = |log| LogCopy::new(LogHold::new(log, 0));
+        Ok(logs.into_iter().map(copy).collect())
     }
 
     /// Tells the time, in milliseconds since 1970-01-01 UTC, and does what is due: closes old segments, removes what

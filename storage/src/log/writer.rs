@@ -157,13 +157,13 @@ impl Writer {
     /// on it in `rest` and in the queue.
     fn complete(&mut self, mut written: Vec<Written>, rest: &mut VecDeque<Submission>) {
         let Some((mut tainted, error)) = self.sync(&mut written) else {
-            for written in written {
-                written.publish();
-            }
+            let _publishing = self.settings.publishing.lock();
+            written.into_iter().for_each(Written::publish);
             return;
         };
         let mut failed = Vec::new();
         let mut cuts = Marks::new();
+        let publishing = self.settings.publishing.lock();
         for written in written {
             if written.submission.relations().any(|id| tainted.contains(&id)) {
                 tainted.extend(written.submission.relations());
@@ -176,6 +176,7 @@ impl Writer {
                 written.publish();
             }
         }
+        drop(publishing);
         for (relation, mark) in cuts.into_values() {
             relation.cut(mark);
         }
