@@ -17,9 +17,9 @@ use arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::expressions::Column;
 
 use crate::stage::{
-    AggregateCall, AggregateForm, Aggregation, AsofJoin, Closing, ExchangeForm, Join, LookupJoin, Nearest,
-    Numbering, Operator, Output, Passage, Sliding, SlidingForm, Stage, StageGraph, TemporalFilter, TopN,
-    UnnestColumn,
+    AggregateCall, AggregateForm, Aggregation, AsofJoin, Closing, ExchangeForm, FlowLimits, Join, LookupJoin,
+    Nearest, Numbering, Operator, Output, Passage, Sliding, SlidingForm, Stage, StageGraph, TemporalFilter,
+    TopN, UnnestColumn,
 };
 
 /// The DAG, last stage first, as one reads a query plan.
@@ -38,6 +38,13 @@ pub fn stages(graph: &StageGraph) -> String {
             stage.id,
             output(graph, stage)
         );
+        if let Some(explosion) = &stage.faucet {
+            let FlowLimits { batches, batch_rows } = graph.flow;
+            let _ = writeln!(
+                text,
+                "  Faucet: {batches} batches of {batch_rows} rows in flight, because {explosion}"
+            );
+        }
         operator(&mut text, &stage.root, 1);
     }
     text

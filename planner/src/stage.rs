@@ -40,6 +40,38 @@ pub struct StageGraph {
     pub inputs: Vec<RelationInfo>,
     /// Partitions of keyed state: fixed for the life of the view.
     pub partitions: usize,
+    /// How much may be in flight behind a stage with a [`Stage::faucet`].
+    pub flow: FlowLimits,
+}
+
+/// Flow control of a view's epochs (Faucet, section 4). What a task with a faucet puts out is divided into batches; a batch
+/// is in flight until the tasks that it goes to have worked it off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowLimits {
+    /// Batches of one task in flight: N.
+    pub batches: usize,
+    /// Rows of a batch: B.
+    pub batch_rows: usize,
+}
+
+impl FlowLimits {
+    /// Batches in flight, unless it is set (section 5.1: from two on their number hardly matters).
+    pub const BATCHES: usize = 4;
+    /// Rows of a batch for each core, unless it is set (section 5.1: where the running time stops falling).
+    pub const BATCH_ROWS_A_CORE: usize = 1_000;
+
+    /// The defaults for so many cores.
+    pub fn of_cores(cores: usize) -> Self {
+        FlowLimits {
+            batches: Self::BATCHES,
+            batch_rows: Self::BATCH_ROWS_A_CORE * cores.max(1),
+        }
+    }
+
+    /// Rows that a task may hold back or have in flight.
+    pub fn rows(&self) -> usize {
+        self.batches.saturating_mul(self.batch_rows)
+    }
 }
 
 impl StageGraph {
@@ -65,6 +97,29 @@ pub struct Stage {
     pub id: usize,
     pub root: Operator,
     pub output: Output,
+    /// Why its output goes on batch by batch while it is made; `None`: it goes on as a whole.
+    pub faucet: Option<Explosion>,
+}
+
+/// Why a stage may put out far more rows than it reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Explosion {
+    /// Each row of one side meets every row of the other.
+    CrossJoin,
+    /// These keys are unique on neither side of a join.
+    ManyToMany { keys: Vec<String> },
+    /// A stage that it reads does.
+    Upstream { stage: usize },
+}
+
+impl std::fmt::Display for Explosion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Explosion::CrossJoin => write!(f, "every pair of rows meets"),
+            Explosion::ManyToMany { keys } => write!(f, "({}) is unique on neither side", keys.join(", ")),
+            Explosion::Upstream { stage } => write!(f, "stage {stage} puts out batches"),
+        }
+    }
 }
 
 /// Where a stage's rows go.

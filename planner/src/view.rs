@@ -8,6 +8,7 @@ mod check;
 mod clock;
 mod distinct_on;
 mod emit;
+mod faucet;
 mod fragment;
 mod join;
 mod join_time;
@@ -31,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::rewrite;
 use crate::session as sessions;
-use crate::stage::{RecursionLimits, StageGraph};
+use crate::stage::{FlowLimits, RecursionLimits, StageGraph};
 
 /// What a view's plan depends on besides its query.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +44,8 @@ pub struct ViewOptions {
     pub emit: Emit,
     /// Whether overlapping windows are put together from panes, where that can be.
     pub slides: bool,
+    /// Flow control where rows multiply; without it if there are no batches.
+    pub flow: FlowLimits,
 }
 
 /// When a view shows what changes in it.
@@ -65,6 +68,7 @@ impl ViewOptions {
             recursion: RecursionLimits::default(),
             emit: Emit::default(),
             slides: true,
+            flow: FlowLimits::of_cores(partitions),
         }
     }
 }

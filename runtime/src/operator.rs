@@ -12,6 +12,7 @@ mod expression;
 pub(crate) mod image;
 mod join;
 mod lookup;
+mod output;
 mod recompute;
 mod recursion;
 mod session;
@@ -38,14 +39,16 @@ use crate::state::row_table::arrow_error;
 pub(crate) use consolidate::consolidate;
 pub use expression::ErrorCounter;
 pub use image::OperatorImage;
+pub use output::Output;
 
-use aggregate::{AggregateInstance, PartialAggregate, SlidingInstance};
+use aggregate::{AggregateInstance, Combining, Merging, PartialAggregate, SlidingInstance};
 pub use aggregate::{Combiner, CombinerCounts};
 use asof::AsofJoinInstance;
 use emit::EmitInstance;
 use expression::{evaluate, evaluate_predicate};
-use join::JoinInstance;
+use join::{JoinInstance, Joining};
 use lookup::LookupJoinInstance;
+use output::{Through, push_all};
 use recompute::RecomputeInstance;
 use recursion::RecursionInstance;
 use session::SessionInstance;
@@ -82,6 +85,8 @@ pub struct Inputs {
     pub is_filling: bool,
     /// Whether the view is filled, and nobody sees it: what would be taken back again may be put out once, later.
     pub is_bulk: bool,
+    /// Whether further parts of the epoch's input follow: what they may take back again is put out with the last one.
+    pub has_more: bool,
 }
 
 impl Inputs {
@@ -290,89 +295,77 @@ impl OperatorInstance {
         })
     }
 
-    /// Applies one epoch's input to the state and returns what changes in the output.
+    /// Applies an epoch's input, or a part of it, to the state and pushes what changes in the output. Where
+    /// [`OperatorInstance::is_lazy`], there is never more of it than a step's worth in memory.
     pub fn run<'a>(
         &'a mut self,
         inputs: &'a mut Inputs,
         gate: &'a dyn Gate,
         errors: &'a ErrorCounter,
-    ) -> BoxFuture<'a, Result<Vec<ChangeBatch>>> {
+        output: &'a mut dyn Output,
+    ) -> BoxFuture<'a, Result<()>> {
         async move {
-            match self {
-                OperatorInstance::Source { projection } => inputs
-                    .source
-                    .drain(..)
-                    .map(|batch| batch.project(projection).map_err(Into::into))
-                    .collect(),
-                OperatorInstance::Values { rows, schema } if inputs.first => {
-                    Ok(vec![fixed_rows(rows, schema)?])
-                }
-                OperatorInstance::Values { .. } => Ok(vec![]),
-                OperatorInstance::Exchange { stages } => Ok(stages
-                    .iter()
-                    .filter_map(|stage| inputs.exchanges.remove(stage))
-                    .flatten()
-                    .collect()),
-                OperatorInstance::Filter { input, predicate } => {
-                    let mut output = vec![];
-                    for batch in input.run(inputs, gate, errors).await? {
-                        for chunk in chunks(&batch) {
-                            let kept = filter(&chunk, predicate, errors)?;
-                            if kept.num_rows() > 0 {
-                                output.push(kept);
-                            }
-                            gate.checkpoint().await;
-                        }
+            let is_last = !inputs.has_more;
+            let changes = match self {
+                OperatorInstance::Source { projection } => {
+                    for batch in inputs.source.drain(..) {
+                        output.push(batch.project(projection)?).await?;
                     }
-                    Ok(output)
+                    return Ok(());
+                }
+                OperatorInstance::Values { rows, schema } if inputs.first => {
+                    return output.push(fixed_rows(rows, schema)?).await;
+                }
+                OperatorInstance::Values { .. } => return Ok(()),
+                OperatorInstance::Exchange { stages } => {
+                    for stage in stages.iter() {
+                        let batches = inputs.exchanges.remove(stage).unwrap_or_default();
+                        push_all(output, batches).await?;
+                    }
+                    return Ok(());
+                }
+                OperatorInstance::Filter { input, predicate } => {
+                    let mut through = Through {
+                        apply: |chunk: &ChangeBatch, made: &mut Vec<ChangeBatch>| {
+                            made.push(filter(chunk, predicate, errors)?);
+                            Ok(())
+                        },
+                        gate,
+                        output,
+                    };
+                    return input.run(inputs, gate, errors, &mut through).await;
                 }
                 OperatorInstance::Project {
                     input,
                     expressions,
                     schema,
                 } => {
-                    let mut output = vec![];
-                    for batch in input.run(inputs, gate, errors).await? {
-                        for chunk in chunks(&batch) {
-                            output.push(project(&chunk, expressions, schema, errors)?);
-                            gate.checkpoint().await;
-                        }
-                    }
-                    Ok(output)
-                }
-                OperatorInstance::PartialAggregate { input, aggregate } => {
-                    let batches = input.run(inputs, gate, errors).await?;
-                    aggregate.run(batches, &inputs.combiner, gate).await
-                }
-                OperatorInstance::Aggregate { input, aggregate } => {
-                    let batches = input.run(inputs, gate, errors).await?;
-                    let mut changes = aggregate.run(batches, inputs.is_bulk, gate, errors).await?;
-                    changes.extend(aggregate.tell_time(inputs.now, inputs.is_bulk, errors)?);
-                    aggregate.forget(inputs.is_bulk, &inputs.watermarks)?;
-                    Ok(changes)
-                }
-                OperatorInstance::Join { left, right, join } => {
-                    let left = left.run(inputs, gate, errors).await?;
-                    let right = right.run(inputs, gate, errors).await?;
-                    let changes = join.run(left, right, inputs.is_bulk, gate, errors).await?;
-                    join.forget(inputs.is_bulk, &inputs.watermarks)?;
-                    Ok(changes)
+                    let mut through = Through {
+                        apply: |chunk: &ChangeBatch, made: &mut Vec<ChangeBatch>| {
+                            made.push(project(chunk, expressions, schema, errors)?);
+                            Ok(())
+                        },
+                        gate,
+                        output,
+                    };
+                    return input.run(inputs, gate, errors, &mut through).await;
                 }
                 OperatorInstance::Expand {
                     input,
                     projections,
                     schema,
                 } => {
-                    let mut output = vec![];
-                    for batch in input.run(inputs, gate, errors).await? {
-                        for chunk in chunks(&batch) {
+                    let mut through = Through {
+                        apply: |chunk: &ChangeBatch, made: &mut Vec<ChangeBatch>| {
                             for expressions in projections.iter() {
-                                output.push(project(&chunk, expressions, schema, errors)?);
+                                made.push(project(chunk, expressions, schema, errors)?);
                             }
-                            gate.checkpoint().await;
-                        }
-                    }
-                    Ok(output)
+                            Ok(())
+                        },
+                        gate,
+                        output,
+                    };
+                    return input.run(inputs, gate, errors, &mut through).await;
                 }
                 OperatorInstance::Unnest {
                     input,
@@ -380,79 +373,144 @@ impl OperatorInstance {
                     null_handling,
                     schema,
                 } => {
-                    let mut output = vec![];
-                    for batch in input.run(inputs, gate, errors).await? {
-                        for chunk in chunks(&batch) {
-                            let unnested = unnest::unnest(&chunk, columns, *null_handling, schema)?;
-                            if unnested.num_rows() > 0 {
-                                output.push(unnested);
-                            }
-                            gate.checkpoint().await;
+                    let mut through = Through {
+                        apply: |chunk: &ChangeBatch, made: &mut Vec<ChangeBatch>| {
+                            made.push(unnest::unnest(chunk, columns, *null_handling, schema)?);
+                            Ok(())
+                        },
+                        gate,
+                        output,
+                    };
+                    return input.run(inputs, gate, errors, &mut through).await;
+                }
+                OperatorInstance::PartialAggregate { input, aggregate } => {
+                    let combiner = Arc::clone(&inputs.combiner);
+                    let mut combining = Combining::new(aggregate, &combiner, input.is_lazy(), gate, output);
+                    input.run(inputs, gate, errors, &mut combining).await?;
+                    return combining.end().await;
+                }
+                OperatorInstance::Aggregate { input, aggregate } => {
+                    let is_bulk = inputs.is_bulk;
+                    let batches = if input.is_lazy() {
+                        let mut merging = Merging::new(aggregate, is_bulk, gate, errors, output);
+                        input.run(inputs, gate, errors, &mut merging).await?;
+                        vec![]
+                    } else {
+                        input.collect(inputs, gate, errors).await?
+                    };
+                    let changes = aggregate.run(batches, is_bulk, is_last, gate, errors).await?;
+                    push_all(output, changes).await?;
+                    if is_last {
+                        push_all(output, aggregate.tell_time(inputs.now, is_bulk, errors)?).await?;
+                        aggregate.forget(is_bulk, &inputs.watermarks)?;
+                    }
+                    return Ok(());
+                }
+                OperatorInstance::Join { left, right, join } => {
+                    join.begin(inputs.is_bulk, gate, errors, output).await?;
+                    for (side, input) in [(join::LEFT, left), (join::RIGHT, right)] {
+                        if input.is_lazy() {
+                            let mut joining = Joining::new(join, side, gate, errors, output);
+                            input.run(inputs, gate, errors, &mut joining).await?;
+                        } else {
+                            let batches = input.collect(inputs, gate, errors).await?;
+                            join.run(side, batches, gate, errors, output).await?;
                         }
                     }
-                    Ok(output)
+                    if is_last {
+                        join.forget(inputs.is_bulk, &inputs.watermarks)?;
+                    }
+                    return Ok(());
                 }
                 OperatorInstance::TopN { input, top } => {
-                    let batches = input.run(inputs, gate, errors).await?;
+                    let batches = input.collect(inputs, gate, errors).await?;
                     let changes = top.run(batches, gate).await?;
-                    top.forget(&inputs.watermarks)?;
-                    Ok(changes)
+                    if is_last {
+                        top.forget(&inputs.watermarks)?;
+                    }
+                    changes
                 }
                 OperatorInstance::Recompute { input, recompute } => {
-                    let batches = input.run(inputs, gate, errors).await?;
+                    let batches = input.collect(inputs, gate, errors).await?;
                     let changes = recompute.run(batches, gate, errors).await?;
                     recompute.forget(&inputs.watermarks)?;
-                    Ok(changes)
+                    changes
                 }
                 OperatorInstance::Recursion {
                     base,
                     body,
                     recursion,
                 } => {
-                    let batches = base.run(inputs, gate, errors).await?;
+                    let batches = base.collect(inputs, gate, errors).await?;
                     // What the body puts out decides what it is given next.
                     let is_bulk = std::mem::take(&mut inputs.is_bulk);
-                    let output = recursion.run(batches, body, inputs, gate, errors).await;
+                    let changes = recursion.run(batches, body, inputs, gate, errors).await;
                     inputs.is_bulk = is_bulk;
-                    output
+                    changes?
                 }
-                OperatorInstance::WorkingTable => Ok(std::mem::take(&mut inputs.working_table)),
+                OperatorInstance::WorkingTable => std::mem::take(&mut inputs.working_table),
                 OperatorInstance::TemporalFilter { input, filter } => {
-                    let batches = input.run(inputs, gate, errors).await?;
-                    filter.run(batches, inputs.now, gate, errors).await
+                    let batches = input.collect(inputs, gate, errors).await?;
+                    filter.run(batches, inputs.now, gate, errors).await?
                 }
                 OperatorInstance::LookupJoin { left, right, join } => {
-                    let left = left.run(inputs, gate, errors).await?;
-                    let right = right.run(inputs, gate, errors).await?;
-                    join.run(left, right, inputs.is_filling, gate, errors).await
+                    let left = left.collect(inputs, gate, errors).await?;
+                    let right = right.collect(inputs, gate, errors).await?;
+                    join.run(left, right, inputs.is_filling, gate, errors).await?
                 }
                 OperatorInstance::AsofJoin { left, right, join } => {
-                    let left = left.run(inputs, gate, errors).await?;
-                    let right = right.run(inputs, gate, errors).await?;
-                    join.run(left, right, gate).await
+                    let left = left.collect(inputs, gate, errors).await?;
+                    let right = right.collect(inputs, gate, errors).await?;
+                    join.run(left, right, gate).await?
                 }
                 OperatorInstance::Sliding { input, sliding } => {
-                    let batches = input.run(inputs, gate, errors).await?;
+                    let batches = input.collect(inputs, gate, errors).await?;
                     let (is_bulk, watermarks) = (inputs.is_bulk, &inputs.watermarks);
-                    sliding.run(batches, is_bulk, watermarks, gate, errors).await
+                    sliding.run(batches, is_bulk, watermarks, gate, errors).await?
                 }
                 OperatorInstance::Session { input, session } => {
-                    let batches = input.run(inputs, gate, errors).await?;
+                    let batches = input.collect(inputs, gate, errors).await?;
                     let changes = session.run(batches, gate).await?;
                     if !inputs.is_bulk {
                         session.forget(&inputs.watermarks)?;
                     }
-                    Ok(changes)
+                    changes
                 }
                 OperatorInstance::Emit { input, emit } => {
-                    let batches = input.run(inputs, gate, errors).await?;
+                    let batches = input.collect(inputs, gate, errors).await?;
                     let (now, is_bulk) = (inputs.now, inputs.is_bulk);
                     emit.run(batches, now, &inputs.watermarks, is_bulk, gate, errors)
-                        .await
+                        .await?
                 }
-            }
+            };
+            push_all(output, changes).await
         }
         .boxed()
+    }
+
+    /// As [`OperatorInstance::run`], with all that it puts out.
+    pub(crate) async fn collect(
+        &mut self,
+        inputs: &mut Inputs,
+        gate: &dyn Gate,
+        errors: &ErrorCounter,
+    ) -> Result<Vec<ChangeBatch>> {
+        let mut batches = vec![];
+        self.run(inputs, gate, errors, &mut batches).await?;
+        Ok(batches)
+    }
+
+    /// Whether its rows come out while they are made, batch by batch, and no row is taken back before it came: whoever is
+    /// behind it may work each batch off by itself. As [`Operator::is_lazy`].
+    fn is_lazy(&self) -> bool {
+        match self {
+            OperatorInstance::Join { .. } => true,
+            OperatorInstance::Filter { input, .. }
+            | OperatorInstance::Project { input, .. }
+            | OperatorInstance::Expand { input, .. }
+            | OperatorInstance::Unnest { input, .. } => input.is_lazy(),
+            _ => false,
+        }
     }
 
     /// Whether an epoch without input leaves the output as it is, time apart (see [`OperatorInstance::due`]). Not so for the

@@ -43,6 +43,7 @@ use crate::timers::Timers;
 use crate::versions::Versions;
 use crate::worker::cpu::{CpuTimes, Patience, QueryClass, SchedulerPolicy, TaskStatus};
 use crate::worker::disk::{DISK_CONCURRENCY, DiskScheduler, DiskStore};
+use crate::worker::flow::FlowStatus;
 use crate::worker::{ActivityCounts, Filled, Worker};
 use crate::write::WriteToken;
 
@@ -135,6 +136,8 @@ pub struct ViewStatus {
     pub activity: Vec<Vec<ActivityCounts>>,
     /// What of that was for the rows that existed before it.
     pub filled: Option<Filled>,
+    /// What stages that may multiply rows put out in batches.
+    pub flows: Vec<FlowStatus>,
 }
 
 /// See the module. Clones share the runtime.
@@ -450,6 +453,7 @@ impl Runtime {
                     last_expression_error: view.errors.last(),
                     failure: view.failure(),
                     combiners: view.combiner_counts(),
+                    flows: view.flow_statuses(),
                     activity: view.activity_counts(),
                     filled: view.filled().cloned(),
                 }),

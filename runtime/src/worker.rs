@@ -13,6 +13,7 @@ mod activity;
 pub mod cpu;
 pub mod disk;
 mod execution;
+pub mod flow;
 mod load;
 pub mod shuffle;
 mod task;
@@ -39,6 +40,7 @@ use crate::schedule::message::{EpochTime, ToDriver, ToPeer, ToWorker};
 use crate::schedule::template::WorkerId;
 pub use activity::{ActivityCounts, Filled};
 use cpu::{CpuScheduler, QueryClass};
+use flow::{Batch, BatchId, FlowId, Flows};
 use load::LoadMeter;
 use shuffle::{Block, Shuffle};
 pub use task::partition_hash;
@@ -77,6 +79,16 @@ pub trait Transport: Send + Sync {
         block: Block,
     ) -> BoxFuture<'static, Result<Vec<ChangeBatch>>>;
 
+    /// The next batch of a stage's channel on another worker, for the partition of its reader that has worked off `done`;
+    /// none if there are no more. It comes for sure unless the worker is gone, which is the only error.
+    fn next_batch(
+        &self,
+        from: WorkerId,
+        flow: FlowId,
+        partition: usize,
+        done: Option<BatchId>,
+    ) -> BoxFuture<'static, Result<Option<Batch>>>;
+
     /// Fixes the cut of every source of the pipeline for an epoch, or tells again what it was. Called in the order of
     /// epochs, on the cutter.
     fn cut(&self, request: CutRequest) -> CutAnswer<EpochCut>;
@@ -109,6 +121,7 @@ pub struct Worker {
     pub cpu: CpuScheduler,
     local: Mutex<LocalScheduler>,
     shuffle: Mutex<Shuffle>,
+    flows: Flows,
     views: RwLock<HashMap<RelationId, Arc<ViewInstance>>>,
     transport: Arc<dyn Transport>,
     started: Instant,
@@ -132,6 +145,7 @@ impl Worker {
             cpu,
             local: Mutex::new(LocalScheduler::new(id)),
             shuffle: Mutex::default(),
+            flows: Flows::default(),
             views: RwLock::default(),
             transport,
             started,
@@ -147,6 +161,7 @@ impl Worker {
     pub fn die(&self) {
         self.is_dead.store(true, Ordering::SeqCst);
         *self.shuffle.lock() = Shuffle::default();
+        self.flows.clear();
         *self.local.lock() = LocalScheduler::new(self.id);
     }
 
@@ -239,6 +254,24 @@ impl Worker {
             .ok_or(RuntimeError::WorkerLost(self.id.0))
     }
 
+    /// The next batch of a channel here; see [`Transport::next_batch`].
+    ///
+    /// # Errors
+    /// The worker is gone.
+    pub async fn next_batch(
+        &self,
+        flow: FlowId,
+        partition: usize,
+        done: Option<BatchId>,
+    ) -> Result<Option<Batch>> {
+        let batch = self.flows.open(flow).next(partition, done).await;
+        if self.is_alive() {
+            Ok(batch)
+        } else {
+            Err(RuntimeError::WorkerLost(self.id.0))
+        }
+    }
+
     /// Time between two cuts of a pipeline, in nanoseconds; 0: as soon as there is input.
     pub fn set_interval(self: &Arc<Self>, pipeline: PipelineId, interval: u64) {
         self.local.lock().set_interval(pipeline, interval);
@@ -316,7 +349,25 @@ impl Worker {
                 task.detach();
             }
             LocalAction::Run(ready) => self.spawn(ready),
-            LocalAction::Release { pipeline, epochs } => self.shuffle.lock().release(pipeline, &epochs),
+            LocalAction::Release { pipeline, epochs } => {
+                self.shuffle.lock().release(pipeline, &epochs);
+                self.flows.release(pipeline, &epochs);
+            }
+            LocalAction::EndFlow {
+                pipeline,
+                epoch,
+                view,
+                stage,
+                is_void,
+            } => {
+                let flow = FlowId {
+                    pipeline,
+                    epoch,
+                    view,
+                    stage,
+                };
+                self.flows.open(flow).end(is_void);
+            }
             LocalAction::Send(to, message) => self.transport.send(to, message),
             LocalAction::Report(message) => self.transport.report(message),
             LocalAction::WakeAt { pipeline, at, timer } => {

@@ -43,6 +43,7 @@ fn run(slow: Option<(WorkerId, u64)>) -> Report {
         input,
         reader,
         is_single,
+        has_faucet: false,
     };
     let view = Arc::new(ViewShape {
         id: RelationId(100),

@@ -6,6 +6,7 @@
 pub mod bound;
 pub mod event_time;
 pub mod external;
+pub(crate) mod flow;
 pub mod function;
 pub mod information_schema;
 pub mod keeping;

@@ -41,6 +41,7 @@ use millrace_runtime::{
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind, Store, StoreOptions};
 use parking_lot::Mutex;
 
+use crate::catalog::flow::FlowDef;
 use crate::catalog::pg_catalog::PgCatalog;
 use crate::catalog::reader::SystemRelations;
 use crate::catalog::{
@@ -460,12 +461,13 @@ impl Database {
     }
 
     /// What plans of views depend on besides their queries.
-    pub(crate) fn view_options(&self, emit: Emit, slides: bool) -> ViewOptions {
+    pub(crate) fn view_options(&self, emit: Emit, slides: bool, flow: FlowDef) -> ViewOptions {
         ViewOptions {
             partitions: self.options.partitions(),
             recursion: self.options.recursion,
             emit,
             slides,
+            flow: flow.limits(self.options.partitions()),
         }
     }
 
@@ -491,7 +493,7 @@ impl Database {
         let plan = reader.bind_query_text(query)?;
         let options = ViewOptions {
             partitions,
-            ..self.view_options(query.emit, query.slides)
+            ..self.view_options(query.emit, query.slides, query.flow)
         };
         let graph = plan_view(&self.state, plan, options)?;
         let growth = growth(&graph, &|info| {

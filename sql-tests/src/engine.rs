@@ -21,6 +21,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::collect;
 use futures::TryStreamExt;
 use millrace_planner::relation::attach;
+use millrace_planner::stage::FlowLimits;
 use millrace_planner::{
     Binder, CatalogReader, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions,
     plan_view,
@@ -350,7 +351,14 @@ impl Engine {
         partitions: usize,
     ) -> Result<RelationId, CreateError> {
         let plan = bind(&self.state, relations, query).map_err(CreateError::Invalid)?;
-        let options = ViewOptions::new(partitions);
+        // So little in flight that what a script puts out goes on in batches.
+        let options = ViewOptions {
+            flow: FlowLimits {
+                batches: 1 + partitions % 3,
+                batch_rows: 3 * partitions,
+            },
+            ..ViewOptions::new(partitions)
+        };
         let graph = plan_view(&self.state, plan, options).map_err(|error| match error {
             PlanError::NotIncremental { .. } => CreateError::Refused(error.to_string()),
             other => CreateError::Failed(other.to_string()),

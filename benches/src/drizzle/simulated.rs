@@ -542,11 +542,13 @@ fn stages(source: RelationId, has_shuffle: bool) -> Vec<StageShape> {
         input: StageInput::Relation(source),
         reader: has_shuffle.then_some(1),
         is_single: false,
+        has_faucet: false,
     };
     let reduce = StageShape {
         input: StageInput::Stages(vec![0]),
         reader: None,
         is_single: false,
+        has_faucet: false,
     };
     let mut stages = vec![map];
     stages.extend(has_shuffle.then_some(reduce));

@@ -132,7 +132,12 @@ impl Stages {
     /// Closes one tree; returns the stage's number.
     pub fn close(&mut self, root: Operator, output: Output) -> usize {
         let id = self.stages.len();
-        self.stages.push(Stage { id, root, output });
+        self.stages.push(Stage {
+            id,
+            root,
+            output,
+            faucet: None,
+        });
         id
     }
 }

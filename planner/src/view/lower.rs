@@ -14,6 +14,7 @@ use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 
 use super::ViewOptions;
 use super::clock::{misplaced, reads_clock};
+use super::faucet;
 use super::fragment::{Fragment, Part, Placement, Stages, placement_after};
 use super::series;
 use crate::error::{PlanError, Result};
@@ -42,14 +43,19 @@ pub(super) fn lower(state: &SessionState, plan: &LogicalPlan, options: ViewOptio
     let (key, append_only) = (fragment.key.clone(), fragment.append_only);
     let watermarks = fragment.watermarks.clone();
     lowering.materialize(fragment);
+    let mut stages = lowering.stages.stages;
+    if options.flow.batches > 0 {
+        faucet::place(&mut stages, &lowering.inputs);
+    }
     Ok(StageGraph {
-        stages: lowering.stages.stages,
+        stages,
         schema,
         key,
         append_only,
         watermarks,
         inputs: lowering.inputs.into_values().collect(),
         partitions: options.partitions,
+        flow: options.flow,
     })
 }
 

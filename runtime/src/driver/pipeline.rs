@@ -203,7 +203,7 @@ impl Pipeline {
             && self
                 .template
                 .as_ref()
-                .is_some_and(|template| template.is_retained)
+                .is_some_and(|template| template.is_retained && !template.has_faucets())
     }
 
     /// Launches the next group: one message a worker.

@@ -11,7 +11,8 @@
 //! restored as of K and run every epoch since; maps among them too, all epochs at once. Readers wait for views of the
 //! pipeline until everything that they have seen is there again; nothing is taken back.
 //!
-//! Where there is no checkpoint (one worker alone, a template that was opened just now) the views of the pipeline are
+//! Where there is no checkpoint (one worker alone, a template that was opened just now), or where a view's rows go on in
+//! batches that nobody keeps ([`Template::has_faucets`]), the views of the pipeline are
 //! *abandoned*: their sources' logs are all there, so the views are filled again from the start, as new ones.
 
 use std::collections::BTreeSet;

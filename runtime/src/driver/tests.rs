@@ -18,12 +18,14 @@ fn view(id: u64, inputs: &[u64]) -> Arc<ViewShape> {
             input: StageInput::Relation(RelationId(*input)),
             reader: Some(inputs.len()),
             is_single: false,
+            has_faucet: false,
         })
         .collect();
     stages.push(StageShape {
         input: StageInput::Stages((0..inputs.len()).collect()),
         reader: None,
         is_single: false,
+        has_faucet: false,
     });
     Arc::new(ViewShape {
         id: RelationId(id),

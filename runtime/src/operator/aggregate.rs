@@ -16,6 +16,7 @@ mod image;
 mod keys;
 mod linear;
 pub(super) mod multiset;
+mod parts;
 mod reduced;
 mod sliding;
 mod state;
@@ -38,6 +39,7 @@ use crate::state::row_table::arrow_error;
 use crate::state::rows_equal;
 pub use combiner::{Combiner, CombinerCounts};
 pub(crate) use keys::GroupKeys;
+pub(super) use parts::{Combining, Merging};
 pub use sliding::SlidingInstance;
 use state::{GroupState, group_state, resize};
 
@@ -153,8 +155,47 @@ pub struct AggregateInstance {
     emitted_first: bool,
     /// There are groups that are still to be emitted.
     is_deferred: bool,
+    /// What the parts of this epoch's input have changed so far.
+    touched: Touched,
     closer: Option<Closer>,
     timer: Option<Timer>,
+}
+
+/// The groups that an epoch has touched, and what they were before it.
+#[derive(Default)]
+struct Touched {
+    groups: Vec<usize>,
+    seen: HashSet<usize>,
+    was_alive: Vec<bool>,
+    /// The old rows, part by part.
+    old: Vec<Vec<ArrayRef>>,
+}
+
+impl Touched {
+    /// Those of the groups that were not touched before.
+    fn add(&mut self, ids: &[usize]) -> Vec<usize> {
+        self.seen.reserve(ids.len());
+        let added: Vec<usize> = ids
+            .iter()
+            .copied()
+            .filter(|group| self.seen.insert(*group))
+            .collect();
+        self.groups.extend(&added);
+        added
+    }
+
+    fn old(&mut self) -> Result<Vec<ArrayRef>> {
+        if self.old.len() < 2 {
+            return Ok(self.old.pop().unwrap_or_default());
+        }
+        let parts = std::mem::take(&mut self.old);
+        (0..parts[0].len())
+            .map(|column| {
+                let part = parts.iter().map(|part| part[column].as_ref()).collect::<Vec<_>>();
+                arrow::compute::concat(&part).map_err(arrow_error)
+            })
+            .collect()
+    }
 }
 
 /// When reducers are told the time.
@@ -177,6 +218,7 @@ impl AggregateInstance {
             // An aggregate without groups lives on partition 0.
             emitted_first: plan.group_columns > 0 || partition > 0,
             is_deferred: false,
+            touched: Touched::default(),
             closer: Closer::new(plan.closes.as_ref()),
             timer: plan.timer.map(|interval| Timer {
                 interval: interval.max(1),
@@ -193,12 +235,13 @@ impl AggregateInstance {
         self.groups.as_ref().map_or(0, Groups::memory_bytes)
     }
 
-    /// Merges an epoch's input and returns retractions and new rows of the groups that it changes. `is_bulk`: the view is
-    /// being filled.
+    /// Merges an epoch's input, or a part of it. With the last part it returns retractions and new rows of the groups that
+    /// the epoch has changed. `is_bulk`: the view is being filled.
     pub async fn run(
         &mut self,
         batches: Vec<ChangeBatch>,
         is_bulk: bool,
+        is_last: bool,
         gate: &dyn Gate,
         errors: &ErrorCounter,
     ) -> Result<Vec<ChangeBatch>> {
@@ -214,26 +257,49 @@ impl AggregateInstance {
         if !self.emitted_first {
             output.extend(self.emit_first()?);
         }
-        let Some(input) = concat(batches)? else {
-            return Ok(output);
-        };
+        if let Some(input) = concat(batches)? {
+            self.merge(&input, gate).await?;
+        }
+        if is_last && !self.touched.groups.is_empty() {
+            output.extend(self.emit_touched(errors)?);
+        }
+        Ok(output)
+    }
+
+    /// Merges a part of an epoch's input; remembers what the groups were that it is the first to touch.
+    async fn merge(&mut self, input: &ChangeBatch, gate: &dyn Gate) -> Result<()> {
         let mut groups = self.take_groups()?;
         let ids = groups.intern(&input.rows.columns()[..self.group_columns], input.num_rows())?;
-        let touched = touched(&ids);
-        let was_alive: Vec<bool> = touched
-            .iter()
+        let added = self.touched.add(&ids);
+        let was_alive: Vec<bool> = (added.iter())
             .map(|group| self.is_alive(&groups, *group))
             .collect();
-        let old = groups.evaluate(&touched, None)?;
+        self.touched.was_alive.extend(was_alive);
+        if !added.is_empty() {
+            self.touched.old.push(groups.evaluate(&added, None)?);
+        }
         gate.checkpoint().await;
         match self.exchange {
             ExchangeForm::Partial => groups.merge(&input.rows, &ids, self.group_columns)?,
             ExchangeForm::Rows => {
-                let weights = weights_of(&input);
+                let weights = weights_of(input);
                 groups.apply(&input.rows, &ids, weights.values(), &self.calls)?;
             }
         }
         gate.checkpoint().await;
+        self.groups = Some(groups);
+        Ok(())
+    }
+
+    /// What the epoch has changed.
+    fn emit_touched(&mut self, errors: &ErrorCounter) -> Result<Vec<ChangeBatch>> {
+        let mut groups = self.take_groups()?;
+        let old = self.touched.old()?;
+        let Touched {
+            groups: touched,
+            was_alive,
+            ..
+        } = std::mem::take(&mut self.touched);
         let is_alive: Vec<bool> = touched
             .iter()
             .map(|group| self.is_alive(&groups, *group))
@@ -250,7 +316,7 @@ impl AggregateInstance {
         }
         let new = groups.evaluate(&touched, Some(errors))?;
         let keys = groups.keys.values(&touched)?;
-        output.extend(changes(&self.schema, &keys, &old, &new, &was_alive, &is_alive)?);
+        let output = changes(&self.schema, &keys, &old, &new, &was_alive, &is_alive)?;
         if groups.keys.len() > SWEEP_GROUPS_MIN && groups.keys.len() > 2 * self.live_groups {
             groups.sweep()?;
         }

@@ -7,56 +7,38 @@
 //! row. Every pair that comes or goes changes the counts; where one leaves or reaches zero, the row's own appearance
 //! changes. One side is worked off after the other, so that a pair of two new rows is met once.
 //!
+//! A few rows may match very many: pairs are made step by step, and each step is pushed on before the next is begun.
+//!
 //! While a view is filled nobody sees its rows. Indexes then are brought up to date only where the other side asks for
 //! them, and a join whose rows would appear and disappear keeps what comes and joins it once, at the end.
 
 mod image;
+mod joining;
+mod side;
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt32Array, new_null_array};
+use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt32Array, new_null_array};
 use arrow::compute::take;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::physical_expr::PhysicalExpr;
-use millrace_planner::stage::{Closing, Join, JoinKind};
+use millrace_planner::stage::{Join, JoinKind};
 use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 
-use super::closing::Closer;
 use super::expression::{ErrorCounter, evaluate_predicate};
-use super::{CHUNK_ROWS, Gate, batch_of, concat, consolidate, filter_changes, nullable};
+use super::output::{Output, push_all};
+use super::{CHUNK_ROWS, Gate, batch_of, concat, consolidate, nullable};
 use crate::error::Result;
-use crate::state::RowTable;
 use crate::state::row_table::{Matches, arrow_error, split};
+pub(super) use joining::Joining;
+use joining::Touched;
+use side::{Appearance, Side};
 
-/// Rows that one step of a join may put out at most, before it looks at the gate again.
+/// Rows that one step of a join may put out at most, before it pushes them on and looks at the gate again.
 const OUTPUT_ROWS_STEP: usize = 65_536;
-
-/// How a side's rows appear by themselves, beside the pairs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Appearance {
-    /// Only in pairs.
-    Paired,
-    /// With NULLs for the other side, while there is no match.
-    NullExtended,
-    /// Once, while there is a match.
-    Matched,
-    /// Once, while there is none.
-    Unmatched,
-    /// Always, with whether there is a match.
-    Marked,
-}
-
-/// One side's rows.
-struct Side {
-    table: RowTable,
-    index: Option<usize>,
-    keys: Vec<usize>,
-    width: usize,
-    append_only: bool,
-    appearance: Appearance,
-    closer: Option<Closer>,
-}
+/// Rows whose counts changed are looked through for doubles when there are this many more.
+const TOUCHED_ROWS_STEP: usize = 1 << 20;
 
 /// A join with its state.
 pub struct JoinInstance {
@@ -72,8 +54,8 @@ pub struct JoinInstance {
     is_deferred: bool,
 }
 
-const LEFT: usize = 0;
-const RIGHT: usize = 1;
+pub(super) const LEFT: usize = 0;
+pub(super) const RIGHT: usize = 1;
 
 /// Whether pairs are put out, and how the left and right rows appear by themselves.
 fn shape(kind: JoinKind) -> (bool, Appearance, Appearance) {
@@ -88,101 +70,6 @@ fn shape(kind: JoinKind) -> (bool, Appearance, Appearance) {
         JoinKind::LeftMark => (false, Marked, Paired),
         JoinKind::RightSemi => (false, Paired, Matched),
         JoinKind::RightAnti => (false, Paired, Unmatched),
-    }
-}
-
-impl Side {
-    fn new(
-        schema: &SchemaRef,
-        keys: Vec<usize>,
-        width: usize,
-        append_only: bool,
-        unique: Option<&[usize]>,
-        appearance: Appearance,
-        closes: Option<&Closing>,
-    ) -> Result<Side> {
-        let schema = nullable(schema);
-        let all = || (0..schema.fields().len()).collect::<Vec<_>>();
-        let mut table = match unique.filter(|unique| !unique.is_empty()) {
-            _ if append_only => RowTable::new(schema, None),
-            _ if keys.is_empty() => {
-                let identity = unique
-                    .filter(|unique| !unique.is_empty())
-                    .map_or_else(all, <[usize]>::to_vec);
-                RowTable::new(schema, Some(identity))
-            }
-            // The index over the join keys finds a row as well.
-            Some(unique) if unique.iter().all(|column| keys.contains(column)) => {
-                RowTable::new(schema, Some(keys.clone()))
-            }
-            unique => {
-                let unique = unique.map_or_else(all, <[usize]>::to_vec);
-                RowTable::keyed(schema, keys.clone(), unique)
-            }
-        };
-        if appearance != Appearance::Paired {
-            table = table.with_tags();
-        }
-        let index = if keys.is_empty() {
-            None
-        } else {
-            Some(table.add_index(keys.clone())?)
-        };
-        Ok(Side {
-            table,
-            index,
-            keys,
-            width,
-            append_only,
-            appearance,
-            closer: Closer::new(closes),
-        })
-    }
-
-    /// Rows that can matter: one whose key is NULL matches nothing.
-    fn relevant(&self, batch: ChangeBatch, null_equals_null: bool) -> Result<ChangeBatch> {
-        if null_equals_null || self.appearance != Appearance::Paired {
-            return Ok(batch);
-        }
-        let nulls: Vec<_> = self
-            .keys
-            .iter()
-            .filter_map(|key| batch.rows.column(*key).logical_nulls())
-            .collect();
-        if nulls.iter().all(|nulls| nulls.null_count() == 0) {
-            return Ok(batch);
-        }
-        let mask: BooleanArray = (0..batch.num_rows())
-            .map(|row| Some(nulls.iter().all(|nulls| nulls.is_valid(row))))
-            .collect();
-        filter_changes(&batch, &mask)
-    }
-
-    /// The rows of this side that match rows of the other.
-    fn matches(
-        &mut self,
-        other: &RecordBatch,
-        other_keys: &[usize],
-        null_equals_null: bool,
-    ) -> Result<Matches> {
-        match self.index {
-            Some(index) => {
-                self.table.catch_up(index)?;
-                let keys: Vec<ArrayRef> = other_keys
-                    .iter()
-                    .map(|key| Arc::clone(other.column(*key)))
-                    .collect();
-                self.table.probe(index, &keys, null_equals_null)
-            }
-            None => {
-                let rows = self.table.live_row_numbers();
-                let probe = (0..other.num_rows() as u32)
-                    .flat_map(|row| std::iter::repeat_n(row, rows.len()))
-                    .collect();
-                let rows = std::iter::repeat_n(rows, other.num_rows()).flatten().collect();
-                Ok(Matches { probe, rows })
-            }
-        }
     }
 }
 
@@ -256,41 +143,48 @@ impl JoinInstance {
         self.sides.iter().map(|side| side.table.memory_bytes()).sum()
     }
 
-    /// Joins what changed and keeps it. `is_bulk`: the view is being filled.
-    pub async fn run(
+    /// Before an epoch's changes, or a part of them. `is_bulk`: the view is being filled.
+    pub async fn begin(
         &mut self,
-        left: Vec<ChangeBatch>,
-        right: Vec<ChangeBatch>,
         is_bulk: bool,
         gate: &dyn Gate,
         errors: &ErrorCounter,
-    ) -> Result<Vec<ChangeBatch>> {
-        let mut output = vec![];
+        output: &mut dyn Output,
+    ) -> Result<()> {
         for side in &mut self.sides {
             side.table.set_lazy(is_bulk)?;
             gate.checkpoint().await;
         }
         if std::mem::take(&mut self.is_deferred) && !is_bulk {
-            self.join_all(&mut output, gate, errors).await?;
+            self.join_all(gate, errors, output).await?;
         }
         self.is_deferred = is_bulk && self.defers();
-        for (side, batches) in [(LEFT, left), (RIGHT, right)] {
-            for batch in self.gathered(side, batches)? {
-                let batch = self.sides[side].relevant(batch, self.null_equals_null)?;
-                let (inserted, deleted) = match &batch.weights {
-                    None => (batch.rows.clone(), batch.rows.slice(0, 0)),
-                    Some(weights) => split(&batch.rows, weights)?,
-                };
-                for (rows, weight) in [(deleted, -1), (inserted, 1)] {
-                    self.change(side, &rows, weight, &mut output, gate, errors)
-                        .await?;
-                }
-            }
-            for side in &mut self.sides {
-                side.table.tidy(u64::MAX - 1)?;
+        Ok(())
+    }
+
+    /// Joins what changed in one side, keeps it, and pushes what that changes.
+    pub async fn run(
+        &mut self,
+        side: usize,
+        batches: Vec<ChangeBatch>,
+        gate: &dyn Gate,
+        errors: &ErrorCounter,
+        output: &mut dyn Output,
+    ) -> Result<()> {
+        for batch in self.gathered(side, batches)? {
+            let batch = self.sides[side].relevant(batch, self.null_equals_null)?;
+            let (inserted, deleted) = match &batch.weights {
+                None => (batch.rows.clone(), batch.rows.slice(0, 0)),
+                Some(weights) => split(&batch.rows, weights)?,
+            };
+            for (rows, weight) in [(deleted, -1), (inserted, 1)] {
+                self.change(side, &rows, weight, gate, errors, output).await?;
             }
         }
-        Ok(output)
+        for side in &mut self.sides {
+            side.table.tidy(u64::MAX - 1)?;
+        }
+        Ok(())
     }
 
     /// What changed in a side, so that no row is looked for before it is there.
@@ -312,9 +206,9 @@ impl JoinInstance {
         side: usize,
         rows: &RecordBatch,
         weight: i32,
-        output: &mut Vec<ChangeBatch>,
         gate: &dyn Gate,
         errors: &ErrorCounter,
+        output: &mut dyn Output,
     ) -> Result<()> {
         if rows.num_rows() == 0 {
             return Ok(());
@@ -337,11 +231,11 @@ impl JoinInstance {
         }
         let other = 1 - side;
         // Of each touched row of the other side: its count before this change.
-        let mut touched: Vec<(u32, u32)> = vec![];
+        let mut touched = Touched::default();
         for start in (0..rows.num_rows()).step_by(CHUNK_ROWS) {
             let rows = stored.slice(start, CHUNK_ROWS.min(rows.num_rows() - start));
             let own_matches = self
-                .meet(side, &rows, weight, &mut touched, output, gate, errors)
+                .meet(side, &rows, weight, &mut touched, gate, errors, output)
                 .await?;
             if weight > 0 && self.sides[side].appearance != Appearance::Paired {
                 for (row, count) in own_matches.iter().enumerate() {
@@ -350,15 +244,20 @@ impl JoinInstance {
                         .set_tag(first + (start + row) as u32, *count);
                 }
             }
-            self.appear(side, &rows, i64::from(weight), &own_matches, output)?;
+            let mut alone = vec![];
+            self.appear(side, &rows, i64::from(weight), &own_matches, &mut alone)?;
+            push_all(output, alone).await?;
         }
-        // The first mention of a row is from before the change.
-        touched.sort_by_key(|(row, _)| *row);
-        touched.dedup_by_key(|(row, _)| *row);
-        self.reappear(other, &touched, output)
+        for touched in touched.rows().chunks(OUTPUT_ROWS_STEP) {
+            let mut alone = vec![];
+            self.reappear(other, touched, &mut alone)?;
+            push_all(output, alone).await?;
+            gate.checkpoint().await;
+        }
+        Ok(())
     }
 
-    /// Puts out the pairs of these rows with the other side; returns how many each is in. `touched`: rows of the other side
+    /// Pushes the pairs of these rows with the other side; returns how many each is in. `touched`: rows of the other side
     /// whose counts change, each with its count before.
     #[expect(clippy::too_many_arguments, reason = "one step of a join, in two halves")]
     async fn meet(
@@ -366,10 +265,10 @@ impl JoinInstance {
         side: usize,
         rows: &RecordBatch,
         weight: i32,
-        touched: &mut Vec<(u32, u32)>,
-        output: &mut Vec<ChangeBatch>,
+        touched: &mut Touched,
         gate: &dyn Gate,
         errors: &ErrorCounter,
+        output: &mut dyn Output,
     ) -> Result<Vec<u32>> {
         let (other, null_equals_null) = (1 - side, self.null_equals_null);
         let [left, right] = &mut self.sides;
@@ -378,26 +277,30 @@ impl JoinInstance {
         } else {
             (right, left)
         };
-        let matches = others.matches(rows, &own.keys, null_equals_null)?;
-        gate.checkpoint().await;
+        let mut matching = others.begin_matching(rows, &own.keys)?;
         let mut own_matches = vec![0_u32; rows.num_rows()];
-        for start in (0..matches.rows.len()).step_by(OUTPUT_ROWS_STEP) {
-            let end = (start + OUTPUT_ROWS_STEP).min(matches.rows.len());
-            let candidates = Matches {
-                probe: matches.probe[start..end].to_vec(),
-                rows: matches.rows[start..end].to_vec(),
-            };
-            let Matches { probe, rows: met } =
-                self.pair(side, rows, i64::from(weight), candidates, output, errors)?;
-            let counts_others = self.sides[other].appearance != Appearance::Paired;
-            for (probe, met) in probe.iter().zip(&met) {
-                own_matches[*probe as usize] += 1;
-                if counts_others {
-                    let before = self.sides[other].table.add_to_tag(*met, weight);
-                    touched.push((*met, before));
-                }
-            }
+        while let Some(matches) = self.sides[other].next_matches(&mut matching, null_equals_null)? {
             gate.checkpoint().await;
+            for start in (0..matches.rows.len()).step_by(OUTPUT_ROWS_STEP) {
+                let end = (start + OUTPUT_ROWS_STEP).min(matches.rows.len());
+                let candidates = Matches {
+                    probe: matches.probe[start..end].to_vec(),
+                    rows: matches.rows[start..end].to_vec(),
+                };
+                let mut pairs = vec![];
+                let Matches { probe, rows: met } =
+                    self.pair(side, rows, i64::from(weight), candidates, &mut pairs, errors)?;
+                let counts_others = self.sides[other].appearance != Appearance::Paired;
+                for (probe, met) in probe.iter().zip(&met) {
+                    own_matches[*probe as usize] += 1;
+                    if counts_others {
+                        let before = self.sides[other].table.add_to_tag(*met, weight);
+                        touched.add(*met, before);
+                    }
+                }
+                push_all(output, pairs).await?;
+                gate.checkpoint().await;
+            }
         }
         Ok(own_matches)
     }
@@ -405,19 +308,21 @@ impl JoinInstance {
     /// Joins the sides as they are; nothing of them has been put out yet.
     async fn join_all(
         &mut self,
-        output: &mut Vec<ChangeBatch>,
         gate: &dyn Gate,
         errors: &ErrorCounter,
+        output: &mut dyn Output,
     ) -> Result<()> {
         for numbers in self.sides[LEFT].table.live_row_numbers().chunks(CHUNK_ROWS) {
             let rows = self.sides[LEFT].table.rows(numbers)?;
             let matches = self
-                .meet(LEFT, &rows, 1, &mut vec![], output, gate, errors)
+                .meet(LEFT, &rows, 1, &mut Touched::default(), gate, errors, output)
                 .await?;
             for (number, count) in numbers.iter().zip(&matches) {
                 self.sides[LEFT].table.set_tag(*number, *count);
             }
-            self.appear(LEFT, &rows, 1, &matches, output)?;
+            let mut alone = vec![];
+            self.appear(LEFT, &rows, 1, &matches, &mut alone)?;
+            push_all(output, alone).await?;
         }
         if self.sides[RIGHT].appearance == Appearance::Paired {
             return Ok(());
@@ -426,7 +331,9 @@ impl JoinInstance {
             let table = &self.sides[RIGHT].table;
             let matches: Vec<u32> = numbers.iter().map(|number| table.tag(*number)).collect();
             let rows = table.rows(numbers)?;
-            self.appear(RIGHT, &rows, 1, &matches, output)?;
+            let mut alone = vec![];
+            self.appear(RIGHT, &rows, 1, &matches, &mut alone)?;
+            push_all(output, alone).await?;
             gate.checkpoint().await;
         }
         Ok(())

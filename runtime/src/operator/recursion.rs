@@ -108,7 +108,7 @@ impl RecursionInstance {
             self.candidates(batch, |_| 0)?;
         }
         let mut rows_made = 0;
-        let derived = body.run(inputs, gate, errors).await?;
+        let derived = body.collect(inputs, gate, errors).await?;
         self.derived(derived, &mut rows_made)?;
         let mut changed: BTreeMap<RowId, i64> = BTreeMap::new();
         while let Some((iteration, candidates)) = self.pending.pop_first() {
@@ -121,7 +121,7 @@ impl RecursionInstance {
             }
             for part in parts(changes) {
                 inputs.working_table = vec![self.changes_of_working_table(&part)?];
-                let derived = body.run(inputs, gate, errors).await?;
+                let derived = body.collect(inputs, gate, errors).await?;
                 self.derived(derived, &mut rows_made)?;
                 gate.checkpoint().await;
             }

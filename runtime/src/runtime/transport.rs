@@ -16,6 +16,7 @@ use crate::feed::{CutAnswer, CutRequest};
 use crate::schedule::local::{TaskId, Timer};
 use crate::schedule::message::{ToDriver, ToPeer};
 use crate::schedule::template::WorkerId;
+use crate::worker::flow::{Batch, BatchId, FlowId};
 use crate::worker::shuffle::Block;
 use crate::worker::{EpochCut, Image, Transport, Worker};
 
@@ -66,6 +67,23 @@ impl Transport for InProcess {
             None => Err(RuntimeError::WorkerLost(from.0)),
         };
         async move { rows }.boxed()
+    }
+
+    fn next_batch(
+        &self,
+        from: WorkerId,
+        flow: FlowId,
+        partition: usize,
+        done: Option<BatchId>,
+    ) -> BoxFuture<'static, Result<Option<Batch>>> {
+        let peer = self.peer(from);
+        async move {
+            match peer {
+                Some(worker) => worker.next_batch(flow, partition, done).await,
+                None => Err(RuntimeError::WorkerLost(from.0)),
+            }
+        }
+        .boxed()
     }
 
     fn cut(&self, request: CutRequest) -> CutAnswer<EpochCut> {

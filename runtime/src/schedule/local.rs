@@ -10,6 +10,7 @@
 
 mod cutter;
 mod event;
+mod flow;
 mod gathered;
 mod pipeline;
 mod recovery;
@@ -196,6 +197,23 @@ impl LocalScheduler {
                     work.actions.push(LocalAction::Release { pipeline, epochs });
                 }
             }
+            LocalEvent::TaskFlows {
+                pipeline,
+                version,
+                id,
+            } => match self.run_by(pipeline, version, id) {
+                Some((pipeline, task)) => pipeline.task_flows(task, id.epoch, &mut work),
+                None => {
+                    // Nobody will take its batches.
+                    work.actions.push(LocalAction::EndFlow {
+                        pipeline,
+                        epoch: id.epoch,
+                        view: id.view,
+                        stage: id.stage,
+                        is_void: true,
+                    });
+                }
+            },
             LocalEvent::CopyEnded {
                 pipeline,
                 version,
@@ -429,10 +447,15 @@ impl LocalScheduler {
                 stage,
                 from,
                 filled,
+                is_flowing,
                 ..
             } => {
-                pipeline.stage_done(epoch, view, stage, from, &filled, work);
+                let filled = (!is_flowing).then_some(filled.as_slice());
+                pipeline.stage_done(epoch, view, stage, from, filled, work);
             }
+            ToPeer::StageFlows {
+                epoch, view, stage, ..
+            } => pipeline.stage_flows(epoch, view, stage, work),
             ToPeer::Materialized {
                 epoch,
                 view,

@@ -215,6 +215,17 @@ pub enum ToPeer {
         stage: usize,
         from: WorkerId,
         filled: Vec<u32>,
+        /// Some of its rows went on in batches: see [`ToPeer::StageFlows`].
+        is_flowing: bool,
+    },
+    /// A task of a stage puts out more than it may hold back: from now on its rows go on in batches, while
+    /// it makes them. The reader's tasks are to run and take them.
+    StageFlows {
+        pipeline: PipelineId,
+        version: u64,
+        epoch: u64,
+        view: RelationId,
+        stage: usize,
     },
     /// A partition of a view has this epoch's changes.
     Materialized {
@@ -326,6 +337,12 @@ impl ToPeer {
                 ..
             }
             | ToPeer::StageDone {
+                pipeline,
+                version,
+                epoch,
+                ..
+            }
+            | ToPeer::StageFlows {
                 pipeline,
                 version,
                 epoch,

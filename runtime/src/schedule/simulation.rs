@@ -8,6 +8,7 @@
 mod checks;
 mod driver;
 mod faults;
+mod flow;
 mod setup;
 mod worker;
 
@@ -22,6 +23,7 @@ use super::message::{EpochTime, ToDriver, ToPeer, ToWorker};
 use super::template::{ViewShape, WorkerId};
 use crate::driver::{Driver, Event, PipelineId, Spread, Ticket};
 use checks::Checks;
+use flow::Flows;
 pub use setup::{Costs, GroupSeen, Report, Setup};
 
 #[derive(Debug, Clone)]
@@ -46,6 +48,11 @@ enum Delivery {
         task: ReadyTask,
     },
     TaskDone {
+        worker: WorkerId,
+        task: ReadyTask,
+    },
+    /// What a task waited for, which has done its work, has come.
+    FlowDone {
         worker: WorkerId,
         task: ReadyTask,
     },
@@ -132,6 +139,7 @@ pub struct Simulation {
     /// The newest template under which a cut was asked for: an older one gets none.
     fences: HashMap<PipelineId, u64>,
     checks: Checks,
+    flows: Flows,
     cut_at: HashMap<(PipelineId, u64), u64>,
     /// Tickets that were granted.
     pub held: Vec<(Ticket, PipelineId)>,
@@ -178,6 +186,7 @@ impl Simulation {
             cuts: HashMap::new(),
             fences: HashMap::new(),
             checks: Checks::new(setup.seed),
+            flows: Flows::default(),
             cut_at: HashMap::new(),
             held: vec![],
             freed: vec![],
@@ -224,6 +233,7 @@ impl Simulation {
     pub fn kill_worker(&mut self, worker: WorkerId, after_ns: u64) {
         if self.workers.remove(&worker).is_some() {
             self.checks.killed(worker);
+            self.lose_flows(worker);
             self.deliver(self.now + after_ns, Delivery::Lost(worker));
         }
     }
@@ -399,6 +409,7 @@ impl Simulation {
             assert!(worker.ready.is_empty());
         }
         self.checks.assert_nothing_left();
+        self.assert_no_flow();
         assert!(
             self.inputs_left.values().all(|left| *left == 0),
             "input that was never cut"
@@ -452,6 +463,7 @@ impl Simulation {
                 self.fill_slots(worker);
             }
             Delivery::TaskDone { worker, task } => self.task_done(worker, task),
+            Delivery::FlowDone { worker, task } => self.flow_done(worker, task),
             Delivery::CopyTaken {
                 worker,
                 pipeline,

@@ -66,6 +66,8 @@ pub struct StageShape {
     pub reader: Option<usize>,
     /// Whether all of its rows meet in partition 0: it has no other tasks.
     pub is_single: bool,
+    /// Whether its output may go on batch by batch while it is made.
+    pub has_faucet: bool,
 }
 
 /// What a stage reads.
@@ -117,6 +119,7 @@ impl ViewShape {
                     input,
                     reader: None,
                     is_single: false,
+                    has_faucet: stage.faucet.is_some(),
                 }
             })
             .collect();
@@ -142,9 +145,25 @@ impl ViewShape {
         }
     }
 
+    /// Whether a stage may be given its input in batches: one of those that it reads has a faucet.
+    pub fn takes_batches(&self, stage: usize) -> bool {
+        match &self.stages[stage].input {
+            StageInput::Stages(upstream) => upstream.iter().any(|up| self.stages[*up].has_faucet),
+            _ => false,
+        }
+    }
+
     /// The partitions in which a stage has tasks.
     pub fn partitions_of(&self, stage: &StageShape) -> std::ops::Range<usize> {
         0..if stage.is_single { 1 } else { self.partitions }
+    }
+}
+
+impl Template {
+    /// Whether what tasks leave may be gone when it is asked for again: batches are not kept.
+    pub fn has_faucets(&self) -> bool {
+        let mut stages = self.views.iter().flat_map(|view| &view.stages);
+        stages.any(|stage| stage.has_faucet && stage.reader.is_some())
     }
 }
 

@@ -1,17 +1,21 @@
 //! How a worker runs the tasks that its local scheduler has found ready, and takes over what copies of them put out.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
+use millrace_storage::ChangeBatch;
 
 use super::cpu::CpuGate;
+use super::flow::{Batch, BatchId, Channel, FlowId, Part, Parts};
 use super::shuffle::Block;
-use super::task::TaskOutput;
-use super::{ViewInstance, Worker, task};
-use crate::checkpoint::Part;
+use super::task::{Running, TaskOutput};
+use super::{ViewInstance, Worker};
+use crate::checkpoint::Part as Kept;
 use crate::driver::PipelineId;
-use crate::error::RuntimeError;
+use crate::error::{Result, RuntimeError};
 use crate::operator::{ErrorCounter, Inputs};
 use crate::schedule::local::{Ended, LocalEvent, ReadyTask, Source, TaskId};
 use crate::schedule::template::WorkerId;
@@ -26,6 +30,64 @@ enum Outcome {
     Unwanted,
     /// A copy that came to nothing. The original will say why.
     Void,
+}
+
+/// The stages of which a task reads batches, and the workers on which they are.
+fn flows_of(task: &ReadyTask) -> Vec<(usize, WorkerId)> {
+    let flows = task.sources.iter().filter_map(|source| match source {
+        Source::Flow { stage, from } => Some((*stage, *from)),
+        _ => None,
+    });
+    flows.collect()
+}
+
+/// Takes out of a task's input what waits for the rest of its stage: see [`Gathered`].
+fn hold_back(
+    view: &ViewInstance,
+    flows: &[(usize, WorkerId)],
+    inputs: &mut Inputs,
+) -> BTreeMap<usize, Vec<ChangeBatch>> {
+    let is_held = |stage: &usize| {
+        view.graph.stages[*stage].faucet.is_none() && flows.iter().any(|(flow, _)| flow == stage)
+    };
+    let (held, whole) = std::mem::take(&mut inputs.exchanges)
+        .into_iter()
+        .partition(|(stage, _)| is_held(stage));
+    inputs.exchanges = whole;
+    held
+}
+
+/// Rows of stages without a faucet, which are given to operators as a whole.
+struct Gathered {
+    rows: BTreeMap<usize, Vec<ChangeBatch>>,
+    /// By stage, the workers on which it has not ended.
+    left: BTreeMap<usize, usize>,
+}
+
+impl Gathered {
+    fn new(
+        view: &ViewInstance,
+        flows: &[(usize, WorkerId)],
+        held: BTreeMap<usize, Vec<ChangeBatch>>,
+    ) -> Gathered {
+        let mut left = BTreeMap::new();
+        for (stage, _) in flows {
+            if view.graph.stages[*stage].faucet.is_none() {
+                *left.entry(*stage).or_default() += 1;
+            }
+        }
+        Gathered { rows: held, left }
+    }
+
+    /// Adds what a stage left on a worker; returns what operators may see now.
+    fn add(&mut self, stage: usize, rows: Vec<ChangeBatch>) -> Option<Vec<ChangeBatch>> {
+        let Some(left) = self.left.get_mut(&stage) else {
+            return Some(rows);
+        };
+        *left -= 1;
+        self.rows.entry(stage).or_default().extend(rows);
+        (*left == 0).then(|| self.rows.remove(&stage)).flatten()
+    }
 }
 
 impl Worker {
@@ -85,7 +147,7 @@ impl Worker {
         self.local.lock().awaits(ready)
     }
 
-    async fn run(&self, ready: &ReadyTask, gate: &CpuGate, queue: Duration) -> Outcome {
+    async fn run(self: &Arc<Self>, ready: &ReadyTask, gate: &CpuGate, queue: Duration) -> Outcome {
         let started = Instant::now();
         let id = ready.id;
         // A view that was given up meanwhile may be here again, as another one.
@@ -109,7 +171,7 @@ impl Worker {
             Ok(inputs) => inputs,
             Err(lost) => return Outcome::Unreachable(lost),
         };
-        let rows_in = inputs.rows();
+        let mut rows_in = inputs.rows();
         // Rows on which an expression fails are counted where the task is at home.
         let uncounted = ErrorCounter::default();
         let errors = match ready.copy_for {
@@ -118,13 +180,14 @@ impl Worker {
         };
         // A panic in an operator is a failure of its view, not of the worker.
         let outcome = std::panic::AssertUnwindSafe(async {
-            let low_water = self.transport.low_water(view.id);
-            let output = task::run(&view, id, inputs, gate, errors, low_water, || self.is_alive()).await?;
+            let output = self
+                .run_operators(&view, ready, inputs, &mut rows_in, gate, errors)
+                .await?;
             if view.keeps_time(id.stage) {
                 self.transport.due(id, view.due(id.stage, id.partition));
             }
             if ready.is_checkpoint {
-                let part = Part {
+                let part = Kept {
                     view: id.view,
                     stage: id.stage,
                     partition: id.partition,
@@ -157,9 +220,14 @@ impl Worker {
                 }
                 return Outcome::Ended(ended);
             }
+            // Batches stay away only if the worker is gone that sends them, and then the view is filled again.
+            Ok(Err(RuntimeError::WorkerLost(_))) => return Outcome::Unwanted,
             Ok(Err(error)) => error.to_string(),
             Err(_) => "an operator panicked; see the log".to_owned(),
         };
+        Parts::new(&flows_of(ready), &self.fetch_batches(ready))
+            .drain()
+            .await;
         if ready.copy_for.is_some() {
             return Outcome::Void;
         }
@@ -167,6 +235,116 @@ impl Worker {
             "a view failed; it is set aside and the others go on");
         view.fail(error);
         Outcome::Ended(Ended::default())
+    }
+
+    /// Runs a task's operators over its input: at once, or part by part where it comes in batches.
+    async fn run_operators(
+        self: &Arc<Self>,
+        view: &ViewInstance,
+        ready: &ReadyTask,
+        mut inputs: Inputs,
+        rows_in: &mut u64,
+        gate: &CpuGate,
+        errors: &ErrorCounter,
+    ) -> Result<TaskOutput> {
+        let id = ready.id;
+        let fetch = self.fetch_batches(ready);
+        let flows = flows_of(ready);
+        let mut parts = Parts::new(&flows, &fetch);
+        let held = hold_back(view, &flows, &mut inputs);
+        let open = || self.open_channel(ready);
+        let low_water = self.transport.low_water(view.id);
+        let is_alive = || self.is_alive();
+        let running = Running::begin(view, id, low_water, ready.is_read, &open, is_alive)?;
+        let Some(mut running) = running else {
+            parts.drain().await;
+            return Ok(TaskOutput::default());
+        };
+        running.run(&mut inputs, gate, errors).await?;
+        if !inputs.has_more {
+            return running.end().await;
+        }
+        inputs.first = false;
+        let mut gathered = Gathered::new(view, &flows, held);
+        while let Some(part) = parts.next().await? {
+            let (stage, rows) = match part {
+                Part::Batch { stage, rows } => (stage, rows),
+                // What those of its tasks left that put out little.
+                Part::End { stage, from } => {
+                    let block = Block::Exchange {
+                        view: id.view,
+                        stage,
+                        partition: id.partition,
+                    };
+                    let rows = self.fetch_from(from, ready, block).await?;
+                    match gathered.add(stage, rows) {
+                        Some(rows) => (stage, rows),
+                        None => continue,
+                    }
+                }
+            };
+            *rows_in += rows.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
+            inputs.exchanges.insert(stage, rows);
+            running.run(&mut inputs, gate, errors).await?;
+        }
+        inputs.has_more = false;
+        running.run(&mut inputs, gate, errors).await?;
+        running.end().await
+    }
+
+    /// From now on the task's rows go on in batches: makes their channel, and has the tasks run that read it.
+    fn open_channel(self: &Arc<Self>, ready: &ReadyTask) -> Arc<Channel> {
+        let ReadyTask {
+            pipeline,
+            version,
+            id,
+            ..
+        } = *ready;
+        let channel = self.flows.open(FlowId {
+            pipeline,
+            epoch: id.epoch,
+            view: id.view,
+            stage: id.stage,
+        });
+        self.on(LocalEvent::TaskFlows {
+            pipeline,
+            version,
+            id,
+        });
+        channel
+    }
+
+    /// How a task asks for the next batch of a stage on a worker.
+    fn fetch_batches(
+        self: &Arc<Self>,
+        ready: &ReadyTask,
+    ) -> impl Fn(usize, WorkerId, Option<BatchId>) -> BoxFuture<'static, Result<Option<Batch>>> + Send + Sync + use<>
+    {
+        let ReadyTask { pipeline, id, .. } = *ready;
+        let worker = Arc::clone(self);
+        move |stage, from, done| {
+            let flow = FlowId {
+                pipeline,
+                epoch: id.epoch,
+                view: id.view,
+                stage,
+            };
+            if from == worker.id {
+                let worker = Arc::clone(&worker);
+                return async move { worker.next_batch(flow, id.partition, done).await }.boxed();
+            }
+            worker.transport.next_batch(from, flow, id.partition, done)
+        }
+    }
+
+    /// Rows that wait on a worker, which may be this one.
+    async fn fetch_from(&self, from: WorkerId, ready: &ReadyTask, block: Block) -> Result<Vec<ChangeBatch>> {
+        if from == self.id {
+            return self.fetch(ready.pipeline, ready.id.epoch, block);
+        }
+        (self.transport)
+            .fetch(from, ready.pipeline, ready.id.epoch, block)
+            .await
     }
 
     /// Keeps what a task put out until it is fetched and released. Not so what a map put out that nobody waits for: asked
@@ -237,7 +415,7 @@ impl Worker {
     }
 
     /// Fetches what a task reads, or says which worker does not answer.
-    async fn inputs(&self, view: &ViewInstance, ready: &ReadyTask) -> Result<Inputs, WorkerId> {
+    async fn inputs(&self, view: &ViewInstance, ready: &ReadyTask) -> std::result::Result<Inputs, WorkerId> {
         let id = ready.id;
         let mut inputs = Inputs {
             now: ready.time.now,
@@ -245,6 +423,7 @@ impl Worker {
             combiner: view.combiner(id.stage),
             is_filling: view.is_filling(),
             is_bulk: view.is_bulk(),
+            has_more: !flows_of(ready).is_empty(),
             ..Inputs::default()
         };
         for source in &ready.sources {
@@ -270,13 +449,10 @@ impl Worker {
                     partition,
                     from,
                 } => (from, Block::Changes { view, partition }),
+                // They come while the task runs.
+                Source::Flow { .. } => continue,
             };
-            let rows = if from == self.id {
-                self.fetch(ready.pipeline, id.epoch, block)
-            } else {
-                self.transport.fetch(from, ready.pipeline, id.epoch, block).await
-            };
-            let rows = rows.map_err(|_| from)?;
+            let rows = self.fetch_from(from, ready, block).await.map_err(|_| from)?;
             match source {
                 Source::Exchange { stage, .. } => inputs.exchanges.entry(*stage).or_default().extend(rows),
                 _ => inputs.source.extend(rows),

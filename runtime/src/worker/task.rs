@@ -1,17 +1,21 @@
 //! One task: a stage on a partition in an epoch.
 
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 
 use arrow::array::{ArrayRef, UInt32Array};
 use datafusion::common::hash_utils::create_hashes_with_hasher;
-use millrace_planner::stage::Output;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use millrace_planner::stage::Output as Goes;
 use millrace_storage::ChangeBatch;
 use twox_hash::XxHash3_64;
 
 use super::cpu::CpuGate;
-use super::view::ViewInstance;
+use super::flow::{BatchId, Channel};
+use super::view::{Taken, ViewInstance};
 use crate::error::Result;
-use crate::operator::{ErrorCounter, Inputs, consolidate};
+use crate::operator::{ErrorCounter, Inputs, Output, consolidate};
 use crate::schedule::local::TaskId;
 use crate::state::row_table::arrow_error;
 
@@ -22,21 +26,23 @@ pub(super) struct TaskOutput {
     pub exchanged: Vec<Vec<ChangeBatch>>,
     /// What changed in the view.
     pub materialized: Vec<ChangeBatch>,
+    /// What went on in batches: rows, bytes.
+    flowed: (u64, u64),
 }
 
 impl TaskOutput {
+    fn left(&self) -> impl Iterator<Item = &ChangeBatch> {
+        self.exchanged.iter().flatten().chain(&self.materialized)
+    }
+
     /// Changes that it puts out.
     pub fn rows(&self) -> u64 {
-        let batches = self.exchanged.iter().flatten().chain(&self.materialized);
-        batches.map(|batch| batch.num_rows() as u64).sum()
+        self.flowed.0 + self.left().map(|batch| batch.num_rows() as u64).sum::<u64>()
     }
 
     /// Memory that these take.
     pub fn bytes(&self) -> u64 {
-        let batches = self.exchanged.iter().flatten().chain(&self.materialized);
-        batches
-            .map(|batch| batch.rows.get_array_memory_size() as u64)
-            .sum()
+        self.flowed.1 + bytes_of(self.left())
     }
 
     /// The receiving partitions that have rows; partition 0 stands for a view that changed.
@@ -53,69 +59,218 @@ impl TaskOutput {
     }
 }
 
-/// Runs the operators and puts the rows where the stage's output says.
-pub(super) async fn run(
-    view: &ViewInstance,
+fn bytes_of<'a>(batches: impl Iterator<Item = &'a ChangeBatch>) -> u64 {
+    batches
+        .map(|batch| batch.rows.get_array_memory_size() as u64)
+        .sum()
+}
+
+/// Opens the channel of the task's stage and has its readers run.
+pub(super) type OpenChannel<'a> = dyn Fn() -> Arc<Channel> + Send + Sync + 'a;
+
+/// A task that runs: its operators, and where their rows go.
+pub(super) struct Running<'a> {
+    taken: Taken,
+    sink: Sink<'a>,
+}
+
+impl<'a> Running<'a> {
+    /// Takes the operators of a task; none if there is nobody to take them from.
+    pub fn begin(
+        view: &'a ViewInstance,
+        task: TaskId,
+        low_water: u64,
+        is_read: bool,
+        open: &'a OpenChannel<'a>,
+        is_alive: impl Fn() -> bool,
+    ) -> Result<Option<Running<'a>>> {
+        let Some(taken) = view.take(task.stage, task.partition, is_alive)? else {
+            return Ok(None);
+        };
+        let sink = Sink {
+            view,
+            task,
+            generation: taken.generation,
+            low_water,
+            is_read,
+            open,
+            channel: None,
+            sent: 0,
+            held: vec![],
+            held_rows: 0,
+            output: TaskOutput::default(),
+        };
+        Ok(Some(Running { taken, sink }))
+    }
+
+    /// Runs the operators over an epoch's input, or a part of it.
+    pub async fn run(&mut self, inputs: &mut Inputs, gate: &CpuGate, errors: &ErrorCounter) -> Result<()> {
+        (self.taken.operators)
+            .run(inputs, gate, errors, &mut self.sink)
+            .await
+    }
+
+    /// Puts the rest of the rows where the stage's output says.
+    pub async fn end(self) -> Result<TaskOutput> {
+        let TaskId { stage, partition, .. } = self.sink.task;
+        self.sink.view.put_back(stage, partition, self.taken);
+        self.sink.end().await
+    }
+}
+
+/// Where the rows of a task go.
+struct Sink<'a> {
+    view: &'a ViewInstance,
     task: TaskId,
-    mut inputs: Inputs,
-    gate: &CpuGate,
-    errors: &ErrorCounter,
+    generation: u64,
     low_water: u64,
-    is_alive: impl Fn() -> bool,
-) -> Result<TaskOutput> {
-    let Some(mut taken) = view.take(task.stage, task.partition, is_alive)? else {
-        return Ok(TaskOutput::default());
-    };
-    let generation = taken.generation;
-    let rows = taken.operators.run(&mut inputs, gate, errors).await?;
-    view.put_back(task.stage, task.partition, taken);
-    match &view.graph.stages[task.stage].output {
-        Output::Hash(columns) => Ok(TaskOutput {
-            exchanged: scatter(&rows, columns, view.graph.partitions)?,
-            materialized: vec![],
-        }),
-        Output::Single => {
-            let mut exchanged = vec![vec![]; view.graph.partitions];
-            exchanged[0] = rows;
-            Ok(TaskOutput {
-                exchanged,
-                materialized: vec![],
-            })
+    is_read: bool,
+    open: &'a OpenChannel<'a>,
+    /// Its rows go on in batches.
+    channel: Option<Arc<Channel>>,
+    /// Batches that were sent.
+    sent: u64,
+    held: Vec<ChangeBatch>,
+    held_rows: usize,
+    output: TaskOutput,
+}
+
+impl Output for Sink<'_> {
+    fn push(&mut self, batch: ChangeBatch) -> BoxFuture<'_, Result<()>> {
+        let limits = self.view.graph.flow;
+        self.held_rows += batch.num_rows();
+        self.held.push(batch);
+        let has_faucet = self.view.graph.stages[self.task.stage].faucet.is_some();
+        let is_full = match &self.channel {
+            Some(_) => self.held_rows >= limits.batch_rows,
+            None => self.held_rows > limits.rows(),
+        };
+        if has_faucet && is_full {
+            self.let_go().boxed()
+        } else {
+            std::future::ready(Ok(())).boxed()
         }
-        Output::Materialize => {
-            // A row that came and went within the epoch never was in the view.
-            let grows = view.graph.append_only || rows.iter().all(|batch| batch.weights.is_none());
-            let rows = if grows {
-                rows
-            } else {
-                consolidate(rows)?.into_iter().collect()
+    }
+}
+
+impl Sink<'_> {
+    fn goes(&self) -> &Goes {
+        &self.view.graph.stages[self.task.stage].output
+    }
+
+    /// By receiving partition.
+    fn scatter(&self, rows: Vec<ChangeBatch>) -> Result<Vec<Vec<ChangeBatch>>> {
+        match self.goes() {
+            Goes::Hash(columns) => scatter(&rows, columns, self.view.graph.partitions),
+            Goes::Single | Goes::Materialize => {
+                let mut exchanged = vec![vec![]; self.view.graph.partitions];
+                exchanged[0] = rows;
+                Ok(exchanged)
+            }
+        }
+    }
+
+    /// More is held than may be: passes on what makes whole batches.
+    async fn let_go(&mut self) -> Result<()> {
+        if *self.goes() == Goes::Materialize {
+            self.held_rows = 0;
+            let held = std::mem::take(&mut self.held);
+            return self.materialize(held);
+        }
+        if self.channel.is_none() {
+            self.channel = Some((self.open)());
+        }
+        let batch_rows = self.view.graph.flow.batch_rows;
+        let held = std::mem::take(&mut self.held);
+        self.held_rows = 0;
+        let (mut batch, mut rows) = (vec![], 0);
+        for held in held {
+            let mut start = 0;
+            while start < held.num_rows() {
+                let taken = (batch_rows - rows).min(held.num_rows() - start);
+                batch.push(held.slice(start, taken));
+                (start, rows) = (start + taken, rows + taken);
+                if rows == batch_rows {
+                    self.send(std::mem::take(&mut batch)).await?;
+                    rows = 0;
+                }
+            }
+        }
+        (self.held, self.held_rows) = (batch, rows);
+        Ok(())
+    }
+
+    async fn send(&mut self, batch: Vec<ChangeBatch>) -> Result<()> {
+        let Some(channel) = self.channel.clone() else {
+            return Ok(());
+        };
+        let rows = batch.iter().map(|part| part.num_rows() as u64).sum::<u64>();
+        let by_partition = self.scatter(batch)?;
+        self.output.flowed.0 += rows;
+        self.output.flowed.1 += bytes_of(by_partition.iter().flatten());
+        let id = BatchId {
+            from: self.task.partition,
+            number: self.sent,
+        };
+        self.sent += 1;
+        let sending = self.view.flow(self.task.stage).send(rows);
+        channel.send(id, self.view.graph.flow.batches, by_partition).await;
+        drop(sending);
+        Ok(())
+    }
+
+    /// Applies rows to the view's contents.
+    fn materialize(&mut self, rows: Vec<ChangeBatch>) -> Result<()> {
+        let view = self.view;
+        // A row that came and went within the epoch never was in the view.
+        let grows = view.graph.append_only || rows.iter().all(|batch| batch.weights.is_none());
+        let rows = if grows {
+            rows
+        } else {
+            consolidate(rows)?.into_iter().collect()
+        };
+        let mut contents = view.contents.partitions[self.task.partition].write();
+        if view.generation(self.task.partition) != self.generation {
+            self.output = TaskOutput::default();
+            return Ok(());
+        }
+        for batch in rows {
+            let columns = batch.rows.columns().to_vec();
+            let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            let rows = arrow::array::RecordBatch::try_new_with_options(
+                view.contents.schema.clone(),
+                columns,
+                &options,
+            )
+            .map_err(arrow_error)?;
+            let batch = ChangeBatch {
+                rows,
+                weights: batch.weights,
             };
-            let mut contents = view.contents.partitions[task.partition].write();
-            if view.generation(task.partition) != generation {
-                return Ok(TaskOutput::default());
+            contents.apply(&batch, self.task.epoch, self.low_water)?;
+            // Nobody asks for the changes of a view that is not read; that there are some is known by the first.
+            if self.is_read || self.output.materialized.is_empty() {
+                self.output.materialized.push(batch);
+            } else {
+                self.output.flowed.0 += batch.num_rows() as u64;
+                self.output.flowed.1 += bytes_of(std::iter::once(&batch));
             }
-            let mut materialized = vec![];
-            for batch in rows {
-                let columns = batch.rows.columns().to_vec();
-                let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-                let rows = arrow::array::RecordBatch::try_new_with_options(
-                    view.contents.schema.clone(),
-                    columns,
-                    &options,
-                )
-                .map_err(arrow_error)?;
-                let batch = ChangeBatch {
-                    rows,
-                    weights: batch.weights,
-                };
-                contents.apply(&batch, task.epoch, low_water)?;
-                materialized.push(batch);
-            }
-            Ok(TaskOutput {
-                exchanged: vec![],
-                materialized,
-            })
         }
+        Ok(())
+    }
+
+    async fn end(mut self) -> Result<TaskOutput> {
+        let held = std::mem::take(&mut self.held);
+        if *self.goes() == Goes::Materialize {
+            self.materialize(held)?;
+        } else if self.channel.is_some() {
+            if !held.is_empty() {
+                self.send(held).await?;
+            }
+        } else {
+            self.output.exchanged = self.scatter(held)?;
+        }
+        Ok(self.output)
     }
 }
 

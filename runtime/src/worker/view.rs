@@ -15,6 +15,7 @@ use crate::schedule::message::EpochTime;
 use crate::schedule::template::{StageInput, ViewShape, is_reduce};
 use crate::state::{RowTable, TableImage};
 use crate::worker::activity::{Activity, ActivityCounts, Filled};
+use crate::worker::flow::{FlowMeter, FlowStatus};
 
 /// The rows of a view, partition by partition.
 #[derive(Debug)]
@@ -76,6 +77,8 @@ pub struct ViewInstance {
     activity: Vec<Vec<Activity>>,
     /// Of its back-fill, when that has ended.
     filled: OnceLock<Filled>,
+    /// For each stage, what went on in batches.
+    flows: Vec<FlowMeter>,
 }
 
 impl ViewInstance {
@@ -127,6 +130,7 @@ impl ViewInstance {
             activity: (graph.stages.iter())
                 .map(|_| (0..graph.partitions).map(|_| Activity::default()).collect())
                 .collect(),
+            flows: graph.stages.iter().map(|_| FlowMeter::default()).collect(),
             graph,
             is_bulk: AtomicBool::new(false),
             first,
@@ -288,6 +292,25 @@ impl ViewInstance {
     /// The counters of a stage's tasks on a partition.
     pub fn activity(&self, stage: usize, partition: usize) -> &Activity {
         &self.activity[stage][partition]
+    }
+
+    /// What a stage's tasks put out in batches.
+    pub fn flow(&self, stage: usize) -> &FlowMeter {
+        &self.flows[stage]
+    }
+
+    /// Of the stages with a faucet, what went on in batches.
+    pub fn flow_statuses(&self) -> Vec<FlowStatus> {
+        let stages = self.graph.stages.iter().zip(&self.flows);
+        let flows = stages.filter_map(|(stage, meter)| {
+            Some(FlowStatus {
+                stage: stage.id,
+                reason: stage.faucet.as_ref()?.to_string(),
+                limits: self.graph.flow,
+                counts: meter.counts(),
+            })
+        });
+        flows.collect()
     }
 
     /// For each stage, for each partition, what its tasks have done.

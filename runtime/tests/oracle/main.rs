@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod aggregates;
+mod flow;
 mod relational;
 mod workers;
 
@@ -191,6 +192,8 @@ struct Fixture {
     labels: BTreeMap<i64, String>,
     views: Vec<(RelationId, String)>,
     next_view: u64,
+    /// Of the views that are made from now on.
+    options: ViewOptions,
 }
 
 const S: RelationId = RelationId(1);
@@ -256,6 +259,7 @@ impl Fixture {
             labels: BTreeMap::new(),
             views: vec![],
             next_view: 100,
+            options: ViewOptions::new(3),
         }
     }
 
@@ -265,7 +269,7 @@ impl Fixture {
         let planned = Binder::new(&state, &self.relations)
             .statement(&statement)
             .map_err(PlanError::from)
-            .and_then(|plan| plan_view(&state, plan, ViewOptions::new(3)));
+            .and_then(|plan| plan_view(&state, plan, self.options));
         let graph = planned.unwrap_or_else(|error| panic!("{sql}: {error}"));
         let id = RelationId(self.next_view);
         self.next_view += 1;
@@ -457,6 +461,7 @@ async fn views_equal_the_batch_answer_after_random_changes() {
     for seed in first_seed()..first_seed() + cases() {
         let mut random = StdRng::seed_from_u64(seed);
         let mut fixture = Fixture::new().await;
+        fixture.options = flow::options(&mut random);
         let mut after = millrace_runtime::WriteToken::default();
         let mut waiting: Vec<&str> = QUERIES.to_vec();
         for step in 0..25 {

@@ -30,6 +30,7 @@ async fn views_equal_the_batch_answer_while_workers_come_and_go() {
         })
         .await;
         let mut present: Vec<WorkerId> = (0..3).map(WorkerId).collect();
+        fixture.options = flow::options(&mut random);
         let mut after = millrace_runtime::WriteToken::default();
         let mut waiting: Vec<&str> = QUERIES.to_vec();
         for step in 0..20 {
@@ -92,6 +93,7 @@ async fn views_equal_the_batch_answer_while_workers_are_killed() {
             ..RuntimeOptions::new(1)
         })
         .await;
+        fixture.options = flow::options(&mut random);
         let mut after = millrace_runtime::WriteToken::default();
         let mut waiting: Vec<&str> = QUERIES.to_vec();
         for step in 0..20 {

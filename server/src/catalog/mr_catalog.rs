@@ -1,5 +1,6 @@
 //! The relations of `mr_catalog`: what the runtime knows of itself, at the moment when a statement is bound.
 
+pub(crate) mod flow;
 mod performance;
 mod recovery;
 mod stages;
@@ -25,9 +26,10 @@ use crate::database::{Database, df};
 use crate::error::{SqlResult, from_internal};
 
 /// The names of the relations.
-pub const RELATIONS: [&str; 14] = [
+pub const RELATIONS: [&str; 15] = [
     "batches",
     "checkpoints",
+    "flow",
     "generators",
     "groups",
     "jobs",
@@ -50,6 +52,7 @@ pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn Tab
     let columns = match name {
         "batches" => batches(database),
         "checkpoints" => recovery::checkpoints(database),
+        "flow" => flow::columns(database),
         "generators" => generators(database),
         "groups" => groups(database),
         "jobs" => jobs(database),

@@ -21,6 +21,7 @@ use millrace_storage::{ObjectId, ObjectKind};
 use crate::catalog::bound::BoundName;
 use crate::catalog::event_time::EventTimeDef;
 use crate::catalog::external::ExternalTable;
+use crate::catalog::flow::FlowDef;
 use crate::catalog::function::FunctionDef;
 use crate::catalog::keeping::Keeping;
 use crate::connector::ConnectorDef;
@@ -136,6 +137,8 @@ pub struct QueryDef {
     pub emit: Emit,
     /// Whether a materialized view puts overlapping windows together from panes.
     pub slides: bool,
+    /// Flow control of a materialized view.
+    pub(crate) flow: FlowDef,
     /// The plan of a view, once it was needed. It stays right: what it names cannot change under it.
     pub bound: OnceLock<Arc<dyn TableProvider>>,
 }
@@ -321,6 +324,7 @@ impl QueryDef {
             names: vec![],
             emit: Emit::Changes,
             slides: true,
+            flow: FlowDef::default(),
             bound: OnceLock::new(),
         }
     }
@@ -332,6 +336,7 @@ impl QueryDef {
             names,
             emit: self.emit,
             slides: self.slides,
+            flow: self.flow,
             ..QueryDef::new(
                 self.text.clone(),
                 self.search_path.clone(),
@@ -350,6 +355,12 @@ impl QueryDef {
     #[must_use]
     pub fn with_slides(self, slides: bool) -> Self {
         QueryDef { slides, ..self }
+    }
+
+    /// The same query, with so much of it in flight.
+    #[must_use]
+    pub(crate) fn with_flow(self, flow: FlowDef) -> Self {
+        QueryDef { flow, ..self }
     }
 
     /// The clause that says when rows are shown.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::catalog::flow::{self, FlowDef};
 use crate::error::names::did_you_mean;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::system::SERVER_VERSION;
@@ -22,6 +23,8 @@ enum Form {
     Integer,
     /// Milliseconds, or a number with a unit; 0 is none.
     Duration,
+    /// Flow control of new views.
+    Flow,
     /// One of these words.
     OneOf(&'static [&'static str]),
     /// It is the server's ([`crate::database::tuning`]): sessions only see it.
@@ -140,17 +143,12 @@ pub const KNOWN: &[Known] = &[
         "Accepted for drivers: floats are always written exactly.",
     ),
     known(
-        "flow_batches",
+        flow::BATCHES,
         "auto",
-        Form::Text,
-        "Batches that may be between a batcher and its probe.",
+        Form::Flow,
+        "Batches that a task of a new view may have in flight where rows multiply, or off.",
     ),
-    known(
-        "flow_batch_rows",
-        "auto",
-        Form::Text,
-        "Rows of a batch of flow control.",
-    ),
+    known(flow::BATCH_ROWS, "auto", Form::Flow, "Rows of such a batch."),
     known(
         "group_overhead_bounds",
         "5%,10%",
@@ -536,6 +534,10 @@ fn checked(known: &Known, value: &str) -> SqlResult<String> {
                 "Valid units are \"us\", \"ms\", \"s\", \"min\", \"h\" and \"d\".".to_string(),
             ))),
         },
+        Form::Flow => {
+            FlowDef::default().set(known.name, value)?;
+            Ok(value.to_lowercase())
+        }
         Form::OneOf(words) => {
             let lower = value.to_lowercase();
             match words.iter().find(|word| **word == lower) {

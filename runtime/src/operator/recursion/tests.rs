@@ -114,7 +114,7 @@ impl<'a> View<'a> {
                 first: self.is_new,
                 ..Inputs::default()
             };
-            let output = block_on(operators.run(&mut inputs, &Open, &errors))?;
+            let output = block_on(operators.collect(&mut inputs, &Open, &errors))?;
             sent = inputs.exchanges;
             if stage.output == Output::Materialize {
                 add(&mut self.contents, output);

@@ -25,6 +25,9 @@ pub enum Source {
     Cut { relation: RelationId, from: WorkerId },
     /// What an upstream stage sent to its partition.
     Exchange { stage: usize, from: WorkerId },
+    /// What an upstream stage sends to its partition while it runs, if it does, and then what those of its tasks left that
+    /// did not.
+    Flow { stage: usize, from: WorkerId },
     /// The changes of a partition of a view.
     Changes {
         view: RelationId,
@@ -110,6 +113,12 @@ pub enum LocalEvent {
         /// Its output is that of its copy.
         is_copied: bool,
     },
+    /// A task that runs puts out batches from now on.
+    TaskFlows {
+        pipeline: PipelineId,
+        version: u64,
+        id: TaskId,
+    },
     /// A copy that was run ended; none: it failed, and has left nothing.
     CopyEnded {
         pipeline: PipelineId,
@@ -163,6 +172,15 @@ pub enum LocalAction {
         incarnation: u64,
         stage: usize,
         partition: usize,
+    },
+    /// All tasks of a stage here have ended whose reader may take batches: none will follow. `is_void`: nobody takes those
+    /// that there are.
+    EndFlow {
+        pipeline: PipelineId,
+        epoch: u64,
+        view: RelationId,
+        stage: usize,
+        is_void: bool,
     },
     /// Rows that were kept of these epochs are fetched by nobody any more.
     Release {

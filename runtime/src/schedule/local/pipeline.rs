@@ -59,6 +59,8 @@ pub(super) struct Epoch {
     tasks_left: usize,
     /// What was heard already: messages may come twice.
     pub heard: HashSet<(usize, usize, u32)>,
+    /// Stages of which tasks here put out batches.
+    pub flowing: HashSet<(usize, usize)>,
     /// How far the map stages are that tasks here wait for.
     pub progress: BTreeMap<(usize, usize), Progress>,
     has_cut: bool,
@@ -196,6 +198,7 @@ impl Pipeline {
                 filled: HashMap::new(),
                 tasks_left: plan.tasks.len(),
                 heard: HashSet::new(),
+                flowing: HashSet::new(),
                 progress: BTreeMap::new(),
                 has_cut: false,
                 is_checkpoint: false,
@@ -255,46 +258,6 @@ impl Pipeline {
         let ended = retold.into_iter().map(|task| (task, filled(task))).collect();
         self.settle(number, arrived, ended, work);
         self.finish(number, work);
-    }
-
-    pub fn stage_done(
-        &mut self,
-        number: u64,
-        view: RelationId,
-        stage: usize,
-        from: WorkerId,
-        filled: &[u32],
-        work: &mut Work<'_>,
-    ) {
-        let plan = Arc::clone(&self.plan);
-        let Some(position) = plan.position(view) else {
-            return;
-        };
-        let Some(reader) = plan.template.views[position].stages[stage].reader else {
-            return;
-        };
-        let Some(epoch) = self.epoch(number, work) else {
-            return;
-        };
-        if !epoch.heard.insert((position, stage, from.0)) {
-            return;
-        }
-        self.note_progress(number, position, stage, work);
-        let Some(epoch) = self.epochs.get_mut(&number) else {
-            return;
-        };
-        let mut arrived = vec![];
-        for task in plan.stages[position][reader].clone() {
-            if filled.contains(&(plan.tasks[task].partition as u32)) {
-                epoch
-                    .sources
-                    .entry(task)
-                    .or_default()
-                    .push(Source::Exchange { stage, from });
-            }
-            arrived.push(task);
-        }
-        self.settle(number, arrived, vec![], work);
     }
 
     pub fn materialized(
@@ -492,6 +455,16 @@ impl Pipeline {
                         .filled
                         .remove(&(planned.view, planned.stage))
                         .unwrap_or_default();
+                    let is_flowing = epoch.flowing.contains(&(planned.view, planned.stage));
+                    if view.takes_batches(reader) {
+                        work.actions.push(LocalAction::EndFlow {
+                            pipeline,
+                            epoch: number,
+                            view: view.id,
+                            stage: planned.stage,
+                            is_void: false,
+                        });
+                    }
                     for to in plan.workers_of(planned.view, reader).iter().copied() {
                         let filled = filled
                             .iter()
@@ -506,6 +479,7 @@ impl Pipeline {
                             stage: planned.stage,
                             from: me,
                             filled,
+                            is_flowing,
                         };
                         work.send(me, to, message);
                     }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use millrace_planner::RelationId;
 
+use super::flow::flows_of;
 use crate::driver::PipelineId;
 use crate::schedule::local::{ReadyTask, Source, TaskId};
 use crate::schedule::template::{StageInput, Template, ViewShape, WorkerId};
@@ -71,8 +72,8 @@ struct Copied {
 }
 
 /// What a task reads there, and on which worker.
-fn read(task: TaskId, source: &Source) -> (Left, WorkerId) {
-    match *source {
+fn read(task: TaskId, source: &Source) -> Option<(Left, WorkerId)> {
+    Some(match *source {
         Source::Cut { from, .. } => (Left::Cut, from),
         Source::Exchange { stage, from } => {
             let (view, partition) = (task.view, task.partition);
@@ -88,14 +89,15 @@ fn read(task: TaskId, source: &Source) -> (Left, WorkerId) {
             partition,
             from,
         } => (Left::Changes { view, partition }, from),
-    }
+        // It is there when the task ends, not when it starts.
+        Source::Flow { .. } => return None,
+    })
 }
 
-/// The workers from which a task fetches.
+/// The workers from which a task fetches before it runs.
 pub(super) fn sources(task: &ReadyTask) -> impl Iterator<Item = WorkerId> + '_ {
-    task.sources.iter().map(|source| match source {
-        Source::Cut { from, .. } | Source::Exchange { from, .. } | Source::Changes { from, .. } => *from,
-    })
+    let sources = task.sources.iter();
+    sources.filter_map(|source| read(task.id, source).map(|(_, from)| from))
 }
 
 impl Checks {
@@ -190,7 +192,9 @@ impl Checks {
         }
         let mut met: HashMap<usize, Vec<usize>> = HashMap::new();
         for source in &task.sources {
-            let (left, from) = read(id, source);
+            let Some((left, from)) = read(id, source) else {
+                continue;
+            };
             let by = self.left.get(&(task.pipeline, id.epoch, from));
             let Some(by) = by.and_then(|by| by.get(&left)) else {
                 panic!("seed {seed}: {id:?} reads {left:?} of {from:?}, which is not there");
@@ -202,6 +206,12 @@ impl Checks {
         if let StageInput::Stages(upstream) = &stage.input {
             for up in upstream {
                 let mut met = met.remove(up).unwrap_or_default();
+                // Whoever flows sends the rows of all of its partitions.
+                let template = &self.templates[&task.pipeline];
+                for (_, from) in flows_of(task).filter(|(stage, _)| stage == up) {
+                    let partitions = shape.partitions_of(&shape.stages[*up]);
+                    met.extend(partitions.filter(|partition| template.worker(*partition) == from));
+                }
                 met.sort_unstable();
                 let all: Vec<usize> = shape.partitions_of(&shape.stages[*up]).collect();
                 assert_eq!(
@@ -216,7 +226,9 @@ impl Checks {
     /// A copy of a task starts.
     pub fn copy_started(&mut self, worker: WorkerId, task: &ReadyTask) {
         let is_there = |source: &Source| {
-            let (left, from) = read(task.id, source);
+            let Some((left, from)) = read(task.id, source) else {
+                return true;
+            };
             let by = self.left.get(&(task.pipeline, task.id.epoch, from));
             by.is_some_and(|by| by.contains_key(&left))
         };
@@ -261,6 +273,22 @@ impl Checks {
         }
     }
 
+    /// Whether all tasks have started that read the rows of this one.
+    pub fn reader_runs(&self, task: &ReadyTask, shape: &ViewShape) -> bool {
+        let ran = self.ran.get(&(task.pipeline, task.id.epoch));
+        let (Some(ran), Some(reader)) = (ran, shape.stages[task.id.stage].reader) else {
+            return false;
+        };
+        let mut partitions = shape.partitions_of(&shape.stages[reader]);
+        partitions.all(|partition| {
+            ran.contains_key(&TaskId {
+                stage: reader,
+                partition,
+                ..task.id
+            })
+        })
+    }
+
     /// A task ends and leaves rows for everyone who may want them; returns the partitions that it filled.
     pub fn ended(
         &mut self,
@@ -270,6 +298,9 @@ impl Checks {
         filled: Option<usize>,
     ) -> Vec<u32> {
         let id = task.id;
+        if filled.is_none() && !self.is_void(task) {
+            self.check_flows(task, shape);
+        }
         if task.is_checkpoint && !self.is_void(task) {
             let part = (id.view, id.stage, id.partition);
             self.images.entry(part).or_default().1 = Some(id.epoch);
@@ -310,6 +341,31 @@ impl Checks {
                 }
                 vec![0]
             }
+        }
+    }
+
+    /// A task that read batches has had them all: the tasks that sent them have ended.
+    fn check_flows(&self, task: &ReadyTask, shape: &ViewShape) {
+        let (seed, id) = (self.seed, task.id);
+        for (stage, from) in flows_of(task).filter(|(_, from)| !self.killed.contains(from)) {
+            let left = Left::Exchange {
+                view: id.view,
+                stage,
+                partition: id.partition,
+            };
+            let by = self.left.get(&(task.pipeline, id.epoch, from));
+            let by: Vec<usize> = by
+                .and_then(|by| by.get(&left))
+                .map_or(vec![], |by| by.iter().copied().collect());
+            let template = &self.templates[&task.pipeline];
+            let partitions = shape.partitions_of(&shape.stages[stage]);
+            let sent: Vec<usize> = partitions
+                .filter(|partition| template.worker(*partition) == from)
+                .collect();
+            assert_eq!(
+                by, sent,
+                "seed {seed}: {id:?} ended before it had all batches of stage {stage}"
+            );
         }
     }
 

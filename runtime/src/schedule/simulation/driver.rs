@@ -66,6 +66,7 @@ impl Simulation {
                     if self.workers.remove(&worker).is_some() {
                         self.report.evicted += 1;
                         self.checks.killed(worker);
+                        self.lose_flows(worker);
                     }
                 }
                 Command::Lost {
@@ -122,6 +123,7 @@ impl Simulation {
                     if self.setup.costs.dropped_per_mille > 0 {
                         self.workers.remove(&worker);
                         self.checks.gone(worker);
+                        self.lose_flows(worker);
                     }
                 }
             }

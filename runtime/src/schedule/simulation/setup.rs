@@ -41,6 +41,8 @@ pub struct Report {
     pub elapsed_ns: u64,
     pub epochs: u64,
     pub tasks: u64,
+    /// Tasks that sent batches.
+    pub flows: u64,
     /// Messages of the driver, their bytes, and the driver's time.
     pub driver_messages: u64,
     pub driver_bytes: u64,

@@ -59,6 +59,23 @@ impl Simulation {
             return;
         };
         simulated.free += 1;
+        if !self.flow_waits(worker, &task) {
+            self.end_task(worker, task);
+        }
+        self.fill_slots(worker);
+    }
+
+    /// What a task waited for has come. It has no slot.
+    pub(super) fn flow_done(&mut self, worker: WorkerId, task: ReadyTask) {
+        if self.workers.contains_key(&worker) && !self.flow_waits(worker, &task) {
+            self.end_task(worker, task);
+        }
+    }
+
+    fn end_task(&mut self, worker: WorkerId, task: ReadyTask) {
+        let Some(simulated) = self.workers.get_mut(&worker) else {
+            return;
+        };
         let shape = Arc::clone(&self.shapes[&task.id.view]);
         if shape.stages[task.id.stage].is_stateful() || simulated.local.awaits(&task) {
             let ended = Ended {
@@ -89,7 +106,6 @@ impl Simulation {
             };
             self.local(worker, event);
         }
-        self.fill_slots(worker);
     }
 
     /// The rows of a copy have come to the worker at which the task is at home.
@@ -151,6 +167,7 @@ impl Simulation {
                 let is_again = self.checks.started(worker, &task, &shape, is_everyone);
                 self.report.tasks_again += u64::from(is_again);
                 self.report.tasks += 1;
+                self.flow_started(worker, &task);
             }
             let task_ns = self.task_ns(worker);
             self.deliver(self.now + task_ns, Delivery::TaskDone { worker, task });
@@ -263,7 +280,17 @@ impl Simulation {
                     self.checks.drop_copies(worker, pipeline, &tasks);
                 }
                 LocalAction::Run(task) => self.deliver(now, Delivery::Ready { worker, task }),
-                LocalAction::Release { pipeline, epochs } => self.checks.release(worker, pipeline, &epochs),
+                LocalAction::Release { pipeline, epochs } => {
+                    self.checks.release(worker, pipeline, &epochs);
+                    self.release_flows(worker, pipeline, &epochs);
+                }
+                LocalAction::EndFlow {
+                    pipeline,
+                    epoch,
+                    view,
+                    stage,
+                    is_void,
+                } => self.end_flow((pipeline, epoch, view.0, stage, worker), is_void),
                 LocalAction::Send(to, message) => {
                     self.report.worker_messages += 1;
                     self.send(now, Delivery::ToPeer(worker, to, message));

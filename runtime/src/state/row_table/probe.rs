@@ -41,9 +41,32 @@ impl RowTable {
         self.probe_where(index, keys, nulls_match, Chunk::is_alive)
     }
 
+    /// As [`RowTable::probe`], for the keys with these hashes ([`RowTable::hashes_of`]) from position `from` on, until there
+    /// are `most` pairs and the position is worked off. Also returns the position at which to go on.
+    pub fn probe_some(
+        &self,
+        index: usize,
+        keys: &[ArrayRef],
+        hashes: &[u64],
+        nulls_match: bool,
+        (from, most): (usize, usize),
+    ) -> Result<(Matches, usize)> {
+        let (mut matches, next) = self.candidates_hashed(index, hashes, (from, most), Chunk::is_alive)?;
+        self.keep_matching(&mut matches, index, keys, nulls_match)?;
+        Ok((matches, next))
+    }
+
+    /// The keys' hashes, as indexes have them.
+    ///
+    /// # Errors
+    /// A column cannot be hashed.
+    pub fn hashes_of(keys: &[ArrayRef], rows: usize) -> Result<Vec<u64>> {
+        row_hashes(keys, rows)
+    }
+
     /// As [`RowTable::probe`] with NULL equal to NULL, where the keys' hashes are known.
     pub fn probe_hashed(&self, index: usize, keys: &[ArrayRef], hashes: &[u64]) -> Result<Matches> {
-        let mut matches = self.candidates_hashed(index, hashes, Chunk::is_alive)?;
+        let (mut matches, _) = self.candidates_hashed(index, hashes, (0, usize::MAX), Chunk::is_alive)?;
         self.keep_equal(&mut matches, &self.indexes[index].columns, keys)?;
         Ok(matches)
     }
@@ -61,14 +84,24 @@ impl RowTable {
         is_there: impl Fn(&Chunk, usize) -> bool,
     ) -> Result<Matches> {
         let mut matches = self.candidates(index, keys, is_there)?;
+        self.keep_matching(&mut matches, index, keys, nulls_match)?;
+        Ok(matches)
+    }
+
+    fn keep_matching(
+        &self,
+        matches: &mut Matches,
+        index: usize,
+        keys: &[ArrayRef],
+        nulls_match: bool,
+    ) -> Result<()> {
         if !nulls_match {
             let nulls: Vec<_> = keys.iter().filter_map(|key| key.logical_nulls()).collect();
             if !nulls.is_empty() {
                 matches.retain(|probe, _| nulls.iter().all(|nulls| nulls.is_valid(probe as usize)));
             }
         }
-        self.keep_equal(&mut matches, &self.indexes[index].columns, keys)?;
-        Ok(matches)
+        self.keep_equal(matches, &self.indexes[index].columns, keys)
     }
 
     /// Rows with the hash of the keys.
@@ -85,15 +118,19 @@ impl RowTable {
         if self.live_rows + self.dead_rows == 0 {
             return Ok(Matches::default());
         }
-        self.candidates_hashed(index, &row_hashes(keys, rows)?, is_there)
+        let hashes = row_hashes(keys, rows)?;
+        let (matches, _) = self.candidates_hashed(index, &hashes, (0, usize::MAX), is_there)?;
+        Ok(matches)
     }
 
+    /// Rows with these hashes, from position `from` on, until there are `most` of them and the position is worked off.
     fn candidates_hashed(
         &self,
         index: usize,
         hashes: &[u64],
+        (from, most): (usize, usize),
         is_there: impl Fn(&Chunk, usize) -> bool,
-    ) -> Result<Matches> {
+    ) -> Result<(Matches, usize)> {
         let chains = &self.indexes[index];
         if chains.rows() < self.rows {
             return Err(RuntimeError::Internal(
@@ -101,8 +138,12 @@ impl RowTable {
             ));
         }
         let mut matches = Matches::default();
+        let hashes = &hashes[from..];
         let heads = chains.heads(hashes);
-        for (probe, (hash, head)) in hashes.iter().zip(heads).enumerate() {
+        for (probe, (hash, head)) in (from..).zip(hashes.iter().zip(heads)) {
+            if matches.rows.len() >= most {
+                return Ok((matches, probe));
+            }
             let mut dead = 0;
             let before = matches.rows.len();
             for row in chains.chain(head) {
@@ -116,7 +157,7 @@ impl RowTable {
             }
             self.note_crowded(index, *hash, dead, matches.rows.len() - before);
         }
-        Ok(matches)
+        Ok((matches, from + hashes.len()))
     }
 
     /// Remembers a chain in which a walk met many dead rows beside the live ones.

@@ -17,6 +17,7 @@ use super::{ColumnDef, Definition, IndexDef, Object, QueryDef, Relation};
 use crate::catalog::bound::BoundName;
 use crate::catalog::event_time::{EventTimeDef, StoredEventTime};
 use crate::catalog::external::{ExternalTable, Files};
+use crate::catalog::flow::FlowDef;
 use crate::catalog::function::{FunctionDef, StoredFunction};
 use crate::catalog::keeping::Keeping;
 use crate::catalog::kind_name;
@@ -74,6 +75,8 @@ struct StoredProperties {
     emit: Option<Emit>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     recomputes_windows: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    flow: Option<FlowDef>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     event_time: Option<StoredEventTime>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,7 +172,8 @@ impl Object {
             );
             let query = query.with_names(properties.names.clone());
             let query = query.with_emit(properties.emit.unwrap_or_default());
-            Arc::new(query.with_slides(!properties.recomputes_windows))
+            let query = query.with_slides(!properties.recomputes_windows);
+            Arc::new(query.with_flow(properties.flow.unwrap_or_default()))
         });
         let relation = |kind: RelationKind| -> SqlResult<Definition> {
             let columns = properties
@@ -267,6 +271,7 @@ fn store_query(query: &QueryDef, stored: &mut StoredProperties) {
     stored.names.clone_from(&query.names);
     stored.emit = (query.emit != Emit::Changes).then_some(query.emit);
     stored.recomputes_windows = !query.slides;
+    stored.flow = (query.flow != FlowDef::default()).then_some(query.flow);
 }
 
 fn store_column(column: &ColumnDef) -> StoredColumn {

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, CreateView};
-use millrace_parser::ast::{CreateMaterializedView, Emit};
+use millrace_parser::ast::{CreateMaterializedView, Emit, Options};
 use millrace_planner::Binder;
 use millrace_planner::growth::Growth;
 use millrace_runtime::{BackfillOptions, ViewSpec};
 use millrace_storage::ObjectKind;
 
+use crate::catalog::flow::{self, FlowDef};
 use crate::catalog::{Definition, Object, QueryDef, Relation};
 use crate::database::ddl::DdlGuard;
 use crate::database::jobs::{Making, Waiting};
@@ -182,6 +183,29 @@ pub(super) fn slides(session: &Session) -> bool {
     session.setting("sliding_windows").as_deref() != Some("recompute")
 }
 
+/// How much of a view may be in flight: what its options say, or else the session's settings.
+///
+/// # Errors
+/// An option is not known, or has a value that it cannot have.
+pub(super) fn flow(session: &Session, options: &Options) -> SqlResult<FlowDef> {
+    let mut flow = FlowDef::default();
+    for name in [flow::BATCHES, flow::BATCH_ROWS] {
+        if let Some(text) = session.setting(name) {
+            flow.set(name, &text)?;
+        }
+    }
+    for option in &options.0 {
+        let name = option.name.value.as_str();
+        if !flow.set(name, &option.value)? {
+            return Err(
+                SqlError::unsupported(format!("option \"{name}\" is not supported"))
+                    .with_hint("A materialized view has the options flow_batches and flow_batch_rows."),
+            );
+        }
+    }
+    Ok(flow)
+}
+
 /// CREATE MATERIALIZED VIEW: returns when the view is live.
 pub(crate) async fn materialized(
     session: &Arc<Session>,
@@ -189,12 +213,7 @@ pub(crate) async fn materialized(
     text: &str,
 ) -> SqlResult<Outcome> {
     let emit = emit(session, &create.emit)?;
-    if let Some(option) = create.options.0.first() {
-        return Err(SqlError::unsupported(format!(
-            "option \"{}\" is not supported",
-            option.name.value
-        )));
-    }
+    let flow = flow(session, &create.options)?;
     let columns: Vec<String> = create.columns.iter().map(millrace_parser::fold).collect();
     if let Ok(ast::Statement::Query(query)) = select::parse_query(&create.query_text) {
         check_names(&query, &columns)?;
@@ -233,7 +252,7 @@ pub(crate) async fn materialized(
     }
     let query =
         QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns).with_emit(emit);
-    let query = query.with_slides(slides(session));
+    let query = query.with_slides(slides(session)).with_flow(flow);
     let planned = session
         .database()
         .plan_materialized(&scope.catalog, &scope.database, &query)?;

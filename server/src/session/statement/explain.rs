@@ -11,7 +11,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::sql::sqlparser::ast;
-use millrace_parser::ast::{Explain, ExplainFormat, ExplainTarget, ExplainType, Statement};
+use millrace_parser::ast::{Explain, ExplainFormat, ExplainTarget, ExplainType, Options, Statement};
 use millrace_planner::{Emit, StageGraph, plan_view};
 
 use crate::catalog::QueryDef;
@@ -19,7 +19,7 @@ use crate::database::df;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::constants::lasting_search_path;
 use crate::session::query::Providers;
-use crate::session::statement::create_view::{emit, slides};
+use crate::session::statement::create_view::{emit, flow, slides};
 use crate::session::statement::{names, select, show};
 use crate::session::{CommandTag, Outcome, Session};
 
@@ -44,7 +44,8 @@ pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResu
                 let definition =
                     QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns)
                         .with_emit(emit(session, &create.emit)?)
-                        .with_slides(slides(session));
+                        .with_slides(slides(session))
+                        .with_flow(flow(session, &create.options)?);
                 match explain.options.predict {
                     true => predict_view::view(session, &definition, &explain.options).await?,
                     false => view(session, &definition, plan_type)?,
@@ -167,7 +168,7 @@ async fn query(
             let graph = plan_view(
                 database.state(),
                 plan,
-                database.view_options(Emit::Changes, slides(session)),
+                database.view_options(Emit::Changes, slides(session), flow(session, &Options(vec![]))?),
             )?;
             Ok(stages(&graph))
         }

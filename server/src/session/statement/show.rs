@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use millrace_parser::ast::{ObjectName, ShowStatement, ShowTarget};
 use millrace_storage::{ObjectId, ObjectKind};
 
-use crate::catalog::{Definition, Object, kind_name};
+use crate::catalog::{Definition, Object, kind_name, mr_catalog};
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::query::rows_of;
 use crate::session::statement::names;
@@ -70,7 +70,7 @@ pub(crate) fn columns(target: &ShowTarget) -> SchemaRef {
         ]),
         ShowTarget::Workers => schema(&["id", "address", "state", "cores", "partitions", "tasks_waiting"]),
         ShowTarget::Watermarks => schema(&["relation", "watermark", "late_rows", "future_rows"]),
-        ShowTarget::Backpressure => schema(&["pipeline", "state"]),
+        ShowTarget::Backpressure => schema(&["view", "stage", "waits_for", "tasks", "waiting_us"]),
         ShowTarget::Suspended => schema(&[
             "task",
             "worker",
@@ -309,7 +309,10 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
             rows.collect()
         }
         // Flow control has nothing to report before there is such.
-        ShowTarget::Backpressure => vec![],
+        ShowTarget::Backpressure => mr_catalog::flow::waiting(session.database())
+            .into_iter()
+            .map(|row| row.into_iter().map(Some).collect())
+            .collect(),
         ShowTarget::All | ShowTarget::Parameters => session
             .settings_shown()
             .into_iter()
