@@ -17,9 +17,9 @@ use arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::expressions::Column;
 
 use crate::stage::{
-    AggregateCall, AggregateForm, Aggregation, AsofJoin, Closing, ExchangeForm, FlowLimits, Join, LookupJoin,
-    Nearest, Numbering, Operator, Output, Passage, Sliding, SlidingForm, Stage, StageGraph, TemporalFilter,
-    TopN, UnnestColumn,
+    AggregateCall, AggregateForm, Aggregation, AsofJoin, Closing, ExchangeForm, FlowLimits, GenericJoin,
+    Join, LookupJoin, Nearest, Numbering, Operator, Output, Passage, Sliding, SlidingForm, Stage, StageGraph,
+    TemporalFilter, TopN, UnnestColumn,
 };
 
 /// The DAG, last stage first, as one reads a query plan.
@@ -138,6 +138,7 @@ fn line(node: &Operator) -> String {
         },
         Operator::Aggregate(aggregation) => format!("Aggregate: {}", aggregates(aggregation)),
         Operator::Join(join) => joins(join),
+        Operator::GenericJoin(join) => generic_join(join),
         Operator::Expand { projections, .. } => format!("Expand: {} grouping sets", projections.len()),
         Operator::Unnest { input, columns, .. } => {
             let lists: Vec<usize> = columns
@@ -278,6 +279,16 @@ fn joins(join: &Join) -> String {
         form(join.right_append_only),
         closes(join.right_closes.as_ref())
     )
+}
+
+fn generic_join(join: &GenericJoin) -> String {
+    let inputs: Vec<String> = (join.inputs.iter())
+        .map(|input| {
+            let names = input.attributes.iter().map(|of| join.names[*of].as_str());
+            format!("({})", names.collect::<Vec<_>>().join(", "))
+        })
+        .collect();
+    format!("GenericJoin: {}", inputs.join(", "))
 }
 
 fn order(schema: &SchemaRef, order_by: &[(usize, SortOptions)]) -> String {

@@ -73,6 +73,15 @@ impl Analysis<'_> {
                 .find_map(|stage| self.stages.get(stage).cloned().flatten()),
             Operator::Aggregate(aggregation) => self.aggregate(aggregation),
             Operator::Join(join) => self.join(join),
+            Operator::GenericJoin(join) => {
+                let inputs: Vec<Option<String>> = (join.inputs.iter())
+                    .map(|input| self.operator(&input.input))
+                    .collect();
+                let stream = inputs.into_iter().flatten().next()?;
+                let names = join.names.join(", ");
+                self.note(format!("JOIN ({names})"), "every row", &stream);
+                Some(stream)
+            }
             Operator::TopN(top) => {
                 let stream = self.operator(&top.input)?;
                 if top.closes.is_some() {

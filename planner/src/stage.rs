@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::NullHandling;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
@@ -108,6 +108,8 @@ pub enum Explosion {
     CrossJoin,
     /// These keys are unique on neither side of a join.
     ManyToMany { keys: Vec<String> },
+    /// As many results as a cycle of joins has.
+    CyclicJoin,
     /// A stage that it reads does.
     Upstream { stage: usize },
 }
@@ -117,6 +119,7 @@ impl std::fmt::Display for Explosion {
         match self {
             Explosion::CrossJoin => write!(f, "every pair of rows meets"),
             Explosion::ManyToMany { keys } => write!(f, "({}) is unique on neither side", keys.join(", ")),
+            Explosion::CyclicJoin => write!(f, "a cycle of joins may have many results"),
             Explosion::Upstream { stage } => write!(f, "stage {stage} puts out batches"),
         }
     }
@@ -168,6 +171,7 @@ pub enum Operator {
     /// Merges what arrives into keyed state and emits the retraction and the new row of every group that changed.
     Aggregate(Box<Aggregation>),
     Join(Box<Join>),
+    GenericJoin(Box<GenericJoin>),
     /// Every row once for each projection: GROUPING SETS.
     Expand {
         input: Box<Operator>,
@@ -582,6 +586,27 @@ pub struct Join {
     pub schema: SchemaRef,
 }
 
+/// An inner join of three or more relations by equal columns, all at once: attribute after attribute, where binary joins would
+/// make pairs that a third relation drops. Columns that are equal are one attribute; a column that equals no other is one too.
+#[derive(Debug, Clone)]
+pub struct GenericJoin {
+    pub inputs: Vec<GenericInput>,
+    /// By attribute: what it is called, to be shown, and its type.
+    pub names: Vec<String>,
+    pub types: Vec<DataType>,
+    /// The attribute of each column of the output.
+    pub output: Vec<usize>,
+    pub schema: SchemaRef,
+}
+
+/// A relation of a [`GenericJoin`].
+#[derive(Debug, Clone)]
+pub struct GenericInput {
+    pub input: Operator,
+    /// The attribute of each of its columns.
+    pub attributes: Vec<usize>,
+}
+
 /// Which rows of a side appear without a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JoinKind {
@@ -611,6 +636,7 @@ impl Operator {
             | Operator::Unnest { schema, .. } => schema,
             Operator::PartialAggregate(aggregation) | Operator::Aggregate(aggregation) => &aggregation.schema,
             Operator::Join(join) => &join.schema,
+            Operator::GenericJoin(join) => &join.schema,
             Operator::TopN(top) => &top.schema,
             Operator::Recompute(recompute) => &recompute.schema,
             Operator::Recursion(recursion) => &recursion.schema,
@@ -677,6 +703,7 @@ impl Operator {
                 vec![&aggregation.input]
             }
             Operator::Join(join) => vec![&join.left, &join.right],
+            Operator::GenericJoin(join) => join.inputs.iter().map(|input| &input.input).collect(),
             Operator::Recursion(recursion) => vec![&recursion.base, &recursion.body],
         }
     }

@@ -10,6 +10,7 @@ mod distinct_on;
 mod emit;
 mod faucet;
 mod fragment;
+mod generic_join;
 mod join;
 mod join_time;
 mod limit;
@@ -46,6 +47,8 @@ pub struct ViewOptions {
     pub slides: bool,
     /// Flow control where rows multiply; without it if there are no batches.
     pub flow: FlowLimits,
+    /// Whether cyclic joins are joined all at once, where that can be.
+    pub generic_joins: bool,
 }
 
 /// When a view shows what changes in it.
@@ -69,6 +72,7 @@ impl ViewOptions {
             emit: Emit::default(),
             slides: true,
             flow: FlowLimits::of_cores(partitions),
+            generic_joins: true,
         }
     }
 }

@@ -9,6 +9,7 @@ mod closing;
 mod consolidate;
 mod emit;
 mod expression;
+mod generic_join;
 pub(crate) mod image;
 mod join;
 mod lookup;
@@ -46,6 +47,7 @@ pub use aggregate::{Combiner, CombinerCounts};
 use asof::AsofJoinInstance;
 use emit::EmitInstance;
 use expression::{evaluate, evaluate_predicate};
+use generic_join::GenericJoinInstance;
 use join::{JoinInstance, Joining};
 use lookup::LookupJoinInstance;
 use output::{Through, push_all};
@@ -130,6 +132,10 @@ pub enum OperatorInstance {
         left: Box<OperatorInstance>,
         right: Box<OperatorInstance>,
         join: Box<JoinInstance>,
+    },
+    GenericJoin {
+        inputs: Vec<OperatorInstance>,
+        join: Box<GenericJoinInstance>,
     },
     Expand {
         input: Box<OperatorInstance>,
@@ -227,6 +233,12 @@ impl OperatorInstance {
                 left: boxed(&join.left)?,
                 right: boxed(&join.right)?,
                 join: Box::new(JoinInstance::new(join)?),
+            },
+            Operator::GenericJoin(join) => OperatorInstance::GenericJoin {
+                inputs: (join.inputs.iter())
+                    .map(|input| OperatorInstance::new(&input.input, partition))
+                    .collect::<Result<_>>()?,
+                join: Box::new(GenericJoinInstance::new(join)?),
             },
             Operator::Expand {
                 input,
@@ -422,6 +434,13 @@ impl OperatorInstance {
                     }
                     return Ok(());
                 }
+                OperatorInstance::GenericJoin { inputs: sides, join } => {
+                    for (relation, input) in sides.iter_mut().enumerate() {
+                        let batches = input.collect(inputs, gate, errors).await?;
+                        join.run(relation, batches, gate, output).await?;
+                    }
+                    return Ok(());
+                }
                 OperatorInstance::TopN { input, top } => {
                     let batches = input.collect(inputs, gate, errors).await?;
                     let changes = top.run(batches, gate).await?;
@@ -504,7 +523,7 @@ impl OperatorInstance {
     /// behind it may work each batch off by itself. As [`Operator::is_lazy`].
     fn is_lazy(&self) -> bool {
         match self {
-            OperatorInstance::Join { .. } => true,
+            OperatorInstance::Join { .. } | OperatorInstance::GenericJoin { .. } => true,
             OperatorInstance::Filter { input, .. }
             | OperatorInstance::Project { input, .. }
             | OperatorInstance::Expand { input, .. }
@@ -579,6 +598,7 @@ impl OperatorInstance {
             OperatorInstance::Join { left, right, .. }
             | OperatorInstance::LookupJoin { left, right, .. }
             | OperatorInstance::AsofJoin { left, right, .. } => vec![left, right],
+            OperatorInstance::GenericJoin { inputs, .. } => inputs.iter().collect(),
             OperatorInstance::Recursion { base, body, .. } => vec![base, body],
         }
     }
@@ -594,6 +614,7 @@ impl OperatorInstance {
             OperatorInstance::Session { session, .. } => session.state_bytes(),
             OperatorInstance::Emit { emit, .. } => emit.state_bytes(),
             OperatorInstance::Join { join, .. } => join.state_bytes(),
+            OperatorInstance::GenericJoin { join, .. } => join.state_bytes(),
             OperatorInstance::LookupJoin { join, .. } => join.state_bytes(),
             OperatorInstance::AsofJoin { join, .. } => join.state_bytes(),
             OperatorInstance::Recursion { recursion, .. } => recursion.state_bytes(),

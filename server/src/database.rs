@@ -468,6 +468,7 @@ impl Database {
             emit,
             slides,
             flow: flow.limits(self.options.partitions()),
+            generic_joins: true,
         }
     }
 

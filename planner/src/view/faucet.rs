@@ -57,6 +57,7 @@ fn takes_parts(node: &Operator) -> bool {
             | Operator::PartialAggregate(_)
             | Operator::Aggregate(_)
             | Operator::Join(_)
+            | Operator::GenericJoin(_)
             | Operator::TopN(_)
     );
     takes && node.inputs().into_iter().all(takes_parts)
@@ -66,6 +67,7 @@ fn takes_parts(node: &Operator) -> bool {
 fn explosion(node: &Operator, stages: &[Stage]) -> Option<Explosion> {
     let own = match node {
         Operator::Join(join) => multiplies(join),
+        Operator::GenericJoin(_) => Some(Explosion::CyclicJoin),
         Operator::Exchange { stages: upstream, .. } => (upstream.iter())
             .find(|stage| stages[**stage].faucet.is_some())
             .map(|stage| Explosion::Upstream { stage: *stage }),

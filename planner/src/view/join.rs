@@ -15,6 +15,9 @@ use crate::stage::{Join, JoinKind, Operator, Output};
 
 impl Lowering {
     pub(super) fn join(&mut self, join: &LogicalJoin) -> Result<Fragment> {
+        if let Some(fragment) = self.generic_join(join)? {
+            return Ok(fragment);
+        }
         let kind = match join.join_type {
             JoinType::Inner => JoinKind::Inner,
             JoinType::Left => JoinKind::Left,

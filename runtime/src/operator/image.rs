@@ -93,6 +93,7 @@ impl OperatorInstance {
         match self {
             OperatorInstance::Aggregate { aggregate, .. } => aggregate.add_parts(parts)?,
             OperatorInstance::Join { join, .. } => join.add_parts(parts),
+            OperatorInstance::GenericJoin { join, .. } => join.add_parts(parts)?,
             OperatorInstance::Recompute { recompute, .. } => recompute.add_parts(parts),
             OperatorInstance::TemporalFilter { filter, .. } => filter.add_parts(parts),
             OperatorInstance::Sliding { sliding, .. } => sliding.add_parts(parts)?,
@@ -136,6 +137,7 @@ impl OperatorInstance {
         match self {
             OperatorInstance::Aggregate { aggregate, .. } => aggregate.take_parts(parts)?,
             OperatorInstance::Join { join, .. } => join.take_parts(parts)?,
+            OperatorInstance::GenericJoin { join, .. } => join.take_parts(parts)?,
             OperatorInstance::Recompute { recompute, .. } => recompute.take_parts(parts)?,
             OperatorInstance::TemporalFilter { filter, .. } => filter.take_parts(parts)?,
             OperatorInstance::Sliding { sliding, .. } => sliding.take_parts(parts)?,
@@ -182,6 +184,7 @@ impl OperatorInstance {
             OperatorInstance::Join { left, right, .. }
             | OperatorInstance::LookupJoin { left, right, .. }
             | OperatorInstance::AsofJoin { left, right, .. } => vec![left, right],
+            OperatorInstance::GenericJoin { inputs, .. } => inputs.iter_mut().collect(),
             OperatorInstance::Recursion { base, body, .. } => vec![base, body],
         }
     }

@@ -34,6 +34,12 @@ const QUERIES: &[&str] = &[
     "SELECT a.k, count(DISTINCT b.name) AS n FROM s AS a JOIN t AS b ON a.k = b.k GROUP BY a.k",
     "SELECT a.v, b.v AS w FROM t AS a JOIN t AS b ON a.k = b.k UNION ALL SELECT a.v, b.v FROM t AS a, u AS c, t AS b WHERE b.k = c.k",
     "SELECT a.id, unnest(make_array(a.v, b.v)) AS x FROM t AS a JOIN t AS b ON a.k = b.k",
+    // Cycles, which are joined all at once.
+    "SELECT a.id AS x, b.id AS y, c.id AS z FROM t AS a JOIN t AS b ON a.v = b.k JOIN t AS c ON b.v = c.k AND c.v = a.k",
+    "SELECT a.k, count(*) AS n, sum(b.id) AS total FROM t AS a JOIN t AS b ON a.v = b.k JOIN s AS c ON b.v = c.k AND c.v = a.k GROUP BY a.k",
+    "SELECT count(*) AS n FROM s AS a, s AS b, s AS c, s AS d WHERE a.v = b.k AND b.v = c.k AND c.v = d.k AND d.v = a.k",
+    "SELECT a.k, b.k AS l, c.k AS m FROM t AS a, t AS b, u AS c, t AS d WHERE a.v = b.k AND b.v = c.k AND a.k = c.k AND d.k = c.k AND d.v > 2",
+    "SELECT a.k FROM t AS a, t AS b, t AS c WHERE a.v = b.k AND b.v = c.k AND c.v = a.k AND a.k = a.v",
     "SELECT x.k, count(*) AS n FROM (SELECT a.k, a.v, b.id FROM t AS a JOIN t AS b ON a.k = b.k) AS x JOIN s ON s.v = x.v GROUP BY x.k",
 ];
 
