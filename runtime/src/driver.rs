@@ -451,7 +451,7 @@ impl Driver {
         let Some(pipeline) = self.pipelines.get_mut(&id) else {
             return;
         };
-        pipeline.settle(id, commands);
+        pipeline.settle(id, self.now, commands);
         if let Some(ticket) = pipeline.tickets.front().copied() {
             self.try_hold(ticket, commands);
         } else if pipeline.is_idle() {

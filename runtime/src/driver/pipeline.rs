@@ -35,6 +35,9 @@ pub struct GroupRecord {
     pub copies_won: u64,
     /// Time in which its tasks ran, all workers together, in nanoseconds.
     pub busy_ns: u64,
+    /// Since the group before it ended, what was neither coordination nor execution: there was no input. Epochs that ran side
+    /// by side make it too small.
+    pub idle_ns: u64,
     /// What its tasks did, by view and stage.
     pub stages: Vec<StageCosts>,
     /// The smoothed share of coordination after it.
@@ -109,6 +112,8 @@ pub(super) struct Pipeline {
     epochs: VecDeque<EpochRecord>,
     /// The driver's time that no group has been charged with yet.
     pub spent_ns: u64,
+    /// When the last group ended, or the first one was launched, in nanoseconds.
+    group_ended_at: Option<u64>,
     /// Changes of definitions that wait or are under way, in order. While there is one, no epoch is launched.
     pub tickets: VecDeque<Ticket>,
     /// The first ticket has been told that the pipeline is idle.
@@ -163,6 +168,7 @@ impl Pipeline {
             remembered: VecDeque::new(),
             epochs: VecDeque::new(),
             spent_ns: 0,
+            group_ended_at: None,
             tickets: VecDeque::new(),
             is_held: false,
             checkpoint: None,
@@ -237,6 +243,7 @@ impl Pipeline {
             commands.push(Command::Send(worker, message));
         }
         self.launched = last;
+        self.group_ended_at.get_or_insert(now);
         self.groups.insert(last, GroupRecord::new(first, last, is_forced));
     }
 
@@ -270,7 +277,7 @@ impl Pipeline {
     }
 
     /// Moves on over epochs that all participants have done; commits those that were not committed before.
-    pub fn settle(&mut self, id: PipelineId, commands: &mut Vec<Command>) {
+    pub fn settle(&mut self, id: PipelineId, now: u64, commands: &mut Vec<Command>) {
         while let Some(first) = self.done.first_entry() {
             if *first.key() != self.settled + 1 || first.get().len() < self.participants {
                 break;
@@ -295,7 +302,7 @@ impl Pipeline {
             commands.push(Command::Recovered { pipeline: id });
         }
         self.stragglers.settle(self.settled);
-        self.end_groups();
+        self.end_groups(now);
     }
 
     /// All state after the last epoch that settled is in the store.
@@ -396,7 +403,7 @@ impl Pipeline {
     }
 
     /// Learns from the groups whose epochs are all committed, and from one that was closed early.
-    fn end_groups(&mut self) {
+    fn end_groups(&mut self, now: u64) {
         let end = match self.phase {
             Phase::Closed { last } if last == self.committed => u64::MAX,
             _ => self.committed,
@@ -412,6 +419,13 @@ impl Pipeline {
                 continue;
             }
             group.costs.scheduling_ns = std::mem::take(&mut self.spent_ns);
+            let elapsed_ns = now.saturating_sub(self.group_ended_at.replace(now).unwrap_or(now));
+            let GroupCosts {
+                scheduling_ns,
+                waited_ns,
+                execution_ns,
+            } = group.costs;
+            group.idle_ns = elapsed_ns.saturating_sub(scheduling_ns + waited_ns + execution_ns);
             // A group of empty epochs, or one that a change of definitions ended, says nothing of the load.
             if group.tasks > 0 && group.last_epoch == last && !group.is_forced {
                 self.tuner.learn(group.costs);
@@ -442,6 +456,7 @@ impl GroupRecord {
             tasks_copied: 0,
             copies_won: 0,
             busy_ns: 0,
+            idle_ns: 0,
             stages: vec![],
             share: 0.0,
             is_forced,

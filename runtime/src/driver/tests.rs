@@ -64,16 +64,20 @@ fn version(driver: &Driver, pipeline: u64) -> u64 {
 }
 
 fn epoch_done(driver: &mut Driver, pipeline: u64, epoch: u64) -> Vec<Command> {
+    epoch_took(driver, pipeline, epoch, EpochCosts::default(), 0)
+}
+
+fn epoch_took(driver: &mut Driver, pipeline: u64, epoch: u64, costs: EpochCosts, now: u64) -> Vec<Command> {
     let message = ToDriver::EpochDone {
         pipeline: PipelineId(pipeline),
         version: version(driver, pipeline),
         epoch,
         worker: WORKER,
-        costs: EpochCosts::default(),
+        costs,
         stages: vec![],
         is_checkpoint: false,
     };
-    driver.on(Event::Worker(message), 0)
+    driver.on(Event::Worker(message), now)
 }
 
 fn closed(driver: &mut Driver, pipeline: u64, last: u64) -> Vec<Command> {
@@ -130,6 +134,41 @@ fn an_epoch_runs_on_input() {
     assert_eq!(commits(&epoch_done(&mut driver, 1, 2)), []);
     assert_eq!(commits(&epoch_done(&mut driver, 1, 1)), [(1, 1), (1, 2)]);
     assert_eq!(commits(&epoch_done(&mut driver, 1, 2)), [], "told twice");
+}
+
+/// What neither coordination nor an epoch took of the time since the group before.
+#[test]
+fn a_group_knows_how_long_it_was_idle() {
+    let mut driver = driver(&[1]);
+    quiesce(&mut driver, 1, &[1]);
+    closed(&mut driver, 1, 0);
+    let resume = Event::Resume {
+        ticket: Ticket(1),
+        views: vec![view(9, &[1])],
+        dropped: vec![],
+    };
+    assert_eq!(launches(&driver.on(resume, 1_000)), [(1, 2)]);
+    let costs = EpochCosts {
+        tasks: 1,
+        waited_ns: 50,
+        elapsed_ns: 200,
+        ..EpochCosts::default()
+    };
+    epoch_took(&mut driver, 1, 1, costs, 1_300);
+    let need = ToDriver::NeedEpochs {
+        pipeline: PipelineId(1),
+        version: version(&driver, 1),
+        last: 2,
+    };
+    assert_eq!(launches(&driver.on(Event::Worker(need), 1_400)), [(3, 4)]);
+    epoch_took(&mut driver, 1, 2, costs, 2_000);
+    for epoch in [3, 4] {
+        epoch_took(&mut driver, 1, epoch, costs, 2_100);
+    }
+    let groups = &driver.pipelines()[0].groups;
+    let idle: Vec<u64> = groups.iter().map(|group| group.idle_ns).collect();
+    // Of 2,000 ns since there is a source; the epochs of the second group ran side by side.
+    assert_eq!(idle, [1_500, 0]);
 }
 
 #[test]

@@ -315,6 +315,7 @@ fn groups(database: &Database) -> Columns {
         ("scheduling_us", micros(|group| group.costs.scheduling_ns)),
         ("waited_us", micros(|group| group.costs.waited_ns)),
         ("execution_us", micros(|group| group.costs.execution_ns)),
+        ("idle_us", micros(|group| group.idle_ns)),
         ("busy_us", micros(|group| group.busy_ns)),
         (
             "coordination_share",

@@ -8,6 +8,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use millrace_parser::ast::{ObjectName, ShowStatement, ShowTarget};
+use millrace_runtime::GroupRecord;
 use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::catalog::{Definition, Object, kind_name, mr_catalog};
@@ -65,6 +66,9 @@ pub(crate) fn columns(target: &ShowTarget) -> SchemaRef {
             "sources",
             "views",
             "group_size",
+            "scheduling_us",
+            "execution_us",
+            "idle_us",
             "workers",
             "writes_waiting",
         ]),
@@ -245,12 +249,20 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
             .into_iter()
             .map(|status| {
                 let pipeline = status.pipeline;
+                // Of the group that ended last.
+                let micros = |time: fn(&GroupRecord) -> u64| {
+                    let group = pipeline.groups.last();
+                    group.map(|group| (time(group) / 1_000).to_string())
+                };
                 vec![
                     some(pipeline.id.0),
                     some(pipeline.committed),
                     some(pipeline.sources.len()),
                     some(pipeline.views.len()),
                     some(pipeline.group_size),
+                    micros(|group| group.costs.scheduling_ns),
+                    micros(|group| group.costs.execution_ns),
+                    micros(|group| group.idle_ns),
                     some(pipeline.workers),
                     some(status.writes_waiting),
                 ]
