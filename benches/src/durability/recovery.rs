@@ -76,14 +76,7 @@ pub async fn run(
             let mut bank = Bank::open(target, *accounts).await?;
             let state = bank.state_mb().await?;
             let cost = bank.checkpoint().await?;
-            let mut times = vec![];
-            for _ in 0..scale.kills {
-                bank.add(0, scale.tail).await?;
-                let (next, time) = bank.restart(target).await?;
-                bank = next;
-                times.push(time);
-            }
-            bank.stop().await?;
+            let times = kills(bank, scale, target).await?;
             let name = |what: &str| format!("{accounts} accounts: {what}");
             experiment.add(name("state of the views"), "MB", vec![state], None);
             experiment.add(
@@ -121,14 +114,7 @@ pub async fn run(
             let (next, without) = bank.restart(target).await?;
             bank = next;
             bank.checkpoint().await?;
-            let mut times = vec![];
-            for _ in 0..scale.kills {
-                bank.add(0, scale.tail).await?;
-                let (next, time) = bank.restart(target).await?;
-                bank = next;
-                times.push(time);
-            }
-            bank.stop().await?;
+            let times = kills(bank, scale, target).await?;
             experiment.add(
                 name("from the checkpoint"),
                 "ms",
@@ -140,4 +126,17 @@ pub async fn run(
         run.add(experiment);
     }
     Ok(run)
+}
+
+/// Changes rows and kills the server, again and again; milliseconds from each start to the first right answer.
+async fn kills(mut bank: Bank, scale: &Scale, target: &Target) -> Result<Vec<f64>, BenchError> {
+    let mut times = vec![];
+    for _ in 0..scale.kills {
+        bank.add(0, scale.tail).await?;
+        let (next, time) = bank.restart(target).await?;
+        bank = next;
+        times.push(time);
+    }
+    bank.stop().await?;
+    Ok(times)
 }
