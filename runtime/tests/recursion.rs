@@ -1,5 +1,5 @@
 //! Recursive views over graphs that change at random: after every change each view equals what plain DataFusion answers
-//! for its query over the same rows. `MILLRACE_ORACLE_CASES` sets how many graphs are tried, `MILLRACE_ORACLE_SEED` the
+//! for its query over the same rows. `MILLRACE_ORACLE_CASES` sets how many graphs are tried, `MILLRACE_SEED` the
 //! first. (Larger numbers of graphs, against an evaluation without DataFusion, are the operator's own test.)
 
 #![allow(clippy::unwrap_used)]
@@ -319,12 +319,12 @@ fn render(batches: &[RecordBatch]) -> Vec<String> {
 }
 
 fn environment(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |value| value.parse().unwrap())
+    std::env::var(name).map_or(default, |value| value.parse().unwrap_or(default))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn views_over_graphs_equal_batch_answers_after_every_change() {
-    let first = environment("MILLRACE_ORACLE_SEED", 0);
+    let first = environment("MILLRACE_SEED", 0);
     for seed in first..first + environment("MILLRACE_ORACLE_CASES", 120) {
         let mut random = StdRng::seed_from_u64(seed);
         let mut fixture = Fixture::new().await;

@@ -1,6 +1,6 @@
 //! The driver and the local schedulers under random schedules: messages delayed, overtaken and doubled, definitions and
 //! workers changing all the time, workers killed at any moment, messages and fetches that fail, workers that fall silent,
-//! tasks that take long and are copied. `MILLRACE_SCHEDULE_SEEDS` sets how many seeds are run, `MILLRACE_SCHEDULE_SEED` the first.
+//! tasks that take long and are copied. `MILLRACE_SCHEDULE_SEEDS` sets how many seeds are run, `MILLRACE_SEED` the first.
 
 #![allow(clippy::unwrap_used)]
 
@@ -348,7 +348,7 @@ fn refill(
 
 #[test]
 fn random_schedules_run_every_task_once_and_commit_in_order() {
-    let first = variable("MILLRACE_SCHEDULE_SEED", 1);
+    let first = variable("MILLRACE_SEED", 1);
     let seeds = variable("MILLRACE_SCHEDULE_SEEDS", 40);
     let (mut epochs, mut flows) = (0, 0);
     for seed in first..first + seeds {
@@ -366,7 +366,7 @@ fn random_schedules_run_every_task_once_and_commit_in_order() {
 
 #[test]
 fn nothing_is_lost_or_done_twice_whoever_is_killed_when() {
-    let first = variable("MILLRACE_SCHEDULE_SEED", 1);
+    let first = variable("MILLRACE_SEED", 1);
     let seeds = variable("MILLRACE_SCHEDULE_SEEDS", 100);
     let (mut epochs, mut recoveries, mut again, mut checkpoints) = (0, 0, 0, 0);
     for seed in first..first + seeds {
@@ -386,7 +386,7 @@ fn nothing_is_lost_or_done_twice_whoever_is_killed_when() {
 
 #[test]
 fn nothing_is_lost_or_done_twice_whatever_cannot_be_sent() {
-    let first = variable("MILLRACE_SCHEDULE_SEED", 1);
+    let first = variable("MILLRACE_SEED", 1);
     let seeds = variable("MILLRACE_SCHEDULE_SEEDS", 100);
     let (mut epochs, mut recoveries, mut again, mut evicted) = (0, 0, 0, 0);
     for seed in first..first + seeds {
@@ -408,7 +408,7 @@ fn nothing_is_lost_or_done_twice_whatever_cannot_be_sent() {
 
 #[test]
 fn nothing_is_lost_or_done_twice_whatever_is_slow() {
-    let first = variable("MILLRACE_SCHEDULE_SEED", 1);
+    let first = variable("MILLRACE_SEED", 1);
     let seeds = variable("MILLRACE_SCHEDULE_SEEDS", 12);
     let (mut epochs, mut copies, mut won, mut again) = (0, 0, 0, 0);
     for seed in first..first + seeds {

@@ -8,6 +8,7 @@
 //! | [`jsonb`] | the functions over json and jsonb |
 //! | [`sort_key`] | ORDER BY of jsonb and interval |
 //! | [`zoned_cast`] | casts in the time zone of the session |
+//! | [`date_trunc`] | `date_trunc` |
 //! | [`datetime`] | scaling and comparing intervals, `age`, `AT TIME ZONE`, `OVERLAPS` |
 //! | [`length`] | `length`, `array_length` |
 //! | [`system`] | `version()`, `pg_typeof`, `pg_sleep`, the visibility and size functions that clients ask |
@@ -30,6 +31,7 @@ pub mod bounded;
 pub mod by_pattern;
 pub mod cast;
 pub mod comparisons;
+pub mod date_trunc;
 pub mod datetime;
 pub mod division;
 pub mod format;
@@ -66,6 +68,7 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
     for function in jsonb::udfs()
         .into_iter()
         .chain(datetime::udfs())
+        .chain([date_trunc::udf()])
         .chain(length::udfs())
         .chain(by_pattern::udfs())
         .chain(arithmetic::udfs())

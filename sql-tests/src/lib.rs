@@ -23,6 +23,24 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// One row as the simple protocol sends it; `None` is NULL.
 pub type TextRow = Vec<Option<String>>;
 
+/// The seed of a random test, printed: the number in `MILLRACE_SEED`, another one each time if that is `random`, else the
+/// same always, so that a change is judged by what it changed. `-- oracle` of the benches looks for what no run has met.
+///
+/// # Panics
+/// The variable holds something else.
+#[must_use]
+pub fn seed() -> u64 {
+    let seed = match std::env::var("MILLRACE_SEED") {
+        Ok(text) if text == "random" => rand::random_range(0..1 << 40),
+        Ok(text) => text
+            .parse()
+            .unwrap_or_else(|_| panic!("MILLRACE_SEED is a number or random, not {text}")),
+        Err(_) => 20_261_122,
+    };
+    eprintln!("MILLRACE_SEED={seed}");
+    seed
+}
+
 /// A server of this process on the directory, on free loopback ports.
 ///
 /// # Errors

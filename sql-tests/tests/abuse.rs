@@ -11,7 +11,7 @@ use futures::SinkExt;
 use millrace_server::Server;
 use millrace_server::cli::test::throw_away;
 use millrace_server::config::Config;
-use millrace_sql_tests::{connect, rows, run, start, words};
+use millrace_sql_tests::{connect, rows, run, seed, start, words};
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore, SeedableRng};
 use tempfile::TempDir;
@@ -143,9 +143,7 @@ fn query(sql: &str) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread")]
 async fn garbage_on_the_ports() {
     let fixture = Fixture::new().await;
-    let seed = rand::rng().random();
-    println!("seed {seed}");
-    let mut random = StdRng::seed_from_u64(seed);
+    let mut random = StdRng::seed_from_u64(seed());
     for _ in 0..40 {
         let mut garbage = vec![0; random.random_range(1..600)];
         random.fill_bytes(&mut garbage);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use millrace_sql_tests::{Failure, connect, rows, run, sorted_rows, start, words};
+use millrace_sql_tests::{Failure, connect, rows, run, seed, sorted_rows, start, words};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio_postgres::Client;
@@ -116,8 +116,7 @@ async fn make_views(client: Client) -> Result<(), Failure> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_do_not_disturb_each_other() -> Result<(), Failure> {
-    let seed: u64 = rand::rng().random();
-    println!("seed {seed}");
+    let seed = seed();
     let directory = tempfile::tempdir()?;
     let server = start(directory.path()).await?;
     let client = connect(server.pg_addr()).await?;

@@ -5,7 +5,7 @@
 //! There is a checkpoint every 200 ms or so, so that kills come before, in and after them. In some rounds checkpoint files
 //! are damaged between the kill and the restart: then views may take longer to come up, and never have other rows.
 //!
-//! `MILLRACE_CRASH_ROUNDS` is the number of rounds, `MILLRACE_CRASH_SEED` repeats a run.
+//! `MILLRACE_CRASH_ROUNDS` is the number of rounds, `MILLRACE_SEED` is the seed.
 //!
 //! The server runs in a child process: this program again, told so by an environment variable. The child prints where it
 //! listens, and ends when its standard input does, so that none outlives the test.
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Failed, Trial};
 use millrace_server::Server;
 use millrace_server::cli::test::throw_away;
-use millrace_sql_tests::{Failure, TextRow, connect, rows, run, sorted_rows, words};
+use millrace_sql_tests::{Failure, TextRow, connect, rows, run, seed, sorted_rows, words};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -88,7 +88,7 @@ fn main() {
     let arguments = Arguments::from_args();
     let trial = Trial::test("acknowledged_writes_survive_kill_9", || {
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-        let seed = number("MILLRACE_CRASH_SEED").unwrap_or_else(|| rand::rng().random());
+        let seed = seed();
         let total = number("MILLRACE_CRASH_ROUNDS").unwrap_or(ROUNDS);
         let runtime = Runtime::new()?;
         let outcome = runtime.block_on(rounds(seed, total));

@@ -4,13 +4,13 @@
 //! has forgotten what is closed; and a view that waits for the end of windows must hold those rows of the answer that the
 //! watermark has passed, each unchanged since it first appeared.
 //!
-//! `MILLRACE_ORACLE_SEED` repeats a run; the seed of each is printed.
+//! `MILLRACE_SEED` is the seed.
 
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 
-use millrace_sql_tests::{Failure, TextRow, connect, run, sorted_rows, start};
+use millrace_sql_tests::{Failure, TextRow, connect, run, seed, sorted_rows, start};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -105,13 +105,6 @@ const VIEWS: [(&str, &str, &str); 14] = [
     ),
 ];
 
-fn seed() -> u64 {
-    let given = std::env::var("MILLRACE_ORACLE_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    given.unwrap_or_else(|| rand::random_range(0..1 << 32))
-}
-
 /// Rows around a time that goes on: most in order, some behind, a few long gone, some without a time.
 fn values(random: &mut StdRng, second: f64) -> String {
     let rows: Vec<String> = (0..ROWS)
@@ -190,7 +183,6 @@ async fn compare(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn views_over_windows_equal_the_batch_answer() -> Result<(), Failure> {
     let seed = seed();
-    eprintln!("MILLRACE_ORACLE_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
     let directory = tempfile::tempdir()?;
     let server = start(directory.path()).await?;
@@ -317,7 +309,6 @@ async fn panes_follow_a_table_that_changes() -> Result<(), Failure> {
         "SELECT k % 2 AS parity, window_end, sum(v * 2) AS total FROM HOP(t, ts, INTERVAL '2s', INTERVAL '9s') GROUP BY k % 2, window_end",
     ];
     let seed = seed();
-    eprintln!("MILLRACE_ORACLE_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
     let directory = tempfile::tempdir()?;
     let server = start(directory.path()).await?;

@@ -2,11 +2,11 @@
 //! answers in batch, after all rows have come and after a restart; those with windows in event time also hold, with
 //! EMIT ON WINDOW CLOSE, exactly the rows that are final.
 //!
-//! `MILLRACE_NEXMARK_SEED` repeats a run; the seed of each is printed.
+//! `MILLRACE_SEED` is the seed.
 
 #![allow(clippy::unwrap_used)]
 
-use millrace_sql_tests::{Failure, TextRow, connect, rows, run, sorted_rows, start};
+use millrace_sql_tests::{Failure, TextRow, connect, rows, run, seed, sorted_rows, start};
 use tokio_postgres::Client;
 
 /// Events of all kinds, and event time between them: half a minute less than seven.
@@ -110,11 +110,7 @@ async fn compare(client: &Client, what: &str) -> Result<(), Failure> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_query_as_a_view_equals_its_batch_answer() -> Result<(), Failure> {
-    let given = std::env::var("MILLRACE_NEXMARK_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    let seed: u64 = given.unwrap_or_else(|| rand::random_range(0..1 << 32));
-    eprintln!("MILLRACE_NEXMARK_SEED={seed}");
+    let seed = seed();
     let directory = tempfile::tempdir()?;
     let server = start(directory.path()).await?;
     let client = connect(server.pg_addr()).await?;

@@ -1,24 +1,24 @@
 //! A bounded number of cases of the random oracle. `cargo run --release -p millrace-benches -- oracle` runs as many as one
 //! likes.
 //!
-//! `MILLRACE_ORACLE_SEED` is the first seed (default: a random one), `MILLRACE_ORACLE_CASES` the number of cases.
+//! `MILLRACE_SEED` is the first seed, `MILLRACE_ORACLE_CASES` the number of cases.
 
 #![allow(clippy::unwrap_used)]
 
 use millrace_sql_tests::oracle::{Options, run};
+use millrace_sql_tests::seed;
 
 #[test]
 fn views_equal_the_batch_answer_at_random_epochs() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
     let options = Options {
         cases: number("MILLRACE_ORACLE_CASES").unwrap_or(400),
-        seed: number("MILLRACE_ORACLE_SEED").unwrap_or_else(|| rand::random_range(0..1 << 40)),
+        seed: seed(),
         threads: 2,
         out: None,
         failures_max: 1,
         talk: false,
     };
-    println!("first seed: {}", options.seed);
     let report = run(&options).unwrap();
     println!("{}", report.text());
     assert!(report.failures.is_empty(), "{}", report.text());

@@ -1,7 +1,7 @@
 //! TPC-H at scale factor 0.01: the 22 queries as materialized views, refreshed by random inserts and deletes of orders.
 //! After each refresh every view equals what plain DataFusion answers.
 //!
-//! `MILLRACE_TPCH_SEED` repeats a run; its seed is printed with a failure.
+//! `MILLRACE_SEED` is the seed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,9 +9,10 @@ use arrow::array::RecordBatch;
 use millrace_sql_tests::batch::Batch;
 use millrace_sql_tests::engine::Engine;
 use millrace_sql_tests::rows::difference;
+use millrace_sql_tests::seed;
 use millrace_sql_tests::tpch::{Tpch, queries};
+use rand::SeedableRng;
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 
 const SCALE: f64 = 0.01;
 const REFRESHES: usize = 5;
@@ -20,8 +21,7 @@ const ORDERS: usize = 600;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn views_equal_the_batch_answers_after_every_refresh() {
-    let seed = std::env::var("MILLRACE_TPCH_SEED")
-        .map_or_else(|_| rand::rng().random(), |seed| seed.parse().unwrap());
+    let seed = seed();
     let mut random = StdRng::seed_from_u64(seed);
     let directory = tempfile::tempdir().unwrap();
     let engine = Engine::start(directory.path(), 2).unwrap();

@@ -1,5 +1,5 @@
 //! The batch oracle: after random changes every view equals what plain DataFusion answers for the same query over the
-//! same rows. Seeds are printed with a failure; `MILLRACE_ORACLE_CASES` sets how many are tried, `MILLRACE_ORACLE_SEED` the
+//! same rows. Seeds are printed with a failure; `MILLRACE_ORACLE_CASES` sets how many are tried, `MILLRACE_SEED` the
 //! first.
 
 #![allow(clippy::unwrap_used)]
@@ -493,7 +493,7 @@ async fn views_equal_the_batch_answer_after_random_changes() {
 }
 
 fn first_seed() -> u64 {
-    std::env::var("MILLRACE_ORACLE_SEED")
+    std::env::var("MILLRACE_SEED")
         .ok()
         .and_then(|n| n.parse().ok())
         .unwrap_or(0)
