@@ -1,9 +1,10 @@
 //! Streams first: what batch queries that take every core do to streams, and what they lose by it (Neptune, section 5).
 //!
-//! [`pauses`] looks at single pauses, of each query of TPC-H and of plain threads; [`beside`] at a view of a server.
+//! [`simulated`] is a cluster; [`pauses`] looks at single pauses, of each query of TPC-H and of plain threads; [`beside`] at a view of a server.
 
 pub mod beside;
 pub mod pauses;
+pub mod simulated;
 pub mod threads;
 
 use std::time::Duration;
@@ -31,6 +32,8 @@ pub struct Scale {
     pub rate: f64,
     pub rates: Vec<f64>,
     pub batch_events: usize,
+    /// Simulated time of the cluster.
+    pub simulated: Duration,
     /// Tasks, and threads, that are paused together; and how often.
     pub parallelism: Vec<usize>,
     pub rounds: usize,
@@ -52,6 +55,7 @@ impl Scale {
             rate: 500_000.0,
             rates: vec![0.0, 100_000.0, 500_000.0, 1e6, 2e6, 4e6, 8e6],
             batch_events: 20_000,
+            simulated: Duration::from_secs(20),
             parallelism: vec![2, 4, 8, 16, 32, 64],
             rounds: 50,
             fsync_probes: 100,
@@ -71,6 +75,7 @@ impl Scale {
             rate: 10_000.0,
             rates: vec![0.0, 10_000.0],
             batch_events: 500,
+            simulated: Duration::from_secs(1),
             parallelism: vec![2, 4],
             rounds: 10,
             fsync_probes: 5,
@@ -86,6 +91,9 @@ pub async fn run(mut run: Run, scale: &Scale, only: Option<&str>) -> Result<Run,
     let is_wanted = |name: &str| only.is_none_or(|only| name.contains(only));
     if is_wanted(threads::NAME) {
         threads::run(&mut run, scale).await?;
+    }
+    if is_wanted(simulated::NAME) {
+        simulated::run(&mut run, scale)?;
     }
     if is_wanted(pauses::NAME) {
         pauses::run(&mut run, scale).await?;

@@ -21,10 +21,14 @@ use crate::stage::{
     Join, LookupJoin, Nearest, Numbering, Operator, Output, Passage, Sliding, SlidingForm, Stage, StageGraph,
     TemporalFilter, TopN, UnnestColumn,
 };
+use crate::view::Priority;
 
 /// The DAG, last stage first, as one reads a query plan.
 pub fn stages(graph: &StageGraph) -> String {
     let mut text = String::new();
+    if graph.priority == Priority::Batch {
+        let _ = writeln!(text, "Priority: batch");
+    }
     for stage in graph.stages.iter().rev() {
         let partitions = graph.partitions;
         let plural = if partitions == 1 {

@@ -49,6 +49,28 @@ pub struct ViewOptions {
     pub flow: FlowLimits,
     /// Whether cyclic joins are joined all at once, where that can be.
     pub generic_joins: bool,
+    pub priority: Priority,
+}
+
+/// How urgent the epochs of a view are (Neptune, section 3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Priority {
+    /// They go before all queries.
+    #[default]
+    Stream,
+    /// They are batch work, and give way. Views that are connected through their inputs have common epochs: these are
+    /// batch work if those of all of them are to be.
+    Batch,
+}
+
+impl Priority {
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Priority::Stream => "stream",
+            Priority::Batch => "batch",
+        }
+    }
 }
 
 /// When a view shows what changes in it.
@@ -73,6 +95,7 @@ impl ViewOptions {
             slides: true,
             flow: FlowLimits::of_cores(partitions),
             generic_joins: true,
+            priority: Priority::default(),
         }
     }
 }

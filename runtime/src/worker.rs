@@ -295,7 +295,7 @@ impl Worker {
                 pipeline,
                 version,
                 epoch,
-                is_job,
+                gives_way,
                 is_retained,
                 is_replay,
                 is_checkpoint,
@@ -309,7 +309,7 @@ impl Worker {
                     is_checkpoint,
                 };
                 let worker = Arc::clone(self);
-                let task = self.cpu.spawn(self.class(pipeline, is_job), move |_| {
+                let task = self.cpu.spawn(self.class(pipeline, gives_way), move |_| {
                     async move {
                         worker.take_cut(request);
                         Ok(())
@@ -473,8 +473,9 @@ impl Worker {
         });
     }
 
-    fn class(&self, pipeline: PipelineId, is_job: bool) -> QueryClass {
-        if is_job && !self.transport.is_urgent(pipeline) {
+    /// The class of a pipeline's work. Somebody waits for a back-fill that is urgent.
+    fn class(&self, pipeline: PipelineId, gives_way: bool) -> QueryClass {
+        if gives_way && !self.transport.is_urgent(pipeline) {
             QueryClass::Batch
         } else {
             QueryClass::Stream

@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
+use millrace_runtime::SchedulerPolicy;
 use millrace_runtime::driver::{CheckpointPolicy, PipelineId, Spread, Ticket};
 use millrace_runtime::schedule::group::GroupSize;
-use millrace_runtime::schedule::simulation::{Costs, Setup, Simulation};
+use millrace_runtime::schedule::simulation::{BatchJob, BatchReport, Costs, Setup, Simulation};
 use millrace_runtime::schedule::template::{StageInput, StageShape, ViewShape, WorkerId};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -79,6 +80,7 @@ fn view(
         partitions,
         incarnation: 0,
         stages,
+        is_batch: false,
     })
 }
 
@@ -123,6 +125,7 @@ struct Outcome {
     copies: u64,
     copies_won: u64,
     flows: u64,
+    batch: BatchReport,
 }
 
 /// What goes wrong in a schedule.
@@ -188,6 +191,21 @@ fn schedule(seed: u64, faults: Faults, is_slow: bool) -> Outcome {
     let sources: Vec<RelationId> = (1..=4).map(RelationId).collect();
     for source in &sources {
         simulation.add_source(*source, PipelineId(source.0));
+    }
+    // Batch work on the same slots.
+    if random.random_bool(0.2) {
+        let policies = SchedulerPolicy::ALL;
+        simulation.set_policy(
+            policies[random.random_range(0..policies.len())],
+            random.random_range(0..50_000),
+        );
+        for _ in 0..random.random_range(1..3) {
+            simulation.add_batch_client(BatchJob {
+                tasks: random.random_range(1..6),
+                task_ns: random.random_range(200_000..20_000_000),
+                memory_permille: random.random_range(0..200),
+            });
+        }
     }
     let mut readable = sources.clone();
     let mut views: BTreeMap<RelationId, (Arc<ViewShape>, Vec<RelationId>)> = BTreeMap::new();
@@ -265,6 +283,7 @@ fn schedule(seed: u64, faults: Faults, is_slow: bool) -> Outcome {
         }
         simulation.run(random.random_range(0..400));
     }
+    simulation.stop_batch_clients();
     loop {
         assert!(simulation.run(5_000_000), "seed {seed}: it never comes to rest");
         if simulation.workers().is_empty() {
@@ -317,6 +336,7 @@ fn schedule(seed: u64, faults: Faults, is_slow: bool) -> Outcome {
         copies: report.copies,
         copies_won: report.copies_won,
         flows: report.flows,
+        batch: report.batch,
     }
 }
 
@@ -350,17 +370,18 @@ fn refill(
 fn random_schedules_run_every_task_once_and_commit_in_order() {
     let first = variable("MILLRACE_SEED", 1);
     let seeds = variable("MILLRACE_SCHEDULE_SEEDS", 40);
-    let (mut epochs, mut flows) = (0, 0);
+    let (mut epochs, mut flows, mut paused) = (0, 0, 0);
     for seed in first..first + seeds {
         println!("seed {seed}");
         let outcome = schedule(seed, Faults::None, false);
         assert_eq!((outcome.tasks_again, outcome.recoveries), (0, 0), "seed {seed}");
+        paused += outcome.batch.pauses;
         epochs += outcome.latencies_ns.len();
         flows += outcome.flows;
     }
     assert!(
-        epochs as u64 > seeds * 10 && flows > seeds,
-        "{epochs} epochs, {flows} tasks with batches in {seeds} schedules test nothing"
+        epochs as u64 > seeds * 10 && flows > seeds && paused > seeds,
+        "{epochs} epochs, {flows} tasks with batches, {paused} pauses in {seeds} schedules test nothing"
     );
 }
 
@@ -533,6 +554,7 @@ fn a_pipeline_has_as_many_workers_as_it_has_work_for() {
             stage(StageInput::Relation(RelationId(2)), Some(2), false),
             stage(StageInput::Stages(vec![0, 1]), None, true),
         ],
+        is_batch: false,
     });
     simulation.resume(ticket, pipeline, vec![view], vec![]);
     let all = spread_of(&mut simulation, pipeline, 10_000);

@@ -53,6 +53,7 @@ fn run(slow: Option<(WorkerId, u64)>) -> Report {
             stage(StageInput::Relation(source), Some(1), false),
             stage(StageInput::Stages(vec![0]), None, true),
         ],
+        is_batch: false,
     });
     simulation.resume(ticket, pipeline, vec![view], vec![]);
     assert!(simulation.run(10_000));

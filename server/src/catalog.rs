@@ -215,6 +215,26 @@ impl CatalogSnapshot {
         ordered
     }
 
+    /// The materialized views that have epochs in common with one that reads `ids`: inputs connect them.
+    pub fn connected(&self, ids: &[ObjectId]) -> Vec<(&Arc<Object>, &Arc<QueryDef>)> {
+        let (mut found, mut next) = (BTreeSet::new(), ids.to_vec());
+        while let Some(id) = next.pop() {
+            let Some(object) = self.objects.get(&id) else {
+                continue;
+            };
+            let is_read = matches!(object.definition, Definition::Relation(_) | Definition::View(_));
+            if is_read && found.insert(id) {
+                next.extend(&object.depends);
+                let dependents = self.dependents(&BTreeSet::from([id]));
+                next.extend(dependents.iter().map(|object| object.id));
+            }
+        }
+        let objects = found.iter().filter_map(|id| self.objects.get(id));
+        objects
+            .filter_map(|object| Some((object, object.relation()?.query.as_ref()?)))
+            .collect()
+    }
+
     /// `ids` and all that depends on them, directly or not, in order of identity.
     pub fn closure(&self, ids: &[ObjectId]) -> BTreeSet<ObjectId> {
         let mut found: BTreeSet<ObjectId> = ids.iter().copied().collect();

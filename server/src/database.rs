@@ -31,7 +31,7 @@ use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use millrace_planner::growth::growth;
 use millrace_planner::stage::RecursionLimits;
-use millrace_planner::{Emit, ViewOptions, plan_view};
+use millrace_planner::{ViewOptions, plan_view};
 use millrace_runtime::clock::{Clock, VirtualClock};
 use millrace_runtime::reducer::Reducer;
 use millrace_runtime::{
@@ -461,14 +461,12 @@ impl Database {
     }
 
     /// What plans of views depend on besides their queries.
-    pub(crate) fn view_options(&self, emit: Emit, slides: bool, flow: FlowDef) -> ViewOptions {
+    pub(crate) fn view_options(&self, slides: bool, flow: FlowDef) -> ViewOptions {
         ViewOptions {
-            partitions: self.options.partitions(),
             recursion: self.options.recursion,
-            emit,
             slides,
             flow: flow.limits(self.options.partitions()),
-            generic_joins: true,
+            ..ViewOptions::new(self.options.partitions())
         }
     }
 
@@ -494,7 +492,9 @@ impl Database {
         let plan = reader.bind_query_text(query)?;
         let options = ViewOptions {
             partitions,
-            ..self.view_options(query.emit, query.slides, query.flow)
+            emit: query.emit,
+            priority: query.priority,
+            ..self.view_options(query.slides, query.flow)
         };
         let graph = plan_view(&self.state, plan, options)?;
         let growth = growth(&graph, &|info| {

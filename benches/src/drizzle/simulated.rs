@@ -3,7 +3,7 @@
 //!
 //! The experiments are those of Drizzle (SOSP'17), section 5.2, and of its figure 11.
 
-mod cluster;
+pub(crate) mod cluster;
 
 use millrace_planner::RelationId;
 use millrace_runtime::schedule::group::GroupSize;
@@ -18,7 +18,7 @@ use crate::results::{Aim, Experiment, Run};
 use crate::statistics::Sample;
 
 /// Slots of a worker, as in the paper.
-const SLOTS: usize = 4;
+pub(crate) const SLOTS: usize = 4;
 /// A message between two machines.
 const MESSAGE_NS: u64 = 100_000;
 /// The sum of some random numbers: less than a millisecond.
@@ -537,7 +537,7 @@ fn simulate(job: Job, batches: u64, seed: u64) -> Result<Report, BenchError> {
 }
 
 /// A map, or a map and a reduce.
-fn stages(source: RelationId, has_shuffle: bool) -> Vec<StageShape> {
+pub(crate) fn stages(source: RelationId, has_shuffle: bool) -> Vec<StageShape> {
     let map = StageShape {
         input: StageInput::Relation(source),
         reader: has_shuffle.then_some(1),

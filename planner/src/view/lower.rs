@@ -56,6 +56,7 @@ pub(super) fn lower(state: &SessionState, plan: &LogicalPlan, options: ViewOptio
         inputs: lowering.inputs.into_values().collect(),
         partitions: options.partitions,
         flow: options.flow,
+        priority: options.priority,
     })
 }
 

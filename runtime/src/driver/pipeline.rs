@@ -65,6 +65,8 @@ pub struct PipelineRecord {
     pub id: PipelineId,
     pub sources: Vec<RelationId>,
     pub views: Vec<RelationId>,
+    /// Whether its epochs are batch work.
+    pub gives_way: bool,
     pub committed: u64,
     /// The epoch of its last complete checkpoint, if it has one.
     pub checkpoint: Option<u64>,
@@ -188,6 +190,10 @@ impl Pipeline {
             id,
             sources: self.sources.iter().copied().collect(),
             views: self.views.iter().map(|view| view.id).collect(),
+            gives_way: self
+                .template
+                .as_ref()
+                .is_some_and(|template| template.gives_way()),
             committed: self.committed,
             checkpoint: self.checkpoint,
             is_recovering: self.is_recovering,

@@ -32,6 +32,7 @@ fn view(id: u64, inputs: &[u64]) -> Arc<ViewShape> {
         partitions: 2,
         incarnation: 0,
         stages,
+        is_batch: false,
     })
 }
 

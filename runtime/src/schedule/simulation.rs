@@ -5,6 +5,7 @@
 //! is lost, and the driver hears of it later. Messages and fetches can fail at random, and workers can fall silent for a
 //! while: whoever wanted to tell or to fetch is told that it failed, and nobody else. What must always hold is asserted while it runs: see [`checks`].
 
+mod batch;
 mod checks;
 mod driver;
 mod faults;
@@ -13,7 +14,7 @@ mod setup;
 mod worker;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
@@ -22,6 +23,9 @@ use super::local::{Ended, LocalEvent, LocalScheduler, ReadyTask, TaskId, Tasks, 
 use super::message::{EpochTime, ToDriver, ToPeer, ToWorker};
 use super::template::{ViewShape, WorkerId};
 use crate::driver::{Driver, Event, PipelineId, Spread, Ticket};
+use crate::worker::cpu::queue::Cause;
+use batch::{Batch, Item, Slots};
+pub use batch::{BatchJob, BatchReport};
 use checks::Checks;
 use flow::Flows;
 pub use setup::{Costs, GroupSeen, Report, Setup};
@@ -50,6 +54,16 @@ enum Delivery {
     TaskDone {
         worker: WorkerId,
         task: ReadyTask,
+    },
+    /// A batch task's turn, which began then, is over, if it still goes on.
+    BatchTurn {
+        worker: WorkerId,
+        id: u64,
+        since_ns: u64,
+    },
+    /// A batch task may be asked to pause again.
+    BatchDisturbed {
+        worker: WorkerId,
     },
     /// What a task waited for, which has done its work, has come.
     FlowDone {
@@ -89,8 +103,7 @@ enum Delivery {
 
 struct SimulatedWorker {
     local: LocalScheduler,
-    free: usize,
-    ready: VecDeque<ReadyTask>,
+    slots: Slots,
     /// When the local scheduler has worked off what it heard, and how long it has worked in all.
     free_at: u64,
     busy_ns: u64,
@@ -140,6 +153,7 @@ pub struct Simulation {
     fences: HashMap<PipelineId, u64>,
     checks: Checks,
     flows: Flows,
+    batch: Batch,
     cut_at: HashMap<(PipelineId, u64), u64>,
     /// Tickets that were granted.
     pub held: Vec<(Ticket, PipelineId)>,
@@ -187,6 +201,7 @@ impl Simulation {
             fences: HashMap::new(),
             checks: Checks::new(setup.seed),
             flows: Flows::default(),
+            batch: Batch::default(),
             cut_at: HashMap::new(),
             held: vec![],
             freed: vec![],
@@ -216,8 +231,7 @@ impl Simulation {
     pub fn add_worker(&mut self, worker: WorkerId) {
         let simulated = SimulatedWorker {
             local: LocalScheduler::new(worker),
-            free: self.setup.cores,
-            ready: VecDeque::new(),
+            slots: Slots::new(self.setup.cores),
             free_at: 0,
             busy_ns: 0,
         };
@@ -231,9 +245,10 @@ impl Simulation {
 
     /// Kills a worker: all that it has is gone at once. The driver hears of it after this time.
     pub fn kill_worker(&mut self, worker: WorkerId, after_ns: u64) {
-        if self.workers.remove(&worker).is_some() {
+        if let Some(simulated) = self.workers.remove(&worker) {
             self.checks.killed(worker);
             self.lose_flows(worker);
+            self.lose_batch(worker, simulated.slots);
             self.deliver(self.now + after_ns, Delivery::Lost(worker));
         }
     }
@@ -406,7 +421,7 @@ impl Simulation {
     pub fn assert_idle(&self) {
         for (id, worker) in &self.workers {
             assert!(worker.local.is_idle(), "worker {} still remembers an epoch", id.0);
-            assert!(worker.ready.is_empty());
+            assert!(worker.slots.is_empty());
         }
         self.checks.assert_nothing_left();
         self.assert_no_flow();
@@ -457,11 +472,10 @@ impl Simulation {
                 self.local(worker, event);
             }
             Delivery::Ready { worker, task } => {
-                if let Some(simulated) = self.workers.get_mut(&worker) {
-                    simulated.ready.push_back(task);
-                }
-                self.fill_slots(worker);
+                self.push(worker, Item::Epoch(task), Cause::Ready, 0);
             }
+            Delivery::BatchTurn { worker, id, since_ns } => self.batch_turn(worker, id, since_ns),
+            Delivery::BatchDisturbed { worker } => self.fill_slots(worker),
             Delivery::TaskDone { worker, task } => self.task_done(worker, task),
             Delivery::FlowDone { worker, task } => self.flow_done(worker, task),
             Delivery::CopyTaken {
@@ -476,7 +490,7 @@ impl Simulation {
                 let Some(simulated) = self.workers.get_mut(&worker) else {
                     return;
                 };
-                simulated.free += 1;
+                simulated.slots.free += 1;
                 let ReadyTask {
                     pipeline,
                     version,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_planner::stage::{Operator, Output};
-use millrace_planner::{RelationId, StageGraph};
+use millrace_planner::{Priority, RelationId, StageGraph};
 use serde::{Deserialize, Serialize};
 
 use crate::driver::PipelineId;
@@ -27,7 +27,7 @@ pub struct Template {
     pub replay: Option<Replay>,
     /// Whether what tasks left is kept until a checkpoint contains it, so that a lost worker's part can be run again.
     pub is_retained: bool,
-    /// Whether this is a back-fill, which gives way to everything else.
+    /// Whether this is a back-fill.
     pub is_job: bool,
     /// A view comes after the views that it reads.
     pub views: Vec<Arc<ViewShape>>,
@@ -56,6 +56,8 @@ pub struct ViewShape {
     /// Partitions of keyed state.
     pub partitions: usize,
     pub stages: Vec<StageShape>,
+    /// Its epochs are to be batch work.
+    pub is_batch: bool,
 }
 
 /// A stage as scheduling sees it.
@@ -82,6 +84,11 @@ pub enum StageInput {
 }
 
 impl Template {
+    /// Whether its work is batch work: it is a back-fill, or none of its views is urgent.
+    pub fn gives_way(&self) -> bool {
+        self.is_job || (!self.views.is_empty() && self.views.iter().all(|view| view.is_batch))
+    }
+
     /// Where a partition lives.
     pub fn worker(&self, partition: usize) -> WorkerId {
         self.placement[partition % self.placement.len()]
@@ -142,6 +149,7 @@ impl ViewShape {
             incarnation,
             partitions: graph.partitions,
             stages,
+            is_batch: graph.priority == Priority::Batch,
         }
     }
 

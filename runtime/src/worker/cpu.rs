@@ -16,7 +16,7 @@
 
 mod histogram;
 mod policy;
-mod queue;
+pub(crate) mod queue;
 mod slots;
 mod task;
 #[cfg(test)]
@@ -73,7 +73,7 @@ impl std::fmt::Display for QueryClass {
     }
 }
 
-const CLASSES: usize = 3;
+pub(crate) const CLASSES: usize = 3;
 const SLOT_STACK_BYTES: usize = 8 << 20;
 /// How long tasks of each class waited for a slot and kept it.
 #[derive(Debug, Default)]

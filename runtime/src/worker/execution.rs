@@ -94,7 +94,7 @@ impl Worker {
     pub(super) fn spawn(self: &Arc<Self>, ready: ReadyTask) {
         let worker = Arc::clone(self);
         let queued = Instant::now();
-        let class = self.class(ready.pipeline, ready.is_job);
+        let class = self.class(ready.pipeline, ready.gives_way);
         let task = self.cpu.spawn(class, move |gate| {
             async move {
                 let queue = queued.elapsed();

@@ -15,7 +15,8 @@ use arrow::array::{
 };
 use arrow::datatypes::IntervalMonthDayNano;
 use datafusion::catalog::{MemTable, TableProvider};
-use millrace_runtime::GroupRecord;
+use millrace_planner::Priority;
+use millrace_runtime::{GroupRecord, PipelineRecord};
 
 use millrace_planner::growth::GrowingState;
 use millrace_storage::ObjectId;
@@ -290,20 +291,32 @@ fn unbounded_state(database: &Database) -> Columns {
 /// One row a group of epochs that ended lately, the newest of a pipeline last. Times are in microseconds.
 fn groups(database: &Database) -> Columns {
     let pipelines = database.runtime().pipelines();
-    let groups: Vec<(u64, &GroupRecord)> = pipelines
+    let groups: Vec<(&PipelineRecord, &GroupRecord)> = pipelines
         .iter()
         .flat_map(|status| {
-            status
-                .pipeline
-                .groups
-                .iter()
-                .map(|group| (status.pipeline.id.0, group))
+            let pipeline = &status.pipeline;
+            pipeline.groups.iter().map(move |group| (pipeline, group))
         })
         .collect();
     let micros = |time: fn(&GroupRecord) -> u64| numbers(groups.iter().map(|(_, group)| time(group) / 1000));
     let counts = |count: fn(&GroupRecord) -> u64| numbers(groups.iter().map(|(_, group)| count(group)));
+    let priority = |pipeline: &PipelineRecord| match pipeline.gives_way {
+        true => Priority::Batch,
+        false => Priority::Stream,
+    };
     vec![
-        ("pipeline", numbers(groups.iter().map(|(pipeline, _)| *pipeline))),
+        (
+            "pipeline",
+            numbers(groups.iter().map(|(pipeline, _)| pipeline.id.0)),
+        ),
+        (
+            "priority",
+            texts(
+                groups
+                    .iter()
+                    .map(|(pipeline, _)| priority(pipeline).name().to_owned()),
+            ),
+        ),
         ("first_epoch", counts(|group| group.first_epoch)),
         ("last_epoch", counts(|group| group.last_epoch)),
         ("epochs", counts(|group| group.last_epoch + 1 - group.first_epoch)),

@@ -15,7 +15,7 @@ use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast;
 use millrace_parser::quote_identifier;
 use millrace_planner::growth::Growth;
-use millrace_planner::{Emit, RelationId, RelationInfo, RelationKind, RelationTable, StageGraph};
+use millrace_planner::{Emit, Priority, RelationId, RelationInfo, RelationKind, RelationTable, StageGraph};
 use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::catalog::bound::BoundName;
@@ -139,6 +139,8 @@ pub struct QueryDef {
     pub slides: bool,
     /// Flow control of a materialized view.
     pub(crate) flow: FlowDef,
+    /// How urgent its epochs are.
+    pub priority: Priority,
     /// The plan of a view, once it was needed. It stays right: what it names cannot change under it.
     pub bound: OnceLock<Arc<dyn TableProvider>>,
 }
@@ -325,6 +327,7 @@ impl QueryDef {
             emit: Emit::Changes,
             slides: true,
             flow: FlowDef::default(),
+            priority: Priority::default(),
             bound: OnceLock::new(),
         }
     }
@@ -337,6 +340,7 @@ impl QueryDef {
             emit: self.emit,
             slides: self.slides,
             flow: self.flow,
+            priority: self.priority,
             ..QueryDef::new(
                 self.text.clone(),
                 self.search_path.clone(),
@@ -361,6 +365,12 @@ impl QueryDef {
     #[must_use]
     pub(crate) fn with_flow(self, flow: FlowDef) -> Self {
         QueryDef { flow, ..self }
+    }
+
+    /// The same query, its epochs so urgent.
+    #[must_use]
+    pub fn with_priority(self, priority: Priority) -> Self {
+        QueryDef { priority, ..self }
     }
 
     /// The clause that says when rows are shown.

@@ -12,7 +12,7 @@ use super::{MESSAGE_NS, SLOTS, SPARK_NS, STEPS_MAX};
 use crate::error::BenchError;
 
 /// A simulated cluster.
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     pub simulation: Simulation,
     tickets: u64,
 }
@@ -66,6 +66,7 @@ impl Cluster {
             partitions,
             incarnation: 0,
             stages: stages.to_vec(),
+            is_batch: false,
         });
         self.simulation.resume(ticket, pipeline, vec![view], vec![]);
         self.rest()?;

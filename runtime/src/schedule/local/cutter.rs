@@ -186,7 +186,7 @@ impl Pipeline {
             pipeline: id,
             version,
             epoch,
-            is_job: template.is_job,
+            gives_way: template.gives_way(),
             is_retained: template.is_retained,
             is_replay: cutter.is_replaying,
             is_checkpoint: cutter.checkpoints.remove(&epoch) | is_due,

@@ -45,7 +45,8 @@ pub struct ReadyTask {
     /// Of the view.
     pub incarnation: u64,
     pub time: EpochTime,
-    pub is_job: bool,
+    /// Batch work: see [`Template::gives_way`](crate::schedule::template::Template::gives_way).
+    pub gives_way: bool,
     /// Whether other views wait for what it changes in its view.
     pub is_read: bool,
     /// Its state after this epoch is to be put into the checkpoint store before it ends.
@@ -156,7 +157,8 @@ pub enum LocalAction {
         pipeline: PipelineId,
         version: u64,
         epoch: u64,
-        is_job: bool,
+        /// As in [`ReadyTask`].
+        gives_way: bool,
         /// It is to be remembered until it is released: see [`ToWorker::Release`].
         is_retained: bool,
         /// Only a cut that was taken before is wanted.

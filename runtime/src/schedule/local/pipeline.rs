@@ -404,7 +404,7 @@ impl Pipeline {
             id,
             incarnation: plan.view(planned).incarnation,
             time: epoch.time.clone(),
-            is_job: plan.template.is_job,
+            gives_way: plan.template.gives_way(),
             is_read: !plan.readers(id.view).is_empty(),
             is_checkpoint,
             sources,

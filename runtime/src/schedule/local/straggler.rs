@@ -190,7 +190,7 @@ impl Pipeline {
                 id,
                 incarnation: self.plan.template.views[position].incarnation,
                 time: time.clone(),
-                is_job: false,
+                gives_way: self.plan.template.gives_way(),
                 is_read: false,
                 is_checkpoint: false,
                 sources,

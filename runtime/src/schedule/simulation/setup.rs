@@ -1,5 +1,6 @@
 //! What is simulated, and what a run shows.
 
+use super::BatchReport;
 use crate::driver::CheckpointPolicy;
 use crate::schedule::group::GroupSize;
 
@@ -64,6 +65,7 @@ pub struct Report {
     pub copies_won: u64,
     /// Workers that were there and were held to be lost.
     pub evicted: u64,
+    pub batch: BatchReport,
 }
 
 /// A group of a simulated run.

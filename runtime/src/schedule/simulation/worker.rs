@@ -58,7 +58,7 @@ impl Simulation {
         let Some(simulated) = self.workers.get_mut(&worker) else {
             return;
         };
-        simulated.free += 1;
+        simulated.slots.free += 1;
         if !self.flow_waits(worker, &task) {
             self.end_task(worker, task);
         }
@@ -134,44 +134,37 @@ impl Simulation {
         }
     }
 
-    /// Starts tasks on free slots.
-    pub(super) fn fill_slots(&mut self, worker: WorkerId) {
-        while let Some(simulated) = self.workers.get_mut(&worker) {
-            if simulated.free == 0 {
-                return;
-            }
-            let Some(task) = simulated.ready.pop_front() else {
-                return;
-            };
-            let shape = Arc::clone(&self.shapes[&task.id.view]);
-            if !shape.stages[task.id.stage].is_stateful() && !simulated.local.awaits(&task) {
-                continue;
-            }
-            let sources: Vec<WorkerId> = checks::sources(&task).collect();
-            let lost = sources
-                .into_iter()
-                .find(|from| !self.workers.contains_key(from) || self.is_fetch_dropped(worker, *from));
-            if let Some(simulated) = self.workers.get_mut(&worker) {
-                simulated.free -= 1;
-            }
-            if let Some(lost) = lost {
-                let at = self.now + self.setup.costs.message_ns.0;
-                self.deliver(at, Delivery::TaskFailed { worker, task, lost });
-                continue;
-            }
-            if task.copy_for.is_some() {
-                self.report.copies += 1;
-                self.checks.copy_started(worker, &task);
-            } else {
-                let is_everyone = self.filled.is_none();
-                let is_again = self.checks.started(worker, &task, &shape, is_everyone);
-                self.report.tasks_again += u64::from(is_again);
-                self.report.tasks += 1;
-                self.flow_started(worker, &task);
-            }
-            let task_ns = self.task_ns(worker);
-            self.deliver(self.now + task_ns, Delivery::TaskDone { worker, task });
+    /// Starts a task on a free slot, if it is still wanted.
+    pub(super) fn start_task(&mut self, worker: WorkerId, task: ReadyTask) {
+        let Some(simulated) = self.workers.get_mut(&worker) else {
+            return;
+        };
+        let shape = Arc::clone(&self.shapes[&task.id.view]);
+        if !shape.stages[task.id.stage].is_stateful() && !simulated.local.awaits(&task) {
+            return;
         }
+        simulated.slots.free -= 1;
+        let sources: Vec<WorkerId> = checks::sources(&task).collect();
+        let lost = sources
+            .into_iter()
+            .find(|from| !self.workers.contains_key(from) || self.is_fetch_dropped(worker, *from));
+        if let Some(lost) = lost {
+            let at = self.now + self.setup.costs.message_ns.0;
+            self.deliver(at, Delivery::TaskFailed { worker, task, lost });
+            return;
+        }
+        if task.copy_for.is_some() {
+            self.report.copies += 1;
+            self.checks.copy_started(worker, &task);
+        } else {
+            let is_everyone = self.filled.is_none();
+            let is_again = self.checks.started(worker, &task, &shape, is_everyone);
+            self.report.tasks_again += u64::from(is_again);
+            self.report.tasks += 1;
+            self.flow_started(worker, &task);
+        }
+        let task_ns = self.task_ns(worker);
+        self.deliver(self.now + task_ns, Delivery::TaskDone { worker, task });
     }
 
     pub(super) fn local(&mut self, worker: WorkerId, event: LocalEvent) {

@@ -9,7 +9,7 @@ use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
-use millrace_planner::{Emit, RelationKind};
+use millrace_planner::{Emit, Priority, RelationKind};
 use millrace_storage::{CatalogObject, ObjectId, ObjectKind};
 use serde::{Deserialize, Serialize};
 
@@ -77,6 +77,8 @@ struct StoredProperties {
     recomputes_windows: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     flow: Option<FlowDef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    priority: Option<Priority>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     event_time: Option<StoredEventTime>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -173,7 +175,8 @@ impl Object {
             let query = query.with_names(properties.names.clone());
             let query = query.with_emit(properties.emit.unwrap_or_default());
             let query = query.with_slides(!properties.recomputes_windows);
-            Arc::new(query.with_flow(properties.flow.unwrap_or_default()))
+            let query = query.with_flow(properties.flow.unwrap_or_default());
+            Arc::new(query.with_priority(properties.priority.unwrap_or_default()))
         });
         let relation = |kind: RelationKind| -> SqlResult<Definition> {
             let columns = properties
@@ -272,6 +275,7 @@ fn store_query(query: &QueryDef, stored: &mut StoredProperties) {
     stored.emit = (query.emit != Emit::Changes).then_some(query.emit);
     stored.recomputes_windows = !query.slides;
     stored.flow = (query.flow != FlowDef::default()).then_some(query.flow);
+    stored.priority = (query.priority != Priority::default()).then_some(query.priority);
 }
 
 fn store_column(column: &ColumnDef) -> StoredColumn {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, CreateView};
 use millrace_parser::ast::{CreateMaterializedView, Emit, Options};
-use millrace_planner::Binder;
 use millrace_planner::growth::Growth;
+use millrace_planner::{Binder, Priority};
 use millrace_runtime::{BackfillOptions, ViewSpec};
 use millrace_storage::ObjectKind;
 
@@ -183,27 +183,50 @@ pub(super) fn slides(session: &Session) -> bool {
     session.setting("sliding_windows").as_deref() != Some("recompute")
 }
 
-/// How much of a view may be in flight: what its options say, or else the session's settings.
+/// How much of a view may be in flight, by the session's settings.
 ///
 /// # Errors
-/// An option is not known, or has a value that it cannot have.
-pub(super) fn flow(session: &Session, options: &Options) -> SqlResult<FlowDef> {
+/// A setting has a value that it cannot have.
+pub(super) fn flow(session: &Session) -> SqlResult<FlowDef> {
     let mut flow = FlowDef::default();
     for name in [flow::BATCHES, flow::BATCH_ROWS] {
         if let Some(text) = session.setting(name) {
             flow.set(name, &text)?;
         }
     }
+    Ok(flow)
+}
+
+/// What the options of a view say, and where they say nothing the session's settings: how much of it may be in flight, and
+/// how urgent it is.
+///
+/// # Errors
+/// An option is not known, or has a value that it cannot have.
+pub(super) fn options(session: &Session, options: &Options) -> SqlResult<(FlowDef, Priority)> {
+    let mut flow = flow(session)?;
+    let mut priority = Priority::default();
     for option in &options.0 {
         let name = option.name.value.as_str();
-        if !flow.set(name, &option.value)? {
+        if name == "priority" {
+            priority = [Priority::Stream, Priority::Batch]
+                .into_iter()
+                .find(|priority| option.value.eq_ignore_ascii_case(priority.name()))
+                .ok_or_else(|| {
+                    SqlError::new(
+                        SqlState::InvalidParameterValue,
+                        format!("invalid value for option \"priority\": \"{}\"", option.value),
+                    )
+                    .with_hint("A view's priority is stream or batch.")
+                })?;
+        } else if !flow.set(name, &option.value)? {
             return Err(
-                SqlError::unsupported(format!("option \"{name}\" is not supported"))
-                    .with_hint("A materialized view has the options flow_batches and flow_batch_rows."),
+                SqlError::unsupported(format!("option \"{name}\" is not supported")).with_hint(
+                    "A materialized view has the options priority, flow_batches and flow_batch_rows.",
+                ),
             );
         }
     }
-    Ok(flow)
+    Ok((flow, priority))
 }
 
 /// CREATE MATERIALIZED VIEW: returns when the view is live.
@@ -213,7 +236,7 @@ pub(crate) async fn materialized(
     text: &str,
 ) -> SqlResult<Outcome> {
     let emit = emit(session, &create.emit)?;
-    let flow = flow(session, &create.options)?;
+    let (flow, priority) = options(session, &create.options)?;
     let columns: Vec<String> = create.columns.iter().map(millrace_parser::fold).collect();
     if let Ok(ast::Statement::Query(query)) = select::parse_query(&create.query_text) {
         check_names(&query, &columns)?;
@@ -252,7 +275,10 @@ pub(crate) async fn materialized(
     }
     let query =
         QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns).with_emit(emit);
-    let query = query.with_slides(slides(session)).with_flow(flow);
+    let query = query
+        .with_slides(slides(session))
+        .with_flow(flow)
+        .with_priority(priority);
     let planned = session
         .database()
         .plan_materialized(&scope.catalog, &scope.database, &query)?;
@@ -274,6 +300,13 @@ pub(crate) async fn materialized(
     let columns_before = columns_before.map_or(&[][..], |relation| &relation.columns);
     let relation = Relation::of_view(id, &name, &planned, columns_before);
     say_what_grows(session, &name, &planned.growth);
+    let connected = scope.catalog.connected(&depends);
+    say_what_is_urgent(
+        session,
+        &name,
+        priority,
+        connected.into_iter().filter(|(object, _)| object.id != id),
+    );
     let graph = planned.graph;
     let relation_id = relation.info.id;
     let object = Object {
@@ -302,6 +335,29 @@ pub(crate) async fn materialized(
     };
     make(session, guard, making).await?;
     done("CREATE MATERIALIZED VIEW")
+}
+
+/// Views with common epochs are urgent if one of them is: what was asked for and is not so is said.
+fn say_what_is_urgent<'a>(
+    session: &Session,
+    name: &str,
+    priority: Priority,
+    connected: impl Iterator<Item = (&'a Arc<Object>, &'a Arc<QueryDef>)>,
+) {
+    let mut urgent =
+        connected.filter(|(_, query)| (query.priority == Priority::Batch) != (priority == Priority::Batch));
+    let Some((other, _)) = urgent.next() else { return };
+    let (batch, stream) = match priority {
+        Priority::Batch => (name, other.name.as_str()),
+        Priority::Stream => (other.name.as_str(), name),
+    };
+    session.notice(
+        Severity::Notice,
+        format!(
+            "materialized view \"{batch}\" is worked on at the priority of streams, since it has inputs in common with \
+             \"{stream}\", and epochs are of all views that are connected so"
+        ),
+    );
 }
 
 /// State that grows for ever is accepted, but said.

@@ -11,15 +11,15 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::sql::sqlparser::ast;
-use millrace_parser::ast::{Explain, ExplainFormat, ExplainTarget, ExplainType, Options, Statement};
-use millrace_planner::{Emit, StageGraph, plan_view};
+use millrace_parser::ast::{Explain, ExplainFormat, ExplainTarget, ExplainType, Statement};
+use millrace_planner::{StageGraph, plan_view};
 
 use crate::catalog::QueryDef;
 use crate::database::df;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::constants::lasting_search_path;
 use crate::session::query::Providers;
-use crate::session::statement::create_view::{emit, flow, slides};
+use crate::session::statement::create_view::{emit, flow, options, slides};
 use crate::session::statement::{names, select, show};
 use crate::session::{CommandTag, Outcome, Session};
 
@@ -41,11 +41,13 @@ pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResu
             }
             Statement::CreateMaterializedView(create) if !explain.analyze => {
                 let columns = create.columns.iter().map(millrace_parser::fold).collect();
+                let (flow, priority) = options(session, &create.options)?;
                 let definition =
                     QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns)
                         .with_emit(emit(session, &create.emit)?)
                         .with_slides(slides(session))
-                        .with_flow(flow(session, &create.options)?);
+                        .with_flow(flow)
+                        .with_priority(priority);
                 match explain.options.predict {
                     true => predict_view::view(session, &definition, &explain.options).await?,
                     false => view(session, &definition, plan_type)?,
@@ -168,7 +170,7 @@ async fn query(
             let graph = plan_view(
                 database.state(),
                 plan,
-                database.view_options(Emit::Changes, slides(session), flow(session, &Options(vec![]))?),
+                database.view_options(slides(session), flow(session)?),
             )?;
             Ok(stages(&graph))
         }
