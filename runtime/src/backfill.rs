@@ -195,7 +195,7 @@ impl Runtime {
             .into_iter()
             .map(|spec| {
                 let incarnation = self.inner.next_incarnation.fetch_add(1, Ordering::Relaxed);
-                ViewInstance::new(spec, incarnation).map(Arc::new)
+                ViewInstance::new(spec, incarnation, self.memory()).map(Arc::new)
             })
             .collect::<Result<Vec<_>>>()?;
         let made: BTreeSet<RelationId> = views.iter().map(|view| view.id).collect();
@@ -440,13 +440,16 @@ impl Job {
             return Ok(());
         }
         self.keep_to_rate(rows).await;
+        let source = self.inner.relation(relation)?;
         let parts = changes.into_iter().map(|changes| Part {
             relation,
+            charge: self.inner.charge_input(&source, &changes),
             changes,
             end: 0,
             watermark: None,
         });
-        self.feed(parts.collect()).await?;
+        let parts = parts.collect();
+        self.feed(parts).await?;
         self.check()?;
         self.update(|status| {
             status.rows_done += rows;
@@ -487,11 +490,8 @@ impl Job {
     /// Ends the job if one of its views failed.
     fn check(&self) -> Result<()> {
         for view in &self.views {
-            if let Some(why) = view.failure() {
-                return Err(RuntimeError::ViewFailed {
-                    view: view.name.clone(),
-                    why,
-                });
+            if let Some(error) = view.failed() {
+                return Err(error);
             }
         }
         Ok(())

@@ -33,10 +33,32 @@ pub enum RuntimeError {
     /// A worker was lost while it ran something for somebody.
     #[error("worker {0} was lost while it ran this: run it again")]
     WorkerLost(u32),
+    /// No memory is left for something that grows; `held` says who has it.
+    #[error("{who} needs more memory than there is: {held}")]
+    OutOfMemory { who: String, held: String },
+    /// A write waited for room as long as it was to.
+    #[error("the write waited {waited:?} for room: {why}")]
+    NoRoom {
+        waited: std::time::Duration,
+        why: String,
+    },
     #[error("the server is shutting down")]
     ShuttingDown,
     #[error("internal runtime error: {0}")]
     Internal(String),
+}
+
+impl RuntimeError {
+    /// Whether it failed for want of memory.
+    pub fn is_out_of_memory(&self) -> bool {
+        match self {
+            RuntimeError::OutOfMemory { .. } => true,
+            RuntimeError::DataFusion(error) => {
+                matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
+            }
+            _ => false,
+        }
+    }
 }
 
 /// The runtime's result type.

@@ -15,6 +15,7 @@ use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 
 use crate::driver::PipelineId;
+use crate::memory::Charge;
 use crate::schedule::message::EpochTime;
 use crate::worker::Cut;
 
@@ -30,6 +31,8 @@ pub struct Part {
     pub end: u64,
     /// The watermark that its rows let one assume, if the stream has one.
     pub watermark: Option<i64>,
+    /// For its rows, until their epoch is done.
+    pub charge: Arc<Charge>,
 }
 
 #[derive(Debug)]
@@ -301,12 +304,9 @@ impl Feeds {
                     *known = (*known).max(watermark);
                 }
                 if part.changes.num_rows() > 0 {
-                    taken
-                        .changes
-                        .entry(part.relation)
-                        .or_default()
-                        .changes
-                        .push(part.changes);
+                    let cut = taken.changes.entry(part.relation).or_default();
+                    cut.changes.push(part.changes);
+                    cut.charges.push(part.charge);
                 }
             }
         }

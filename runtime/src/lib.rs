@@ -18,6 +18,7 @@ pub mod error;
 mod event_time;
 mod feed;
 pub mod generator;
+pub mod memory;
 pub mod operator;
 mod query;
 mod relation;

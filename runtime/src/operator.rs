@@ -32,7 +32,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use futures::future::{BoxFuture, FutureExt};
 use millrace_planner::stage::{Operator, UnnestColumn};
 use millrace_planner::watermark::Watermarks;
-use millrace_storage::ChangeBatch;
+use millrace_storage::{ChangeBatch, rows_bytes};
 
 use crate::error::Result;
 use crate::schedule::message::EpochTime;
@@ -96,6 +96,12 @@ impl Inputs {
     pub fn rows(&self) -> u64 {
         let batches = self.source.iter().chain(self.exchanges.values().flatten());
         batches.map(|batch| batch.num_rows() as u64).sum()
+    }
+
+    /// And their bytes.
+    pub fn bytes(&self) -> usize {
+        let batches = self.source.iter().chain(self.exchanges.values().flatten());
+        batches.map(|batch| rows_bytes(&batch.rows)).sum()
     }
 }
 

@@ -30,6 +30,7 @@ use millrace_storage::rows_bytes;
 use tokio::sync::mpsc;
 
 use crate::error::Result;
+use crate::memory::{Charge, QueryMemory};
 use crate::runtime::{Inner, Runtime};
 use crate::worker::cpu::{CpuTask, QueryClass, TaskStatus, Waits, Work, waits_for};
 pub use profile::ProfileHandle;
@@ -152,9 +153,12 @@ impl Default for How {
     }
 }
 
+/// A batch for the client, charged until it is taken.
+type Taken = (DataFusionResult<RecordBatch>, Option<Charge>);
+
 /// A run and where its rows come out. Dropping it gives up the run.
 struct Attempt {
-    receiver: mpsc::Receiver<DataFusionResult<RecordBatch>>,
+    receiver: mpsc::Receiver<Taken>,
     /// Dropped with the stream: that cancels it.
     task: Option<CpuTask<()>>,
     run: Arc<QueryRun>,
@@ -180,23 +184,30 @@ impl Attempt {
         let stage = run.new_stage(&last);
         let (sender, receiver) = mpsc::channel(RESULT_BATCHES_MAX);
         let context = Arc::clone(&options.context);
+        if let Some(memory) = context.memory_pool().downcast_ref::<QueryMemory>() {
+            memory.set_name(format!("query {}", run.id));
+        }
         let task = run.start(stage, 0, move |gate| {
             async move {
-                let mut rows = match last.execute(0, context) {
+                let mut rows = match last.execute(0, Arc::clone(&context)) {
                     Ok(rows) => rows,
                     Err(error) => {
                         // A receiver that is gone wants no error either.
-                        let _ = sender.send(Err(error)).await;
+                        let _ = sender.send((Err(error), None)).await;
                         return Ok(());
                     }
                 };
                 while let Some(batch) = rows.next().await {
                     let is_error = batch.is_err();
+                    let mut charge = None;
                     if let Ok(batch) = &batch {
-                        gate.put_out(batch.num_rows(), rows_bytes(batch));
+                        let bytes = rows_bytes(batch);
+                        gate.put_out(batch.num_rows(), bytes);
+                        let memory = context.memory_pool().downcast_ref::<QueryMemory>();
+                        charge = memory.map(|memory| memory.result(bytes));
                     }
                     waits_for(Waits::Output);
-                    if sender.send(batch).await.is_err() || is_error {
+                    if sender.send((batch, charge)).await.is_err() || is_error {
                         return Ok(());
                     }
                 }
@@ -248,9 +259,9 @@ impl Stream for QueryStream {
         let attempt = &mut self.attempt;
         match attempt.receiver.poll_recv(context) {
             Poll::Ready(None) => {}
-            Poll::Ready(rows) => {
+            Poll::Ready(Some((rows, _))) => {
                 attempt.run.work.set_restartable(false);
-                return Poll::Ready(rows);
+                return Poll::Ready(Some(rows));
             }
             Poll::Pending => return Poll::Pending,
         }

@@ -11,6 +11,7 @@ use parking_lot::RwLock;
 
 use crate::error::{Result, RuntimeError};
 use crate::event_time::EventTime;
+use crate::memory::StateCharge;
 use crate::state::RowTable;
 use crate::state::row_table::arrow_error;
 use crate::worker::ViewInstance;
@@ -36,6 +37,8 @@ pub struct Table {
     /// What changes that are older than the last columns have in them, one value each.
     pub missing: Vec<ScalarValue>,
     pub rows: Arc<RwLock<RowTable>>,
+    /// For its rows.
+    pub charge: Arc<StateCharge>,
     /// Held from reading to commit by whoever changes the table.
     pub writer: Arc<tokio::sync::Mutex<()>>,
 }
@@ -61,6 +64,16 @@ impl Relation {
             Relation::Table(table) => &table.name,
             Relation::View(view) => &view.name,
         }
+    }
+
+    /// As errors call it: `table "t"`.
+    pub fn described(&self) -> String {
+        let kind = match self {
+            Relation::Stream(_) => "stream",
+            Relation::Table(_) => "table",
+            Relation::View(_) => "view",
+        };
+        format!("{kind} \"{}\"", self.name())
     }
 
     pub fn schema(&self) -> SchemaRef {

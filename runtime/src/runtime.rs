@@ -2,6 +2,7 @@
 
 mod decisions;
 pub(crate) mod definitions;
+mod memory;
 mod relations;
 mod transport;
 mod waits;
@@ -33,6 +34,7 @@ use crate::driver::{
 };
 use crate::error::{Result, RuntimeError};
 use crate::feed::{Feeds, Taken};
+use crate::memory::{Memory, Resident};
 use crate::operator::CombinerCounts;
 use crate::query::Queries;
 use crate::relation::Relation;
@@ -76,6 +78,8 @@ pub struct RuntimeOptions {
     pub policy: SchedulerPolicy,
     /// How long work may be kept waiting for more urgent work.
     pub patience: Patience,
+    /// The memory of the process, or what there is of it for this runtime.
+    pub memory: Arc<Memory>,
 }
 
 impl RuntimeOptions {
@@ -95,6 +99,7 @@ impl RuntimeOptions {
             query_partition_rows: QUERY_PARTITION_ROWS,
             policy: SchedulerPolicy::default(),
             patience: Patience::default(),
+            memory: Memory::new(None, Resident::Unknown),
         }
     }
 }
@@ -255,6 +260,7 @@ impl Runtime {
             runtime.add_worker()?;
         }
         runtime.inner.start_heartbeats();
+        runtime.inner.watch_memory();
         Ok(runtime)
     }
 

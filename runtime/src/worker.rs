@@ -35,6 +35,7 @@ use crate::checkpoint::Part;
 use crate::driver::PipelineId;
 use crate::error::{Result, RuntimeError};
 use crate::feed::{CutAnswer, CutRequest};
+use crate::memory::Charge;
 use crate::schedule::local::{LocalAction, LocalEvent, LocalScheduler, TaskId, Tasks, Timer};
 use crate::schedule::message::{EpochTime, ToDriver, ToPeer, ToWorker};
 use crate::schedule::template::WorkerId;
@@ -50,6 +51,8 @@ pub use view::{Image, ViewContents, ViewInstance};
 #[derive(Debug, Clone, Default)]
 pub struct Cut {
     pub changes: Vec<ChangeBatch>,
+    /// For as long as the rows are kept.
+    pub charges: Vec<Arc<Charge>>,
 }
 
 /// What an epoch takes from its surroundings.
@@ -200,6 +203,11 @@ impl Worker {
 
     fn is_alive(&self) -> bool {
         !self.is_dead.load(Ordering::SeqCst)
+    }
+
+    /// Bytes of the rows that wait here for other tasks.
+    pub fn in_flight_bytes(&self) -> usize {
+        self.shuffle.lock().bytes()
     }
 
     /// Makes a view's operators known; templates only name it.
@@ -459,7 +467,7 @@ impl Worker {
                     relation,
                     cut.changes.iter().map(|batch| batch.num_rows() as u64).sum(),
                 ));
-                shuffle.keep_cut(pipeline, epoch, relation, cut.changes);
+                shuffle.keep_cut(pipeline, epoch, relation, cut);
             }
         }
         self.on(LocalEvent::CutTaken {

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::row::{OwnedRow, RowConverter, SortField};
 use millrace_planner::RelationId;
-use millrace_storage::{Appended, ChangeBatch, LogWrite};
+use millrace_storage::{Appended, ChangeBatch, LogWrite, rows_bytes};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::error::{Result, RuntimeError};
@@ -113,24 +114,27 @@ impl Runtime {
         changes: Vec<(RelationId, ChangeBatch)>,
         locks: Option<&TableLocks>,
     ) -> Result<WriteToken> {
-        self.append_noted(changes, locks, &[]).await
+        self.append_within(changes, locks, &[], None).await
     }
 
     /// As [`append`](Self::append), with a note that lasts if and only if the write does. If nothing is written, neither
-    /// is the note.
+    /// is the note. The write waits so long for room at the most; `None`: until there is some.
     ///
     /// # Errors
-    /// As [`append`](Self::append).
-    pub async fn append_noted(
+    /// As [`append`](Self::append); there was no room in time.
+    pub async fn append_within(
         &self,
         changes: Vec<(RelationId, ChangeBatch)>,
         locks: Option<&TableLocks>,
         note: &[u8],
+        wait_max: Option<Duration>,
     ) -> Result<WriteToken> {
         let changes = one_batch_each(changes)?;
         if changes.is_empty() {
             return Ok(WriteToken::default());
         }
+        let relations: Vec<RelationId> = changes.iter().map(|(relation, _)| *relation).collect();
+        self.inner.wait_for_room(&relations, wait_max).await?;
         loop {
             match self.append_once(changes.clone(), locks, note).await? {
                 Some(token) => return Ok(token),
@@ -219,6 +223,7 @@ impl Runtime {
                 changes: changes.clone(),
                 end: 0,
                 watermark,
+                charge: self.inner.charge_input(r, changes),
             })
             .collect();
         let (sequence, receipt) = {
@@ -300,6 +305,8 @@ impl Inner {
             if let Relation::Table(table) = relation.as_ref() {
                 let low_water = self.versions.low_water(table.id, true);
                 table.rows.write().apply(changes, *end, low_water)?;
+                let measure = || table.rows.read().memory_bytes();
+                table.charge.moved(rows_bytes(&changes.rows), measure);
             }
         }
         let pipeline = self.feeds.lock().acknowledge(first, sequence, &ends);

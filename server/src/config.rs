@@ -43,8 +43,6 @@ pub struct Config {
     pub workers: Option<usize>,
     /// How epochs are cut and grouped.
     pub tuning: Tuning,
-    /// Memory for queries, in bytes; `None` is half of the machine's.
-    pub memory_limit: Option<u64>,
     /// The most PostgreSQL connections at a time.
     pub connections_max: usize,
     /// Iterations of a recursion in a view within one epoch.
@@ -75,7 +73,6 @@ impl Default for Config {
             cores: None,
             workers: None,
             tuning: Tuning::default(),
-            memory_limit: None,
             connections_max: 0,
             query_partition_rows: 0,
             recursion_iterations_max: 0,
@@ -337,7 +334,7 @@ mod tests {
         .unwrap();
         assert_eq!(config.data, PathBuf::from("f"));
         assert_eq!((config.cores, config.connections_max), (Some(2), 3));
-        assert_eq!(config.memory_limit, Some(600 << 20));
+        assert_eq!(config.tuning.memory_limit, Some(600 << 20));
         assert_eq!(config.password.as_deref(), Some("1234"));
     }
 

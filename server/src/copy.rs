@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::Field;
+use millrace_runtime::memory::{Charge, Holder, Use};
 use millrace_runtime::{CpuTask, QueryClass};
 use millrace_storage::{ChangeBatch, ObjectId};
 
@@ -145,7 +146,8 @@ pub struct CopyIn {
     /// What the errors call it: `COPY t`.
     what: String,
     rows: Vec<RecordBatch>,
-    rows_bytes: usize,
+    /// For these rows.
+    charge: Charge,
     /// Rows that were converted.
     converted: u64,
     /// Rows that were appended before the end.
@@ -210,7 +212,9 @@ impl CopyIn {
             converting: VecDeque::new(),
             what,
             rows: vec![],
-            rows_bytes: 0,
+            charge: (session.database().runtime().memory())
+                .account(Holder::Clients, "what clients send")
+                .charge(Use::Input, 0),
             converted: 0,
             appended: 0,
             failure: None,
@@ -263,10 +267,11 @@ impl CopyIn {
                 }
             };
             if full {
+                self.session.wait_for_room(self.object.id).await?;
                 self.convert()?;
                 self.collect(CONVERSIONS_MAX).await?;
             }
-            if self.rows_bytes > CHUNK_BYTES_MAX && !self.waits_for_commit() {
+            if self.charge.bytes() > CHUNK_BYTES_MAX && !self.waits_for_commit() {
                 if self.key.is_some() {
                     return Err(SqlError::new(
                         SqlState::ProgramLimitExceeded,
@@ -381,7 +386,8 @@ impl CopyIn {
                 Converted::Wrong(documents) => self.conversion.documents(&documents, self.converted)?,
             };
             self.converted += batch.num_rows() as u64;
-            self.rows_bytes += batch.get_array_memory_size();
+            self.charge
+                .resize(self.charge.bytes() + batch.get_array_memory_size());
             self.rows.push(batch);
         }
         Ok(())
@@ -394,7 +400,6 @@ impl CopyIn {
     async fn append(&mut self) -> SqlResult<()> {
         let relation = relation_of(&self.object)?;
         let rows = std::mem::take(&mut self.rows);
-        self.rows_bytes = 0;
         let count: u64 = rows.iter().map(|batch| batch.num_rows() as u64).sum();
         let note = match &self.key {
             Some(key) => key.note(count),
@@ -416,6 +421,7 @@ impl CopyIn {
                     error
                 }
             })?;
+        self.charge.resize(0);
         self.appended += count;
         Ok(())
     }

@@ -27,12 +27,14 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use datafusion::catalog::TableProvider;
-use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::{SessionState, TaskContext};
 use millrace_planner::growth::growth;
 use millrace_planner::stage::RecursionLimits;
 use millrace_planner::{ViewOptions, plan_view};
 use millrace_runtime::clock::{Clock, VirtualClock};
+use millrace_runtime::memory::{Memory, Resident};
 use millrace_runtime::reducer::Reducer;
 use millrace_runtime::{
     EventTimeSpec, QUERY_PARTITION_ROWS, QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind,
@@ -65,8 +67,6 @@ pub struct DatabaseOptions {
     pub tuning: Tuning,
     /// Rows of a relation that make one partition of a query that reads it.
     pub query_partition_rows: usize,
-    /// Memory that queries may take, in bytes; `None`: no limit.
-    pub memory_limit_bytes: Option<usize>,
     /// When a recursion in a view is given up.
     pub recursion: RecursionLimits,
     /// How the store behaves.
@@ -87,7 +87,6 @@ impl DatabaseOptions {
             workers: 1,
             tuning: Tuning::default(),
             query_partition_rows: QUERY_PARTITION_ROWS,
-            memory_limit_bytes: None,
             recursion: RecursionLimits::default(),
             store: StoreOptions::default(),
             virtual_clock: None,
@@ -147,6 +146,7 @@ impl Database {
             query_partition_rows: options.query_partition_rows,
             policy: options.tuning.scheduler_policy,
             patience: options.tuning.patience(),
+            memory: Memory::new(options.tuning.memory_limit_bytes(), Resident::Process),
             ..RuntimeOptions::new(options.cores)
         };
         if let Some(clock) = &options.virtual_clock {
@@ -154,7 +154,7 @@ impl Database {
         }
         let runtime = Runtime::start(runtime_options, Arc::clone(store.logs()))?;
         let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
-        let (state, pg_catalog) = engine::build(&options, &catalog)?;
+        let (state, pg_catalog) = engine::build(&options, runtime.memory(), &catalog)?;
         state
             .runtime_env()
             .register_object_store(ObjectStoreUrl::local_filesystem().as_ref(), runtime.files());
@@ -258,9 +258,14 @@ impl Database {
 
     /// What a query runs with.
     pub fn query_options(&self, class: QueryClass) -> QueryOptions {
+        let environment = RuntimeEnv {
+            memory_pool: self.runtime.memory().query(),
+            ..self.state.runtime_env().as_ref().clone()
+        };
+        let context = TaskContext::from(&self.state).with_runtime(Arc::new(environment));
         QueryOptions {
             class,
-            context: self.state.task_ctx(),
+            context: Arc::new(context),
         }
     }
 

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_runtime::memory::Resident;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
@@ -206,7 +207,7 @@ impl Collector for ProcessCollector {
             uptime.metric_type(),
         )?;
         uptime.encode(descriptor)?;
-        if let Some(bytes) = resident_bytes() {
+        if let Some(bytes) = Resident::Process.bytes() {
             let resident = ConstGauge::new(bytes as i64);
             let help = "Memory of the process";
             let descriptor =
@@ -218,14 +219,6 @@ impl Collector for ProcessCollector {
         let descriptor = encoder.encode_descriptor("cpu_seconds", help, None, cpu.metric_type())?;
         cpu.encode(descriptor)
     }
-}
-
-/// Resident memory of this process, where `/proc` tells it.
-pub fn resident_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kilobytes: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
-    Some(kilobytes * 1024)
 }
 
 fn cpu_seconds() -> f64 {

@@ -288,21 +288,9 @@ fn database_options(config: &Config) -> DatabaseOptions {
     options.workers = config.workers.unwrap_or(options.workers);
     options.tuning = config.tuning.clone();
     options.query_partition_rows = config.query_partition_rows;
-    let memory_limit = config
-        .memory_limit
-        .or_else(|| memory_bytes().map(|bytes| bytes / 2));
     options.recursion.iterations = config.recursion_iterations_max;
     options.recursion.rows = config.recursion_rows_max;
-    options.memory_limit_bytes = memory_limit.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     options
-}
-
-/// The machine's memory, where `/proc` tells it.
-fn memory_bytes() -> Option<u64> {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kilobytes: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
-    Some(kilobytes * 1024)
 }
 
 async fn listen(

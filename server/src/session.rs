@@ -25,6 +25,8 @@ mod explain_tests;
 mod external_tests;
 #[cfg(test)]
 mod job_tests;
+#[cfg(test)]
+mod memory_tests;
 mod object_names;
 pub mod outcome;
 pub mod overlay;

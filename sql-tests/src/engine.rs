@@ -27,6 +27,7 @@ use millrace_planner::{
     plan_view,
 };
 use millrace_runtime::clock::VirtualClock;
+use millrace_runtime::memory::{Memory, Resident};
 use millrace_runtime::{
     QueryClass, QueryOptions, RestoredView, Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind,
     SourceSpec, ViewSpec, WriteToken,
@@ -60,7 +61,11 @@ pub enum CreateError {
 /// A function cannot be registered.
 pub fn session_state(directory: &Path) -> Result<SessionState, Failure> {
     let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
-    let (state, _) = engine::build(&DatabaseOptions::new(directory), &catalog)?;
+    let (state, _) = engine::build(
+        &DatabaseOptions::new(directory),
+        &Memory::new(None, Resident::Unknown),
+        &catalog,
+    )?;
     Ok(state)
 }
 

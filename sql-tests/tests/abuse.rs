@@ -331,6 +331,34 @@ async fn ingest_that_is_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn ingest_for_which_there_is_no_room() {
+    let fixture = Fixture::new().await;
+    run(&fixture.witness, "CREATE STREAM s (id INT NOT NULL)")
+        .await
+        .unwrap();
+    // The process has more than that already.
+    run(&fixture.witness, "ALTER SYSTEM SET memory_limit = '1MB'")
+        .await
+        .unwrap();
+    fixture.server.database().unwrap().runtime().memory().look();
+    let (path, row) = ("/api/ingest/s", "{\"id\": 1}\n");
+    let answer = request(fixture.server.http_addr(), "POST", path, row).await;
+    assert!(answer.starts_with("HTTP/1.0 429"), "{answer}");
+    let headers = answer.to_ascii_lowercase();
+    assert!(
+        headers.contains("retry-after: 1") && answer.contains("53200"),
+        "{answer}"
+    );
+    run(&fixture.witness, "ALTER SYSTEM RESET memory_limit")
+        .await
+        .unwrap();
+    let answer = request(fixture.server.http_addr(), "POST", path, row).await;
+    assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+    assert_eq!(number(&fixture.witness, "SELECT count(*) FROM s").await, 1);
+    fixture.check_health().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nesting_without_end() {
     let fixture = Fixture::new().await;
     let client = connect(fixture.server.pg_addr()).await.unwrap();

@@ -81,6 +81,7 @@ impl Merged {
                 };
                 parts.push(Part {
                     relation: source.relation,
+                    charge: inner.charge_input(&relation, &changes),
                     changes,
                     end,
                     watermark,

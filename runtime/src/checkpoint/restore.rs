@@ -222,7 +222,7 @@ impl Inner {
     ) -> Result<()> {
         let incarnation = self.next_incarnation.fetch_add(1, Ordering::Relaxed);
         let inputs = spec.graph.inputs.iter().map(|input| input.id).collect();
-        let view = Arc::new(ViewInstance::new(spec, incarnation)?);
+        let view = Arc::new(ViewInstance::new(spec, incarnation, &self.options.memory)?);
         let images: HashMap<Part, StoredImage> = (stored.images.into_iter())
             .map(|image| (part(view.id, &image), image))
             .collect();

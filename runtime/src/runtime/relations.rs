@@ -14,6 +14,7 @@ use crate::checkpoint::{RestoredSource, widen_image};
 use crate::driver::Event;
 use crate::error::{Result, RuntimeError};
 use crate::event_time::{EventTime, EventTimeSpec, WatermarkStatus};
+use crate::memory::StateCharge;
 use crate::relation::{Relation, Stream, Table, widen};
 use crate::state::RowTable;
 use crate::write::TableLocks;
@@ -112,6 +113,9 @@ impl Runtime {
                     .await
                     .map_err(|error| RuntimeError::Internal(error.to_string()))??;
                 let writer = Arc::default();
+                let account = self.inner.account_of(id, &format!("table \"{name}\""));
+                let charge = Arc::new(StateCharge::new(&account));
+                charge.set(rows.memory_bytes());
                 Relation::Table(Table {
                     id,
                     name,
@@ -119,6 +123,7 @@ impl Runtime {
                     key,
                     missing,
                     rows: Arc::new(RwLock::new(rows)),
+                    charge,
                     writer,
                 })
             }
@@ -171,6 +176,7 @@ impl Runtime {
                     key: table.key.clone(),
                     missing: table.missing.iter().cloned().chain([value]).collect(),
                     rows: Arc::clone(&table.rows),
+                    charge: Arc::clone(&table.charge),
                     writer: Arc::clone(&table.writer),
                 })
             }

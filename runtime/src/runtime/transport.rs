@@ -107,6 +107,8 @@ impl Transport for InProcess {
             }
             taken
         };
+        // Writes may wait for what was taken.
+        inner.options.memory.tell();
         inner.widen(&mut taken);
         CutAnswer::Taken(EpochCut {
             changes: taken.changes,

@@ -32,6 +32,8 @@ pub struct WorkerStatus {
     pub cpu_ns: u64,
     /// Bytes of the state that lives there, as of its last heartbeat.
     pub state_bytes: u64,
+    /// Bytes of rows there that wait for other tasks.
+    pub in_flight_bytes: u64,
 }
 
 impl WorkerStatus {
@@ -121,6 +123,7 @@ impl Runtime {
                 busy: f64::from(load(worker).busy_per_mille) / 1000.0,
                 cpu_ns: worker.cpu.busy_ns(),
                 state_bytes: load(worker).state_bytes,
+                in_flight_bytes: worker.in_flight_bytes() as u64,
             })
             .collect()
     }

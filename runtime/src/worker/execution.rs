@@ -16,6 +16,7 @@ use super::{ViewInstance, Worker};
 use crate::checkpoint::Part as Kept;
 use crate::driver::PipelineId;
 use crate::error::{Result, RuntimeError};
+use crate::memory::Use;
 use crate::operator::{ErrorCounter, Inputs};
 use crate::schedule::local::{Ended, LocalEvent, ReadyTask, Source, TaskId};
 use crate::schedule::template::WorkerId;
@@ -172,6 +173,7 @@ impl Worker {
             Err(lost) => return Outcome::Unreachable(lost),
         };
         let mut rows_in = inputs.rows();
+        let bytes_in = inputs.bytes();
         // Rows on which an expression fails are counted where the task is at home.
         let uncounted = ErrorCounter::default();
         let errors = match ready.copy_for {
@@ -183,6 +185,7 @@ impl Worker {
             let output = self
                 .run_operators(&view, ready, inputs, &mut rows_in, gate, errors)
                 .await?;
+            view.charge_state(id.stage, id.partition, bytes_in)?;
             if view.keeps_time(id.stage) {
                 self.transport.due(id, view.due(id.stage, id.partition));
             }
@@ -201,7 +204,7 @@ impl Worker {
         })
         .catch_unwind()
         .await;
-        let error = match outcome {
+        let (error, is_memory) = match outcome {
             Ok(Ok(output)) => {
                 let busy = started.elapsed();
                 let ended = Ended {
@@ -222,8 +225,8 @@ impl Worker {
             }
             // Batches stay away only if the worker is gone that sends them, and then the view is filled again.
             Ok(Err(RuntimeError::WorkerLost(_))) => return Outcome::Unwanted,
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "an operator panicked; see the log".to_owned(),
+            Ok(Err(error)) => (error.to_string(), error.is_out_of_memory()),
+            Err(_) => ("an operator panicked; see the log".to_owned(), false),
         };
         Parts::new(&flows_of(ready), &self.fetch_batches(ready))
             .drain()
@@ -233,7 +236,7 @@ impl Worker {
         }
         tracing::error!(view = %view.name, stage = id.stage, partition = id.partition, epoch = id.epoch, %error,
             "a view failed; it is set aside and the others go on");
-        view.fail(error);
+        view.set_aside(error, is_memory);
         Outcome::Ended(Ended::default())
     }
 
@@ -286,6 +289,7 @@ impl Worker {
             *rows_in += rows.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
             inputs.exchanges.insert(stage, rows);
             running.run(&mut inputs, gate, errors).await?;
+            running.charge_state()?;
         }
         inputs.has_more = false;
         running.run(&mut inputs, gate, errors).await?;
@@ -357,16 +361,15 @@ impl Worker {
             return false;
         }
         let mut shuffle = self.shuffle.lock();
+        let charge = output.charge;
         if ready.copy_for.is_some() {
-            shuffle.keep_copy(pipeline, id, output.exchanged);
-            return true;
-        }
-        if !output.exchanged.is_empty() {
+            shuffle.keep_copy(pipeline, id, output.exchanged, charge);
+        } else if !output.exchanged.is_empty() {
             let task = (id.view, id.stage, id.partition);
-            shuffle.keep_exchanged(pipeline, id.epoch, task, output.exchanged);
-        }
-        if ready.is_read && !output.materialized.is_empty() {
-            shuffle.keep_changes(pipeline, id.epoch, (id.view, id.partition), output.materialized);
+            shuffle.keep_exchanged(pipeline, id.epoch, task, output.exchanged, charge);
+        } else if ready.is_read && !output.materialized.is_empty() {
+            let of = (id.view, id.partition);
+            shuffle.keep_changes(pipeline, id.epoch, of, output.materialized, charge);
         }
         true
     }
@@ -390,6 +393,11 @@ impl Worker {
                 Err(_) => return,
             }
         }
+        let Some(view) = self.views.read().get(&id.view).cloned() else {
+            return;
+        };
+        let bytes = usize::try_from(ended.bytes_out).unwrap_or(usize::MAX);
+        let charge = Some(view.account.charge(Use::InFlight, bytes));
         {
             let local = self.local.lock();
             if !local.is_running(pipeline, id) {
@@ -398,9 +406,9 @@ impl Worker {
             let task = (id.view, id.stage, id.partition);
             self.shuffle
                 .lock()
-                .keep_exchanged(pipeline, id.epoch, task, exchanged);
+                .keep_exchanged(pipeline, id.epoch, task, exchanged, charge);
         }
-        if let Some(view) = self.views.read().get(&id.view) {
+        {
             let busy = Duration::from_nanos(ended.busy_ns);
             let activity = view.activity(id.stage, id.partition);
             activity.ran(ended.rows_in, ended.rows_out, Duration::ZERO, busy);

@@ -35,6 +35,7 @@ use tokio::sync::Notify;
 use super::cpu::{self, Waits};
 use crate::driver::PipelineId;
 use crate::error::Result;
+use crate::memory::Charge;
 
 /// A stage of a view in an epoch: its tasks on one worker share a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,8 +64,8 @@ pub struct Batch {
 struct State {
     /// By receiving partition.
     waiting: HashMap<usize, VecDeque<Batch>>,
-    /// By sending partition and number: shares that are not worked off.
-    in_flight: HashMap<usize, BTreeMap<u64, usize>>,
+    /// By sending partition and number: shares that are not worked off, and the charge for the batch.
+    in_flight: HashMap<usize, BTreeMap<u64, (usize, Option<Charge>)>>,
     is_ended: bool,
     is_void: bool,
 }
@@ -78,7 +79,13 @@ pub struct Channel {
 
 impl Channel {
     /// Sends a batch, as soon as fewer than `batches_max` of its sender are in flight. A void channel takes everything.
-    pub async fn send(&self, id: BatchId, batches_max: usize, by_partition: Vec<Vec<ChangeBatch>>) {
+    pub async fn send(
+        &self,
+        id: BatchId,
+        batches_max: usize,
+        by_partition: Vec<Vec<ChangeBatch>>,
+        charge: Option<Charge>,
+    ) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
@@ -91,7 +98,7 @@ impl Channel {
                 if in_flight.len() < batches_max {
                     let shares = by_partition.iter().filter(|rows| !rows.is_empty()).count();
                     if shares > 0 {
-                        in_flight.insert(id.number, shares);
+                        in_flight.insert(id.number, (shares, charge));
                     }
                     for (partition, rows) in by_partition.into_iter().enumerate() {
                         if !rows.is_empty() {
@@ -113,7 +120,7 @@ impl Channel {
         if let Some(done) = done {
             let mut state = self.state.lock();
             if let Some(in_flight) = state.in_flight.get_mut(&done.from)
-                && let Some(shares) = in_flight.get_mut(&done.number)
+                && let Some((shares, _)) = in_flight.get_mut(&done.number)
             {
                 *shares -= 1;
                 if *shares == 0 {

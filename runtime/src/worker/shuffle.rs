@@ -6,7 +6,9 @@ use std::ops::RangeInclusive;
 use millrace_planner::RelationId;
 use millrace_storage::ChangeBatch;
 
+use super::Cut;
 use crate::driver::PipelineId;
+use crate::memory::Charge;
 use crate::schedule::local::{TaskId, share};
 
 /// Names rows that wait on a worker.
@@ -32,10 +34,12 @@ pub enum Block {
 
 #[derive(Debug, Default)]
 struct Kept {
-    cuts: HashMap<RelationId, Vec<ChangeBatch>>,
+    cuts: HashMap<RelationId, Cut>,
     /// By the partition of the task that left it: one that runs again leaves it again.
     exchanges: HashMap<(RelationId, usize, usize), BTreeMap<usize, Vec<ChangeBatch>>>,
     changes: HashMap<(RelationId, usize), Vec<ChangeBatch>>,
+    /// For what tasks left, until the epoch is released.
+    charges: Vec<Charge>,
 }
 
 /// See the module.
@@ -43,22 +47,22 @@ struct Kept {
 pub(super) struct Shuffle {
     epochs: HashMap<(PipelineId, u64), Kept>,
     /// What copies of others' tasks put out, by receiving partition.
-    copies: HashMap<(PipelineId, TaskId), Vec<Vec<ChangeBatch>>>,
+    copies: HashMap<(PipelineId, TaskId), Copied>,
+}
+
+#[derive(Debug)]
+struct Copied {
+    by_partition: Vec<Vec<ChangeBatch>>,
+    charge: Option<Charge>,
 }
 
 impl Shuffle {
-    pub fn keep_cut(
-        &mut self,
-        pipeline: PipelineId,
-        epoch: u64,
-        relation: RelationId,
-        rows: Vec<ChangeBatch>,
-    ) {
+    pub fn keep_cut(&mut self, pipeline: PipelineId, epoch: u64, relation: RelationId, cut: Cut) {
         self.epochs
             .entry((pipeline, epoch))
             .or_default()
             .cuts
-            .insert(relation, rows);
+            .insert(relation, cut);
     }
 
     /// Adds what one task of a stage sent.
@@ -68,8 +72,10 @@ impl Shuffle {
         epoch: u64,
         (view, stage, from): (RelationId, usize, usize),
         by_partition: Vec<Vec<ChangeBatch>>,
+        charge: Option<Charge>,
     ) {
         let kept = self.epochs.entry((pipeline, epoch)).or_default();
+        kept.charges.extend(charge);
         for (partition, rows) in by_partition
             .into_iter()
             .enumerate()
@@ -82,8 +88,15 @@ impl Shuffle {
         }
     }
 
-    pub fn keep_copy(&mut self, pipeline: PipelineId, task: TaskId, by_partition: Vec<Vec<ChangeBatch>>) {
-        self.copies.insert((pipeline, task), by_partition);
+    pub fn keep_copy(
+        &mut self,
+        pipeline: PipelineId,
+        task: TaskId,
+        by_partition: Vec<Vec<ChangeBatch>>,
+        charge: Option<Charge>,
+    ) {
+        let copied = Copied { by_partition, charge };
+        self.copies.insert((pipeline, task), copied);
     }
 
     pub fn drop_copies(&mut self, pipeline: PipelineId, tasks: &[TaskId]) {
@@ -98,19 +111,27 @@ impl Shuffle {
         epoch: u64,
         (view, partition): (RelationId, usize),
         rows: Vec<ChangeBatch>,
+        charge: Option<Charge>,
     ) {
-        self.epochs
-            .entry((pipeline, epoch))
-            .or_default()
-            .changes
-            .insert((view, partition), rows);
+        let kept = self.epochs.entry((pipeline, epoch)).or_default();
+        kept.charges.extend(charge);
+        kept.changes.insert((view, partition), rows);
+    }
+
+    /// Bytes of what is kept.
+    pub fn bytes(&self) -> usize {
+        let cuts = self.epochs.values().flat_map(|kept| kept.cuts.values());
+        let input = cuts.flat_map(|cut| &cut.charges).map(|charge| charge.bytes());
+        let left = self.epochs.values().flat_map(|kept| &kept.charges);
+        let copies = self.copies.values().filter_map(|copied| copied.charge.as_ref());
+        input.sum::<usize>() + left.chain(copies).map(Charge::bytes).sum::<usize>()
     }
 
     /// The rows of a block; none if nobody left any. There is no block of a copy that was dropped.
     pub fn fetch(&self, pipeline: PipelineId, epoch: u64, block: Block) -> Option<Vec<ChangeBatch>> {
         if let Block::Copy { task, partition } = block {
-            let copy = self.copies.get(&(pipeline, task))?;
-            return Some(copy.get(partition).cloned().unwrap_or_default());
+            let copied = self.copies.get(&(pipeline, task))?;
+            return Some(copied.by_partition.get(partition).cloned().unwrap_or_default());
         }
         Some(self.rows(pipeline, epoch, block))
     }
@@ -128,7 +149,7 @@ impl Shuffle {
             } => kept
                 .cuts
                 .get(&relation)
-                .map_or(vec![], |rows| slice(rows, partition, partitions)),
+                .map_or(vec![], |cut| slice(&cut.changes, partition, partitions)),
             Block::Exchange {
                 view,
                 stage,

@@ -8,13 +8,14 @@ use datafusion::common::hash_utils::create_hashes_with_hasher;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_planner::stage::Output as Goes;
-use millrace_storage::ChangeBatch;
+use millrace_storage::{ChangeBatch, rows_bytes};
 use twox_hash::XxHash3_64;
 
 use super::cpu::CpuGate;
 use super::flow::{BatchId, Channel};
 use super::view::{Taken, ViewInstance};
 use crate::error::Result;
+use crate::memory::{Charge, Use};
 use crate::operator::{ErrorCounter, Inputs, Output, consolidate};
 use crate::schedule::local::TaskId;
 use crate::state::row_table::arrow_error;
@@ -28,6 +29,9 @@ pub(super) struct TaskOutput {
     pub materialized: Vec<ChangeBatch>,
     /// What went on in batches: rows, bytes.
     flowed: (u64, u64),
+    left_bytes: usize,
+    /// For what is left.
+    pub charge: Option<Charge>,
 }
 
 impl TaskOutput {
@@ -42,7 +46,7 @@ impl TaskOutput {
 
     /// Memory that these take.
     pub fn bytes(&self) -> u64 {
-        self.flowed.1 + bytes_of(self.left())
+        self.flowed.1 + self.left_bytes as u64
     }
 
     /// The receiving partitions that have rows; partition 0 stands for a view that changed.
@@ -57,12 +61,6 @@ impl TaskOutput {
             .map(|(partition, _)| partition)
             .collect()
     }
-}
-
-fn bytes_of<'a>(batches: impl Iterator<Item = &'a ChangeBatch>) -> u64 {
-    batches
-        .map(|batch| batch.rows.get_array_memory_size() as u64)
-        .sum()
 }
 
 /// Opens the channel of the task's stage and has its readers run.
@@ -98,6 +96,7 @@ impl<'a> Running<'a> {
             sent: 0,
             held: vec![],
             held_rows: 0,
+            charge: view.account.charge(Use::InFlight, 0),
             output: TaskOutput::default(),
         };
         Ok(Some(Running { taken, sink }))
@@ -108,6 +107,18 @@ impl<'a> Running<'a> {
         (self.taken.operators)
             .run(inputs, gate, errors, &mut self.sink)
             .await
+    }
+
+    /// Charges the state of its operators, between two parts of an epoch.
+    ///
+    /// # Errors
+    /// There is no memory for the view.
+    pub fn charge_state(&self) -> Result<()> {
+        let TaskId { stage, partition, .. } = self.sink.task;
+        let operators = &self.taken.operators;
+        self.sink
+            .view
+            .charge_taken(stage, partition, || operators.state_bytes())
     }
 
     /// Puts the rest of the rows where the stage's output says.
@@ -132,6 +143,8 @@ struct Sink<'a> {
     sent: u64,
     held: Vec<ChangeBatch>,
     held_rows: usize,
+    /// For what is held.
+    charge: Charge,
     output: TaskOutput,
 }
 
@@ -139,7 +152,11 @@ impl Output for Sink<'_> {
     fn push(&mut self, batch: ChangeBatch) -> BoxFuture<'_, Result<()>> {
         let limits = self.view.graph.flow;
         self.held_rows += batch.num_rows();
+        self.charge.resize(self.charge.bytes() + rows_bytes(&batch.rows));
         self.held.push(batch);
+        if let Err(error) = self.view.account.check() {
+            return std::future::ready(Err(error)).boxed();
+        }
         let has_faucet = self.view.graph.stages[self.task.stage].faucet.is_some();
         let is_full = match &self.channel {
             Some(_) => self.held_rows >= limits.batch_rows,
@@ -175,14 +192,16 @@ impl Sink<'_> {
         if *self.goes() == Goes::Materialize {
             self.held_rows = 0;
             let held = std::mem::take(&mut self.held);
-            return self.materialize(held);
+            let done = self.materialize(held);
+            self.charge.resize(self.output.left_bytes);
+            return done;
         }
         if self.channel.is_none() {
             self.channel = Some((self.open)());
         }
         let batch_rows = self.view.graph.flow.batch_rows;
         let held = std::mem::take(&mut self.held);
-        self.held_rows = 0;
+        let row_bytes = self.charge.bytes() / std::mem::take(&mut self.held_rows).max(1);
         let (mut batch, mut rows) = (vec![], 0);
         for held in held {
             let mut start = 0;
@@ -191,30 +210,35 @@ impl Sink<'_> {
                 batch.push(held.slice(start, taken));
                 (start, rows) = (start + taken, rows + taken);
                 if rows == batch_rows {
-                    self.send(std::mem::take(&mut batch)).await?;
+                    self.send(std::mem::take(&mut batch), rows * row_bytes).await?;
                     rows = 0;
                 }
             }
         }
         (self.held, self.held_rows) = (batch, rows);
+        self.charge.resize(rows * row_bytes);
         Ok(())
     }
 
-    async fn send(&mut self, batch: Vec<ChangeBatch>) -> Result<()> {
+    async fn send(&mut self, batch: Vec<ChangeBatch>, bytes: usize) -> Result<()> {
         let Some(channel) = self.channel.clone() else {
             return Ok(());
         };
         let rows = batch.iter().map(|part| part.num_rows() as u64).sum::<u64>();
         let by_partition = self.scatter(batch)?;
         self.output.flowed.0 += rows;
-        self.output.flowed.1 += bytes_of(by_partition.iter().flatten());
+        self.output.flowed.1 += bytes as u64;
+        // It is not held any more.
+        self.charge.resize(self.charge.bytes().saturating_sub(bytes));
+        let charge = self.view.account.charge(Use::InFlight, bytes);
         let id = BatchId {
             from: self.task.partition,
             number: self.sent,
         };
         self.sent += 1;
         let sending = self.view.flow(self.task.stage).send(rows);
-        channel.send(id, self.view.graph.flow.batches, by_partition).await;
+        let batches_max = self.view.graph.flow.batches;
+        channel.send(id, batches_max, by_partition, Some(charge)).await;
         drop(sending);
         Ok(())
     }
@@ -248,12 +272,14 @@ impl Sink<'_> {
                 weights: batch.weights,
             };
             contents.apply(&batch, self.task.epoch, self.low_water)?;
+            let bytes = rows_bytes(&batch.rows);
             // Nobody asks for the changes of a view that is not read; that there are some is known by the first.
             if self.is_read || self.output.materialized.is_empty() {
+                self.output.left_bytes += bytes;
                 self.output.materialized.push(batch);
             } else {
                 self.output.flowed.0 += batch.num_rows() as u64;
-                self.output.flowed.1 += bytes_of(std::iter::once(&batch));
+                self.output.flowed.1 += bytes as u64;
             }
         }
         Ok(())
@@ -263,13 +289,16 @@ impl Sink<'_> {
         let held = std::mem::take(&mut self.held);
         if *self.goes() == Goes::Materialize {
             self.materialize(held)?;
+            self.charge.resize(self.output.left_bytes);
         } else if self.channel.is_some() {
             if !held.is_empty() {
-                self.send(held).await?;
+                self.send(held, self.charge.bytes()).await?;
             }
         } else {
             self.output.exchanged = self.scatter(held)?;
+            self.output.left_bytes = self.charge.bytes();
         }
+        self.output.charge = Some(self.charge);
         Ok(self.output)
     }
 }

@@ -5,11 +5,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
+use datafusion::error::DataFusionError;
 use millrace_planner::{RelationId, StageGraph};
 use parking_lot::{Mutex, RwLock};
 
 use crate::ViewSpec;
-use crate::error::Result;
+use crate::error::{Result, RuntimeError};
+use crate::memory::{Account, Holder, Memory, StateCharge};
 use crate::operator::{Combiner, CombinerCounts, ErrorCounter, OperatorImage, OperatorInstance};
 use crate::schedule::message::EpochTime;
 use crate::schedule::template::{StageInput, ViewShape, is_reduce};
@@ -65,6 +67,12 @@ pub struct ViewInstance {
     pub contents: Arc<ViewContents>,
     pub errors: ErrorCounter,
     failure: Mutex<Option<String>>,
+    /// It was set aside for want of memory.
+    is_out_of_memory: AtomicBool,
+    /// What it holds.
+    pub account: Arc<Account>,
+    /// For each stage, for each partition: its state.
+    charges: Vec<Vec<StateCharge>>,
     /// Whether it waits for rows that existed before it.
     is_filling: AtomicBool,
     /// Whether the rows that existed before it are brought to it; until then nothing of it is seen.
@@ -86,8 +94,10 @@ impl ViewInstance {
     ///
     /// # Errors
     /// The plan asks for an operator that cannot be built.
-    pub fn new(spec: ViewSpec, incarnation: u64) -> Result<Self> {
+    pub fn new(spec: ViewSpec, incarnation: u64, memory: &Arc<Memory>) -> Result<Self> {
         let ViewSpec { id, name, graph } = spec;
+        let account = memory.account(Holder::Relation(id), &format!("view \"{name}\""));
+        account.set_name(format!("view \"{name}\""));
         let awaits_all = graph.awaits_all();
         let mut reduces = vec![];
         for stage in &graph.stages {
@@ -125,6 +135,15 @@ impl ViewInstance {
             contents,
             errors: ErrorCounter::default(),
             failure: Mutex::default(),
+            is_out_of_memory: AtomicBool::new(false),
+            charges: (graph.stages.iter())
+                .map(|_| {
+                    (0..graph.partitions)
+                        .map(|_| StateCharge::new(&account))
+                        .collect()
+                })
+                .collect(),
+            account,
             is_filling: AtomicBool::new(awaits_all),
             combiners: graph.stages.iter().map(|_| Arc::default()).collect(),
             activity: (graph.stages.iter())
@@ -199,14 +218,41 @@ impl ViewInstance {
                 *instance.lock() = None;
             }
         }
-        let mut contents = self.contents.partitions[partition].write();
-        let indexes = contents.indexed_columns();
         let mut empty = empty_contents(&self.graph, &self.contents.schema)?;
-        for columns in indexes {
-            empty.add_index(columns)?;
+        {
+            let mut contents = self.contents.partitions[partition].write();
+            for columns in contents.indexed_columns() {
+                empty.add_index(columns)?;
+            }
+            *contents = empty;
         }
-        *contents = empty;
+        self.charges.iter().for_each(|stage| stage[partition].set(0));
         Ok(())
+    }
+
+    /// Charges the state of a stage's task on a partition, to which so many bytes of changes came.
+    ///
+    /// # Errors
+    /// There is no memory for the view: it cannot go on.
+    pub(super) fn charge_state(&self, stage: usize, partition: usize, bytes: usize) -> Result<()> {
+        let is_last = stage + 1 == self.graph.stages.len();
+        if !is_last && self.reduces[stage].is_empty() {
+            return Ok(());
+        }
+        self.charges[stage][partition].moved(bytes, || self.part_bytes(stage, partition));
+        self.account.check()
+    }
+
+    /// The same while a task has the operators; `measure` tells the bytes of their state.
+    pub(super) fn charge_taken(
+        &self,
+        stage: usize,
+        partition: usize,
+        measure: impl FnOnce() -> usize,
+    ) -> Result<()> {
+        let contents = || self.contents_bytes(stage, partition);
+        self.charges[stage][partition].moved(0, || measure() + contents());
+        self.account.check()
     }
 
     /// The state of a stage's task on a partition, for the checkpoint store. The task is not running.
@@ -250,6 +296,7 @@ impl ViewInstance {
                 contents.restore(image)?;
             }
         }
+        self.charges[stage][partition].set(self.part_bytes(stage, partition));
         Ok(())
     }
 
@@ -397,6 +444,33 @@ impl ViewInstance {
         self.failure.lock().get_or_insert(why);
     }
 
+    /// As [`ViewInstance::fail`], and drops what the view keeps. `is_memory`: there was no memory for it.
+    pub fn set_aside(&self, why: String, is_memory: bool) {
+        if is_memory && self.failure().is_none() {
+            self.is_out_of_memory.store(true, Ordering::Release);
+            self.account.memory().note_set_aside();
+        }
+        self.fail(why);
+        for partition in 0..self.contents.partitions.len() {
+            if let Err(error) = self.lose(partition) {
+                tracing::error!(view = %self.name, %error, "what a failed view keeps cannot be dropped");
+            }
+        }
+    }
+
+    /// The error of whoever makes the view, if it failed.
+    pub fn failed(&self) -> Option<RuntimeError> {
+        let why = self.failure()?;
+        Some(if self.is_out_of_memory.load(Ordering::Acquire) {
+            DataFusionError::ResourcesExhausted(why).into()
+        } else {
+            RuntimeError::ViewFailed {
+                view: self.name.clone(),
+                why,
+            }
+        })
+    }
+
     /// Why the view was set aside, if it was.
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().clone()
@@ -425,9 +499,14 @@ impl ViewInstance {
         let operators = instance.map_or(0, |instance| {
             instance.lock().as_ref().map_or(0, OperatorInstance::state_bytes)
         });
+        operators + self.contents_bytes(stage, partition)
+    }
+
+    /// Bytes of the view's rows on a partition, if the stage is the last one.
+    fn contents_bytes(&self, stage: usize, partition: usize) -> usize {
         let is_last = stage + 1 == self.graph.stages.len();
         let contents = is_last.then(|| self.contents.partitions[partition].read().memory_bytes());
-        operators + contents.unwrap_or(0)
+        contents.unwrap_or(0)
     }
 
     /// Rows of the view now.

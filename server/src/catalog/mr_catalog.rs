@@ -1,6 +1,7 @@
 //! The relations of `mr_catalog`: what the runtime knows of itself, at the moment when a statement is bound.
 
 pub(crate) mod flow;
+mod memory;
 mod performance;
 mod recovery;
 mod stages;
@@ -27,13 +28,14 @@ use crate::database::{Database, df};
 use crate::error::{SqlResult, from_internal};
 
 /// The names of the relations.
-pub const RELATIONS: [&str; 15] = [
+pub const RELATIONS: [&str; 16] = [
     "batches",
     "checkpoints",
     "flow",
     "generators",
     "groups",
     "jobs",
+    "memory",
     "monotasks",
     "recovery",
     "resources",
@@ -57,6 +59,7 @@ pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn Tab
         "generators" => generators(database),
         "groups" => groups(database),
         "jobs" => jobs(database),
+        "memory" => memory::columns(database),
         "monotasks" => performance::monotasks(database),
         "recovery" => recovery::recovery(database),
         "resources" => performance::resources(database),
@@ -86,6 +89,12 @@ fn numbers(values: impl Iterator<Item = u64>) -> ArrayRef {
     ))
 }
 
+fn optional_numbers(values: impl Iterator<Item = Option<u64>>) -> ArrayRef {
+    Arc::new(Int64Array::from_iter(
+        values.map(|value| value.and_then(|value| i64::try_from(value).ok())),
+    ))
+}
+
 fn texts(values: impl Iterator<Item = String>) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(values))
 }
@@ -103,13 +112,6 @@ fn generators(database: &Database) -> Columns {
             .map(|connector| connector.name().to_owned())
             .unwrap_or_default()
     };
-    let optional = |values: Vec<Option<u64>>| -> ArrayRef {
-        Arc::new(Int64Array::from_iter(
-            values
-                .into_iter()
-                .map(|value| value.and_then(|value| i64::try_from(value).ok())),
-        ))
-    };
     vec![
         ("name", texts(all.iter().map(|(object, _)| object.display_name()))),
         (
@@ -122,9 +124,9 @@ fn generators(database: &Database) -> Columns {
         ),
         (
             "rows_total",
-            optional(all.iter().map(|(_, info)| info.rows_max).collect()),
+            optional_numbers(all.iter().map(|(_, info)| info.rows_max)),
         ),
-        ("rate", optional(all.iter().map(|(_, info)| info.rate).collect())),
+        ("rate", optional_numbers(all.iter().map(|(_, info)| info.rate))),
         (
             "state",
             texts(all.iter().map(|(_, info)| {
@@ -386,6 +388,10 @@ fn workers(database: &Database) -> Columns {
         (
             "state_bytes",
             numbers(workers.iter().map(|worker| worker.state_bytes)),
+        ),
+        (
+            "in_flight_bytes",
+            numbers(workers.iter().map(|worker| worker.in_flight_bytes)),
         ),
     ]
 }

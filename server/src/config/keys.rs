@@ -159,11 +159,8 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "memory_limit",
         default: "auto",
-        help: "Memory for queries, such as 600MB; auto is half of the machine's.",
-        set: |config, text| {
-            config.memory_limit = auto_or(text, units::size)?;
-            Ok(())
-        },
+        help: "Memory of the process, such as 600MB; auto is 70 % of the machine's, or of what its control group allows.",
+        set: |config, text| config.tuning.set("memory_limit", text),
     },
     Key {
         name: "connections_max",

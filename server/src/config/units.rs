@@ -27,6 +27,18 @@ pub fn size(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
+/// A size in the largest unit in which it is whole.
+pub fn size_text(bytes: u64) -> String {
+    let units = [("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)];
+    let unit = units
+        .iter()
+        .find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit));
+    match unit {
+        Some((name, unit)) => format!("{}{name}", bytes / unit),
+        None => format!("{bytes}B"),
+    }
+}
+
 /// Reads a duration. The unit is required.
 ///
 /// # Errors
@@ -69,6 +81,9 @@ mod tests {
         assert_eq!(size("1.5 GB"), Ok(3 << 29));
         assert_eq!(size("64kB"), Ok(65_536));
         assert_eq!(size("17"), Ok(17));
+        for text in ["600MB", "3GB", "17B", "1025kB"] {
+            assert_eq!(size(text).map(size_text).as_deref(), Ok(text));
+        }
         for wrong in ["", "MB", "5 parsecs", "-1MB", "1.2.3MB", "99999TB"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }

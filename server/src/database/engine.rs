@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use datafusion::execution::memory_pool::{FairSpillPool, MemoryPool, UnboundedMemoryPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use millrace_planner::query::{logical_optimizer_rules, physical_optimizer_rules};
 use millrace_planner::reducer;
+use millrace_runtime::memory::Memory;
 
 use crate::catalog::pg_catalog::PgCatalog;
 use crate::catalog::{CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA};
@@ -50,12 +50,12 @@ fn config() -> SessionConfig {
 /// A function cannot be registered, which only a wrong build brings about.
 pub fn build(
     options: &DatabaseOptions,
+    memory: &Arc<Memory>,
     catalog: &Arc<ArcSwap<CatalogSnapshot>>,
 ) -> SqlResult<(SessionState, PgCatalog)> {
-    let pool: Arc<dyn MemoryPool> = match options.memory_limit_bytes {
-        Some(bytes) => Arc::new(FairSpillPool::new(bytes)),
-        None => Arc::new(UnboundedMemoryPool::default()),
-    };
+    // For what runs outside of a query; each query has a pool of its own over the same memory.
+    let pool = memory.query();
+    pool.set_name("statements".to_owned());
     let runtime = df(RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc())?;
     let state = SessionStateBuilder::new()
         .with_config(config())
@@ -80,13 +80,16 @@ pub fn build(
 
 #[cfg(test)]
 mod tests {
+    use millrace_runtime::memory::Resident;
+
     use super::*;
 
     #[test]
     fn the_shared_state_can_be_built() {
         let directory = std::path::PathBuf::from("unused");
         let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
-        let (state, _) = build(&DatabaseOptions::new(directory), &catalog).unwrap();
+        let memory = Memory::new(None, Resident::Unknown);
+        let (state, _) = build(&DatabaseOptions::new(directory), &memory, &catalog).unwrap();
         for name in [
             "pg_cast",
             "json_get_json",

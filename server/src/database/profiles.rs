@@ -54,6 +54,11 @@ impl Profiles {
         id
     }
 
+    /// Forgets those that there are.
+    pub fn clear(&self) {
+        self.kept.lock().recent.clear();
+    }
+
     /// The profile with a number, if it is still there.
     pub fn get(&self, id: u64) -> Option<Arc<RecentProfile>> {
         let kept = self.kept.lock();

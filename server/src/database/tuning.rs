@@ -6,6 +6,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use millrace_runtime::memory::machine_bytes;
 use millrace_runtime::schedule::group::{GROUP_MAX, GroupSize};
 use millrace_runtime::{Patience, SchedulerPolicy, Spread};
 use millrace_storage::Durability;
@@ -15,12 +16,13 @@ use crate::database::Database;
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// The settings' names.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 11] = [
     "batch_interval",
     "checkpoint_interval",
     "durability",
     "group_overhead_bounds",
     "group_size",
+    "memory_limit",
     "pipeline_spread",
     "recovery_reads",
     "scheduler_policy",
@@ -33,6 +35,10 @@ const ALL: &str = "all";
 const OFF: &str = "off";
 /// Replaying what comes in so long takes about a second.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
+/// The share of the machine's memory that an automatic limit is, in percent.
+const MEMORY_PERCENT: u64 = 70;
+/// With less nothing useful runs.
+const MEMORY_LIMIT_MIN: u64 = 1 << 20;
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(3_600);
 
@@ -51,6 +57,8 @@ pub struct Tuning {
     pub group_size: Option<u64>,
     /// The share of coordination in the time, in percent, between which an automatic group size keeps it.
     pub group_overhead_bounds: (f64, f64),
+    /// Memory of the process, in bytes; `None`: a share of the machine's.
+    pub memory_limit: Option<u64>,
     /// Over how many workers the views of a pipeline are spread.
     pub pipeline_spread: Spread,
     /// Who goes first on a core, and who is paused for whom.
@@ -81,6 +89,7 @@ impl Default for Tuning {
             durability: Durability::default(),
             group_size: None,
             group_overhead_bounds: (5.0, 10.0),
+            memory_limit: None,
             pipeline_spread: Spread::default(),
             scheduler_policy: SchedulerPolicy::default(),
             suspension_max: Duration::from_nanos(patience.wait_ns_max),
@@ -105,6 +114,7 @@ impl Tuning {
                 let (lower, upper) = self.group_overhead_bounds;
                 format!("{lower}%,{upper}%")
             }
+            "memory_limit" => or_auto(self.memory_limit.map(units::size_text)),
             "pipeline_spread" => match self.pipeline_spread {
                 Spread::Auto { .. } => AUTO.to_owned(),
                 Spread::All => ALL.to_owned(),
@@ -174,6 +184,15 @@ impl Tuning {
                     ));
                 }
             },
+            "memory_limit" if is_auto => self.memory_limit = None,
+            "memory_limit" => match units::size(text) {
+                Ok(bytes) if bytes >= MEMORY_LIMIT_MIN => self.memory_limit = Some(bytes),
+                _ => {
+                    return Err(
+                        "auto, or a size from 1MB on with its unit, such as 600MB, is needed".to_owned(),
+                    );
+                }
+            },
             "pipeline_spread" if is_auto => self.pipeline_spread = Spread::default(),
             "pipeline_spread" if text.eq_ignore_ascii_case(ALL) => self.pipeline_spread = Spread::All,
             "pipeline_spread" => return Err("auto or all is needed".to_owned()),
@@ -185,6 +204,13 @@ impl Tuning {
             other => return Err(format!("there is no setting {other}")),
         }
         Ok(())
+    }
+
+    /// The memory that the process may take, in bytes; none if that is not known.
+    pub fn memory_limit_bytes(&self) -> Option<usize> {
+        let machine = || machine_bytes().map(|bytes| bytes / 100 * MEMORY_PERCENT);
+        let bytes = self.memory_limit.or_else(machine)?;
+        Some(usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
     /// How long work may be kept waiting.
@@ -288,6 +314,9 @@ impl Database {
     fn apply_tuning(&self, tuning: Tuning) {
         let mut current = self.tuning.lock();
         self.store.logs().set_durability(tuning.durability);
+        if current.memory_limit != tuning.memory_limit {
+            self.runtime.memory().set_limit(tuning.memory_limit_bytes());
+        }
         if current.groups() != tuning.groups() {
             self.runtime.set_group_size(tuning.groups());
         }
@@ -325,6 +354,9 @@ mod tests {
             ("group_size", "25", "25"),
             ("group_size", "auto", "auto"),
             ("group_overhead_bounds", "2.5%, 20 %", "2.5%,20%"),
+            ("memory_limit", "1536 MB", "1536MB"),
+            ("memory_limit", "2GB", "2GB"),
+            ("memory_limit", "auto", "auto"),
             ("pipeline_spread", "All", "all"),
             ("pipeline_spread", "auto", "auto"),
             ("scheduler_policy", "FIFO", "fifo"),
@@ -352,6 +384,7 @@ mod tests {
             ("checkpoint_interval", &["", "auto", "10", "0s", "2h"][..]),
             ("recovery_reads", &["", "off", "now"][..]),
             ("durability", &["", "on", "fsync,group"][..]),
+            ("memory_limit", &["", "0", "1kB", "all"][..]),
             ("pipeline_spread", &["", "0", "some"][..]),
             ("scheduler_policy", &["", "lifo", "lma,fifo"][..]),
             ("suspension_max", &["", "auto", "0ms", "-1s"][..]),

@@ -1,4 +1,4 @@
-//! What is done once a second: logs are told the time and looked after.
+//! What is done once a second: logs are told the time and looked after, and caches are emptied while memory is short.
 //!
 //! A view is made of all rows that its streams had when it was made and that came since, and without a checkpoint it is
 //! made so again: at a restart, or when a worker is lost. So retention removes nothing of a stream as long as a
@@ -91,6 +91,9 @@ impl Database {
 
     /// Does what is due at this time, in milliseconds since 1970-01-01 UTC.
     pub(crate) async fn upkeep(self: &Arc<Self>, now_ms: i64) {
+        if self.runtime.memory().is_short() {
+            self.empty_caches();
+        }
         // No view may begin to read a stream between the look at who reads it and the removal.
         let guard = match self.needed_offsets().is_empty() {
             true => None,
@@ -107,6 +110,19 @@ impl Database {
         });
         if let Err(error) = work.await {
             tracing::error!(%error, "the upkeep of the logs ended early");
+        }
+    }
+
+    /// Drops what is kept only to be fast, or to be looked at again.
+    fn empty_caches(&self) {
+        self.profiles.clear();
+        let caches = &self.state.runtime_env().cache_manager;
+        caches.get_file_metadata_cache().clear();
+        if let Some(cache) = caches.get_file_statistic_cache() {
+            cache.clear();
+        }
+        if let Some(cache) = caches.get_list_files_cache() {
+            cache.clear();
         }
     }
 

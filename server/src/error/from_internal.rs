@@ -69,6 +69,10 @@ pub fn plan(error: PlanError) -> SqlError {
     }
 }
 
+/// What to do where memory is short.
+const MEMORY_HINT: &str = "Raise memory_limit (ALTER SYSTEM SET memory_limit), or read less at once; mr_catalog.memory tells \
+                           who holds what.";
+
 /// A failure while running.
 pub fn runtime(error: RuntimeError) -> SqlError {
     match error {
@@ -94,6 +98,18 @@ pub fn runtime(error: RuntimeError) -> SqlError {
                 .with_hint("ADD WORKER adds one.")
         }
         error @ RuntimeError::WorkerLost(_) => SqlError::new(SqlState::CrashShutdown, error.to_string()),
+        RuntimeError::OutOfMemory { who, held } => SqlError::new(
+            SqlState::OutOfMemory,
+            format!("{who} needs more memory than there is"),
+        )
+        .with_detail(held)
+        .with_hint(MEMORY_HINT),
+        RuntimeError::NoRoom { waited, why } => SqlError::new(
+            SqlState::OutOfMemory,
+            format!("the write waited {} s for room", waited.as_secs()),
+        )
+        .with_detail(why)
+        .with_hint("Nothing of it was kept. Send it again later; SHOW BACKPRESSURE tells what is behind."),
         RuntimeError::ShuttingDown => SqlError::new(SqlState::AdminShutdown, "the server is shutting down"),
         RuntimeError::Internal(message) => SqlError::internal(message),
     }
@@ -142,8 +158,9 @@ pub fn datafusion(error: DataFusionError) -> SqlError {
         }
         DataFusionError::SchemaError(error, _) => schema(*error),
         DataFusionError::Execution(message) => execution(&message),
-        DataFusionError::ResourcesExhausted(message) => SqlError::new(SqlState::OutOfMemory, plain(&message))
-            .with_hint("Raise the memory limit, or read less at once."),
+        DataFusionError::ResourcesExhausted(message) => {
+            SqlError::new(SqlState::OutOfMemory, plain(&message)).with_hint(MEMORY_HINT)
+        }
         DataFusionError::External(error) => external(error),
         DataFusionError::Context(_, inner) => datafusion(*inner),
         DataFusionError::Diagnostic(_, inner) => datafusion(*inner),
@@ -161,7 +178,7 @@ pub fn datafusion(error: DataFusionError) -> SqlError {
             DataFusionError::Execution(message) => execution(message),
             DataFusionError::NotImplemented(message) => SqlError::unsupported(plain(message)),
             DataFusionError::ResourcesExhausted(message) => {
-                SqlError::new(SqlState::OutOfMemory, plain(message))
+                SqlError::new(SqlState::OutOfMemory, plain(message)).with_hint(MEMORY_HINT)
             }
             other => SqlError::internal(other.to_string()),
         },

@@ -57,6 +57,11 @@ pub fn response(error: &SqlError) -> Response {
     with_object(status(error), object(error))
 }
 
+/// The answer to rows for which there is no room now: the client is to send them again.
+pub fn try_again(error: &SqlError) -> Response {
+    with_object(StatusCode::TOO_MANY_REQUESTS, object(error))
+}
+
 /// The answer to a request that is wrong as HTTP.
 pub fn plain(status: StatusCode, message: &str) -> Response {
     with_object(status, json!({"message": message}))

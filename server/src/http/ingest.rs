@@ -20,11 +20,14 @@ use super::negotiate::media_type;
 use super::{State, error};
 use crate::copy::IngestFormat;
 use crate::database::ingest_keys::{Begin, IngestKey, KEY_BYTES_MAX};
-use crate::error::{SqlError, SqlResult};
+use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::Session;
 
 /// The header with the key of a request.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// How long a request waits for room, before it is told to come again.
+const WRITE_TIMEOUT: &str = "1s";
 
 /// What the URL may say.
 #[derive(Debug, Deserialize)]
@@ -98,6 +101,7 @@ pub async fn post(
             StatusCode::CONFLICT,
             "a request with this Idempotency-Key is being worked on; try again later",
         ),
+        Err(Failure::Sql(error)) if error.code == SqlState::OutOfMemory => error::try_again(&error),
         Err(Failure::Sql(error)) => error::response(&error),
         Err(Failure::TooLarge) => {
             let message = format!(
@@ -144,7 +148,8 @@ impl From<SqlError> for Failure {
 
 async fn take_in(request: Request, body: Body) -> Result<u64, Failure> {
     let state = &request.state;
-    let session = state.session(Vec::new())?;
+    // The client holds its rows better than a connection does.
+    let session = state.session(vec![("write_timeout".to_owned(), WRITE_TIMEOUT.to_owned())])?;
     let mut copy = session.begin_ingest(&request.relation, request.format).await?;
     let mut running = None;
     if let Some(key) = request.key.and_then(|key| IngestKey::new(copy.relation(), &key)) {

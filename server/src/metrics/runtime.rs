@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use millrace_runtime::memory::MemoryStatus;
 use millrace_runtime::{Durations, QueryClass, Runtime};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -44,6 +45,7 @@ impl Collector for RuntimeCollector {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
         }
+        memory(&mut encoder, &runtime.memory().status())?;
         let views = runtime.views();
         let failed = views.iter().filter(|view| view.failure.is_some()).count();
         let waiting = |class| runtime.tasks_waiting(class) as i64;
@@ -121,6 +123,51 @@ impl Collector for RuntimeCollector {
         }
         Ok(())
     }
+}
+
+/// The limit, what counts against it, and who had to give way.
+fn memory(encoder: &mut DescriptorEncoder<'_>, status: &MemoryStatus) -> fmt::Result {
+    for (name, help, value) in [
+        (
+            "memory_limit_bytes",
+            "memory_limit; 0 is none",
+            status.limit.unwrap_or(0),
+        ),
+        (
+            "memory_used_bytes",
+            "What counts against memory_limit: accounts, and what else the operating system sees",
+            status.used,
+        ),
+        (
+            "memory_charged_bytes",
+            "What views, tables, writes and queries hold",
+            status.charged,
+        ),
+    ] {
+        let gauge = ConstGauge::new(value as i64);
+        gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+    }
+    for (name, help, value) in [
+        (
+            "memory_queries_refused",
+            "Requests of queries for memory that were refused or made them spill",
+            status.queries_refused,
+        ),
+        (
+            "writes_waited",
+            "Writes that waited for room",
+            status.writes_waited,
+        ),
+        (
+            "memory_views_set_aside",
+            "Views that were set aside for want of memory",
+            status.views_set_aside,
+        ),
+    ] {
+        let counter = ConstCounter::new(value);
+        counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
+    }
+    Ok(())
 }
 
 /// Median, 99th percentile and longest of some durations, in seconds, and how many there were.

@@ -187,6 +187,12 @@ pub const KNOWN: &[Known] = &[
         "The longest name that clients should expect.",
     ),
     known(
+        "memory_limit",
+        "auto",
+        Form::Server,
+        "Memory of the process: auto is 70 % of the machine's.",
+    ),
+    known(
         "pipeline_spread",
         "auto",
         Form::Server,
@@ -295,6 +301,12 @@ pub const KNOWN: &[Known] = &[
         "10ms",
         Form::Server,
         "How long work that has waited for suspension_max runs without being paused.",
+    ),
+    known(
+        "write_timeout",
+        "30s",
+        Form::Duration,
+        "How long a write waits for room while views are behind or memory is short; 0 is for ever.",
     ),
     known("xmloption", "content", Form::Text, "Accepted for drivers."),
 ];
@@ -455,7 +467,16 @@ impl Settings {
 
     /// How long a statement may run.
     pub fn statement_timeout(&self) -> Option<Duration> {
-        let text = self.get("statement_timeout").ok()?;
+        self.timeout("statement_timeout")
+    }
+
+    /// How long a write waits for room.
+    pub fn write_timeout(&self) -> Option<Duration> {
+        self.timeout("write_timeout")
+    }
+
+    fn timeout(&self, name: &str) -> Option<Duration> {
+        let text = self.get(name).ok()?;
         let millis = duration_ms(&text)?;
         (millis > 0).then(|| Duration::from_millis(millis))
     }

@@ -1,6 +1,7 @@
 //! From changes to a commit: locks, the buffer of a transaction, and the atomic append.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
@@ -148,7 +149,11 @@ impl Session {
         if changes.is_empty() {
             return Ok(());
         }
-        let written = self.db.runtime().append(changes, active.locks.as_ref()).await;
+        let wait_max = self.write_timeout();
+        let runtime = self.db.runtime();
+        let written = runtime
+            .append_within(changes, active.locks.as_ref(), &[], wait_max)
+            .await;
         let written = written.map_err(|error| self.explain_write(error))?;
         self.say_late(written.late_rows);
         Ok(())
@@ -166,6 +171,20 @@ impl Session {
                 format!("{what} late and left out: the watermark of the stream is past their event time");
             self.notice(Severity::Notice, message);
         }
+    }
+
+    /// Waits until there is room for more rows of a relation.
+    ///
+    /// # Errors
+    /// There is none in time, or the relation was dropped.
+    pub(crate) async fn wait_for_room(&self, relation: ObjectId) -> SqlResult<()> {
+        let (relation, wait_max) = (RelationId(relation.0), self.write_timeout());
+        Ok(self.db.runtime().wait_for_room(relation, wait_max).await?)
+    }
+
+    /// How long the session's writes wait for room.
+    fn write_timeout(&self) -> Option<Duration> {
+        self.settings.lock().write_timeout()
     }
 
     /// The error of a write, with the names of what it broke.
@@ -224,6 +243,13 @@ impl WriteScope {
     pub async fn finish_noted(mut self, changes: Vec<ChangeBatch>, note: &[u8]) -> SqlResult<()> {
         let changes: Vec<ChangeBatch> = changes.into_iter().filter(|batch| batch.num_rows() > 0).collect();
         if self.in_transaction {
+            let memory = self.session.db.runtime().memory();
+            if memory.is_short() {
+                // It could only be given back by its end.
+                let who = "the open transaction".to_owned();
+                let held = memory.shown();
+                return Err(RuntimeError::OutOfMemory { who, held }.into());
+            }
             let mut transaction = self.session.transaction.lock();
             let Some(active) = transaction.active() else {
                 return Err(SqlError::internal(
@@ -242,7 +268,10 @@ impl WriteScope {
         }
         let changes = changes.into_iter().map(|batch| (self.relation, batch)).collect();
         let runtime = self.session.db.runtime();
-        let written = runtime.append_noted(changes, self.locks.as_ref(), note).await;
+        let wait_max = self.session.write_timeout();
+        let written = runtime
+            .append_within(changes, self.locks.as_ref(), note, wait_max)
+            .await;
         let written = written.map_err(|error| self.session.explain_write(error))?;
         self.session.say_late(written.late_rows);
         Ok(())

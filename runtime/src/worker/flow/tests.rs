@@ -24,13 +24,15 @@ fn batch(from: usize, number: u64) -> BatchId {
 fn a_sender_waits_for_the_batch_that_is_too_many() {
     let channel = Channel::default();
     for number in 0..2 {
-        let sent = channel.send(batch(0, number), 2, vec![rows(&[1]), rows(&[2])]);
+        let sent = channel.send(batch(0, number), 2, vec![rows(&[1]), rows(&[2])], None);
         assert!(sent.now_or_never().is_some());
     }
-    let mut third = channel.send(batch(0, 2), 2, vec![rows(&[3]), vec![]]).boxed();
+    let mut third = channel
+        .send(batch(0, 2), 2, vec![rows(&[3]), vec![]], None)
+        .boxed();
     assert!((&mut third).now_or_never().is_none());
     // Another sender has a limit of its own.
-    let other = channel.send(batch(1, 0), 2, vec![rows(&[4]), vec![]]);
+    let other = channel.send(batch(1, 0), 2, vec![rows(&[4]), vec![]], None);
     assert!(other.now_or_never().is_some());
     // A batch is in flight until each partition has worked off its share, and asked for more.
     let first = block_on(channel.next(0, None)).unwrap();
@@ -46,7 +48,7 @@ fn a_sender_waits_for_the_batch_that_is_too_many() {
 #[test]
 fn a_receiver_has_had_everything_when_the_stage_has_ended() {
     let channel = Channel::default();
-    block_on(channel.send(batch(0, 0), 4, vec![rows(&[1])]));
+    block_on(channel.send(batch(0, 0), 4, vec![rows(&[1])], None));
     channel.end(false);
     let first = block_on(channel.next(0, None)).unwrap();
     assert_eq!(first.rows[0].num_rows(), 1);
@@ -65,8 +67,8 @@ fn nobody_waits_for_what_is_void() {
         stage: 2,
     };
     let channel = flows.open(id);
-    block_on(channel.send(batch(0, 0), 1, vec![rows(&[1])]));
-    let mut waiting = channel.send(batch(0, 1), 1, vec![rows(&[2])]).boxed();
+    block_on(channel.send(batch(0, 0), 1, vec![rows(&[1])], None));
+    let mut waiting = channel.send(batch(0, 1), 1, vec![rows(&[2])], None).boxed();
     assert!((&mut waiting).now_or_never().is_none());
     flows.release(PipelineId(1), &(0..=7));
     assert!(waiting.now_or_never().is_some());

@@ -1,0 +1,230 @@
+//! What happens when memory is short: writes wait, a view that cannot go on is set aside, and the others go on.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use datafusion::catalog::TableProvider;
+use datafusion::common::TableReference;
+use datafusion::error::{DataFusionError, Result as DataFusionResult};
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use millrace_planner::query::physical_optimizer_rules;
+use millrace_planner::{
+    Binder, CatalogReader, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions, plan_view,
+};
+use millrace_runtime::memory::{Memory, Resident};
+use millrace_runtime::{Runtime, RuntimeError, RuntimeOptions, SourceKind, SourceSpec, ViewSpec};
+use millrace_storage::{ChangeBatch, Store, StoreOptions};
+
+const MB: usize = 1 << 20;
+/// Streams of pipelines of their own.
+const A: RelationId = RelationId(1);
+const B: RelationId = RelationId(2);
+/// As many groups as `a` has rows.
+const LARGE: RelationId = RelationId(11);
+/// One group.
+const SMALL: RelationId = RelationId(12);
+
+fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, false)]))
+}
+
+#[derive(Default)]
+struct Relations(BTreeMap<String, RelationInfo>);
+
+impl CatalogReader for Relations {
+    fn table(&self, name: &TableReference) -> DataFusionResult<Arc<dyn TableProvider>> {
+        match self.0.get(name.table()) {
+            Some(info) => Ok(Arc::new(RelationTable::new(info.clone()))),
+            None => Err(DataFusionError::Plan(format!("no {name}"))),
+        }
+    }
+}
+
+struct Fixture {
+    runtime: Runtime,
+    relations: Relations,
+    context: SessionContext,
+    _store: Store,
+    _directory: tempfile::TempDir,
+}
+
+impl Fixture {
+    /// The streams `a` and `b`, under a limit that only accounts count against.
+    async fn new(limit: usize) -> Fixture {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path(), StoreOptions::default()).unwrap();
+        let options = RuntimeOptions {
+            memory: Memory::new(Some(limit), Resident::Unknown),
+            ..RuntimeOptions::new(2)
+        };
+        let runtime = Runtime::start(options, Arc::clone(store.logs())).unwrap();
+        let mut relations = Relations::default();
+        for (id, name) in [(A, "a"), (B, "b")] {
+            store.logs().create(id.0, schema()).unwrap();
+            let spec = SourceSpec {
+                id,
+                name: name.into(),
+                schema: schema(),
+                kind: SourceKind::Stream { event_time: None },
+            };
+            runtime.create_source(spec).await.unwrap();
+            let info = RelationInfo {
+                id,
+                name: name.into(),
+                kind: RelationKind::Stream,
+                schema: schema(),
+                key: None,
+                append_only: true,
+                watermarks: vec![],
+            };
+            relations.0.insert(name.into(), info);
+        }
+        let state = SessionStateBuilder::new()
+            .with_config(SessionConfig::new().with_target_partitions(1))
+            .with_default_features()
+            .with_physical_optimizer_rules(physical_optimizer_rules())
+            .build();
+        Fixture {
+            runtime,
+            relations,
+            context: SessionContext::new_with_state(state),
+            _store: store,
+            _directory: directory,
+        }
+    }
+
+    async fn create(&self, id: RelationId, name: &str, sql: &str) -> Result<(), RuntimeError> {
+        let statement = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap().remove(0);
+        let state = self.context.state();
+        let plan = Binder::new(&state, &self.relations)
+            .statement(&statement)
+            .unwrap();
+        let spec = ViewSpec {
+            id,
+            name: name.into(),
+            graph: plan_view(&state, plan, ViewOptions::new(2)).unwrap(),
+        };
+        self.runtime.create_view(spec).await
+    }
+
+    async fn write(&self, id: RelationId, values: std::ops::Range<i64>) -> Result<(), RuntimeError> {
+        let values: ArrayRef = Arc::new(Int64Array::from_iter_values(values));
+        let rows = RecordBatch::try_new(schema(), vec![values]).unwrap();
+        let changes = vec![(id, ChangeBatch::insertions(rows))];
+        let wait = Some(Duration::from_millis(50));
+        let written = self.runtime.append_within(changes, None, &[], wait).await?;
+        self.runtime.wait_for(&written).await
+    }
+
+    /// The sum over the second column of a view.
+    async fn sum(&self, view: RelationId) -> Result<i64, RuntimeError> {
+        let snapshot = self.runtime.snapshot(&[view], None).await?;
+        let provider = snapshot.table_provider(view)?;
+        let frame = self.context.read_table(provider).unwrap();
+        let batches = frame.collect().await.unwrap();
+        Ok(batches
+            .iter()
+            .flat_map(|batch| batch.column(1).as_primitive::<Int64Type>().values().to_vec())
+            .sum())
+    }
+
+    fn held(&self, view: RelationId) -> usize {
+        self.runtime.memory().held(view)
+    }
+}
+
+const LARGE_SQL: &str = "SELECT v, count(*) AS n FROM a GROUP BY v";
+const SMALL_SQL: &str = "SELECT 1 AS one, count(*) AS n FROM b";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_wait_when_views_have_taken_the_memory_and_others_go_on() {
+    let fixture = Fixture::new(8 * MB).await;
+    fixture.create(LARGE, "large", LARGE_SQL).await.unwrap();
+    fixture.create(SMALL, "small", SMALL_SQL).await.unwrap();
+    let (mut rows, step) = (0, 2_000);
+    let error = loop {
+        match fixture.write(A, rows..rows + step).await {
+            Ok(()) => rows += step,
+            Err(error) => break error,
+        }
+        assert!(rows < 1_000_000, "it never waits");
+    };
+    let RuntimeError::NoRoom { why, .. } = &error else {
+        panic!("{error}");
+    };
+    assert!(why.contains("memory_limit is 8.0 MB; view \"large\""), "{why}");
+    assert!(fixture.held(LARGE) > 6 * MB, "{}", fixture.held(LARGE));
+    assert_eq!(fixture.sum(LARGE).await.unwrap(), rows);
+    // The other pipeline holds little.
+    for _ in 0..10 {
+        fixture.write(B, 0..100).await.unwrap();
+    }
+    assert_eq!(fixture.sum(SMALL).await.unwrap(), 1_000);
+    // Who waits goes on when there is room.
+    let waiting = fixture.runtime.wait_for_room(A, None);
+    let more = async {
+        fixture.runtime.memory().set_limit(Some(64 * MB));
+    };
+    tokio::join!(waiting, more).0.unwrap();
+    fixture.write(A, rows..rows + step).await.unwrap();
+    assert_eq!(fixture.sum(LARGE).await.unwrap(), rows + step);
+    let status = fixture.runtime.memory().status();
+    assert!(
+        status.writes_waited >= 1 && status.views_set_aside == 0,
+        "{status:?}"
+    );
+    fixture.runtime.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_that_cannot_go_on_is_set_aside_and_the_others_go_on() {
+    let fixture = Fixture::new(16 * MB).await;
+    fixture.create(LARGE, "large", LARGE_SQL).await.unwrap();
+    fixture.create(SMALL, "small", SMALL_SQL).await.unwrap();
+    fixture.write(A, 0..1_000).await.unwrap();
+    fixture.write(B, 0..1_000).await.unwrap();
+    // One write that needs more than there is.
+    fixture.write(A, 1_000..600_000).await.unwrap();
+    let error = fixture.sum(LARGE).await.unwrap_err();
+    let RuntimeError::ViewFailed { view, why } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(view, "large");
+    assert!(
+        why.contains("view \"large\" needs more memory than there is: memory_limit is 16.0 MB"),
+        "{why}"
+    );
+    // What it held is free again, and nobody else noticed.
+    fixture.write(B, 0..1_000).await.unwrap();
+    assert_eq!(fixture.sum(SMALL).await.unwrap(), 2_000);
+    assert!(fixture.held(LARGE) < MB, "{}", fixture.held(LARGE));
+    assert_eq!(fixture.runtime.memory().status().views_set_aside, 1);
+    fixture.runtime.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_for_which_there_is_no_memory_is_not_made() {
+    let fixture = Fixture::new(16 * MB).await;
+    fixture.create(SMALL, "small", SMALL_SQL).await.unwrap();
+    for first in (0..600_000).step_by(100_000) {
+        fixture.write(A, first..first + 100_000).await.unwrap();
+    }
+    let error = fixture.create(LARGE, "large", LARGE_SQL).await.unwrap_err();
+    assert!(error.is_out_of_memory(), "{error}");
+    fixture.write(B, 0..1_000).await.unwrap();
+    assert_eq!(fixture.sum(SMALL).await.unwrap(), 1_000);
+    // With more it is made.
+    fixture.runtime.memory().set_limit(None);
+    fixture.create(LARGE, "large", LARGE_SQL).await.unwrap();
+    assert_eq!(fixture.sum(LARGE).await.unwrap(), 600_000);
+    assert!(fixture.held(LARGE) > 16 * MB, "{}", fixture.held(LARGE));
+    fixture.runtime.shutdown().await;
+}
