@@ -1,4 +1,5 @@
-//! What waits to be cut: writes in the order of their submission, one queue a pipeline.
+//! What waits to be cut: writes in the order of their submission, one queue a pipeline. It has room for so much
+//! ([`FeedLimits`]); whoever writes waits for room before the log has the write (`runtime/room.rs`).
 //!
 //! A write enters when it is handed to the log and may be cut once it is durable. A cut takes whole writes from the front,
 //! up to a number of rows, so that a transaction over several relations is in one epoch, and an epoch is always a prefix of
@@ -21,6 +22,31 @@ use crate::worker::Cut;
 
 /// Rows after which a cut is closed: bounds what an epoch holds in memory.
 pub const CUT_ROWS_MAX: usize = 262_144;
+
+/// How much may wait to be cut, before writes wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FeedLimits {
+    pub rows: usize,
+    pub bytes: usize,
+}
+
+impl Default for FeedLimits {
+    /// Four full cuts: as many as there may be epochs in flight.
+    fn default() -> Self {
+        FeedLimits {
+            rows: 4 * CUT_ROWS_MAX,
+            bytes: 256 << 20,
+        }
+    }
+}
+
+/// What waits to be cut.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FeedSize {
+    pub writes: usize,
+    pub rows: usize,
+    pub bytes: usize,
+}
 
 /// One relation's part of a write.
 #[derive(Debug, Clone)]
@@ -45,10 +71,54 @@ struct Write {
     replayed_at: Option<i64>,
 }
 
+impl Write {
+    fn size(&self) -> FeedSize {
+        FeedSize {
+            writes: 1,
+            rows: self.parts.iter().map(|part| part.changes.num_rows()).sum(),
+            bytes: self.parts.iter().map(|part| part.charge.bytes()).sum(),
+        }
+    }
+}
+
+/// The writes of a pipeline.
+#[derive(Debug, Default)]
+struct Queue {
+    writes: VecDeque<Write>,
+    size: FeedSize,
+}
+
+impl Queue {
+    fn push(&mut self, write: Write) {
+        let size = write.size();
+        self.size.writes += size.writes;
+        self.size.rows += size.rows;
+        self.size.bytes += size.bytes;
+        self.writes.push_back(write);
+    }
+
+    fn pop(&mut self) -> Option<Write> {
+        let write = self.writes.pop_front()?;
+        let size = write.size();
+        self.size.writes -= size.writes;
+        self.size.rows -= size.rows;
+        self.size.bytes -= size.bytes;
+        Some(write)
+    }
+
+    /// Changes what waits in any way.
+    fn edit(&mut self, edit: impl FnOnce(&mut VecDeque<Write>)) {
+        let mut writes = std::mem::take(&mut self.writes);
+        edit(&mut writes);
+        self.size = FeedSize::default();
+        writes.into_iter().for_each(|write| self.push(write));
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Feeds {
-    queues: HashMap<PipelineId, VecDeque<Write>>,
+    queues: HashMap<PipelineId, Queue>,
     pipeline_of: HashMap<RelationId, PipelineId>,
     next_sequence: u64,
     /// Cuts that may have to be taken again.
@@ -111,9 +181,11 @@ impl Feeds {
         if let Some(pipeline) = self.pipeline_of.remove(&relation)
             && let Some(queue) = self.queues.get_mut(&pipeline)
         {
-            for write in queue.iter_mut() {
-                write.parts.retain(|part| part.relation != relation);
-            }
+            queue.edit(|writes| {
+                for write in writes {
+                    write.parts.retain(|part| part.relation != relation);
+                }
+            });
         }
     }
 
@@ -154,15 +226,17 @@ impl Feeds {
         self.fences.remove(&from);
         let other = self.queues.remove(&from).unwrap_or_default();
         let queue = self.queues.entry(into).or_default();
-        queue.extend(other);
-        queue.make_contiguous().sort_by_key(|write| write.sequence);
+        queue.edit(|writes| {
+            writes.extend(other.writes);
+            writes.make_contiguous().sort_by_key(|write| write.sequence);
+        });
     }
 
     /// Enters a write that is on its way to the log; returns its number.
     pub fn submit(&mut self, pipeline: PipelineId, parts: Vec<Part>) -> u64 {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
-        self.queues.entry(pipeline).or_default().push_back(Write {
+        self.queues.entry(pipeline).or_default().push(Write {
             sequence,
             parts,
             is_durable: false,
@@ -174,7 +248,7 @@ impl Feeds {
     /// Enters rows that come from storage already.
     pub fn submit_durable(&mut self, pipeline: PipelineId, parts: Vec<Part>) {
         self.submit(pipeline, parts);
-        if let Some(write) = self.queues.get_mut(&pipeline).and_then(VecDeque::back_mut) {
+        if let Some(write) = self.last_mut(pipeline) {
             write.is_durable = true;
         }
     }
@@ -182,9 +256,13 @@ impl Feeds {
     /// Enters rows that were written before a restart; `at`: all that an epoch of that time took.
     pub fn submit_replayed(&mut self, pipeline: PipelineId, parts: Vec<Part>, at: Option<i64>) {
         self.submit_durable(pipeline, parts);
-        if let Some(write) = self.queues.get_mut(&pipeline).and_then(VecDeque::back_mut) {
+        if let Some(write) = self.last_mut(pipeline) {
             write.replayed_at = at;
         }
+    }
+
+    fn last_mut(&mut self, pipeline: PipelineId) -> Option<&mut Write> {
+        self.queues.get_mut(&pipeline)?.writes.back_mut()
     }
 
     /// The write is durable; its parts end at these offsets. Returns the pipeline in whose queue it is now.
@@ -203,12 +281,12 @@ impl Feeds {
         if let Some(pipeline) = self.pipeline_of(relation)
             && let Some(queue) = self.queues.get_mut(&pipeline)
         {
-            queue.retain(|write| write.sequence != sequence);
+            queue.edit(|writes| writes.retain(|write| write.sequence != sequence));
         }
     }
 
     fn find(&mut self, pipeline: PipelineId, sequence: u64) -> Option<&mut Write> {
-        let queue = self.queues.get_mut(&pipeline)?;
+        let queue = &mut self.queues.get_mut(&pipeline)?.writes;
         let position = queue
             .binary_search_by_key(&sequence, |write| write.sequence)
             .ok()?;
@@ -217,7 +295,14 @@ impl Feeds {
 
     /// Writes that wait.
     pub fn len(&self, pipeline: PipelineId) -> usize {
-        self.queues.get(&pipeline).map_or(0, VecDeque::len)
+        self.size(pipeline).writes
+    }
+
+    /// All that waits, durable or not.
+    pub fn size(&self, pipeline: PipelineId) -> FeedSize {
+        self.queues
+            .get(&pipeline)
+            .map_or_else(FeedSize::default, |queue| queue.size)
     }
 
     /// Takes the durable writes at the front, up to [`CUT_ROWS_MAX`] rows; or what was taken for this epoch before.
@@ -289,14 +374,14 @@ impl Feeds {
     fn take(&mut self, pipeline: PipelineId, taken: &mut Taken) -> Option<i64> {
         let queue = self.queues.get_mut(&pipeline)?;
         let (mut rows, mut is_first, mut replayed_at) = (0, true, None);
-        while let Some(write) = queue.front() {
+        while let Some(write) = queue.writes.front() {
             let is_next = write.replayed_at.is_some() && !is_first;
             if !write.is_durable || rows >= CUT_ROWS_MAX || is_next || replayed_at.is_some() {
                 break;
             }
             is_first = false;
             replayed_at = write.replayed_at;
-            for part in queue.pop_front().into_iter().flat_map(|write| write.parts) {
+            for part in queue.pop().into_iter().flat_map(|write| write.parts) {
                 rows += part.changes.num_rows();
                 taken.ends.insert(part.relation, part.end);
                 if let Some(watermark) = part.watermark {
@@ -310,7 +395,10 @@ impl Feeds {
                 }
             }
         }
-        taken.more = queue.front().is_some_and(|write| write.is_durable);
+        taken.more = queue.writes.front().is_some_and(|write| write.is_durable);
         replayed_at
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,11 +38,12 @@ pub use checkpoint::{CheckpointRecord, CheckpointState, CheckpointTotals, Replay
 pub use driver::{CheckpointPolicy, EpochRecord, GroupRecord, PipelineRecord, Spread};
 pub use error::RuntimeError;
 pub use event_time::{EventTime, EventTimeSpec, Judged, WatermarkStatus};
+pub use feed::{FeedLimits, FeedSize};
 pub use operator::Gate;
 pub use query::{ProfileHandle, QueryOptions};
 pub use runtime::{
-    PipelineStatus, QUERY_PARTITION_ROWS, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
-    ViewStatus, WorkerStatus,
+    FeedStatus, Lack, PipelineStatus, QUERY_PARTITION_ROWS, Runtime, RuntimeOptions, SourceKind, SourceSpec,
+    ViewSpec, ViewStatus, WorkerStatus,
 };
 pub use snapshot::{Snapshot, scanned_rows};
 pub use worker::cpu::{

@@ -4,6 +4,7 @@ mod decisions;
 pub(crate) mod definitions;
 mod memory;
 mod relations;
+mod room;
 mod transport;
 mod waits;
 mod workers;
@@ -22,6 +23,8 @@ use tokio::sync::oneshot;
 
 use self::decisions::EventQueue;
 pub use self::relations::{SourceKind, SourceSpec};
+use self::room::RoomMeter;
+pub use self::room::{FeedStatus, Lack};
 use self::waits::Waits;
 pub use self::workers::WorkerStatus;
 use crate::backfill::JobStatus;
@@ -33,7 +36,7 @@ use crate::driver::{
     CheckpointPolicy, Driver, Event, HEARTBEAT_NS, PipelineId, PipelineRecord, Spread, Ticket,
 };
 use crate::error::{Result, RuntimeError};
-use crate::feed::{Feeds, Taken};
+use crate::feed::{FeedLimits, Feeds, Taken};
 use crate::memory::{Memory, Resident};
 use crate::operator::CombinerCounts;
 use crate::query::Queries;
@@ -80,6 +83,8 @@ pub struct RuntimeOptions {
     pub patience: Patience,
     /// The memory of the process, or what there is of it for this runtime.
     pub memory: Arc<Memory>,
+    /// How much may wait for the epochs of a pipeline, before its sources wait.
+    pub feed_limits: FeedLimits,
 }
 
 impl RuntimeOptions {
@@ -100,6 +105,7 @@ impl RuntimeOptions {
             policy: SchedulerPolicy::default(),
             patience: Patience::default(),
             memory: Memory::new(None, Resident::Unknown),
+            feed_limits: FeedLimits::default(),
         }
     }
 }
@@ -166,6 +172,8 @@ pub(crate) struct Inner {
     pub driver: Mutex<Driver>,
     events: Mutex<EventQueue>,
     pub feeds: Mutex<Feeds>,
+    /// Where writes wait for room in them.
+    rooms: Mutex<BTreeMap<PipelineId, RoomMeter>>,
     pub versions: Arc<Versions>,
     pub timers: Timers,
     batch_interval: Mutex<Option<Duration>>,
@@ -223,6 +231,7 @@ impl Runtime {
             driver: Mutex::default(),
             events: Mutex::default(),
             feeds: Mutex::default(),
+            rooms: Mutex::default(),
             versions: Versions::new(),
             timers: Timers::new(Arc::clone(&options.clock)),
             batch_interval: Mutex::new(options.batch_interval),

@@ -1,4 +1,4 @@
-//! What happens when memory is short: writes wait, a view that cannot go on is set aside, and the others go on.
+//! What happens when memory is short, or a view is behind: writes wait, a view that cannot go on is set aside, and the others go on.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,10 @@ use millrace_planner::{
     Binder, CatalogReader, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions, plan_view,
 };
 use millrace_runtime::memory::{Memory, Resident};
-use millrace_runtime::{Runtime, RuntimeError, RuntimeOptions, SourceKind, SourceSpec, ViewSpec};
+use millrace_runtime::{
+    FeedLimits, FeedStatus, Lack, Runtime, RuntimeError, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
+    WriteToken,
+};
 use millrace_storage::{ChangeBatch, Store, StoreOptions};
 
 const MB: usize = 1 << 20;
@@ -59,12 +62,17 @@ struct Fixture {
 impl Fixture {
     /// The streams `a` and `b`, under a limit that only accounts count against.
     async fn new(limit: usize) -> Fixture {
+        let memory = Memory::new(Some(limit), Resident::Unknown);
+        Self::over(RuntimeOptions {
+            memory,
+            ..RuntimeOptions::new(2)
+        })
+        .await
+    }
+
+    async fn over(options: RuntimeOptions) -> Fixture {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(directory.path(), StoreOptions::default()).unwrap();
-        let options = RuntimeOptions {
-            memory: Memory::new(Some(limit), Resident::Unknown),
-            ..RuntimeOptions::new(2)
-        };
         let runtime = Runtime::start(options, Arc::clone(store.logs())).unwrap();
         let mut relations = Relations::default();
         for (id, name) in [(A, "a"), (B, "b")] {
@@ -116,12 +124,26 @@ impl Fixture {
     }
 
     async fn write(&self, id: RelationId, values: std::ops::Range<i64>) -> Result<(), RuntimeError> {
+        let written = self.append(id, values, Some(Duration::from_millis(50))).await?;
+        self.runtime.wait_for(&written).await
+    }
+
+    async fn append(
+        &self,
+        id: RelationId,
+        values: std::ops::Range<i64>,
+        wait: Option<Duration>,
+    ) -> Result<WriteToken, RuntimeError> {
         let values: ArrayRef = Arc::new(Int64Array::from_iter_values(values));
         let rows = RecordBatch::try_new(schema(), vec![values]).unwrap();
         let changes = vec![(id, ChangeBatch::insertions(rows))];
-        let wait = Some(Duration::from_millis(50));
-        let written = self.runtime.append_within(changes, None, &[], wait).await?;
-        self.runtime.wait_for(&written).await
+        self.runtime.append_within(changes, None, &[], wait).await
+    }
+
+    /// The queue before the epochs of a source.
+    fn feed(&self, source: RelationId) -> FeedStatus {
+        let feeds = self.runtime.feeds();
+        feeds.into_iter().find(|feed| feed.sources == [source]).unwrap()
     }
 
     /// The sum over the second column of a view.
@@ -227,4 +249,87 @@ async fn a_view_for_which_there_is_no_memory_is_not_made() {
     assert_eq!(fixture.sum(LARGE).await.unwrap(), 600_000);
     assert!(fixture.held(LARGE) > 16 * MB, "{}", fixture.held(LARGE));
     fixture.runtime.shutdown().await;
+}
+
+/// Fills the queue before the epochs of `a` while its view stands still; returns the rows that were taken.
+async fn fill_up(fixture: &Fixture) -> (i64, RuntimeError) {
+    let mut rows = 0;
+    loop {
+        let wait = Some(Duration::from_millis(20));
+        match fixture.append(A, rows..rows + 100, wait).await {
+            Ok(_) => rows += 100,
+            Err(error) => return (rows, error),
+        }
+        assert!(rows < 1_000_000, "it never waits");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_that_is_behind_slows_its_sources_and_no_others() {
+    for (limits, lack) in [
+        (
+            FeedLimits {
+                rows: 1_000,
+                bytes: usize::MAX,
+            },
+            Lack::FeedRows(1_000),
+        ),
+        (
+            FeedLimits {
+                rows: usize::MAX,
+                bytes: 8_000,
+            },
+            Lack::FeedBytes(8_000),
+        ),
+    ] {
+        let fixture = Fixture::over(RuntimeOptions {
+            feed_limits: limits,
+            ..RuntimeOptions::new(2)
+        })
+        .await;
+        fixture.create(LARGE, "large", LARGE_SQL).await.unwrap();
+        fixture.create(SMALL, "small", SMALL_SQL).await.unwrap();
+        fixture.runtime.stall_worker(0, true).unwrap();
+        let (rows, error) = fill_up(&fixture).await;
+        let RuntimeError::NoRoom { why, .. } = &error else {
+            panic!("{error}");
+        };
+        assert!(why.contains("the views over it are behind"), "{why}");
+        let feed = fixture.feed(A);
+        assert_eq!((feed.size.rows, feed.size.bytes), (1_000, 8_000));
+        assert_eq!((feed.writes_waiting, feed.writes_waited), (0, 1));
+        // The other source has a queue of its own.
+        for _ in 0..5 {
+            fixture.append(B, 0..100, Some(Duration::ZERO)).await.unwrap();
+        }
+        // Who waits says so, and goes on with the view.
+        let waiting = fixture.append(A, rows..rows + 100, None);
+        let let_go = async {
+            loop {
+                let feed = fixture.feed(A);
+                if feed.writes_waiting == 1 {
+                    assert_eq!(feed.lack, Some(lack));
+                    assert!(feed.since.is_some());
+                    assert_eq!(
+                        feed.behind.map(|(view, stage, _)| (view, stage)),
+                        Some((LARGE, 0))
+                    );
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            fixture.runtime.stall_worker(0, false).unwrap();
+        };
+        let (written, ()) = tokio::join!(waiting, let_go);
+        fixture.runtime.wait_for(&written.unwrap()).await.unwrap();
+        assert_eq!(fixture.sum(LARGE).await.unwrap(), rows + 100);
+        fixture.write(B, 0..500).await.unwrap();
+        assert_eq!(fixture.sum(SMALL).await.unwrap(), 1_000);
+        let feed = fixture.feed(A);
+        assert_eq!(
+            (feed.size.rows, feed.writes_waiting, feed.writes_waited),
+            (0, 0, 2)
+        );
+        fixture.runtime.shutdown().await;
+    }
 }

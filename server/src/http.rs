@@ -30,8 +30,9 @@ use axum::routing::{delete, get, post};
 use axum::{Json, Router, middleware};
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
+pub use self::guard::REQUESTS_MAX;
 pub use self::queries::QueryRegistry;
 use crate::error::SqlResult;
 use crate::metrics::Metrics;
@@ -55,6 +56,8 @@ pub struct State {
     pub body_bytes_max: usize,
     /// Whether only this machine can reach the server.
     pub loopback_only: bool,
+    /// A place for each request that may be worked on at a time.
+    pub requests: Arc<Semaphore>,
 }
 
 impl State {
@@ -95,6 +98,7 @@ pub fn router(state: State) -> Router {
     let api = Router::new()
         .route("/api/sql", post(sql::post).get(sql::get))
         .route("/api/ingest/{stream}", post(ingest::post))
+        .layer(middleware::from_fn_with_state(state.clone(), guard::crowd))
         .route("/api/queries/{id}", delete(cancel))
         .route("/api/jobs/{id}/profile", get(profile::get))
         .route("/metrics", get(metrics))

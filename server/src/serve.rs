@@ -12,7 +12,7 @@ use millrace_runtime::clock::VirtualClock;
 use millrace_runtime::reducer::Reducer;
 use parking_lot::RwLock;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
@@ -190,6 +190,7 @@ impl Server {
             statement_bytes_max: config.statement_bytes_max,
             body_bytes_max: config.http_body_bytes_max,
             loopback_only: http_addr.ip().is_loopback(),
+            requests: Arc::new(Semaphore::new(http::REQUESTS_MAX)),
         };
         let server = Server {
             pg_addr,

@@ -25,6 +25,7 @@ mod explain_tests;
 mod external_tests;
 #[cfg(test)]
 mod job_tests;
+pub(crate) mod kept;
 #[cfg(test)]
 mod memory_tests;
 mod object_names;

@@ -11,6 +11,7 @@ use futures::SinkExt;
 use millrace_server::Server;
 use millrace_server::cli::test::throw_away;
 use millrace_server::config::Config;
+use millrace_server::http::REQUESTS_MAX;
 use millrace_sql_tests::{connect, rows, run, seed, start, words};
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore, SeedableRng};
@@ -355,6 +356,43 @@ async fn ingest_for_which_there_is_no_room() {
     let answer = request(fixture.server.http_addr(), "POST", path, row).await;
     assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
     assert_eq!(number(&fixture.witness, "SELECT count(*) FROM s").await, 1);
+    fixture.check_health().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_requests_than_are_worked_on() {
+    let fixture = Fixture::new().await;
+    run(&fixture.witness, "CREATE STREAM s (id INT NOT NULL)")
+        .await
+        .unwrap();
+    let address = fixture.server.http_addr();
+    let head = "POST /api/ingest/s HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n\
+                Content-Length: 10\r\n\r\n";
+    let mut hanging = vec![];
+    for _ in 0..REQUESTS_MAX {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        hanging.push(stream);
+    }
+    let refused = async {
+        loop {
+            let answer = request(address, "GET", "/api/sql?query=SELECT%201", "").await;
+            if answer.starts_with("HTTP/1.0 429") {
+                return answer.to_ascii_lowercase();
+            }
+        }
+    };
+    let answer = timeout(PATIENCE, refused).await.expect("one too many is refused");
+    assert!(answer.contains("retry-after: 1"), "{answer}");
+    assert_healthy(address).await;
+    drop(hanging);
+    let served = async {
+        while !request(address, "GET", "/api/sql?query=SELECT%201", "")
+            .await
+            .starts_with("HTTP/1.0 200")
+        {}
+    };
+    timeout(PATIENCE, served).await.expect("there is room again");
     fixture.check_health().await;
 }
 

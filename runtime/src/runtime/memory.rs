@@ -1,4 +1,4 @@
-//! Memory as relations and writes see it: what is charged to whom, the watcher, and where writes wait.
+//! Memory as relations see it: what is charged to whom, and the watcher.
 //!
 //! The watcher looks at the resident size, and is the last resort: views that grow while nothing is left fail by themselves
 //! ([`Account::check`]); if nothing is left for a while all the same, the view goes that holds most.
@@ -8,10 +8,8 @@ use std::time::Duration;
 
 use millrace_planner::RelationId;
 use millrace_storage::{ChangeBatch, rows_bytes};
-use tokio::time::Instant;
 
 use super::{Inner, Runtime};
-use crate::error::{Result, RuntimeError};
 use crate::memory::{Account, Charge, Holder, Memory, Use};
 use crate::relation::Relation;
 use crate::worker::ViewInstance;
@@ -26,14 +24,6 @@ impl Runtime {
     /// The memory of the process.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.inner.options.memory
-    }
-
-    /// Waits until there is room for rows of a stream or table.
-    ///
-    /// # Errors
-    /// There is none for as long as `wait_max`.
-    pub async fn wait_for_room(&self, relation: RelationId, wait_max: Option<Duration>) -> Result<()> {
-        self.inner.wait_for_room(&[relation], wait_max).await
     }
 }
 
@@ -94,56 +84,5 @@ impl Inner {
         tracing::error!(view = %view.name, %error, "a view is set aside, and the others go on");
         view.set_aside(error.to_string(), true);
         self.checkpoints.remove(view.id);
-    }
-
-    /// Waits until there is room for a write to these relations, of one pipeline.
-    ///
-    /// # Errors
-    /// There is none for as long as `wait_max`.
-    pub async fn wait_for_room(&self, relations: &[RelationId], wait_max: Option<Duration>) -> Result<()> {
-        let memory = &self.options.memory;
-        let began = Instant::now();
-        let mut is_waiting = false;
-        loop {
-            let mut freed = std::pin::pin!(memory.freed());
-            freed.as_mut().enable();
-            let Some(why) = self.lacks_room(relations) else {
-                return Ok(());
-            };
-            if !std::mem::replace(&mut is_waiting, true) {
-                memory.note_wait();
-            }
-            match wait_max.map(|wait| began + wait) {
-                None => freed.await,
-                Some(deadline) => {
-                    if tokio::time::timeout_at(deadline, freed).await.is_err() {
-                        let waited = began.elapsed();
-                        return Err(RuntimeError::NoRoom { waited, why });
-                    }
-                }
-            }
-        }
-    }
-
-    /// Why a write to these relations has to wait, if it has.
-    fn lacks_room(&self, relations: &[RelationId]) -> Option<String> {
-        let memory = &self.options.memory;
-        if memory.room(usize::MAX, 1) {
-            return None;
-        }
-        let pipelines: Vec<_> = relations
-            .iter()
-            .filter_map(|id| self.versions.pipeline_of(*id))
-            .collect();
-        let (mut held, mut sharing) = (0, std::collections::BTreeSet::new());
-        for id in self.relations.read().keys() {
-            if let Some(pipeline) = self.versions.pipeline_of(*id) {
-                sharing.insert(pipeline);
-                if pipelines.contains(&pipeline) {
-                    held += memory.held(*id);
-                }
-            }
-        }
-        (!memory.room(held, sharing.len())).then(|| memory.shown())
     }
 }

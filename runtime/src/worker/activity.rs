@@ -1,7 +1,9 @@
 //! What a view's tasks have done since it was made: counters that tasks add to and EXPLAIN ANALYZE takes the difference of.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Tasks of one stage on one partition, added up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,9 +51,31 @@ pub struct Activity {
     rows_out: AtomicU64,
     busy_ns: AtomicU64,
     queue_ns: AtomicU64,
+    /// Since when a task has been running now.
+    running: Mutex<Option<Instant>>,
+}
+
+/// A task that runs, until this is dropped.
+pub struct RunningTask<'a>(&'a Activity);
+
+impl Drop for RunningTask<'_> {
+    fn drop(&mut self) {
+        *self.0.running.lock() = None;
+    }
 }
 
 impl Activity {
+    /// A task begins. Of several at once, as maps are, the last counts.
+    pub fn begin(&self, now: Instant) -> RunningTask<'_> {
+        *self.running.lock() = Some(now);
+        RunningTask(self)
+    }
+
+    /// Since when a task has been running now.
+    pub fn running_since(&self) -> Option<Instant> {
+        *self.running.lock()
+    }
+
     /// A task has ended well.
     pub fn ran(&self, rows_in: u64, rows_out: u64, queue: Duration, busy: Duration) {
         let add = |counter: &AtomicU64, value| counter.fetch_add(value, Ordering::Relaxed);

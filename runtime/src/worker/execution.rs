@@ -158,6 +158,7 @@ impl Worker {
                 Some(_) => Outcome::Void,
             };
         };
+        let _running = view.activity(id.stage, id.partition).begin(started);
         if !view.shape.stages[id.stage].is_stateful() {
             if *self.is_stalled.borrow() {
                 let mut stalled = self.is_stalled.subscribe();

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
@@ -339,6 +339,16 @@ impl ViewInstance {
     /// The counters of a stage's tasks on a partition.
     pub fn activity(&self, stage: usize, partition: usize) -> &Activity {
         &self.activity[stage][partition]
+    }
+
+    /// The stage of the task that has been running for the longest now, and since when.
+    pub fn longest_task(&self) -> Option<(usize, Instant)> {
+        let stages = self.activity.iter().enumerate();
+        let running = stages.flat_map(|(stage, partitions)| {
+            let since = partitions.iter().filter_map(Activity::running_since);
+            since.map(move |since| (stage, since))
+        });
+        running.min_by_key(|(_, since)| *since)
     }
 
     /// What a stage's tasks put out in batches.

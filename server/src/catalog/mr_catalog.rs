@@ -28,9 +28,10 @@ use crate::database::{Database, df};
 use crate::error::{SqlResult, from_internal};
 
 /// The names of the relations.
-pub const RELATIONS: [&str; 16] = [
+pub const RELATIONS: [&str; 17] = [
     "batches",
     "checkpoints",
+    "feeds",
     "flow",
     "generators",
     "groups",
@@ -55,6 +56,7 @@ pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn Tab
     let columns = match name {
         "batches" => batches(database),
         "checkpoints" => recovery::checkpoints(database),
+        "feeds" => flow::feeds(database),
         "flow" => flow::columns(database),
         "generators" => generators(database),
         "groups" => groups(database),

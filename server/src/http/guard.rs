@@ -26,6 +26,20 @@ pub async fn password(Extracted(state): Extracted<State>, request: Request, next
     next.run(request).await
 }
 
+/// Requests that are worked on at a time.
+pub const REQUESTS_MAX: usize = 256;
+
+/// Lets so many requests in at a time.
+pub async fn crowd(Extracted(state): Extracted<State>, request: Request, next: Next) -> Response {
+    match state.requests.try_acquire() {
+        Ok(_place) => next.run(request).await,
+        Err(_) => {
+            let message = format!("{REQUESTS_MAX} requests are being worked on; try again in a moment");
+            error::plain(StatusCode::TOO_MANY_REQUESTS, &message)
+        }
+    }
+}
+
 /// Refuses requests that another site's page makes a browser send.
 pub async fn origin(Extracted(state): Extracted<State>, request: Request, next: Next) -> Response {
     let headers = request.headers();

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use millrace_runtime::memory::MemoryStatus;
-use millrace_runtime::{Durations, QueryClass, Runtime};
+use millrace_runtime::{Durations, FeedStatus, QueryClass, Runtime};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -46,6 +46,7 @@ impl Collector for RuntimeCollector {
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
         }
         memory(&mut encoder, &runtime.memory().status())?;
+        feeds(&mut encoder, &runtime.feeds())?;
         let views = runtime.views();
         let failed = views.iter().filter(|view| view.failure.is_some()).count();
         let waiting = |class| runtime.tasks_waiting(class) as i64;
@@ -166,6 +167,28 @@ fn memory(encoder: &mut DescriptorEncoder<'_>, status: &MemoryStatus) -> fmt::Re
     ] {
         let counter = ConstCounter::new(value);
         counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
+    }
+    Ok(())
+}
+
+/// What waits for its epoch, and the writes for which there is no room.
+fn feeds(encoder: &mut DescriptorEncoder<'_>, feeds: &[FeedStatus]) -> fmt::Result {
+    let sum = |value: fn(&FeedStatus) -> usize| feeds.iter().map(value).sum::<usize>();
+    for (name, help, value) in [
+        (
+            "feed_rows",
+            "Written rows that wait for their epoch",
+            sum(|feed| feed.size.rows),
+        ),
+        ("feed_bytes", "Bytes of these rows", sum(|feed| feed.size.bytes)),
+        (
+            "writes_without_room",
+            "Writes that wait for room now",
+            sum(|feed| feed.writes_waiting),
+        ),
+    ] {
+        let gauge = ConstGauge::new(value as i64);
+        gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
     }
     Ok(())
 }

@@ -27,6 +27,7 @@ use super::parameters::{self, Formats};
 use super::simple::complete;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::metrics::StatementKind;
+use crate::session::kept::check_kept;
 use crate::session::{CommandTag, Outcome, Prepared, TransactionStatus};
 
 /// A statement that was parsed.
@@ -68,6 +69,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let message = format!("prepared statement \"{name}\" already exists");
             return Err(SqlError::new(SqlState::DuplicatePreparedStatement, message).into());
         }
+        check_kept(self.statements.len(), "prepared statements")?;
         let mut parsed = self.session.parse(&parse.query)?;
         if parsed.len() > 1 {
             let message = "cannot insert multiple commands into a prepared statement";
@@ -96,6 +98,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let message = format!("cursor \"{portal_name}\" already exists");
             return Err(SqlError::new(SqlState::DuplicateCursor, message).into());
         }
+        check_kept(self.portals.len(), "portals")?;
         let parameters = parameters::decode(
             &bind.parameters,
             &bind.parameter_format_codes,

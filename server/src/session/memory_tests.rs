@@ -1,7 +1,8 @@
-//! memory_limit as clients see it: shown, changed, and short.
+//! Limits as clients see them: memory_limit, shown, changed, and short; and what a session keeps.
 
 use crate::error::SqlState;
-use crate::session::tests::Fixture;
+use crate::session::kept::KEPT_MAX;
+use crate::session::tests::{Fixture, run};
 
 #[tokio::test]
 async fn the_limit_is_shown_and_altered() {
@@ -74,4 +75,53 @@ async fn with_too_little_queries_and_writes_are_refused() {
     f.ok("ALTER SYSTEM RESET memory_limit").await;
     f.ok("INSERT INTO t VALUES (2000, 'x')").await;
     assert_eq!(f.ok("SELECT n FROM n").await, ["1001"]);
+}
+
+#[tokio::test]
+async fn who_waits_is_listed_with_what_for() {
+    let f = Fixture::new().await;
+    f.ok("CREATE TABLE t (id INT PRIMARY KEY)").await;
+    f.ok("CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n FROM t")
+        .await;
+    assert!(f.ok("SHOW BACKPRESSURE").await.is_empty());
+    f.ok("ALTER SYSTEM SET memory_limit = '1MB'").await;
+    let other = f.other_session();
+    other.database().runtime().memory().look();
+    let waiting = async {
+        run(&other, "SET write_timeout = 0").await.unwrap();
+        run(&other, "INSERT INTO t VALUES (1)").await.unwrap();
+    };
+    let watching = async {
+        let shown = loop {
+            let shown = f.ok("SHOW BACKPRESSURE").await;
+            if !shown.is_empty() {
+                break shown;
+            }
+            tokio::task::yield_now().await;
+        };
+        let columns: Vec<&str> = shown[0].split('|').collect();
+        assert_eq!((columns[2], columns[3], columns[5]), ("memory", "1", "t"));
+        let flow = "SELECT reason, waits_for, tasks_waiting, since <= now(), source FROM mr_catalog.flow";
+        assert_eq!(f.ok(flow).await, ["writes wait for room|memory|1|t|t"]);
+        let feeds = "SELECT sources, rows_max, writes_waiting FROM mr_catalog.feeds";
+        assert_eq!(f.ok(feeds).await, ["t|1048576|1"]);
+        f.ok("ALTER SYSTEM RESET memory_limit").await;
+    };
+    tokio::join!(waiting, watching);
+    assert_eq!(f.ok("SELECT n FROM n").await, ["1"]);
+    assert!(f.ok("SHOW BACKPRESSURE").await.is_empty());
+    assert_eq!(f.ok("SELECT writes_waited FROM mr_catalog.feeds").await, ["1"]);
+}
+
+#[tokio::test]
+async fn a_session_keeps_so_many_statements() {
+    let f = Fixture::new().await;
+    for number in 0..KEPT_MAX {
+        f.ok(&format!("PREPARE p{number} AS SELECT {number}")).await;
+    }
+    let error = f.error("PREPARE more AS SELECT 1").await;
+    assert_eq!(error.code, SqlState::ProgramLimitExceeded);
+    f.ok("DEALLOCATE p0").await;
+    f.ok("PREPARE more AS SELECT 1").await;
+    assert_eq!(f.ok("EXECUTE more").await, ["1"]);
 }

@@ -1,12 +1,17 @@
-//! `mr_catalog.flow`: where rows of views go on in batches, and who waits for room. SHOW BACKPRESSURE is what waits now.
+//! `mr_catalog.flow` and `.feeds`: where rows wait. SHOW BACKPRESSURE is what waits now: tasks that put out more than may be in
+//! flight, and writes for which there is no room.
 
+use std::sync::Arc;
 use std::time::Instant;
 
+use arrow::array::{ArrayRef, StringArray, TimestampMicrosecondArray};
 use millrace_planner::RelationId;
+use millrace_runtime::FeedStatus;
 use millrace_runtime::worker::flow::FlowStatus;
+use millrace_storage::ObjectId;
 
-use super::{Columns, numbers, texts};
-use crate::database::Database;
+use super::{Columns, numbers, optional_numbers, texts};
+use crate::database::{Database, now_ms};
 
 /// The stages that may put out batches, by view.
 fn flows(database: &Database) -> Vec<(RelationId, String, FlowStatus)> {
@@ -21,64 +26,141 @@ fn flows(database: &Database) -> Vec<(RelationId, String, FlowStatus)> {
         .collect()
 }
 
-/// How long tasks have been waiting, in microseconds; 0 if none does.
+fn name_of(database: &Database, relation: RelationId) -> String {
+    let catalog = database.catalog();
+    let object = catalog.object(ObjectId(relation.0));
+    object.map(|object| object.display_name()).unwrap_or_default()
+}
+
+/// The streams and tables of a pipeline.
+fn sources(database: &Database, feed: &FeedStatus) -> String {
+    let names: Vec<String> = feed.sources.iter().map(|id| name_of(database, *id)).collect();
+    names.join(", ")
+}
+
+/// How long there has been someone who waits, in microseconds; 0 if nobody does.
 fn waiting_us(since: Option<Instant>) -> u64 {
     since.map_or(0, |since| since.elapsed().as_micros() as u64)
 }
 
+fn times(since: Vec<Option<Instant>>) -> ArrayRef {
+    let now = now_ms() * 1_000;
+    let times = since
+        .into_iter()
+        .map(|since| Some(now - since?.elapsed().as_micros() as i64));
+    Arc::new(TimestampMicrosecondArray::from_iter(times).with_timezone("UTC"))
+}
+
+/// Something that may wait.
+struct Row {
+    /// The view that has to go on first.
+    view: Option<RelationId>,
+    view_name: String,
+    stage: Option<u64>,
+    reason: String,
+    flow: Option<FlowStatus>,
+    waits_for: Option<String>,
+    waiting: usize,
+    since: Option<Instant>,
+    waited_us: u64,
+    source: Option<String>,
+}
+
+fn rows(database: &Database) -> Vec<Row> {
+    let flows = flows(database).into_iter();
+    let mut rows: Vec<Row> = flows
+        .map(|(view, view_name, flow)| Row {
+            view: Some(view),
+            view_name,
+            stage: Some(flow.stage as u64),
+            reason: flow.reason.clone(),
+            waits_for: (flow.counts.waiting > 0)
+                .then(|| format!("{} batches in flight", flow.limits.batches)),
+            waiting: flow.counts.waiting,
+            since: flow.counts.since,
+            waited_us: flow.counts.waited_ns / 1_000,
+            flow: Some(flow),
+            source: None,
+        })
+        .collect();
+    let feeds = database.runtime().feeds().into_iter();
+    rows.extend(feeds.filter(|feed| feed.writes_waiting > 0).map(|feed| Row {
+        view: feed.behind.map(|(view, _, _)| view),
+        view_name: (feed.behind).map_or_else(String::new, |(view, _, _)| name_of(database, view)),
+        stage: feed.behind.map(|(_, stage, _)| stage as u64),
+        reason: "writes wait for room".to_owned(),
+        flow: None,
+        waits_for: feed.lack.map(|lack| lack.to_string()),
+        waiting: feed.writes_waiting,
+        since: feed.since,
+        waited_us: feed.waited.as_micros() as u64,
+        source: Some(sources(database, &feed)),
+    }));
+    rows
+}
+
 /// One row a stage that may multiply rows: why, how much of a task of it may be in flight, what went on in batches since the
-/// view was made, how many tasks wait for room now, and how long it has been so.
+/// view was made, how many tasks wait for room now, and how long it has been so. One row more for each pipeline of which writes
+/// wait: the view whose task has been running for the longest, what is lacking, how many writes wait, and since when.
 pub fn columns(database: &Database) -> Columns {
-    let all = flows(database);
-    let counts = || all.iter().map(|(_, _, flow)| flow.counts);
-    let limits = || all.iter().map(|(_, _, flow)| flow.limits);
+    let all = rows(database);
+    let of_flow =
+        |value: fn(&FlowStatus) -> u64| optional_numbers(all.iter().map(|row| row.flow.as_ref().map(value)));
+    let optional = |value: fn(&Row) -> Option<String>| -> ArrayRef {
+        Arc::new(StringArray::from_iter(all.iter().map(value)))
+    };
     vec![
-        ("relation", numbers(all.iter().map(|(relation, _, _)| relation.0))),
-        ("stage", numbers(all.iter().map(|(_, _, flow)| flow.stage as u64))),
         (
-            "reason",
-            texts(all.iter().map(|(_, _, flow)| flow.reason.clone())),
+            "relation",
+            optional_numbers(all.iter().map(|row| row.view.map(|view| view.0))),
         ),
-        (
-            "flow_batches",
-            numbers(limits().map(|limits| limits.batches as u64)),
-        ),
-        (
-            "flow_batch_rows",
-            numbers(limits().map(|limits| limits.batch_rows as u64)),
-        ),
-        ("batches", numbers(counts().map(|counts| counts.batches))),
-        ("rows", numbers(counts().map(|counts| counts.rows))),
-        (
-            "waited_us",
-            numbers(counts().map(|counts| counts.waited_ns / 1_000)),
-        ),
-        (
-            "tasks_waiting",
-            numbers(counts().map(|counts| counts.waiting as u64)),
-        ),
-        (
-            "waiting_us",
-            numbers(counts().map(|counts| waiting_us(counts.since))),
-        ),
+        ("stage", optional_numbers(all.iter().map(|row| row.stage))),
+        ("reason", texts(all.iter().map(|row| row.reason.clone()))),
+        ("flow_batches", of_flow(|flow| flow.limits.batches as u64)),
+        ("flow_batch_rows", of_flow(|flow| flow.limits.batch_rows as u64)),
+        ("batches", of_flow(|flow| flow.counts.batches)),
+        ("rows", of_flow(|flow| flow.counts.rows)),
+        ("waited_us", numbers(all.iter().map(|row| row.waited_us))),
+        ("tasks_waiting", numbers(all.iter().map(|row| row.waiting as u64))),
+        ("waiting_us", numbers(all.iter().map(|row| waiting_us(row.since)))),
+        ("waits_for", optional(|row| row.waits_for.clone())),
+        ("since", times(all.iter().map(|row| row.since).collect())),
+        ("source", optional(|row| row.source.clone())),
     ]
 }
 
-/// What waits for room now: view, stage, what it waits for, tasks, microseconds.
-pub fn waiting(database: &Database) -> Vec<[String; 5]> {
-    let waiting = flows(database)
-        .into_iter()
-        .filter(|(_, _, flow)| flow.counts.waiting > 0);
+/// One row a pipeline: what waits for its epochs, how much of that there may be, and the writes that wait for room, or have
+/// waited.
+pub fn feeds(database: &Database) -> Columns {
+    let all = database.runtime().feeds();
+    let count = |value: fn(&FeedStatus) -> u64| numbers(all.iter().map(value));
+    vec![
+        ("pipeline", count(|feed| feed.pipeline.0)),
+        ("sources", texts(all.iter().map(|feed| sources(database, feed)))),
+        ("writes", count(|feed| feed.size.writes as u64)),
+        ("rows", count(|feed| feed.size.rows as u64)),
+        ("bytes", count(|feed| feed.size.bytes as u64)),
+        ("rows_max", count(|feed| feed.limits.rows as u64)),
+        ("bytes_max", count(|feed| feed.limits.bytes as u64)),
+        ("writes_waiting", count(|feed| feed.writes_waiting as u64)),
+        ("waiting_us", count(|feed| waiting_us(feed.since))),
+        ("writes_waited", count(|feed| feed.writes_waited)),
+        ("waited_us", count(|feed| feed.waited.as_micros() as u64)),
+    ]
+}
+
+/// What waits for room now: view, stage, what it waits for, tasks or writes, microseconds, and the sources of writes.
+pub fn waiting(database: &Database) -> Vec<[String; 6]> {
+    let waiting = rows(database).into_iter().filter(|row| row.waiting > 0);
     waiting
-        .map(|(_, name, flow)| {
-            let resource = format!("{} batches in flight", flow.limits.batches);
-            let (tasks, since) = (flow.counts.waiting, waiting_us(flow.counts.since));
+        .map(|row| {
             [
-                name,
-                flow.stage.to_string(),
-                resource,
-                tasks.to_string(),
-                since.to_string(),
+                row.view_name,
+                row.stage.map(|stage| stage.to_string()).unwrap_or_default(),
+                row.waits_for.unwrap_or_default(),
+                row.waiting.to_string(),
+                waiting_us(row.since).to_string(),
+                row.source.unwrap_or_default(),
             ]
         })
         .collect()

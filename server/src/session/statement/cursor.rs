@@ -7,6 +7,7 @@ use millrace_parser::ast::Fetch;
 
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::cursor::Cursor;
+use crate::session::kept::check_kept;
 use crate::session::query::{Providers, renamed, rows_of};
 use crate::session::statement::{done, select};
 use crate::session::transaction::Transaction;
@@ -47,6 +48,8 @@ pub(crate) async fn declare(
                 format!("cursor \"{name}\" already exists"),
             ));
         }
+        let kept = session.cursors.lock().len();
+        check_kept(kept, "cursors")?;
         let scope = session.scope();
         let query_text = query.to_string();
         let mut statement = ast::Statement::Query(query);

@@ -15,6 +15,7 @@ use millrace_planner::Binder;
 use crate::database::df;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::rewrite;
+use crate::session::kept::check_kept;
 use crate::session::statement::{done, names};
 use crate::session::{Outcome, Session};
 use crate::types;
@@ -33,6 +34,8 @@ pub(crate) async fn prepare(
             format!("prepared statement \"{name}\" already exists"),
         ));
     }
+    let kept = session.prepared.lock().len();
+    check_kept(kept, "prepared statements")?;
     let given = data_types
         .iter()
         .map(|data_type| {

@@ -74,7 +74,7 @@ pub(crate) fn columns(target: &ShowTarget) -> SchemaRef {
         ]),
         ShowTarget::Workers => schema(&["id", "address", "state", "cores", "partitions", "tasks_waiting"]),
         ShowTarget::Watermarks => schema(&["relation", "watermark", "late_rows", "future_rows"]),
-        ShowTarget::Backpressure => schema(&["view", "stage", "waits_for", "tasks", "waiting_us"]),
+        ShowTarget::Backpressure => schema(&["view", "stage", "waits_for", "tasks", "waiting_us", "source"]),
         ShowTarget::Suspended => schema(&[
             "task",
             "worker",
