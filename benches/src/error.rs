@@ -4,6 +4,7 @@ use std::io;
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
+use tokio_postgres::error::SqlState;
 
 /// Why a benchmark gave no result: what it was doing, and what happened.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +55,14 @@ impl BenchError {
     /// For `map_err`: an error of the engine inside this process.
     pub fn engine(error: impl std::fmt::Display) -> Self {
         BenchError::Engine(error.to_string())
+    }
+
+    /// Whether the server had no memory for a statement.
+    pub fn is_out_of_memory(&self) -> bool {
+        match self {
+            BenchError::Postgres { source, .. } => source.code() == Some(&SqlState::OUT_OF_MEMORY),
+            _ => false,
+        }
     }
 
     /// For `map_err`: the server's error while doing something.

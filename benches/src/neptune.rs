@@ -32,6 +32,9 @@ pub struct Scale {
     pub rate: f64,
     pub rates: Vec<f64>,
     pub batch_events: usize,
+    /// Rows by which a model is trained, and of which a join keeps.
+    pub training_rows: usize,
+    pub join_rows: usize,
     /// Simulated time of the cluster.
     pub simulated: Duration,
     /// Tasks, and threads, that are paused together; and how often.
@@ -55,6 +58,8 @@ impl Scale {
             rate: 500_000.0,
             rates: vec![0.0, 100_000.0, 500_000.0, 1e6, 2e6, 4e6, 8e6],
             batch_events: 20_000,
+            training_rows: 200_000,
+            join_rows: 1_000_000,
             simulated: Duration::from_secs(20),
             parallelism: vec![2, 4, 8, 16, 32, 64],
             rounds: 50,
@@ -75,6 +80,8 @@ impl Scale {
             rate: 10_000.0,
             rates: vec![0.0, 10_000.0],
             batch_events: 500,
+            training_rows: 2_000,
+            join_rows: 20_000,
             simulated: Duration::from_secs(1),
             parallelism: vec![2, 4],
             rounds: 10,
@@ -98,8 +105,6 @@ pub async fn run(mut run: Run, scale: &Scale, only: Option<&str>) -> Result<Run,
     if is_wanted(pauses::NAME) {
         pauses::run(&mut run, scale).await?;
     }
-    if is_wanted(beside::POLICIES) {
-        beside::run(&mut run, scale).await?;
-    }
+    beside::run(&mut run, scale, is_wanted).await?;
     Ok(run)
 }

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use millrace_server::cli::split::Splitter;
 use millrace_server::cli::test::{Protocol, run_file_on, virtual_clock};
 use millrace_sql_tests::{Failure, connect, run, start_on};
 
@@ -15,13 +16,18 @@ async fn every_example_runs_and_its_views_hold_what_is_said() -> Result<(), Fail
     let mut examples = examples.collect::<Result<Vec<PathBuf>, Failure>>()?;
     examples.retain(|path| path.extension().is_some_and(|extension| extension == "sql"));
     examples.sort();
-    assert!(examples.len() >= 5, "{examples:?}");
+    assert!(examples.len() >= 6, "{examples:?}");
     for example in examples {
         let name = example.file_stem().unwrap().to_string_lossy().into_owned();
         let directory = tempfile::tempdir()?;
         let server = start_on(directory.path(), &virtual_clock()).await?;
         let client = connect(server.pg_addr()).await?;
-        run(&client, &std::fs::read_to_string(&example)?).await?;
+        // Statement by statement, as `millrace sql` and psql do.
+        let mut splitter = Splitter::default();
+        splitter.push(&std::fs::read_to_string(&example)?);
+        while let Some(statement) = splitter.next_statement() {
+            run(&client, &statement).await?;
+        }
         let checked = run_file_on(
             &server,
             &here.join(format!("examples/{name}.slt")),

@@ -85,14 +85,14 @@ impl Bed {
     /// # Errors
     /// It does not start, or refuses a statement.
     pub async fn new(form: Form, workers: usize) -> Result<Self, BenchError> {
-        Self::on_cores(form, workers, None).await
+        Self::with(form, |config| config.workers = Some(workers)).await
     }
 
-    /// The same with so many cores for each worker.
+    /// Starts a server of one worker that is configured so.
     ///
     /// # Errors
     /// It does not start, or refuses a statement.
-    pub async fn on_cores(form: Form, workers: usize, cores: Option<usize>) -> Result<Self, BenchError> {
+    pub async fn with(form: Form, configure: impl FnOnce(&mut Config)) -> Result<Self, BenchError> {
         let memory = std::path::Path::new(MEMORY);
         let directory = if memory.is_dir() {
             tempfile::tempdir_in(memory)
@@ -100,14 +100,14 @@ impl Bed {
             tempfile::tempdir()
         };
         let directory = directory.map_err(BenchError::io("cannot make a directory for the log"))?;
-        let config = Config {
+        let mut config = Config {
             data: directory.path().join("data"),
             pg: (Ipv4Addr::LOCALHOST, 0).into(),
             http: (Ipv4Addr::LOCALHOST, 0).into(),
-            workers: Some(workers),
-            cores,
+            workers: Some(1),
             ..Config::default()
         };
+        configure(&mut config);
         let server = Server::start(config).await;
         let server = server.map_err(|error| BenchError::Server(error.to_string()))?;
         let client = Client::connect(server.pg_addr()).await?;
