@@ -191,6 +191,11 @@ impl Worker {
         self.is_stalled.send_replace(is_stalled);
     }
 
+    /// Bytes that are in use there: state, what tasks of queries hold, rows in flight.
+    pub fn memory(&self) -> u64 {
+        self.load.lock().memory() + self.in_flight_bytes() as u64
+    }
+
     /// Tells the driver that the worker is there, and how it is doing.
     pub fn beat(&self) {
         if self.is_alive() {

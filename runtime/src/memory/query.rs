@@ -13,6 +13,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool
 
 use super::account::{Account, Charge, Use};
 use super::{Memory, SHORT_PERCENT, size};
+use crate::worker::cpu::{holds, releases};
 
 /// What all queries have together.
 #[derive(Debug, Default)]
@@ -85,11 +86,13 @@ impl MemoryPool for QueryMemory {
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
         *self.memory().shares.lock().bytes(reservation) += additional;
         self.account.grow(Use::Query, additional);
+        holds(additional);
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
         *self.memory().shares.lock().bytes(reservation) -= shrink;
         self.account.shrink(Use::Query, shrink);
+        releases(shrink);
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
@@ -110,6 +113,7 @@ impl MemoryPool for QueryMemory {
         }
         *shares.bytes(reservation) += additional;
         self.account.grow(Use::Query, additional);
+        holds(additional);
         Ok(())
     }
 

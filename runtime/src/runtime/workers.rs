@@ -32,6 +32,8 @@ pub struct WorkerStatus {
     pub cpu_ns: u64,
     /// Bytes of the state that lives there, as of its last heartbeat.
     pub state_bytes: u64,
+    /// Bytes that tasks of queries hold there, smoothed, as of its last heartbeat.
+    pub query_bytes: u64,
     /// Bytes of rows there that wait for other tasks.
     pub in_flight_bytes: u64,
 }
@@ -57,6 +59,7 @@ impl Inner {
     fn add_worker(self: &Arc<Self>) -> Result<WorkerId> {
         let id = WorkerId(self.next_worker.fetch_add(1, Ordering::Relaxed));
         let cpu = CpuScheduler::start(self.options.cores, Some(self.waits.handle()))?;
+        cpu.watch(&self.options.memory);
         let (policy, patience) = *self.policy.lock();
         cpu.set_policy(policy);
         cpu.set_patience(patience);
@@ -123,6 +126,7 @@ impl Runtime {
                 busy: f64::from(load(worker).busy_per_mille) / 1000.0,
                 cpu_ns: worker.cpu.busy_ns(),
                 state_bytes: load(worker).state_bytes,
+                query_bytes: load(worker).query_bytes,
                 in_flight_bytes: worker.in_flight_bytes() as u64,
             })
             .collect()
@@ -249,8 +253,15 @@ impl Inner {
         }
         let candidates: Vec<&Arc<Worker>> =
             (workers.values()).filter(|worker| !worker.is_cut_off()).collect();
+        // The memory of the process, divided evenly among its workers.
+        let limit = self.options.memory.status().limit;
+        let share = limit.map(|limit| (limit / candidates.len()).max(1) as u64);
+        let memory_permille = |bytes: u64| {
+            let permille = share.map_or(0, |share| (bytes.saturating_mul(1000) / share).min(1000));
+            permille as u32
+        };
         let places: Vec<_> = (candidates.iter())
-            .map(|worker| worker.cpu.place(worker.id.0))
+            .map(|worker| worker.cpu.place(worker.id.0, memory_permille(worker.memory())))
             .collect();
         let (policy, _) = *self.policy.lock();
         let chosen = policy.rules().place(None, &places);

@@ -124,6 +124,8 @@ pub struct WorkerLoad {
     pub tasks_waiting: u32,
     /// Bytes of the partitions that live there: operators' state and the contents of views.
     pub state_bytes: u64,
+    /// Bytes that tasks of queries hold there, smoothed.
+    pub query_bytes: u64,
 }
 
 /// What an epoch cost one worker.

@@ -32,6 +32,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::error::{Result, RuntimeError};
+use crate::memory::Memory;
 use crate::worker::disk::DiskUse;
 pub use histogram::{Durations, Histogram};
 pub use policy::{GiveWay, Place, Policy, SchedulerPolicy};
@@ -131,6 +132,24 @@ pub fn waits_for(what: Waits) {
     });
 }
 
+/// The task that runs on this thread holds so many bytes more of its query's memory. Nothing outside a slot.
+pub fn holds(bytes: usize) {
+    RUNNING.with_borrow(|gate| {
+        if let Some(gate) = gate {
+            gate.shared.held(&gate.record, bytes);
+        }
+    });
+}
+
+/// It holds so many bytes less.
+pub fn releases(bytes: usize) {
+    RUNNING.with_borrow(|gate| {
+        if let Some(gate) = gate {
+            gate.shared.released(&gate.record, bytes);
+        }
+    });
+}
+
 /// A disk monotask of the task that runs on this thread has ended.
 pub fn used_disk(used: DiskUse) {
     RUNNING.with_borrow(|gate| {
@@ -200,7 +219,7 @@ impl CpuScheduler {
             shared: Arc::clone(&self.shared),
             record: Arc::clone(&record),
         };
-        let alive = Alive::new(&self.shared);
+        let alive = Alive::new(&self.shared, &record);
         let ended = Arc::clone(&record);
         let future = AssertUnwindSafe(future(gate))
             .catch_unwind()
@@ -244,8 +263,18 @@ impl CpuScheduler {
         self.shared.busy_ns.load(Ordering::Relaxed)
     }
 
-    /// The worker as a place for a task, but for its memory.
-    pub fn place(&self, worker: u32) -> Place<u32> {
+    /// What tasks of queries hold here, in bytes.
+    pub fn held(&self) -> usize {
+        self.shared.held.load(Ordering::Relaxed)
+    }
+
+    /// From now on batch tasks begin only while there is memory.
+    pub fn watch(&self, memory: &Arc<Memory>) {
+        let _ = self.shared.memory.set(Arc::clone(memory));
+    }
+
+    /// The worker as a place for a task. `memory_permille`: how much of its memory is in use, in thousandths.
+    pub fn place(&self, worker: u32, memory_permille: u32) -> Place<u32> {
         let queues = self.shared.queues.lock();
         let idle_slots = self.shared.free_slots();
         let waiting = QueryClass::ALL.map(|class| self.waiting(class));
@@ -254,7 +283,7 @@ impl CpuScheduler {
             idle_slots,
             tasks: (self.slots_total - idle_slots) + waiting.iter().sum::<usize>(),
             paused: queues.run.paused().count(),
-            memory_permille: 0,
+            memory_permille,
         }
     }
 

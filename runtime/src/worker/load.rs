@@ -15,11 +15,17 @@ const SMOOTHING: f64 = 0.3;
 pub(super) struct LoadMeter {
     last: Option<(Instant, u64)>,
     busy: f64,
+    query_bytes: f64,
     /// And of how many parts.
     state_bytes: (u64, usize),
 }
 
 impl LoadMeter {
+    /// Bytes that live on the worker or are held by tasks there, smoothed, as of the last time.
+    pub fn memory(&self) -> u64 {
+        self.state_bytes.0 + self.query_bytes as u64
+    }
+
     /// The load since the last time; `parts` is what lives on the worker. State is asked for its size only if slots were
     /// busy since then: otherwise it is as it was.
     pub fn measure(&mut self, worker: &Worker, parts: &[Part]) -> WorkerLoad {
@@ -37,11 +43,13 @@ impl LoadMeter {
             });
             self.state_bytes = (bytes.sum::<usize>() as u64, parts.len());
         }
+        self.query_bytes += SMOOTHING * (worker.cpu.held() as f64 - self.query_bytes);
         let all = [QueryClass::Stream, QueryClass::Interactive, QueryClass::Batch];
         WorkerLoad {
             busy_per_mille: (self.busy * 1000.0).round() as u32,
             tasks_waiting: all.iter().map(|class| worker.cpu.waiting(*class)).sum::<usize>() as u32,
             state_bytes: self.state_bytes.0,
+            query_bytes: self.query_bytes as u64,
         }
     }
 }

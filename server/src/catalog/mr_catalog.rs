@@ -392,6 +392,10 @@ fn workers(database: &Database) -> Columns {
             numbers(workers.iter().map(|worker| worker.state_bytes)),
         ),
         (
+            "query_bytes",
+            numbers(workers.iter().map(|worker| worker.query_bytes)),
+        ),
+        (
             "in_flight_bytes",
             numbers(workers.iter().map(|worker| worker.in_flight_bytes)),
         ),

@@ -15,6 +15,9 @@ use crate::schedule::template::WorkerId;
 use crate::worker::cpu::queue::{Cause, RunQueue, Turn, Waiting};
 use crate::worker::cpu::{CLASSES, GiveWay, Place, QueryClass, SchedulerPolicy};
 
+/// When tasks that would hold more memory are not begun.
+const MEMORY_PERMILLE_SHORT: u32 = 900;
+
 /// What each client sends again and again.
 #[derive(Debug, Clone, Copy)]
 pub struct BatchJob {
@@ -89,6 +92,7 @@ impl Slots {
     }
 
     fn push(&mut self, item: Item, cause: Cause, pauses: u32, now: u64) {
+        let is_new = matches!(&item, Item::Batch(task) if !task.is_started);
         let class = match &item {
             Item::Epoch(task) if !task.gives_way => {
                 self.waiting += 1;
@@ -105,6 +109,7 @@ impl Slots {
             cause,
             since_ns: now,
             pauses,
+            is_new,
         };
         self.queue.push(class, waiting);
     }
@@ -223,6 +228,8 @@ impl Simulation {
                 self.ask_to_pause(worker);
                 return;
             }
+            slots.queue.defers_new =
+                slots.memory_permille > MEMORY_PERMILLE_SHORT && !slots.running.is_empty();
             let Some(turn) = slots.queue.next(policy, [true; CLASSES], now) else {
                 return;
             };

@@ -51,6 +51,8 @@ pub struct Waiting<T> {
     pub since_ns: u64,
     /// How often it was paused since it last ran undisturbed.
     pub pauses: u32,
+    /// It has had no turn yet.
+    pub is_new: bool,
 }
 
 /// Something that is to run.
@@ -80,9 +82,12 @@ impl<T> Default for ClassQueue<T> {
 }
 
 impl<T> ClassQueue<T> {
-    /// The one that waits longest of those that go first.
-    fn head(&self) -> Option<&Waiting<T>> {
-        self.paused.front().or_else(|| self.ready.front())
+    /// The one that waits longest of those that go first; none that is new, if those are deferred.
+    fn head(&self, defers_new: bool) -> Option<&Waiting<T>> {
+        let mut ready = self.ready.iter();
+        self.paused
+            .front()
+            .or_else(|| ready.find(|waiting| !(defers_new && waiting.is_new)))
     }
 
     /// The one that waits longest at all.
@@ -93,14 +98,18 @@ impl<T> ClassQueue<T> {
         }
     }
 
-    fn pop_head(&mut self) -> Option<Waiting<T>> {
-        self.paused.pop_front().or_else(|| self.ready.pop_front())
+    fn pop_head(&mut self, defers_new: bool) -> Option<Waiting<T>> {
+        if let Some(paused) = self.paused.pop_front() {
+            return Some(paused);
+        }
+        let place = (self.ready.iter()).position(|waiting| !(defers_new && waiting.is_new))?;
+        self.ready.remove(place)
     }
 
     fn pop_oldest(&mut self) -> Option<Waiting<T>> {
         match (self.paused.front(), self.ready.front()) {
             (Some(paused), Some(ready)) if ready.since_ns < paused.since_ns => self.ready.pop_front(),
-            _ => self.pop_head(),
+            _ => self.pop_head(false),
         }
     }
 }
@@ -110,6 +119,9 @@ impl<T> ClassQueue<T> {
 pub struct RunQueue<T> {
     classes: [ClassQueue<T>; CLASSES],
     pub patience: Patience,
+    /// Batch tasks that have had no turn are left out, as long as there are others: memory is short, and each that begins
+    /// holds more of it.
+    pub defers_new: bool,
     /// Before then nothing goes ahead for having waited too long.
     next_overdue_ns: u64,
     /// When a task of each class last had a turn.
@@ -123,6 +135,7 @@ impl<T> Default for RunQueue<T> {
         RunQueue {
             classes: Default::default(),
             patience: Patience::default(),
+            defers_new: false,
             next_overdue_ns: 0,
             last_turn_ns: [0; CLASSES],
             served_ns: [0; CLASSES],
@@ -148,7 +161,8 @@ impl<T> RunQueue<T> {
             return Some(turn);
         }
         let heads = QueryClass::ALL.map(|class| {
-            let head = self.classes[class as usize].head()?;
+            let defers_new = self.defers_new && class == QueryClass::Batch;
+            let head = self.classes[class as usize].head(defers_new)?;
             let head = Head {
                 since_ns: head.since_ns,
                 served_ns: self.served_ns[class as usize],
@@ -156,7 +170,8 @@ impl<T> RunQueue<T> {
             room[class as usize].then_some(head)
         });
         let class = policy.rules().next(&heads)?;
-        let waited = self.classes[class as usize].pop_head()?;
+        let defers_new = self.defers_new && class == QueryClass::Batch;
+        let waited = self.classes[class as usize].pop_head(defers_new)?;
         self.last_turn_ns[class as usize] = now_ns;
         let was_paused_often = waited.pauses >= self.patience.pauses_max;
         Some(Turn {
@@ -237,6 +252,7 @@ mod tests {
             cause: Cause::Ready,
             since_ns,
             pauses: 0,
+            is_new: true,
         }
     }
 
@@ -246,7 +262,33 @@ mod tests {
             cause: Cause::Paused,
             since_ns,
             pauses,
+            is_new: false,
         }
+    }
+
+    /// While memory is short nobody begins as long as there is somebody to go on.
+    #[test]
+    fn what_is_new_is_deferred() {
+        let mut queue = RunQueue::default();
+        queue.push(QueryClass::Batch, ready("new", 1));
+        queue.push(
+            QueryClass::Batch,
+            Waiting {
+                is_new: false,
+                ..ready("woken", 2)
+            },
+        );
+        queue.push(QueryClass::Stream, ready("stream", 3));
+        queue.defers_new = true;
+        let order: Vec<_> = std::iter::from_fn(|| queue.next(SchedulerPolicy::Lma, ANY, 10))
+            .map(|turn| turn.waited.item)
+            .collect();
+        assert_eq!(order, ["stream", "woken"]);
+        queue.defers_new = false;
+        assert_eq!(
+            queue.next(SchedulerPolicy::Lma, ANY, 10).unwrap().waited.item,
+            "new"
+        );
     }
 
     #[test]

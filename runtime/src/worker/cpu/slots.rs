@@ -17,6 +17,7 @@ use super::queue::{Cause, RunQueue, Turn, Waiting};
 use super::task::{CpuGate, TaskRecord};
 use super::{CLASSES, ClassTimes, Histogram, QueryClass, RUNNING, SchedulerPolicy};
 use crate::error::RuntimeError;
+use crate::memory::Memory;
 
 /// How much less the threads of a class matter to the operating system, in steps of nice. Ten steps are a tenth of the
 /// processor where both want all of it, and to be preempted as soon as the other is ready.
@@ -64,21 +65,26 @@ pub(super) struct Shared {
     pub is_stopped: AtomicBool,
     /// The worker that was lost with these slots.
     pub lost: OnceLock<u32>,
+    /// What tasks of queries hold that have not ended, in bytes.
+    pub held: AtomicUsize,
+    /// The memory of the process.
+    pub memory: OnceLock<Arc<Memory>>,
     started: Instant,
 }
 
 /// Counts a task as alive.
-pub(super) struct Alive(Arc<Shared>);
+pub(super) struct Alive(Arc<Shared>, Arc<TaskRecord>);
 
 impl Alive {
-    pub fn new(shared: &Arc<Shared>) -> Alive {
+    pub fn new(shared: &Arc<Shared>, record: &Arc<TaskRecord>) -> Alive {
         shared.alive.fetch_add(1, Ordering::AcqRel);
-        Alive(Arc::clone(shared))
+        Alive(Arc::clone(shared), Arc::clone(record))
     }
 }
 
 impl Drop for Alive {
     fn drop(&mut self) {
+        self.0.released(&self.1, usize::MAX);
         if self.0.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
             let queues = self.0.queues.lock();
             if queues.is_retired {
@@ -106,6 +112,8 @@ impl Shared {
             alive: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
             lost: OnceLock::new(),
+            held: AtomicUsize::new(0),
+            memory: OnceLock::new(),
             started: Instant::now(),
         }
     }
@@ -170,11 +178,29 @@ impl Shared {
         Some((class, self.crowded_since.load(Ordering::Relaxed)))
     }
 
+    /// A task of a query holds so many bytes more.
+    pub fn held(&self, record: &TaskRecord, bytes: usize) {
+        record.held.fetch_add(bytes, Ordering::Relaxed);
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A task holds so many bytes less, and not less than nothing: what one task gets another may give back.
+    pub fn released(&self, record: &TaskRecord, bytes: usize) {
+        let before = record
+            .held
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
+                Some(held.saturating_sub(bytes))
+            });
+        let held = before.unwrap_or_default();
+        self.held.fetch_sub(held.min(bytes), Ordering::Relaxed);
+    }
+
     pub fn push(&self, ready: Ready) {
         let now = self.now_ns();
         let cause = ready.record.queued(self.started + Duration::from_nanos(now));
         let class = ready.record.class();
         let pauses = ready.record.pauses_since_undisturbed();
+        let ready_is_new = ready.record.is_new();
         let mut queues = self.queues.lock();
         if queues.is_stopped {
             // Dropped outside the lock: a task's destructor may wake others.
@@ -189,6 +215,7 @@ impl Shared {
             cause,
             since_ns: now,
             pauses,
+            is_new: ready_is_new,
         };
         queues.run.push(class, waiting);
         self.dispatch(&mut queues, now, None);
@@ -217,7 +244,13 @@ impl Shared {
     /// Gives out turns as long as there is room. `mine`: the lane of the thread that calls, which will look for a turn itself.
     fn dispatch(&self, queues: &mut Queues, now: u64, mut mine: Option<usize>) {
         let policy = self.policy();
-        while let Some(turn) = queues.run.next(policy, self.room(policy), now) {
+        loop {
+            let batch_polls = self.polls[QueryClass::Batch as usize].load(Ordering::Relaxed);
+            let is_short = || self.memory.get().is_some_and(|memory| memory.is_short());
+            queues.run.defers_new = batch_polls > 0 && is_short();
+            let Some(turn) = queues.run.next(policy, self.room(policy), now) else {
+                return;
+            };
             let class = turn.class as usize;
             self.waiting[class].fetch_sub(1, Ordering::Relaxed);
             if let Some(since) = queues.run.waiting_since(turn.class) {

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -174,6 +174,8 @@ pub struct TaskRecord {
     /// Of the processor time, what went into dividing rows among the next stage's partitions; and how many batches.
     partitioning_ns: AtomicU64,
     partitioned: AtomicU64,
+    /// Memory that it holds of its query's, in bytes.
+    pub(super) held: AtomicUsize,
     pauses_since_undisturbed: AtomicU32,
     undisturbed_until_ns: AtomicU64,
     keeps_stretches: bool,
@@ -195,6 +197,8 @@ pub struct TaskStatus {
     pub rows: u64,
     /// Of these rows, in memory.
     pub bytes: u64,
+    /// Memory that it holds of its query's: tables of joins, groups, rows to be sorted. In bytes.
+    pub held: usize,
     /// On the processor.
     pub cpu: Duration,
     pub polls: u64,
@@ -219,6 +223,7 @@ impl TaskRecord {
             bytes: AtomicU64::new(0),
             partitioning_ns: AtomicU64::new(0),
             partitioned: AtomicU64::new(0),
+            held: AtomicUsize::new(0),
             pauses_since_undisturbed: AtomicU32::new(0),
             undisturbed_until_ns: AtomicU64::new(0),
             keeps_stretches: false,
@@ -252,6 +257,11 @@ impl TaskRecord {
 
     pub(super) fn class(&self) -> QueryClass {
         self.work.class()
+    }
+
+    /// Whether it has had no turn yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.notes.lock().turns == 0
     }
 
     /// Time spent in polls of the task.
@@ -304,6 +314,7 @@ impl TaskRecord {
             ended: notes.ended,
             rows: self.rows.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
+            held: self.held.load(Ordering::Relaxed),
             cpu: self.cpu(),
             polls: notes.polls,
             poll_max: notes.poll_max,

@@ -4,7 +4,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use millrace_planner::RelationId;
+
 use super::*;
+use crate::memory::{Holder, Resident, Use};
 use crate::operator::Gate;
 
 #[test]
@@ -290,5 +293,77 @@ fn classes_are_told_apart_by_the_operating_system() {
     );
     cpu.set_policy(SchedulerPolicy::Fifo);
     assert_eq!(nice(QueryClass::Batch), nices[0]);
+    cpu.stop();
+}
+
+/// What a task holds counts for its worker until it ends, whoever gives it back.
+#[test]
+fn what_a_task_holds_is_its_workers() {
+    let cpu = CpuScheduler::start(1, None).unwrap();
+    let record = Arc::new(TaskRecord::new(Work::new(QueryClass::Batch), None));
+    let (sender, receiver) = futures::channel::oneshot::channel::<()>();
+    let (held, begun) = mpsc::channel();
+    let task = cpu.spawn_recorded(Arc::clone(&record), move |_| {
+        async move {
+            holds(1_000);
+            releases(300);
+            held.send(()).unwrap();
+            let _ = receiver.await;
+            Ok(())
+        }
+        .boxed()
+    });
+    begun.recv().unwrap();
+    assert_eq!((cpu.held(), record.status().held), (700, 700));
+    // Another one gives back more than it has.
+    let other = cpu.spawn(QueryClass::Batch, |_| {
+        async {
+            releases(500);
+            Ok(())
+        }
+        .boxed()
+    });
+    futures::executor::block_on(other).unwrap();
+    assert_eq!(cpu.held(), 700);
+    // Outside of a task nobody holds anything.
+    holds(5);
+    assert_eq!(cpu.held(), 700);
+    drop(sender);
+    futures::executor::block_on(task).unwrap();
+    assert_eq!((cpu.held(), record.status().held), (0, 0));
+    cpu.stop();
+}
+
+/// While memory is short a batch task begins only when none is on a slot.
+#[test]
+fn batch_tasks_begin_one_by_one_while_memory_is_short() {
+    let cpu = CpuScheduler::start(2, None).unwrap();
+    let memory = Memory::new(Some(100 << 20), Resident::Unknown);
+    let account = memory.account(Holder::Relation(RelationId(1)), "v");
+    let _state = account.charge(Use::State, 95 << 20);
+    assert!(memory.is_short());
+    cpu.watch(&memory);
+    let (started, first_runs) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let first = cpu.spawn(QueryClass::Batch, move |_| {
+        async move {
+            started.send(()).unwrap();
+            released.recv().unwrap();
+            Ok(())
+        }
+        .boxed()
+    });
+    first_runs.recv().unwrap();
+    let record = Arc::new(TaskRecord::new(Work::new(QueryClass::Batch), None));
+    let second = cpu.spawn_recorded(Arc::clone(&record), |_| async { Ok(()) }.boxed());
+    // There is a slot for others.
+    let stream = cpu.spawn(QueryClass::Stream, |_| async { Ok(()) }.boxed());
+    futures::executor::block_on(stream).unwrap();
+    assert_eq!(record.status().state, TaskState::Ready);
+    release.send(()).unwrap();
+    futures::executor::block_on(async {
+        first.await.unwrap();
+        second.await.unwrap();
+    });
     cpu.stop();
 }

@@ -53,6 +53,7 @@ pub fn columns(database: &Database) -> Columns {
         ("class", texts(all().map(|task| task.class.to_string()))),
         ("state", texts(all().map(|task| task.state.to_string()))),
         ("rows", numbers(all().map(|task| task.rows))),
+        ("held_bytes", numbers(all().map(|task| task.held as u64))),
         ("polls", numbers(all().map(|task| task.polls))),
         ("cpu_ms", millis(|task| task.cpu)),
         ("poll_max_us", micros(|task| task.poll_max)),

@@ -83,6 +83,7 @@ pub(crate) fn columns(target: &ShowTarget) -> SchemaRef {
             "paused",
             "pause_latency_max",
             "cpu",
+            "held_bytes",
         ]),
         ShowTarget::Cursors => schema(&["name", "hold", "query"]),
         ShowTarget::Databases | ShowTarget::Schemas => schema(&["name", "comment"]),
@@ -303,6 +304,7 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
                     some(format!("{:.3?}", task.paused)),
                     some(format!("{:.3?}", task.pause_latency_max)),
                     some(format!("{:.3?}", task.cpu)),
+                    some(task.held),
                 ]
             })
             .collect(),
