@@ -453,7 +453,7 @@ async fn bed(
 ) -> Result<Bed, BenchError> {
     let bed = Bed::with(Form::Typed, |config| {
         config.cores = cores;
-        config.memory_limit = work.memory_limit;
+        config.tuning.memory_limit = work.memory_limit;
     })
     .await?;
     bed.runtime.set_policy(policy, Patience::default());
