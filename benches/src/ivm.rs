@@ -8,13 +8,12 @@ mod cell;
 mod views;
 mod workload;
 
-use std::process::{Command, Stdio};
-
 use serde::{Deserialize, Serialize};
 
 use crate::error::BenchError;
 use crate::machine;
 use crate::plot::{Chart, Line};
+use crate::process::{self, Isolation};
 use crate::results::{Aim, Experiment, Run};
 use crate::statistics::Sample;
 use cell::{Applied, Memory, Task, Times};
@@ -64,15 +63,6 @@ impl Scale {
     }
 }
 
-/// Where measurements run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Isolation {
-    /// Each in a process of its own, started from this executable.
-    Process,
-    /// All in this process; memory is not measured then.
-    None,
-}
-
 /// One measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Cell {
@@ -106,24 +96,6 @@ impl Cell {
             Quantity::Time => Measured::Times(cell::times(view, &self.task).await?),
             Quantity::Memory => Measured::Memory(cell::memory(view, &self.task).await?),
         })
-    }
-
-    /// Measures in another process.
-    async fn run_apart(&self) -> Result<Measured, BenchError> {
-        let failed = || BenchError::io("cannot start a process for a measurement");
-        let executable = std::env::current_exe().map_err(failed())?;
-        let cell = serde_json::to_string(self).map_err(BenchError::engine)?;
-        let mut command = Command::new(executable);
-        command.args(["ivm-cell", &cell]).stderr(Stdio::inherit());
-        let output = tokio::task::spawn_blocking(move || command.output()).await;
-        let output = output.map_err(BenchError::engine)?.map_err(failed())?;
-        if !output.status.success() {
-            return Err(BenchError::engine(format!(
-                "the measurement of {} over {} rows ended with {}; what it said is above",
-                self.view, self.task.base_rows, output.status
-            )));
-        }
-        serde_json::from_slice(&output.stdout).map_err(BenchError::engine)
     }
 }
 
@@ -161,7 +133,7 @@ pub async fn run(
                 task: task(scale, *base_rows),
             };
             let measured = match isolation {
-                Isolation::Process => cell.run_apart().await?,
+                Isolation::Process => process::apart("ivm-cell", &cell).await?,
                 Isolation::None => cell.run().await?,
             };
             if let Measured::Times(times) = measured {
@@ -178,7 +150,7 @@ pub async fn run(
                 quantity: Quantity::Memory,
                 task: task(scale, *base_rows),
             };
-            if let Measured::Memory(memory) = cell.run_apart().await? {
+            if let Measured::Memory(memory) = process::apart("ivm-cell", &cell).await? {
                 report_memory(&mut experiment, *base_rows, &memory);
             }
         }

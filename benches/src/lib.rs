@@ -21,6 +21,7 @@ pub mod client;
 pub mod drizzle;
 pub mod durability;
 pub mod error;
+pub mod faucet;
 pub mod first_light;
 pub mod flights;
 pub mod ingest;

@@ -8,10 +8,10 @@ use millrace_benches::drizzle;
 use millrace_benches::durability::{checkpoint, recovery};
 use millrace_benches::error::BenchError;
 use millrace_benches::first_light::{self, Scale};
-use millrace_benches::ivm::{self, Cell, Isolation};
+use millrace_benches::process::Isolation;
 use millrace_benches::results::{Experiment, Run};
 use millrace_benches::target::Target;
-use millrace_benches::{flights, ingest, mapreduce, monotasks, neptune, tpch};
+use millrace_benches::{faucet, flights, ingest, ivm, mapreduce, monotasks, neptune, tpch};
 use millrace_sql_tests::oracle;
 
 /// What the server uses too: engines inside this process are to be measured as they are.
@@ -50,6 +50,14 @@ enum Suite {
     Recovery(DrizzleArgs),
     /// Checkpoints: what they cost views that go on meanwhile, and what they write
     Checkpoint(DrizzleArgs),
+    /// Faucet's experiments: joins that multiply rows, cliques of graphs, with flow control and without
+    Faucet(DrizzleArgs),
+    /// One measurement of `faucet`, which gives each a process of its own
+    #[command(hide = true)]
+    FaucetCell {
+        /// The measurement, as JSON
+        cell: String,
+    },
     /// One measurement of `ivm`, which gives each a process of its own
     #[command(hide = true)]
     IvmCell {
@@ -194,6 +202,8 @@ fn main() -> ExitCode {
         Suite::Ingest(args) => ingest(&args),
         Suite::Monotasks(args) => runtime.block_on(monotasks(args)),
         Suite::IvmCell { cell } => runtime.block_on(ivm_cell(&cell)),
+        Suite::Faucet(args) => runtime.block_on(faucet(args)),
+        Suite::FaucetCell { cell } => runtime.block_on(faucet_cell(&cell)),
         Suite::Recovery(args) => runtime.block_on(recovery(args)),
         Suite::Checkpoint(args) => runtime.block_on(checkpoint(args)),
         Suite::Tpch(args) => runtime.block_on(tpch(args)),
@@ -324,14 +334,37 @@ async fn neptune(args: ScaledArgs) -> Result<(), BenchError> {
     keep(&run, args.out, args.small)
 }
 
+async fn faucet(args: DrizzleArgs) -> Result<(), BenchError> {
+    let (scale, isolation) = match args.small {
+        true => (faucet::Scale::small(), Isolation::None),
+        false => (faucet::Scale::real(), Isolation::Process),
+    };
+    let mut command = "cargo run --release -p millrace-benches -- faucet".to_owned();
+    if args.small {
+        command.push_str(" --small");
+    }
+    if let Some(only) = &args.only {
+        command.push_str(&format!(" --only \"{only}\""));
+    }
+    let run = Run::begin("faucet", command, scale.fsync_probes)?;
+    let run = faucet::run(run, &scale, isolation, args.only.as_deref()).await?;
+    keep(&run, args.out, args.small)
+}
+
 /// Runs a measurement and prints what it found, for the process that started this one.
 async fn ivm_cell(cell: &str) -> Result<(), BenchError> {
-    let cell: Cell = serde_json::from_str(cell).map_err(BenchError::engine)?;
-    let measured = cell.run().await?;
-    println!(
-        "{}",
-        serde_json::to_string(&measured).map_err(BenchError::engine)?
-    );
+    let cell: ivm::Cell = serde_json::from_str(cell).map_err(BenchError::engine)?;
+    found(&cell.run().await?)
+}
+
+/// The same.
+async fn faucet_cell(cell: &str) -> Result<(), BenchError> {
+    let cell: faucet::Cell = serde_json::from_str(cell).map_err(BenchError::engine)?;
+    found(&cell.run().await?)
+}
+
+fn found(measured: &impl serde::Serialize) -> Result<(), BenchError> {
+    println!("{}", serde_json::to_string(measured).map_err(BenchError::engine)?);
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 //! A server runs in this process, with its log in memory where there is such a directory, so that no disk is measured.
 //! Events are handed to it as Arrow.
 
-mod bed;
+pub(crate) mod bed;
 mod latency;
 mod moving_average;
 mod nexmark;

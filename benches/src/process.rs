@@ -2,9 +2,44 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::error::BenchError;
+
+/// Where measurements run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolation {
+    /// Each in a process of its own, started from this executable.
+    Process,
+    /// All in this process; memory is not measured then.
+    None,
+}
+
+/// A measurement in a process of its own: this executable's subcommand `name` with what is asked as JSON, which prints what it
+/// found as JSON.
+///
+/// # Errors
+/// The process fails; what it said is on standard error.
+pub async fn apart<T: DeserializeOwned>(name: &'static str, asked: &impl Serialize) -> Result<T, BenchError> {
+    let failed = || BenchError::io("cannot start a process for a measurement");
+    let executable = std::env::current_exe().map_err(failed())?;
+    let asked = serde_json::to_string(asked).map_err(BenchError::engine)?;
+    let mut command = Command::new(executable);
+    command.args([name, &asked]).stderr(Stdio::inherit());
+    let output = tokio::task::spawn_blocking(move || command.output()).await;
+    let output = output.map_err(BenchError::engine)?.map_err(failed())?;
+    if !output.status.success() {
+        return Err(BenchError::engine(format!(
+            "{name} {asked} ended with {}; what it said is above",
+            output.status
+        )));
+    }
+    serde_json::from_slice(&output.stdout).map_err(BenchError::engine)
+}
 
 /// The unit of CPU time in `/proc/<pid>/stat`: a hundredth of a second wherever Linux runs.
 const TICK: Duration = Duration::from_millis(10);

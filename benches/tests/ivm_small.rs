@@ -1,6 +1,7 @@
 //! Runs every measurement of `ivm` at its small scale, in this process. Each view is compared with the batch query there.
 
-use millrace_benches::ivm::{self, Isolation, Scale};
+use millrace_benches::ivm::{self, Scale};
+use millrace_benches::process::Isolation;
 use millrace_benches::results::Run;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -39,6 +39,8 @@ pub const PRESSURE: &str = "memory under pressure (figure 13)";
 const CLIENTS: usize = 2;
 /// Joins at a time, of which each fills about a tenth of the memory.
 const JOINS: [usize; 3] = [2, 4, 8];
+/// What the tables of the joins take, for each row that a join keeps.
+const TABLE_BYTES: u64 = 3 * 2 * 16;
 /// Quantiles that are drawn.
 const QUANTILES: [f64; 7] = [0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999];
 /// Time between two looks at the memory in use.
@@ -51,7 +53,8 @@ struct BatchWork {
     tables: Vec<String>,
     statements: Arc<Vec<String>>,
     clients: usize,
-    memory_limit: Option<u64>,
+    /// What the server may have more than this process had before it, in bytes.
+    memory: Option<u64>,
 }
 
 /// What came of a stream and batch work side by side.
@@ -138,7 +141,7 @@ fn tpch(directory: &Path, scale: &Scale) -> Result<BatchWork, BenchError> {
         tables: files.iter().map(TableFile::create).collect(),
         statements: Arc::new(statements.collect()),
         clients: CLIENTS,
-        memory_limit: None,
+        memory: None,
     })
 }
 
@@ -171,7 +174,7 @@ fn training(scale: &Scale) -> BatchWork {
                 .to_owned(),
         ]),
         clients: 1,
-        memory_limit: None,
+        memory: None,
     }
 }
 
@@ -179,7 +182,7 @@ fn training(scale: &Scale) -> BatchWork {
 fn joins(clients: usize, scale: &Scale) -> BatchWork {
     let rows = scale.join_rows;
     // A row of the side that is kept: two numbers, a hash and its place in the table.
-    let memory_limit = rows as u64 * 32 * 10;
+    let memory = rows as u64 * (32 * 10 + TABLE_BYTES);
     BatchWork {
         streams: vec![],
         tables: vec![
@@ -195,7 +198,7 @@ fn joins(clients: usize, scale: &Scale) -> BatchWork {
             "SELECT count(*), sum(a.v + b.v) FROM kept AS a JOIN probed AS b ON a.k = b.k".to_owned(),
         ]),
         clients,
-        memory_limit: Some(memory_limit),
+        memory: Some(memory),
     }
 }
 
@@ -451,9 +454,10 @@ async fn bed(
     has_work: bool,
     cores: Option<usize>,
 ) -> Result<Bed, BenchError> {
+    let before = process::memory(std::process::id())?.resident;
     let bed = Bed::with(Form::Typed, |config| {
         config.cores = cores;
-        config.tuning.memory_limit = work.memory_limit;
+        config.tuning.memory_limit = work.memory.map(|memory| before + memory);
     })
     .await?;
     bed.runtime.set_policy(policy, Patience::default());

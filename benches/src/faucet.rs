@@ -1,0 +1,201 @@
+//! Faucet's experiments (Lattuada, McSherry and Chothia, 2016, section 5): joins that multiply rows, with flow control and
+//! without, by the size of the graph and by the limits; cliques by binary joins and by generic joins; triangles of a graph
+//! that changes.
+//!
+//! Each measurement is a view that is made over a graph that is there, in a process of its own: its time, and the most memory
+//! above what the process had before.
+
+mod cell;
+mod graph;
+
+use crate::error::BenchError;
+use crate::plot::{Chart, Line};
+use crate::process::{self, Isolation};
+use crate::results::{Experiment, Run};
+use cell::View;
+pub use cell::{Cell, Form, Measured};
+
+/// How much of everything a run does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scale {
+    pub fsync_probes: usize,
+    /// Edges of the graphs, ascending.
+    pub edges: Vec<u64>,
+    /// Edges of the graphs whose 4-cliques are counted.
+    pub edges_of_cliques: Vec<u64>,
+    /// Rows of a batch that are tried with 4 in flight, and batches in flight with the default rows.
+    pub batch_rows: Vec<usize>,
+    pub batches: Vec<usize>,
+    /// Edges that change in all, in the graph whose triangles are kept, and how many at a time.
+    pub changes: u64,
+    pub changes_at_once: u64,
+}
+
+impl Scale {
+    pub fn real() -> Self {
+        Scale {
+            fsync_probes: 100,
+            edges: vec![10_000, 30_000, 100_000, 300_000],
+            edges_of_cliques: vec![10_000, 30_000, 100_000],
+            batch_rows: vec![10, 100, 1_000, 10_000, 100_000, 1_000_000],
+            batches: vec![1, 2, 4, 16, 64],
+            changes: 100_000,
+            changes_at_once: 1_000,
+        }
+    }
+
+    /// Enough to see that the experiments work.
+    pub fn small() -> Self {
+        Scale {
+            fsync_probes: 1,
+            edges: vec![300],
+            edges_of_cliques: vec![300],
+            batch_rows: vec![100],
+            batches: vec![2],
+            changes: 200,
+            changes_at_once: 50,
+        }
+    }
+}
+
+async fn measure(cell: &Cell, isolation: Isolation) -> Result<Measured, BenchError> {
+    match isolation {
+        Isolation::None => cell.run().await,
+        Isolation::Process => process::apart("faucet-cell", cell).await,
+    }
+}
+
+/// The experiments, by name.
+pub const EXPERIMENTS: [&str; 4] = ["paths", "cliques", "limits", "changes"];
+
+/// Runs all experiments, or those whose name contains `only`.
+///
+/// # Errors
+/// The engine fails, or forms of a view differ in what they count.
+pub async fn run(
+    mut run: Run,
+    scale: &Scale,
+    isolation: Isolation,
+    only: Option<&str>,
+) -> Result<Run, BenchError> {
+    for name in EXPERIMENTS {
+        if only.is_some_and(|only| !name.contains(only)) {
+            continue;
+        }
+        eprintln!("{name} ...");
+        match name {
+            "paths" => sizes(&mut run, View::Paths, &scale.edges, isolation).await?,
+            "cliques" => {
+                sizes(&mut run, View::Triangles, &scale.edges, isolation).await?;
+                sizes(&mut run, View::Cliques, &scale.edges_of_cliques, isolation).await?;
+            }
+            "limits" => limits(&mut run, scale, isolation).await?,
+            _ => changes(&mut run, scale, isolation).await?,
+        }
+    }
+    Ok(run)
+}
+
+/// A view by the size of the graph, in each of its forms.
+async fn sizes(run: &mut Run, view: View, edges: &[u64], isolation: Isolation) -> Result<(), BenchError> {
+    let mut experiment = Experiment::new(
+        view.name(),
+        "From CREATE MATERIALIZED VIEW over a graph that is there until the view is live: time, and the most memory that was \
+         resident, less what was before.",
+    );
+    let (mut times, mut memory): (Vec<Line>, Vec<Line>) = (vec![], vec![]);
+    for form in view.forms() {
+        let line = || Line {
+            name: form.name().to_owned(),
+            points: vec![],
+        };
+        times.push(line());
+        memory.push(line());
+    }
+    for edges in edges {
+        let mut answers = vec![];
+        for (number, form) in view.forms().iter().enumerate() {
+            let measured = measure(&Cell::of(view, *form, *edges), isolation).await?;
+            eprintln!("{} of {edges} edges, {}: {measured:?}", view.name(), form.name());
+            let name = |what: &str| format!("{edges} edges, {}: {what}", form.name());
+            experiment.add(name("time"), "s", vec![measured.seconds], None);
+            let mib = measured.peak_bytes as f64 / f64::from(1 << 20);
+            experiment.add(name("memory"), "MiB", vec![mib], None);
+            if answers.is_empty() {
+                experiment.add(
+                    format!("{edges} edges: results"),
+                    "",
+                    vec![measured.results as f64],
+                    None,
+                );
+            }
+            answers.push(measured.results);
+            times[number]
+                .points
+                .push((*edges as f64, measured.seconds.max(1e-4)));
+            memory[number].points.push((*edges as f64, mib.max(0.1)));
+        }
+        if answers.iter().any(|answer| *answer != answers[0]) {
+            return Err(BenchError::Wrong(format!(
+                "{} of {edges} edges are {answers:?}",
+                view.name()
+            )));
+        }
+    }
+    run.add(experiment);
+    let (time, space) = view.charts();
+    for (name, y, lines) in [(time, "s", times), (space, "MiB", memory)] {
+        run.draw(Chart {
+            name,
+            title: format!("{}: {y} by edges", view.name()),
+            x: "edges",
+            y,
+            lines,
+        });
+    }
+    Ok(())
+}
+
+/// Figure 4: the limits.
+async fn limits(run: &mut Run, scale: &Scale, isolation: Isolation) -> Result<(), BenchError> {
+    let mut experiment = Experiment::new(
+        "limits",
+        "Paths of two edges, with 4 batches of so many rows in flight, and with so many batches of 1,000 rows a core.",
+    );
+    let edges = scale.edges[scale.edges.len() / 2];
+    let settings = (scale.batch_rows.iter().map(|rows| (4, Some(*rows))))
+        .chain(scale.batches.iter().map(|batches| (*batches, None)));
+    for (batches, batch_rows) in settings {
+        let form = Form::Faucet {
+            batches: Some(batches),
+            batch_rows,
+        };
+        let measured = measure(&Cell::of(View::Paths, form, edges), isolation).await?;
+        let rows = batch_rows.map_or("1,000 rows a core".to_owned(), |rows| format!("{rows} rows"));
+        let name = format!("{edges} edges, {batches} batches of {rows}");
+        eprintln!("{name}: {measured:?}");
+        experiment.add(format!("{name}: time"), "s", vec![measured.seconds], None);
+        let mib = measured.peak_bytes as f64 / f64::from(1 << 20);
+        experiment.add(format!("{name}: memory"), "MiB", vec![mib], None);
+    }
+    run.add(experiment);
+    Ok(())
+}
+
+/// Triangles of a graph that changes.
+async fn changes(run: &mut Run, scale: &Scale, isolation: Isolation) -> Result<(), BenchError> {
+    let mut experiment = Experiment::new(
+        "changes",
+        "Edges come and go, half each, while a view counts triangles: how many changes a second it follows.",
+    );
+    let edges = scale.edges[scale.edges.len() / 2];
+    let cell = Cell {
+        changes: Some((scale.changes, scale.changes_at_once)),
+        ..Cell::of(View::Triangles, Form::DEFAULT, edges)
+    };
+    let measured = measure(&cell, isolation).await?;
+    let rate = scale.changes as f64 / measured.changes_seconds.unwrap_or(f64::NAN);
+    experiment.add(format!("{edges} edges"), "changes/s", vec![rate], None);
+    run.add(experiment);
+    Ok(())
+}
