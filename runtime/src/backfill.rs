@@ -19,7 +19,7 @@
 //! An operator may be fed its inputs at different versions on the way, since what it holds is a function of what each of
 //! them has brought. At the end all are at one epoch. Where that is not so (a lookup join), it waits for the end.
 
-mod input;
+pub(crate) mod input;
 mod refill;
 
 use std::collections::BTreeSet;

@@ -42,6 +42,11 @@ pub enum RuntimeError {
         waited: std::time::Duration,
         why: String,
     },
+    /// Rows of a view that was followed were lost with a worker; the view has them again, at other versions.
+    #[error(
+        "\"{relation}\" was restored after the loss of a worker: what changed in it has to be found out anew"
+    )]
+    RowsLost { relation: String },
     #[error("the server is shutting down")]
     ShuttingDown,
     #[error("internal runtime error: {0}")]

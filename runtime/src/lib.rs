@@ -17,6 +17,7 @@ pub mod driver;
 pub mod error;
 mod event_time;
 mod feed;
+mod follow;
 pub mod generator;
 pub mod memory;
 pub mod operator;
@@ -39,6 +40,7 @@ pub use driver::{CheckpointPolicy, EpochRecord, GroupRecord, PipelineRecord, Spr
 pub use error::RuntimeError;
 pub use event_time::{EventTime, EventTimeSpec, Judged, WatermarkStatus};
 pub use feed::{FeedLimits, FeedSize};
+pub use follow::{Changes, Follower};
 pub use operator::Gate;
 pub use query::{ProfileHandle, QueryOptions};
 pub use runtime::{

@@ -95,6 +95,15 @@ impl Frozen {
         }
     }
 
+    /// Whether a later look at the relation sees the same tables: rows of the one are rows of the other, at other versions.
+    pub fn is_same_incarnation(&self, later: &Frozen) -> bool {
+        let is_same = match (self.relation.as_ref(), later.relation.as_ref()) {
+            (Relation::View(before), Relation::View(now)) => Arc::ptr_eq(before, now),
+            _ => true,
+        };
+        is_same && self.losses == later.losses
+    }
+
     /// Whether the relation's tables and indexes still hold what was seen. If not, the rows are still here.
     pub fn is_current(&self) -> bool {
         self.losses == self.relation.losses()

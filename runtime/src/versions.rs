@@ -203,6 +203,11 @@ impl Versions {
         Some((committed, Arc::new(Pin { id, versions })))
     }
 
+    /// The committed version of a relation: an offset, or an epoch.
+    pub fn version(&self, relation: RelationId, by_offset: bool) -> Version {
+        self.state.lock().version(relation, by_offset)
+    }
+
     /// Offsets up to which sources are committed.
     pub fn end(&self, relation: RelationId) -> u64 {
         self.state.lock().version(relation, true)

@@ -1,4 +1,4 @@
-//! One input of a back-fill, and how far it was fed.
+//! One input of a back-fill, and how far it was fed. Who follows a relation ([`crate::follow`]) takes the same steps.
 //!
 //! Nothing is recorded while a back-fill runs. What changed since the last step is read from where it is kept anyway:
 //!
@@ -21,7 +21,7 @@ use crate::snapshot::{Frozen, FrozenRows};
 use crate::state::{TableView, Version};
 
 /// See the module.
-pub(super) struct Input {
+pub(crate) struct Input {
     pub relation: RelationId,
     /// What was fed last, pinned; nothing yet.
     fed: Option<Frozen>,
@@ -30,7 +30,7 @@ pub(super) struct Input {
 }
 
 /// What there is to feed of one input in one step.
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Views of the partitions, and the version that was fed before.
     Rows {
         partitions: Vec<TableView>,
@@ -50,6 +50,24 @@ impl Input {
             fed: None,
             offset: 0,
         }
+    }
+
+    /// Of a stream, one that was fed up to an offset.
+    pub fn beginning(relation: RelationId, offset: u64) -> Self {
+        Input {
+            offset,
+            ..Input::new(relation)
+        }
+    }
+
+    /// What was fed last of a table or view.
+    pub fn taken(&self) -> Option<&Frozen> {
+        self.fed.as_ref()
+    }
+
+    /// For a stream, the offset up to which it was fed.
+    pub fn offset(&self) -> u64 {
+        self.offset
     }
 
     /// Takes the newest committed version as what is to be fed next, of a log at most so many rows. Returns it with the

@@ -137,6 +137,19 @@ impl Runtime {
         Ok(feeder.replayed)
     }
 
+    /// Waits until all sources are where their logs were at the start.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub async fn caught_up(&self) -> Result<()> {
+        self.until(|inner| {
+            let mut behind = inner.catching_up.lock();
+            behind.retain(|relation, head| inner.versions.end(*relation) < *head);
+            behind.is_empty()
+        })
+        .await
+    }
+
     /// Sources that are not yet where their logs were at the start.
     pub fn catching_up(&self) -> BTreeSet<RelationId> {
         let mut behind = self.inner.catching_up.lock();

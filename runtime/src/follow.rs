@@ -1,0 +1,111 @@
+//! What changes in a relation, for those who pass it on: sinks.
+//!
+//! ```text
+//!  moved --> step: everything between the version that was taken last (pinned) and the newest one, as changes --> moved ..
+//! ```
+//! A step ends at a committed epoch. Nothing is recorded between two of them: of a stream it is read from the log, and the
+//! rows of tables and views know the versions at which they came and went.
+
+use millrace_planner::RelationId;
+use millrace_storage::ChangeBatch;
+
+use crate::backfill::input::{Input, Step};
+use crate::error::{Result, RuntimeError};
+use crate::relation::Relation;
+use crate::runtime::Runtime;
+use crate::state::Version;
+
+/// Follows one relation from step to step.
+pub struct Follower {
+    runtime: Runtime,
+    input: Input,
+    taken: Option<Version>,
+}
+
+/// What one step brings; empty where nothing changed.
+pub struct Changes {
+    step: Step,
+    io: tokio::runtime::Handle,
+}
+
+impl Runtime {
+    /// Begins to follow a relation. The first step brings all rows of a table or view, of a stream those from `offset` on.
+    pub fn follow(&self, relation: RelationId, offset: u64) -> Follower {
+        Follower {
+            runtime: self.clone(),
+            input: Input::beginning(relation, offset),
+            taken: None,
+        }
+    }
+}
+
+impl Follower {
+    /// Resolves when there is a version that was not taken.
+    ///
+    /// # Errors
+    /// The relation is gone, or the runtime is shutting down.
+    pub async fn moved(&self) -> Result<()> {
+        let relation = self.input.relation;
+        let by_offset = !matches!(self.runtime.inner.relation(relation)?.as_ref(), Relation::View(_));
+        let taken = self.taken;
+        self.runtime
+            .until(|inner| Some(inner.versions.version(relation, by_offset)) != taken)
+            .await
+    }
+
+    /// Takes the newest version. The changes of the step before must have been read.
+    ///
+    /// # Errors
+    /// The relation is gone, a view that failed, or a view that lost rows with a worker since the step before: what changed
+    /// is not known then, and who follows has to begin anew.
+    pub async fn step(&mut self) -> Result<Changes> {
+        let before = self.input.taken().cloned();
+        let (step, _) = self.input.next(&self.runtime, u64::MAX).await?;
+        if let Some(now) = self.input.taken() {
+            if let Relation::View(view) = now.relation.as_ref()
+                && let Some(why) = view.failure()
+            {
+                return Err(RuntimeError::ViewFailed {
+                    view: view.name.clone(),
+                    why,
+                });
+            }
+            if let Some(before) = before
+                && !before.is_same_incarnation(now)
+            {
+                return Err(RuntimeError::RowsLost {
+                    relation: now.relation.name().to_owned(),
+                });
+            }
+            self.taken = Some(now.version);
+        } else {
+            self.taken = Some(self.input.offset());
+        }
+        Ok(Changes {
+            step,
+            io: self.runtime.inner.io.clone(),
+        })
+    }
+
+    /// Of a stream, the offset up to which it was taken.
+    pub fn offset(&self) -> u64 {
+        self.input.offset()
+    }
+}
+
+impl Changes {
+    /// The next changes; `None`: that was all.
+    ///
+    /// # Errors
+    /// The log is damaged.
+    pub async fn next(&mut self) -> Result<Option<ChangeBatch>> {
+        self.step.next(&self.io).await
+    }
+
+    /// Begins again with the first change, if it is a table or a view.
+    pub fn rewind(&mut self) {
+        if let Step::Rows { at, .. } = &mut self.step {
+            *at = (0, 0);
+        }
+    }
+}
