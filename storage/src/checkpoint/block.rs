@@ -1,5 +1,7 @@
 //! The bytes of blocks: an Arrow IPC stream of one batch, or marks, a bit for each row.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use arrow::array::RecordBatch;
 use arrow::buffer::{BooleanBuffer, Buffer};
 use arrow::error::ArrowError;
@@ -23,12 +25,15 @@ pub fn encode_rows(rows: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
 /// The rows of a block. They share its memory.
 ///
 /// # Errors
-/// The bytes are not one batch.
+/// The bytes are not one batch. Where Arrow's decoder panics over them, that is an error too.
 pub fn decode_rows(bytes: Bytes) -> Result<RecordBatch, ArrowError> {
-    let mut buffer = Buffer::from(bytes);
-    let mut decoder = StreamDecoder::new();
-    let batch = decoder.decode(&mut buffer)?;
-    batch.ok_or_else(|| ArrowError::IpcError("a block without rows".to_owned()))
+    let decoded = catch_unwind(AssertUnwindSafe(|| {
+        let mut buffer = Buffer::from(bytes);
+        StreamDecoder::new().decode(&mut buffer)
+    }));
+    let damaged = |why: &str| ArrowError::IpcError(why.to_owned());
+    let batch = decoded.map_err(|_| damaged("the Arrow message contradicts itself"))?;
+    batch?.ok_or_else(|| damaged("a block without rows"))
 }
 
 /// Marks as bytes: eight to a byte, the first in the lowest bit.

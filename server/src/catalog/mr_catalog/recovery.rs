@@ -9,9 +9,10 @@ use millrace_runtime::CheckpointState;
 use super::{Columns, numbers, texts};
 use crate::database::Database;
 
+/// Milliseconds with three digits behind the point.
 fn milliseconds(durations: impl Iterator<Item = Duration>) -> ArrayRef {
     Arc::new(Float64Array::from_iter_values(
-        durations.map(|duration| duration.as_secs_f64() * 1e3),
+        durations.map(|duration| duration.as_micros() as f64 / 1e3),
     ))
 }
 
