@@ -4,7 +4,7 @@
 //! ([`millrace_runtime::generator`]); `database/generators.rs` writes them.
 
 mod datagen;
-mod options;
+pub(crate) mod options;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

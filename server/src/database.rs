@@ -17,6 +17,7 @@ pub mod jobs;
 pub mod profiles;
 pub mod recovery;
 pub mod replace;
+pub mod sinks;
 pub mod tuning;
 mod upkeep;
 
@@ -113,6 +114,7 @@ pub struct Database {
     ddl: Arc<tokio::sync::Mutex<()>>,
     jobs: jobs::Jobs,
     generators: generators::Generators,
+    sinks: sinks::Sinks,
     ingest_keys: ingest_keys::IngestKeys,
     upkeep: upkeep::Upkeep,
     profiles: profiles::Profiles,
@@ -169,6 +171,7 @@ impl Database {
             ddl: Arc::default(),
             jobs: jobs::Jobs::default(),
             generators: generators::Generators::default(),
+            sinks: sinks::Sinks::default(),
             ingest_keys: ingest_keys::IngestKeys::default(),
             upkeep: upkeep::Upkeep::default(),
             profiles: profiles::Profiles::default(),
@@ -197,6 +200,7 @@ impl Database {
         self.stop_upkeep().await;
         self.cancel_jobs(&self.jobs.active()).await;
         self.generators.stop_all().await;
+        self.sinks.stop_all().await;
         self.checkpoint_at_end().await;
         self.runtime.shutdown().await;
         Ok(self.store.close()?)
@@ -329,7 +333,7 @@ impl Database {
     }
 
     /// Brings up what the catalog holds: what an object needs comes before it.
-    async fn load(&self) -> SqlResult<()> {
+    async fn load(self: &Arc<Self>) -> SqlResult<()> {
         let stored = self.store.catalog().objects();
         let known: Vec<u64> = stored.iter().map(|object| object.id.0).collect();
         // A crash between making a log and committing its relation leaves a log that nobody names.
@@ -371,6 +375,7 @@ impl Database {
         // Nothing is to come before what there is has come up.
         for object in self.catalog().objects() {
             self.start_generator(object)?;
+            self.start_sink(object);
         }
         Ok(())
     }
@@ -411,7 +416,8 @@ impl Database {
                 let reader = Reader::of_query(self, &self.state, &catalog, &object.database, &query);
                 reader.view(object, &query).map(|_| None)
             }
-            Definition::External(_)
+            Definition::Sink(_)
+            | Definition::External(_)
             | Definition::Function(_)
             | Definition::SetAside(_)
             | Definition::Other => Ok(None),

@@ -24,6 +24,7 @@ pub mod metrics;
 pub mod pg;
 pub mod serve;
 pub mod session;
+pub mod sink;
 pub mod types;
 
 pub use config::Config;

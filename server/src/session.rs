@@ -37,10 +37,14 @@ pub mod position;
 mod psql_tests;
 pub mod query;
 #[cfg(test)]
+mod recovery_tests;
+#[cfg(test)]
 mod retention_tests;
 pub mod rows;
 pub mod settings;
 pub mod simple;
+#[cfg(test)]
+mod sink_tests;
 pub mod statement;
 #[cfg(test)]
 mod tests;

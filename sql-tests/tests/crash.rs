@@ -1,6 +1,7 @@
 //! kill -9 in the middle of writes: after the restart every acknowledged row is there once, what was not acknowledged is
 //! there whole or not at all, every view equals its query, and of a lookup join, whose rows depend on when they came, nothing
-//! that was read before is gone.
+//! that was read before is gone. The files of sinks say, added up, what the relations say that they were written from, and
+//! none that was there is ever changed.
 //!
 //! There is a checkpoint every 200 ms or so, so that kills come before, in and after them. In some rounds checkpoint files
 //! are damaged between the kill and the restart: then views may take longer to come up, and never have other rows.
@@ -10,7 +11,7 @@
 //! The server runs in a child process: this program again, told so by an environment variable. The child prints where it
 //! listens, and ends when its standard input does, so that none outlives the test.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -77,6 +78,38 @@ const VIEWS: [(&str, &str); 8] = [
     (
         "before",
         "SELECT id, lag(id) OVER (PARTITION BY writer ORDER BY id) AS earlier FROM event WHERE amount > 90",
+    ),
+];
+
+/// Sinks: what each is of, its type and format, the columns of its files, and the query that they must equal.
+const SINKS: [(&str, &str, &str, &str, &str); 4] = [
+    (
+        "FROM event",
+        "append-only",
+        "CSV",
+        "id BIGINT, writer BIGINT, amount INT",
+        "SELECT id, writer, amount FROM event",
+    ),
+    (
+        "AS SELECT id, amount FROM event WHERE amount > 50",
+        "append-only",
+        "JSON",
+        "id BIGINT, amount INT",
+        "SELECT id, amount FROM event WHERE amount > 50",
+    ),
+    (
+        "FROM per_writer",
+        "changelog",
+        "JSON",
+        "writer BIGINT, n BIGINT, total BIGINT, last BIGINT",
+        "SELECT writer, n, total, last FROM per_writer",
+    ),
+    (
+        "FROM account",
+        "changelog",
+        "PARQUET",
+        "writer BIGINT, last BIGINT, version INT",
+        "SELECT writer, last, version FROM account",
     ),
 ];
 
@@ -164,6 +197,8 @@ struct Known {
     in_doubt: Vec<Vec<i64>>,
     /// Rows of the lookup join that somebody has read.
     looked_up: BTreeSet<TextRow>,
+    /// Files of sinks.
+    files: BTreeMap<PathBuf, Vec<u8>>,
 }
 
 /// What rounds have seen besides rows.
@@ -182,11 +217,12 @@ async fn rounds(seed: u64, total: u64) -> Result<(), Failure> {
     let mut seen = Seen::default();
     let mut random = StdRng::seed_from_u64(seed);
     let directory = tempfile::tempdir()?;
+    let sinks = tempfile::tempdir()?;
     let mut known = Known::default();
     let next_id = Arc::new(AtomicU64::new(1));
 
     let mut process = Process::start(directory.path(), 1)?;
-    create(process.address).await?;
+    create(process.address, sinks.path()).await?;
     for round in 0..total {
         let is_long = random.random_bool(0.3);
         let kill_after = random.random_range(1..=if is_long { WRITES_MAX_LONG } else { WRITES_MAX });
@@ -202,6 +238,9 @@ async fn rounds(seed: u64, total: u64) -> Result<(), Failure> {
         let started = Instant::now();
         process = Process::start(directory.path(), random.random_range(1..=3))?;
         check(process.address, &mut known, &mut seen)
+            .await
+            .map_err(failed)?;
+        check_sinks(process.address, sinks.path(), &mut known)
             .await
             .map_err(failed)?;
         seen.slowest = seen.slowest.max(started.elapsed());
@@ -247,7 +286,7 @@ fn damage(directory: &Path, random: &mut StdRng) -> Result<u64, Failure> {
     Ok(1)
 }
 
-async fn create(address: SocketAddr) -> Result<(), Failure> {
+async fn create(address: SocketAddr, sinks: &Path) -> Result<(), Failure> {
     let client = connect(address).await?;
     run(
         &client,
@@ -268,6 +307,16 @@ async fn create(address: SocketAddr) -> Result<(), Failure> {
         &format!("CREATE MATERIALIZED VIEW looked_up AS {LOOKED_UP}"),
     )
     .await?;
+    for (place, (input, sink_type, format, ..)) in SINKS.iter().enumerate() {
+        let path = sinks.join(place.to_string());
+        std::fs::create_dir(&path)?;
+        let sql = format!(
+            "CREATE SINK sink_{place} {input} WITH (connector = 'file', path = '{}', type = '{sink_type}', \
+             rollover_seconds = 0) FORMAT PLAIN ENCODE {format}",
+            path.display()
+        );
+        run(&client, &sql).await?;
+    }
     for writer in 0..WRITERS {
         run(&client, &format!("INSERT INTO account VALUES ({writer}, 0, 0)")).await?;
     }
@@ -435,6 +484,67 @@ async fn check(address: SocketAddr, known: &mut Known, seen: &mut Seen) -> Resul
         0 => Ok(()),
         _ => Err("an account does not know its last event".into()),
     }
+}
+
+/// Compares what files of sinks say with what they were written from, and with what they said before.
+async fn check_sinks(address: SocketAddr, sinks: &Path, known: &mut Known) -> Result<(), Failure> {
+    let client = connect(address).await?;
+    run(&client, "FLUSH").await?;
+    let failing = "SELECT name, error FROM mr_catalog.sinks WHERE state <> 'running'";
+    if let Some(row) = rows(&client, failing).await?.first() {
+        return Err(format!("a sink does not run: {row:?}").into());
+    }
+    for (place, (_, sink_type, format, columns, query)) in SINKS.iter().enumerate() {
+        let path = sinks.join(place.to_string());
+        for entry in std::fs::read_dir(&path)? {
+            let file = entry?.path();
+            if file.to_string_lossy().ends_with(".tmp") {
+                return Err(format!("{} is not finished", file.display()).into());
+            }
+            let bytes = std::fs::read(&file)?;
+            if let Some(before) = known.files.insert(file.clone(), bytes.clone())
+                && before != bytes
+            {
+                return Err(format!("{} was changed", file.display()).into());
+            }
+        }
+        let op = if *sink_type == "changelog" {
+            "op TEXT, "
+        } else {
+            ""
+        };
+        run(
+            &client,
+            &format!(
+                "CREATE EXTERNAL TABLE files_{place} ({op}{columns}) STORED AS {format} LOCATION '{}/'",
+                path.display()
+            ),
+        )
+        .await?;
+        let names: Vec<&str> = columns
+            .split(", ")
+            .filter_map(|column| column.split(' ').next())
+            .collect();
+        let names = names.join(", ");
+        let change = match op {
+            "" => "1",
+            _ => "CASE op WHEN 'insert' THEN 1 WHEN 'delete' THEN -1 END",
+        };
+        let added_up = format!(
+            "SELECT {names}, sum({change}) FROM files_{place} GROUP BY {names} HAVING sum({change}) <> 0"
+        );
+        let files = sorted_rows(&client, &added_up).await?;
+        let rows = sorted_rows(
+            &client,
+            &format!("SELECT {names}, count(*) FROM ({query}) GROUP BY {names}"),
+        )
+        .await?;
+        if files != rows {
+            return Err(format!("the files of sink {place} say\n{files:?}\nand {query}\n{rows:?}").into());
+        }
+        run(&client, &format!("DROP TABLE files_{place}")).await?;
+    }
+    Ok(())
 }
 
 async fn ids(client: &Client, sql: &str) -> Result<Vec<i64>, Failure> {

@@ -50,7 +50,7 @@ fn same(value: &str, rows: usize) -> ArrayRef {
 fn relations<'a>(catalog: &'a CatalogSnapshot, database: &'a str) -> Vec<&'a Arc<Object>> {
     catalog
         .relations(database)
-        .filter(|object| object.kind != ObjectKind::Index)
+        .filter(|object| !matches!(object.kind, ObjectKind::Index | ObjectKind::Sink))
         .collect()
 }
 

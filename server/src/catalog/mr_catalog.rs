@@ -4,6 +4,7 @@ pub(crate) mod flow;
 mod memory;
 mod performance;
 mod recovery;
+mod sinks;
 mod stages;
 mod tasks;
 
@@ -28,7 +29,7 @@ use crate::database::{Database, df};
 use crate::error::{SqlResult, from_internal};
 
 /// The names of the relations.
-pub const RELATIONS: [&str; 17] = [
+pub const RELATIONS: [&str; 18] = [
     "batches",
     "checkpoints",
     "feeds",
@@ -40,6 +41,7 @@ pub const RELATIONS: [&str; 17] = [
     "monotasks",
     "recovery",
     "resources",
+    "sinks",
     "stages",
     "tasks",
     "unbounded_state",
@@ -65,6 +67,7 @@ pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn Tab
         "monotasks" => performance::monotasks(database),
         "recovery" => recovery::recovery(database),
         "resources" => performance::resources(database),
+        "sinks" => sinks::columns(database),
         "stages" => stages::columns(database),
         "tasks" => tasks::columns(database),
         "unbounded_state" => unbounded_state(database),

@@ -25,6 +25,7 @@ use crate::catalog::flow::FlowDef;
 use crate::catalog::function::FunctionDef;
 use crate::catalog::keeping::Keeping;
 use crate::connector::ConnectorDef;
+use crate::sink::SinkDef;
 use crate::types;
 pub use stored::lasting_columns;
 
@@ -66,6 +67,8 @@ pub enum Definition {
     Function(Arc<FunctionDef>),
     /// An index.
     Index(IndexDef),
+    /// A sink.
+    Sink(Arc<SinkDef>),
     /// A materialized view that could not be brought up again, and why.
     SetAside(String),
     /// A database or a schema.
@@ -465,6 +468,7 @@ impl Object {
             Definition::External(_)
             | Definition::Function(_)
             | Definition::Index(_)
+            | Definition::Sink(_)
             | Definition::SetAside(_)
             | Definition::Other => {
                 return;

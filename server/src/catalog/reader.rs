@@ -278,10 +278,12 @@ impl<'a> Reader<'a> {
             )
             .with_detail(why.clone())
             .with_hint("Drop it and create it again.")),
-            Definition::Function(_) | Definition::Index(_) | Definition::Other => Err(SqlError::new(
-                SqlState::WrongObjectType,
-                format!("cannot open {} as a relation", object.described()),
-            )),
+            Definition::Function(_) | Definition::Index(_) | Definition::Sink(_) | Definition::Other => {
+                Err(SqlError::new(
+                    SqlState::WrongObjectType,
+                    format!("cannot open {} as a relation", object.described()),
+                ))
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use crate::types::parse::{self, interval::interval};
 use crate::types::timestamptz;
 
 /// The options of a connector that were not read yet.
-pub(super) struct Given<'a> {
+pub(crate) struct Given<'a> {
     connector: &'a str,
     left: BTreeMap<&'a str, &'a str>,
     /// What was asked for so far.
@@ -20,7 +20,7 @@ pub(super) struct Given<'a> {
 }
 
 impl<'a> Given<'a> {
-    pub(super) fn new(connector: &'a str, options: &'a BTreeMap<String, String>) -> Self {
+    pub(crate) fn new(connector: &'a str, options: &'a BTreeMap<String, String>) -> Self {
         let options = options.iter().filter(|(name, _)| *name != "connector");
         Given {
             connector,
@@ -32,13 +32,13 @@ impl<'a> Given<'a> {
     }
 
     /// The value of an option.
-    pub(super) fn text(&mut self, name: &str) -> Option<&'a str> {
+    pub(crate) fn text(&mut self, name: &str) -> Option<&'a str> {
         self.known.push(name.to_owned());
         self.left.remove(name)
     }
 
     /// A whole number.
-    pub(super) fn number(&mut self, name: &str, range: RangeInclusive<u64>) -> SqlResult<Option<u64>> {
+    pub(crate) fn number(&mut self, name: &str, range: RangeInclusive<u64>) -> SqlResult<Option<u64>> {
         let Some(text) = self.text(name) else {
             return Ok(None);
         };
@@ -52,19 +52,19 @@ impl<'a> Given<'a> {
     }
 
     /// What random numbers follow from; 0 by default.
-    pub(super) fn seed(&mut self) -> SqlResult<u64> {
+    pub(crate) fn seed(&mut self) -> SqlResult<u64> {
         Ok(self.number("seed", 0..=u64::MAX)?.unwrap_or_default())
     }
 
     /// A moment, in microseconds since 1970-01-01 00:00 UTC.
-    pub(super) fn time(&mut self, name: &str) -> SqlResult<Option<i64>> {
+    pub(crate) fn time(&mut self, name: &str) -> SqlResult<Option<i64>> {
         let text = self.text(name);
         text.map(|text| time(text).map_err(|error| invalid(name, text, &error.message)))
             .transpose()
     }
 
     /// A length of time that is not negative, in microseconds.
-    pub(super) fn length(&mut self, name: &str) -> SqlResult<Option<u64>> {
+    pub(crate) fn length(&mut self, name: &str) -> SqlResult<Option<u64>> {
         let Some(text) = self.text(name) else {
             return Ok(None);
         };
@@ -74,7 +74,7 @@ impl<'a> Given<'a> {
     }
 
     /// One of several words.
-    pub(super) fn one_of<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> SqlResult<Option<T>> {
+    pub(crate) fn one_of<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> SqlResult<Option<T>> {
         let Some(text) = self.text(name) else {
             return Ok(None);
         };
@@ -86,7 +86,7 @@ impl<'a> Given<'a> {
     }
 
     /// The error for an option that must be there.
-    pub(super) fn missing(&self, name: &str, what: &str) -> SqlError {
+    pub(crate) fn missing(&self, name: &str, what: &str) -> SqlError {
         SqlError::new(
             SqlState::InvalidParameterValue,
             format!("connector \"{}\" needs option \"{name}\"", self.connector),
@@ -95,7 +95,7 @@ impl<'a> Given<'a> {
     }
 
     /// Refuses what nobody asked for.
-    pub(super) fn finish(self) -> SqlResult<()> {
+    pub(crate) fn finish(self) -> SqlResult<()> {
         let Some(name) = self.left.keys().next() else {
             return Ok(());
         };
@@ -108,7 +108,7 @@ impl<'a> Given<'a> {
 }
 
 /// The error for a value that an option cannot have.
-pub(super) fn invalid(name: &str, value: &str, why: &str) -> SqlError {
+pub(crate) fn invalid(name: &str, value: &str, why: &str) -> SqlError {
     SqlError::new(
         SqlState::InvalidParameterValue,
         format!("invalid value for option \"{name}\": '{value}'"),
@@ -117,7 +117,7 @@ pub(super) fn invalid(name: &str, value: &str, why: &str) -> SqlError {
 }
 
 /// A moment, in microseconds since 1970-01-01 00:00 UTC.
-pub(super) fn time(text: &str) -> SqlResult<i64> {
+pub(crate) fn time(text: &str) -> SqlResult<i64> {
     let value = parse::value(&Field::new("", timestamptz(), false), Some(text))?;
     Ok(value.as_primitive::<TimestampMicrosecondType>().value(0))
 }

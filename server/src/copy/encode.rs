@@ -10,7 +10,19 @@ use crate::types::output::TextColumn;
 ///
 /// # Errors
 /// A column has no text form.
-pub fn batch(layout: &Layout, batch: &RecordBatch) -> SqlResult<Vec<u8>> {
+pub fn batch(layout: &Layout, rows: &RecordBatch) -> SqlResult<Vec<u8>> {
+    batch_with(layout, rows, |_| {})
+}
+
+/// As [`batch`]; says where each line ends.
+///
+/// # Errors
+/// A column has no text form.
+pub fn batch_with(
+    layout: &Layout,
+    batch: &RecordBatch,
+    mut each_end: impl FnMut(usize),
+) -> SqlResult<Vec<u8>> {
     let schema = batch.schema();
     let columns = schema
         .fields()
@@ -34,6 +46,7 @@ pub fn batch(layout: &Layout, batch: &RecordBatch) -> SqlResult<Vec<u8>> {
             value(layout, &text, columns.len() == 1, &mut out);
         }
         out.push(b'\n');
+        each_end(out.len());
     }
     Ok(out)
 }

@@ -13,6 +13,7 @@ use tokio::sync::MutexGuard;
 
 use crate::catalog::{CatalogSnapshot, ColumnDef, Definition, Object};
 use crate::database::Database;
+use crate::database::sinks::fact;
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// The right to change definitions; one statement at a time has it.
@@ -113,6 +114,7 @@ impl DdlGuard<'_> {
         db.publish(objects.iter().cloned(), &[]);
         for object in &objects {
             db.start_generator(object)?;
+            db.start_sink(object);
         }
         Ok(())
     }
@@ -183,7 +185,11 @@ impl DdlGuard<'_> {
             .collect();
         let changes = gone
             .iter()
-            .map(|object| CatalogChange::Remove(object.id))
+            .flat_map(|object| {
+                let fact = matches!(object.definition, Definition::Sink(_))
+                    .then(|| CatalogChange::RemoveFact { key: fact(object.id) });
+                std::iter::once(CatalogChange::Remove(object.id)).chain(fact)
+            })
             .collect();
         self.db.store().catalog().apply(changes)?;
         let removed: Vec<ObjectId> = gone.iter().map(|object| object.id).collect();
@@ -200,6 +206,7 @@ impl DdlGuard<'_> {
 pub(crate) async fn take_down(db: &Database, objects: &[Arc<Object>]) {
     for object in objects {
         db.generators().stop(object.id).await;
+        db.sinks().stop(object.id).await;
     }
     let relations: Vec<RelationId> = objects
         .iter()

@@ -340,6 +340,9 @@ async fn commit(guard: &DdlGuard<'_>, job: &Job) -> SqlResult<()> {
     );
     db.store().catalog().apply(changes)?;
     db.publish(job.put.iter().cloned(), &job.removed);
+    for object in &job.put {
+        db.start_sink(object);
+    }
     take_down(db, &gone).await;
     Ok(())
 }

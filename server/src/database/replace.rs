@@ -148,6 +148,14 @@ impl Replacement<'_> {
                 new.definition = Definition::Relation(Box::new(made));
                 plan = Some(planned.graph);
             }
+            Definition::Sink(_) => {
+                return Err(SqlError::unsupported(format!(
+                    "cannot replace {} because {} writes its rows",
+                    root.described(),
+                    dependent.described()
+                ))
+                .with_hint("Drop the sink and create it again."));
+            }
             Definition::External(_)
             | Definition::Function(_)
             | Definition::SetAside(_)

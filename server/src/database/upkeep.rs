@@ -2,7 +2,7 @@
 //!
 //! A view is made of all rows that its streams had when it was made and that came since, and without a checkpoint it is
 //! made so again: at a restart, or when a worker is lost. So retention removes nothing of a stream as long as a
-//! materialized view, or a job that makes one, reads it. What it removes of others is gone for every later SELECT and CREATE.
+//! materialized view, or a job that makes one, reads it, and nothing that a sink has not delivered. What it removes of others is gone for every later SELECT and CREATE.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -139,7 +139,8 @@ impl Database {
                     let reader = catalog.object(*id);
                     reader.is_some_and(|object| object.kind == ObjectKind::MaterializedView)
                 }) || !self.jobs.over(std::slice::from_ref(stream)).is_empty();
-                (stream.id.0, if is_read { 0 } else { u64::MAX })
+                let delivered = self.sinks.needed(stream.id).unwrap_or(u64::MAX);
+                (stream.id.0, if is_read { 0 } else { delivered })
             })
             .collect()
     }

@@ -110,6 +110,7 @@ pub fn runtime(error: RuntimeError) -> SqlError {
         )
         .with_detail(why)
         .with_hint("Nothing of it was kept. Send it again later; SHOW BACKPRESSURE tells what is behind."),
+        error @ RuntimeError::RowsLost { .. } => SqlError::new(SqlState::CrashShutdown, error.to_string()),
         RuntimeError::ShuttingDown => SqlError::new(SqlState::AdminShutdown, "the server is shutting down"),
         RuntimeError::Internal(message) => SqlError::internal(message),
     }

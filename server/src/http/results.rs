@@ -20,7 +20,7 @@ use super::error;
 use super::negotiate::ResultFormat;
 use crate::error::{SqlError, SqlResult, from_internal};
 use crate::pg::encode::Column;
-use crate::pg::encode::json::put_json_str;
+use crate::pg::encode::json::put_members;
 use crate::session::Notice;
 use crate::types;
 
@@ -169,12 +169,7 @@ impl ResultWriter {
                 }
                 Form::NdJson { .. } => {
                     out.put_u8(b'{');
-                    for (index, (column, field)) in columns.iter().zip(schema.fields()).enumerate() {
-                        put_comma(index > 0, out);
-                        put_json_str(field.name(), out);
-                        out.put_u8(b':');
-                        column.put_json(row, out);
-                    }
+                    put_members(&columns, schema, row, out);
                     out.put_slice(b"}\n");
                 }
                 Form::Csv { .. } => {

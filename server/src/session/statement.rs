@@ -11,6 +11,7 @@ mod create_function;
 mod create_index;
 pub mod create_namespace;
 pub mod create_relation;
+mod create_sink;
 pub mod create_view;
 pub mod cursor;
 pub mod delete;
@@ -70,7 +71,7 @@ pub(crate) async fn execute(
         Statement::Fetch(fetch) => Box::pin(cursor::fetch(session, &fetch, running)).await,
         Statement::Flush => Box::pin(transaction::flush(session)).await,
         Statement::Wait => Box::pin(job::wait(session)).await,
-        Statement::CreateSink(_) => unsupported("CREATE SINK"),
+        Statement::CreateSink(create) => Box::pin(create_sink::execute(session, *create, &parsed.text)).await,
         Statement::CreateSubscription(_) => unsupported("CREATE SUBSCRIPTION"),
         Statement::CreateExternalTable(create) => {
             Box::pin(create_external::execute(session, *create, &parsed.text)).await
@@ -220,6 +221,7 @@ fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::CreateExternalTable(_) => "CREATE EXTERNAL TABLE",
         Statement::CreateFunction(_) => "CREATE FUNCTION",
         Statement::CreateMaterializedView(_) => "CREATE MATERIALIZED VIEW",
+        Statement::CreateSink(_) => "CREATE SINK",
         Statement::Drop(_) => "DROP",
         Statement::AlterRelation(_) => "ALTER",
         Statement::Sql(sql) => match **sql {

@@ -31,8 +31,15 @@ impl Fixture {
         Self::open(directory).await
     }
 
-    async fn open(directory: TempDir) -> Fixture {
-        let db = Database::open(options(&directory)).await.unwrap();
+    pub(super) async fn open(directory: TempDir) -> Fixture {
+        Self::open_with(directory, |_| {}).await
+    }
+
+    /// Opens a directory with other options.
+    pub(super) async fn open_with(directory: TempDir, change: impl FnOnce(&mut DatabaseOptions)) -> Fixture {
+        let mut options = options(&directory);
+        change(&mut options);
+        let db = Database::open(options).await.unwrap();
         let session = Session::new(Arc::clone(&db), SessionInfo::default()).unwrap();
         Fixture {
             db,
@@ -45,21 +52,28 @@ impl Fixture {
         Session::new(Arc::clone(&self.db), SessionInfo::default()).unwrap()
     }
 
-    pub(super) async fn restart(mut self) -> Fixture {
+    pub(super) async fn restart(self) -> Fixture {
+        Self::open(self.stop().await).await
+    }
+
+    /// Stops the server; its directory stays.
+    pub(super) async fn stop(mut self) -> TempDir {
         let directory = self.directory.take().unwrap();
         self.db.close().await.unwrap();
-        let Fixture { db, session, .. } = self;
-        drop(session);
-        drop(db);
-        Self::open(directory).await
+        directory
     }
 
     /// Opens what is on the disk at this moment, as after a kill: nothing is closed or flushed first.
     pub(super) async fn killed(&self) -> Fixture {
+        Self::open(self.copied()).await
+    }
+
+    /// A copy of what is on the disk at this moment.
+    pub(super) fn copied(&self) -> TempDir {
         let directory = tempfile::tempdir().unwrap();
         let from = self.directory.as_ref().unwrap().path();
         copy_directory(from, directory.path());
-        Self::open(directory).await
+        directory
     }
 
     pub(super) async fn ok(&self, sql: &str) -> Vec<String> {

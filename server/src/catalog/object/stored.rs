@@ -23,6 +23,7 @@ use crate::catalog::keeping::Keeping;
 use crate::catalog::kind_name;
 use crate::connector::ConnectorDef;
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::sink::SinkDef;
 use crate::types;
 
 /// The lasting form of a column.
@@ -93,6 +94,8 @@ struct StoredProperties {
     external: Option<Files>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     function: Option<StoredFunction>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sink: Option<SinkDef>,
 }
 
 impl Object {
@@ -129,6 +132,7 @@ impl Object {
                 stored.relation = Some(index.relation);
                 stored.index_columns.clone_from(&index.columns);
             }
+            Definition::Sink(sink) => stored.sink = Some(sink.as_ref().clone()),
             Definition::SetAside(_) | Definition::Other => {}
         }
         let properties: BTreeMap<String, serde_json::Value> = match serde_json::to_value(stored) {
@@ -250,6 +254,12 @@ impl Object {
                     .ok_or_else(|| damaged("it names no relation".into()))?,
                 columns: properties.index_columns,
             }),
+            ObjectKind::Sink => {
+                let sink = properties
+                    .sink
+                    .ok_or_else(|| damaged("it has no definition".into()))?;
+                Definition::Sink(Arc::new(sink))
+            }
             _ => Definition::Other,
         };
         Ok(Object {

@@ -73,6 +73,13 @@ fn with_columns<'a>(
             }
             Definition::External(table) => Some((object, table.schema().fields().iter().cloned().collect())),
             Definition::SetAside(_) => Some((object, vec![])),
+            // The columns of its files, unless what it reads is set aside.
+            Definition::Sink(sink) => {
+                let relation = catalog.object(sink.relation).and_then(|from| from.relation());
+                let schema = relation.map(|relation| sink.schema(relation.schema()));
+                let fields = schema.map(|schema| schema.fields().iter().cloned().collect());
+                Some((object, fields.unwrap_or_default()))
+            }
             Definition::Function(_) | Definition::Index(_) | Definition::Other => None,
         })
 }
@@ -126,7 +133,7 @@ fn pg_class(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
         let kind = match object.kind {
             ObjectKind::View => "v",
             ObjectKind::MaterializedView => "m",
-            ObjectKind::ExternalTable => "f",
+            ObjectKind::ExternalTable | ObjectKind::Sink => "f",
             _ => "r",
         };
         let mut class = row(oid(object.id), &object.name, &object.schema, kind, fields.len());

@@ -4,6 +4,7 @@
 //! Everything else is a string with PostgreSQL's text: among it decimals, which a JSON number might round, and the
 //! floats that JSON does not have (`"NaN"`, `"Infinity"`).
 
+use arrow::datatypes::Schema;
 use bytes::{BufMut, BytesMut};
 use postgres_types::Type;
 
@@ -50,6 +51,18 @@ impl Column<'_> {
                 put_json_str(&String::from_utf8_lossy(&text), out);
             }
         }
+    }
+}
+
+/// Writes a row as the members of an object, without its braces.
+pub fn put_members(columns: &[Column<'_>], schema: &Schema, row: usize, out: &mut BytesMut) {
+    for (index, (column, field)) in columns.iter().zip(schema.fields()).enumerate() {
+        if index > 0 {
+            out.put_u8(b',');
+        }
+        put_json_str(field.name(), out);
+        out.put_u8(b':');
+        column.put_json(row, out);
     }
 }
 

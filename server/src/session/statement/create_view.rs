@@ -104,7 +104,7 @@ pub(crate) async fn plain(session: &Arc<Session>, view: CreateView, text: &str) 
 }
 
 /// Refuses a view two of whose columns would have one name. The plan cannot tell: names are made distinct before it.
-fn check_names(query: &ast::Query, columns: &[String]) -> SqlResult<()> {
+pub(super) fn check_names(query: &ast::Query, columns: &[String]) -> SqlResult<()> {
     let names = rewrite::output_names(query);
     check_columns(
         columns
@@ -115,7 +115,7 @@ fn check_names(query: &ast::Query, columns: &[String]) -> SqlResult<()> {
 }
 
 /// Begins a job; unless it is one for the background, waits for its end.
-async fn make(session: &Session, guard: DdlGuard<'_>, making: Making) -> SqlResult<()> {
+pub(super) async fn make(session: &Session, guard: DdlGuard<'_>, making: Making) -> SqlResult<()> {
     let options = backfill_options(session)?;
     let is_background = session.setting("background_ddl").as_deref() == Some("on");
     let job = guard.start_job(making, options, is_background)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millrace_parser::ast::{DropBehavior, DropStatement, ObjectKind as Kind};
 use millrace_storage::{ObjectId, ObjectKind};
 
-use crate::catalog::{CatalogSnapshot, DEFAULT_DATABASE, Object, kind_name};
+use crate::catalog::{CatalogSnapshot, DEFAULT_DATABASE, Definition, Object, kind_name};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::statement::{done, names};
 use crate::session::{Outcome, Scope, Session, Severity};
@@ -21,7 +21,7 @@ pub(crate) async fn execute(session: &Arc<Session>, drop: &DropStatement) -> Sql
         Kind::Index => ("DROP INDEX", &[ObjectKind::Index]),
         Kind::Schema => ("DROP SCHEMA", &[ObjectKind::Schema]),
         Kind::Database => ("DROP DATABASE", &[ObjectKind::Database]),
-        Kind::Sink => return missing_kind(session, drop, "sink", "DROP SINK"),
+        Kind::Sink => ("DROP SINK", &[ObjectKind::Sink]),
         Kind::Subscription => return missing_kind(session, drop, "subscription", "DROP SUBSCRIPTION"),
         Kind::Function => ("DROP FUNCTION", &[ObjectKind::Function]),
     };
@@ -53,7 +53,7 @@ pub(crate) async fn execute(session: &Arc<Session>, drop: &DropStatement) -> Sql
     for object in &targets {
         ids.extend(contents(session, &scope.catalog, object)?);
     }
-    // Indexes go with their relation, and late rows with their stream, whatever was said.
+    // Indexes go with their relation, late rows with their stream and the view of a sink with it, whatever was said.
     let roots: Vec<ObjectId> = targets.iter().map(|object| object.id).collect();
     let implied: BTreeSet<ObjectId> = scope
         .catalog
@@ -67,6 +67,10 @@ pub(crate) async fn execute(session: &Arc<Session>, drop: &DropStatement) -> Sql
                 .iter()
                 .filter_map(|object| object.relation()?.event_time.as_ref()?.late_stream()),
         )
+        .chain(targets.iter().filter_map(|object| match &object.definition {
+            Definition::Sink(sink) => sink.view,
+            _ => None,
+        }))
         .collect();
     let contained = ids.clone();
     ids.extend(implied);

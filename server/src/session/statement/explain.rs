@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast;
 use millrace_parser::ast::{Explain, ExplainFormat, ExplainTarget, ExplainType, Statement};
 use millrace_planner::{StageGraph, plan_view};
 
-use crate::catalog::QueryDef;
+use crate::catalog::{Definition, QueryDef};
 use crate::database::df;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::constants::lasting_search_path;
@@ -61,9 +61,15 @@ pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResu
                 .with_hint("EXPLAIN takes queries and CREATE MATERIALIZED VIEW."));
             }
         },
-        ExplainTarget::MaterializedView(name) => {
+        ExplainTarget::MaterializedView(name) | ExplainTarget::Sink(name) => {
             let scope = session.scope();
-            let object = names::resolve(session, &scope, &name)?;
+            let mut object = names::resolve(session, &scope, &name)?;
+            // What a sink costs is what it reads.
+            if let Definition::Sink(sink) = &object.definition
+                && let Some(from) = scope.catalog.object(sink.relation).cloned()
+            {
+                object = from;
+            }
             let definition = object
                 .relation()
                 .and_then(|relation| relation.query.clone())
@@ -85,7 +91,6 @@ pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResu
                 false => view(session, &definition, plan_type)?,
             }
         }
-        ExplainTarget::Sink(_) => return Err(SqlError::unsupported("sinks are not supported yet")),
     };
     let rows = lines.into_iter().map(|line| vec![Some(line)]).collect();
     let outcome = show::answer(show::schema(&["QUERY PLAN"]), &rows, "EXPLAIN")?;

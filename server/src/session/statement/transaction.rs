@@ -81,9 +81,10 @@ pub(crate) fn savepoint(command: &str) -> SqlResult<Outcome> {
         .with_hint("Split the work into several transactions."))
 }
 
-/// FLUSH: until everything that was acknowledged before it is visible in every relation.
+/// FLUSH: until everything that was acknowledged before it is visible in every relation, and in the files of sinks.
 pub(crate) async fn flush(session: &Arc<Session>) -> SqlResult<Outcome> {
     let runtime = session.database().runtime();
     runtime.wait_for(&runtime.acknowledged()).await?;
+    session.database().sinks().flush().await;
     done("FLUSH")
 }

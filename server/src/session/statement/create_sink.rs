@@ -1,0 +1,143 @@
+//! CREATE SINK: files that follow a relation, or a query for which a view is made.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use millrace_parser::ast::{CreateSink, Emit, SinkInput};
+use millrace_runtime::ViewSpec;
+use millrace_storage::{ObjectId, ObjectKind};
+
+use crate::catalog::flow::FlowDef;
+use crate::catalog::{Definition, Object, QueryDef, Relation};
+use crate::database::jobs::Making;
+use crate::database::now_ms;
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::session::constants::lasting_search_path;
+use crate::session::statement::create_relation::check_columns;
+use crate::session::statement::create_view::{check_names, emit, make, slides};
+use crate::session::statement::{done, names};
+use crate::session::{Outcome, Scope, Session, Severity};
+use crate::sink::directory::Directory;
+use crate::sink::{SinkDef, SinkOptions};
+
+/// Executes CREATE SINK. Of a query, returns when its view is filled.
+pub(crate) async fn execute(session: &Arc<Session>, create: CreateSink, text: &str) -> SqlResult<Outcome> {
+    let options = SinkOptions::new(&create.options, create.format.as_ref())?;
+    let guard = session.database().ddl().await;
+    let scope = session.scope();
+    let (schema, name) = names::new_name(session, &scope, &create.name)?;
+    if create.if_not_exists && scope.catalog.relation(&scope.database, &schema, &name).is_some() {
+        session.notice(
+            Severity::Notice,
+            format!("relation \"{name}\" already exists, skipping"),
+        );
+        return done("CREATE SINK");
+    }
+    guard.check_free(&scope.database, &schema, &name)?;
+    let object = |id: ObjectId, depends: Vec<ObjectId>, def: SinkDef| Object {
+        id,
+        kind: ObjectKind::Sink,
+        database: scope.database.clone(),
+        schema: schema.clone(),
+        name: name.clone(),
+        sql: text.to_string(),
+        comment: None,
+        created_at_ms: now_ms(),
+        depends,
+        definition: Definition::Sink(Arc::new(def)),
+    };
+    let query = match create.input {
+        SinkInput::Query(query) => query,
+        SinkInput::Relation(from) => {
+            if create.emit != Emit::default() {
+                return Err(
+                    SqlError::unsupported("EMIT is not supported in CREATE SINK .. FROM")
+                        .with_hint("Say it of the view, or use CREATE SINK .. AS SELECT .."),
+                );
+            }
+            let from = names::resolve(session, &scope, &from)?;
+            let relation = from.relation().ok_or_else(|| {
+                SqlError::new(
+                    SqlState::WrongObjectType,
+                    format!("cannot create a sink from {}", from.described()),
+                )
+                .with_hint("A sink is from a materialized view, a table or a stream.")
+            })?;
+            session.database().jobs().check_unlocked(&[from.id])?;
+            let info = &relation.info;
+            let def = options.sink(&name, from.id, None, &info.schema, info.append_only)?;
+            check_directory(&scope, &def)?;
+            guard.create(object(guard.next_id()?, vec![from.id], def)).await?;
+            return done("CREATE SINK");
+        }
+    };
+    let emit = emit(session, &create.emit)?;
+    check_names(&query, &[])?;
+    let query = QueryDef::new(query.to_string(), lasting_search_path(session), vec![]).with_emit(emit);
+    let query = query.with_slides(slides(session)).with_flow(FlowDef::default());
+    let planned = session
+        .database()
+        .plan_materialized(&scope.catalog, &scope.database, &query)?;
+    let depends = planned.query.depends();
+    check_columns(
+        planned
+            .graph
+            .schema
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str()),
+    )?;
+    session.database().jobs().check_unlocked(&depends)?;
+    let view_name = format!("{name}$rows");
+    guard.check_free(&scope.database, &schema, &view_name)?;
+    let view = guard.next_id()?;
+    let relation = Relation::of_view(view, &view_name, &planned, &[]);
+    let fields: &Schema = &relation.info.schema;
+    let def = options.sink(&name, view, Some(view), fields, relation.info.append_only)?;
+    check_directory(&scope, &def)?;
+    let sink = object(guard.next_id()?, vec![view], def);
+    let spec = ViewSpec {
+        id: relation.info.id,
+        name: view_name.clone(),
+        graph: planned.graph,
+    };
+    let mut view = Object {
+        id: view,
+        kind: ObjectKind::MaterializedView,
+        name: view_name,
+        depends,
+        definition: Definition::Relation(Box::new(relation)),
+        ..sink.clone()
+    };
+    view.restate();
+    let making = Making {
+        specs: vec![spec],
+        put: vec![view, sink],
+        removed: vec![],
+    };
+    make(session, guard, making).await?;
+    done("CREATE SINK")
+}
+
+/// Refuses a directory that cannot be written, or whose files would be those of another sink.
+fn check_directory(scope: &Scope, def: &SinkDef) -> SqlResult<()> {
+    Directory::of(def).check_new()?;
+    let is_same =
+        |other: &SinkDef| other.path == def.path && other.prefix == def.prefix && other.format == def.format;
+    let other = scope.catalog.objects().find(|object| match &object.definition {
+        Definition::Sink(other) => is_same(other),
+        _ => false,
+    });
+    match other {
+        None => Ok(()),
+        Some(other) => Err(SqlError::new(
+            SqlState::DuplicateObject,
+            format!(
+                "{} writes files of the same names to \"{}\"",
+                other.described(),
+                def.path.display()
+            ),
+        )
+        .with_hint("Use another directory or name.")),
+    }
+}
