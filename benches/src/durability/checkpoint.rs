@@ -26,12 +26,12 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// About a gigabyte of state.
+    /// More than half a gigabyte of state, watched for two minutes.
     pub fn real() -> Self {
         Scale {
             fsync_probes: 100,
-            accounts: 5_000_000,
-            watch: Duration::from_secs(30),
+            accounts: 3_000_000,
+            watch: Duration::from_secs(12),
             rounds: 3,
             intervals: vec!["off", "10s", "1s"],
             rows: 100,
