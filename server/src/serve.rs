@@ -210,7 +210,7 @@ impl Server {
         options.reducers = reducers;
         match Database::open(options).await {
             Ok(database) => {
-                let collector = RuntimeCollector(database.runtime().clone());
+                let collector = RuntimeCollector(Arc::downgrade(&database));
                 server
                     .metrics
                     .register(|registry| registry.register_collector(Box::new(collector)));

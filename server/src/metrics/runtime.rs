@@ -1,16 +1,20 @@
-//! What the runtime knows of itself, read at each scrape.
+//! What the runtime and the sinks know of themselves, read at each scrape.
 
 use std::fmt;
+use std::sync::Weak;
 
 use millrace_runtime::memory::MemoryStatus;
-use millrace_runtime::{Durations, FeedStatus, QueryClass, Runtime};
+use millrace_runtime::{Durations, FeedStatus, QueryClass};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// Epochs, waiting work and the size of the views.
-pub struct RuntimeCollector(pub Runtime);
+use crate::database::Database;
+use crate::database::sinks::SinkStatus;
+
+/// Epochs, waiting work, the size of the views, and what sinks have delivered.
+pub struct RuntimeCollector(pub Weak<Database>);
 
 impl fmt::Debug for RuntimeCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -20,7 +24,11 @@ impl fmt::Debug for RuntimeCollector {
 
 impl Collector for RuntimeCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let runtime = &self.0;
+        // Of a database that is gone there is nothing to tell.
+        let Some(database) = self.0.upgrade() else {
+            return Ok(());
+        };
+        let runtime = database.runtime();
         let epochs = ConstCounter::new(runtime.epochs_total());
         let help = "Epochs committed since the start";
         epochs.encode(encoder.encode_descriptor("epochs", help, None, epochs.metric_type())?)?;
@@ -47,6 +55,34 @@ impl Collector for RuntimeCollector {
         }
         memory(&mut encoder, &runtime.memory().status())?;
         feeds(&mut encoder, &runtime.feeds())?;
+        let sinks: Vec<SinkStatus> = database
+            .sinks()
+            .list()
+            .into_iter()
+            .map(|(_, sink)| sink)
+            .collect();
+        let sum = |of: fn(&SinkStatus) -> u64| sinks.iter().map(of).sum::<u64>();
+        for (name, help, value) in [
+            (
+                "sink_files",
+                "Files that the sinks have committed",
+                sum(|sink| sink.files),
+            ),
+            ("sink_rows", "Rows in files of the sinks", sum(|sink| sink.rows)),
+            (
+                "sink_bytes",
+                "Bytes of files of the sinks",
+                sum(|sink| sink.bytes),
+            ),
+            (
+                "sinks_failing",
+                "Sinks that do not go on for now",
+                sum(|sink| u64::from(sink.error.is_some())),
+            ),
+        ] {
+            let gauge = ConstGauge::new(value as i64);
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        }
         let views = runtime.views();
         let failed = views.iter().filter(|view| view.failure.is_some()).count();
         let waiting = |class| runtime.tasks_waiting(class) as i64;

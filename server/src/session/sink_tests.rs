@@ -286,6 +286,7 @@ async fn sinks_that_cannot_be_are_refused() {
         with("")
     ))
     .await;
+    f.ok("FLUSH").await;
     f.ok("INSERT INTO s (a) VALUES (1)").await;
     f.ok("FLUSH").await;
     let json: Vec<String> = lines(&out.path());

@@ -84,6 +84,8 @@ pub(crate) fn savepoint(command: &str) -> SqlResult<Outcome> {
 /// FLUSH: until everything that was acknowledged before it is visible in every relation, and in the files of sinks.
 pub(crate) async fn flush(session: &Arc<Session>) -> SqlResult<Outcome> {
     let runtime = session.database().runtime();
+    // What was acknowledged before the start counts too.
+    runtime.caught_up().await?;
     runtime.wait_for(&runtime.acknowledged()).await?;
     session.database().sinks().flush().await;
     done("FLUSH")
