@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::checkpoint::{self, EpochRecord, Manifest};
 use crate::disk::DiskFile;
 use crate::{backup, catalog, directory, log};
 
@@ -11,13 +12,17 @@ use crate::{backup, catalog, directory, log};
 pub type Decoder = fn(&[u8]) -> Result<(), String>;
 
 /// All of them, by name.
-pub const ALL: [(&str, Decoder); 6] = [
+pub const ALL: [(&str, Decoder); 10] = [
     ("log_block", log_block),
     ("log_first", log_first),
     ("log_segment", log_segment),
+    ("log_index", log_index),
     ("catalog_journal", catalog_journal),
     ("format_file", format_file),
     ("backup_list", backup_list),
+    ("checkpoint_manifest", checkpoint_manifest),
+    ("checkpoint_block", checkpoint_block),
+    ("epoch_record", epoch_record),
 ];
 
 /// A block of the log behind a segment's header. Its checksum is not asked for: what passes it may be wrong all the same.
@@ -36,6 +41,11 @@ pub fn log_segment(bytes: &[u8]) -> Result<(), String> {
     log::decode_segment_header(&*file)
 }
 
+/// The index of a segment.
+pub fn log_index(bytes: &[u8]) -> Result<(), String> {
+    log::decode_index(bytes)
+}
+
 /// The catalog's journal.
 pub fn catalog_journal(bytes: &[u8]) -> Result<(), String> {
     catalog::decode_journal(bytes)
@@ -50,6 +60,26 @@ pub fn format_file(bytes: &[u8]) -> Result<(), String> {
 /// The list of a backup's files.
 pub fn backup_list(bytes: &[u8]) -> Result<(), String> {
     backup::decode_manifest(bytes)
+}
+
+/// The manifest of a checkpoint.
+pub fn checkpoint_manifest(bytes: &[u8]) -> Result<(), String> {
+    Manifest::decode(bytes).map(|manifest| {
+        manifest.bytes();
+    })
+}
+
+/// A block of a checkpoint with rows. Its checksum is in what refers to it, and not asked for.
+pub fn checkpoint_block(bytes: &[u8]) -> Result<(), String> {
+    checkpoint::decode_rows(bytes.to_vec().into())
+        .map(|_| ())
+        .map_err(|error| error.to_string())
+}
+
+/// A record of the epoch log.
+pub fn epoch_record(bytes: &[u8]) -> Result<(), String> {
+    let decoded = EpochRecord::decode(bytes);
+    decoded.map(|_| ()).ok_or_else(|| "it is torn".to_owned())
 }
 
 /// Bytes as a file that is only read.
@@ -86,10 +116,12 @@ impl DiskFile for Content {
 mod tests {
     use std::fs;
 
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 
     use super::*;
+    use crate::checkpoint::{BlockRef, StoredChunk, StoredSource, StoredTable};
     use crate::{CatalogChange, Store, StoreOptions};
 
     /// Valid bytes for each decoder, from a store that was used.
@@ -110,11 +142,46 @@ mod tests {
                     "catalog_journal" => read("catalog.journal"),
                     "format_file" => read("FORMAT"),
                     "backup_list" => read("backup/BACKUP"),
+                    "checkpoint_manifest" => vec![manifest()],
+                    "checkpoint_block" => vec![checkpoint::encode_rows(&rows()).unwrap()],
+                    "epoch_record" => vec![
+                        EpochRecord {
+                            now: 7,
+                            ends: vec![(1, 2), (3, 4)],
+                        }
+                        .encode(),
+                    ],
                     _ => log::tests::samples(name),
                 };
                 (name, decoder, valid)
             })
             .collect()
+    }
+
+    fn rows() -> RecordBatch {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter([Some(1), None, Some(3)]));
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["one", "two", "three"]));
+        RecordBatch::try_from_iter([("n", numbers), ("t", texts)]).unwrap()
+    }
+
+    fn manifest() -> Vec<u8> {
+        let mut manifest = Manifest::new(7, 1_200, 1_763_800_000_000_000, 3);
+        let block = |at| BlockRef::from((5, at, 100, 9));
+        let chunk = StoredChunk {
+            rows: 3,
+            data: block(64),
+            alive: None,
+        };
+        manifest.sources.push(StoredSource {
+            relation: 1,
+            end: 10,
+            watermark: Some(4),
+            rows: Some(StoredTable {
+                chunks: vec![chunk.clone(), chunk],
+                tags: None,
+            }),
+        });
+        serde_json::to_vec(&manifest).unwrap()
     }
 
     /// The same bytes with some of them changed, removed, doubled, or taken from elsewhere.

@@ -24,6 +24,7 @@ mod decode;
 mod file;
 mod first;
 mod hold;
+mod index;
 mod maintenance;
 mod queue;
 mod reader;
@@ -39,7 +40,7 @@ mod types;
 mod writer;
 
 pub(crate) use copy::LogCopy;
-pub(crate) use decode::{decode_block, decode_first, decode_segment_header};
+pub(crate) use decode::{decode_block, decode_first, decode_index, decode_segment_header};
 pub use hold::LogHold;
 pub use queue::AppendReceipt;
 pub use reader::{LogBlock, LogReader};

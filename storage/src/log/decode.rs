@@ -7,6 +7,7 @@ use arrow::buffer::{Buffer, MutableBuffer};
 use crate::disk::DiskFile;
 use crate::log::block::{self, BlockHeader};
 use crate::log::first::First;
+use crate::log::index::SegmentIndex;
 use crate::log::segment::SegmentHeader;
 
 /// A segment's header and a block behind it, whatever the checksums say.
@@ -28,6 +29,11 @@ pub(crate) fn decode_block(bytes: &[u8]) -> Result<(), String> {
 /// `FIRST`.
 pub(crate) fn decode_first(bytes: &[u8]) -> Result<(), String> {
     First::decode(bytes).map(|_| ())
+}
+
+/// The index of a segment.
+pub(crate) fn decode_index(bytes: &[u8]) -> Result<(), String> {
+    SegmentIndex::decode(bytes).map(|_| ())
 }
 
 /// The header of a segment.

@@ -6,16 +6,19 @@
 //! * **Retention.** A segment goes when its newest row is older than the time, or while the log takes more bytes than
 //!   it may: never the one that is written to, never one with rows that are held or needed. First `FIRST` says where
 //!   the log begins from now on, then the files go.
+//! * **Indexes.** A closed segment gets an index ([`super::index`]), so that opening does not read it.
 //! * **Compaction.** At least four neighbours that are small together become one file, which replaces the first of
 //!   them; then the others go. A segment ends where the next begins, so that nothing is there twice if a crash comes in
 //!   between.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::Ordering;
 
 use crate::StorageError;
 use crate::log::block::{self, BlockHeader, Frame};
 use crate::log::first::First;
+use crate::log::index::{self, SegmentIndex};
 use crate::log::relation::{BlockEntry, RelationLog};
 use crate::log::segment;
 use crate::log::tail::{Tail, Trust, put_in_place};
@@ -28,6 +31,9 @@ const RETENTION_PARTS: i64 = 8;
 /// Neighbours that are put together are at least so many, and so many bytes in all at the most.
 const COMPACTION_SEGMENTS_MIN: usize = 4;
 const COMPACTION_BYTES_MAX: u64 = 16 << 20;
+
+/// Segments that are smaller than this part of what they may be get no index: they are put together, or quickly read.
+const INDEXED_PART: u64 = 64;
 
 /// A segment that is not written to any more.
 #[derive(Debug, Clone, Copy)]
@@ -158,6 +164,7 @@ impl RelationLog {
         let io = |e| StorageError::io("remove segments of", &self.directory, e);
         for (segment, path) in segment::list(&*self.disk, &self.directory).map_err(io)? {
             if segment < offset {
+                self.remove_index(segment).map_err(io)?;
                 self.disk.remove(&path).map_err(io)?;
             }
         }
@@ -206,6 +213,8 @@ impl RelationLog {
             &self.schema,
             frames.iter_mut().collect(),
         )?;
+        self.remove_index(from)
+            .map_err(|e| StorageError::io("remove indexes of", &self.directory, e))?;
         put_in_place(&*self.disk, &self.segment_path(from))?;
         let mut index = self.index.write();
         let start = index.position_of(from);
@@ -215,12 +224,55 @@ impl RelationLog {
         let remove = || -> io::Result<()> {
             for (first, path) in segment::list(&*self.disk, &self.directory)? {
                 if first > from && first < to {
+                    self.remove_index(first)?;
                     self.disk.remove(&path)?;
                 }
             }
             Ok(())
         };
         remove().map_err(|e| StorageError::io("remove segments of", &self.directory, e))
+    }
+
+    /// The first closed segment that ought to have an index and has none: its blocks.
+    pub(super) fn without_index(&self, segment_bytes_max: u64) -> Option<Vec<BlockEntry>> {
+        let open = self.tail.lock().segment;
+        let closed = self.closed_segments();
+        let next = closed.iter().skip(1).map(|segment| segment.first_offset);
+        let indexed = self.indexed.lock();
+        let found = closed.iter().zip(next.chain([open])).find(|(segment, next)| {
+            segment.end_offset == *next
+                && segment.bytes >= segment_bytes_max / INDEXED_PART
+                && !indexed.contains(&segment.first_offset)
+        });
+        let (segment, _) = found?;
+        let index = self.index.read();
+        let blocks = index.position_of(segment.first_offset)..index.position_of(segment.end_offset);
+        Some(index.blocks[blocks].to_vec())
+    }
+
+    /// Writes the index of a closed segment with these blocks, all of whose writes are durable; `heads`: how far all logs are.
+    pub(super) fn write_index(
+        &self,
+        blocks: Vec<BlockEntry>,
+        heads: BTreeMap<u64, u64>,
+    ) -> Result<(), StorageError> {
+        let Some(first) = blocks.first().map(|entry| entry.segment) else {
+            return Ok(());
+        };
+        let path = self.segment_path(first);
+        let file = self.disk.open(&path);
+        let file = file.map_err(|e| StorageError::io("open", &path, e))?;
+        let index = SegmentIndex::make(file, &path, self.id, blocks, heads)?;
+        index.write(&*self.disk, &self.directory)?;
+        self.indexed.lock().insert(first);
+        Ok(())
+    }
+
+    fn remove_index(&self, segment: u64) -> io::Result<()> {
+        match self.indexed.lock().remove(&segment) {
+            true => self.disk.remove(&index::path(&self.directory, segment)),
+            false => Ok(()),
+        }
     }
 
     /// A durable block as it is in its file.

@@ -1,4 +1,7 @@
-//! Opening the logs: every block is read and checked, and what a crash left half done is taken away.
+//! Opening the logs: what a crash left half done is taken away.
+//!
+//! The blocks of segments that have an index ([`super::index`]) are believed: they were durable, and their writes complete. All
+//! others, those of the last segment of each log among them, are read and checked.
 //!
 //! 1. A torn tail is cut: the last segment's bytes from the first invalid block on, if none of them was synced.
 //!    Each block tells how much of its segment was synced before its group was written, so a later valid
@@ -7,7 +10,7 @@
 //!    comes behind is cut too, which loses nothing acknowledged, since groups are synced in order; and the
 //!    writes to which that belonged are then incomplete themselves, and so on until nothing changes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,6 +22,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::log::block::{self, ALIGNMENT, BlockHeader, HEADER_BYTES, Members};
 use crate::log::file::ReadAhead;
 use crate::log::first::First;
+use crate::log::index::{self, SegmentIndex};
 use crate::log::relation::{Beginning, BlockEntry, DROPPED_MARKER, Index, RelationLog};
 use crate::log::segment::{self, SegmentHeader};
 use crate::log::tail::{Tail, Trust};
@@ -50,6 +54,9 @@ struct Scanned {
     notes: VecDeque<(usize, LogNote)>,
     /// Where the log begins.
     first: First,
+    /// Segments whose index was believed, and the last write that has a block in one of them.
+    indexed: BTreeSet<u64>,
+    indexed_write_id: u64,
 }
 
 struct ScannedSegment {
@@ -70,14 +77,15 @@ struct SplitWrite {
 
 /// Reads the logs below `directory` and repairs them.
 pub(super) fn recover(directory: &Path, disk: &Arc<dyn Disk>) -> Result<Recovered, StorageError> {
-    let mut scan = Scan {
-        disk: disk.clone(),
-        split_writes: BTreeMap::new(),
-        last_write_id: 0,
-    };
-    let mut relations = BTreeMap::new();
-    for (id, path) in relation_directories(&**disk, directory)? {
-        relations.insert(id, scan.relation(id, path)?);
+    let directories = relation_directories(&**disk, directory)?;
+    let (mut scan, mut relations) = Scan::all(disk, &directories, true)?;
+    if let Some((id, head)) = scan.missing(&relations) {
+        tracing::warn!(
+            relation = id,
+            head,
+            "a log ends before where it was durable; all segments are read"
+        );
+        (scan, relations) = Scan::all(disk, &directories, false)?;
     }
     drop_incomplete_writes(&mut relations, &scan.split_writes);
     let mut recovered = Recovered {
@@ -120,11 +128,41 @@ fn relation_directories(disk: &dyn Disk, directory: &Path) -> Result<BTreeMap<u6
 
 struct Scan {
     disk: Arc<dyn Disk>,
+    /// Whether indexes are believed.
+    believes: bool,
+    /// How far the logs must go by the indexes that were believed.
+    heads: BTreeMap<u64, u64>,
     split_writes: BTreeMap<u64, SplitWrite>,
     last_write_id: u64,
 }
 
 impl Scan {
+    /// Looks at all relations.
+    fn all(
+        disk: &Arc<dyn Disk>,
+        directories: &BTreeMap<u64, PathBuf>,
+        believes: bool,
+    ) -> Result<(Scan, BTreeMap<u64, Scanned>), StorageError> {
+        let mut scan = Scan {
+            disk: disk.clone(),
+            believes,
+            heads: BTreeMap::new(),
+            split_writes: BTreeMap::new(),
+            last_write_id: 0,
+        };
+        let mut relations = BTreeMap::new();
+        for (id, path) in directories {
+            relations.insert(*id, scan.relation(*id, path.clone())?);
+        }
+        Ok((scan, relations))
+    }
+
+    /// A log that does not go as far as an index says, and how far that is.
+    fn missing(&self, relations: &BTreeMap<u64, Scanned>) -> Option<(u64, u64)> {
+        let mut heads = self.heads.iter().map(|(id, head)| (*id, *head));
+        heads.find(|(id, head)| relations.get(id).is_some_and(|scanned| scanned.head() < *head))
+    }
+
     fn relation(&mut self, id: u64, directory: PathBuf) -> Result<Scanned, StorageError> {
         let list = |e| StorageError::io("list", &directory, e);
         for path in self.disk.list(&directory).map_err(list)? {
@@ -187,6 +225,8 @@ impl Scan {
                 kept: 0,
                 notes: VecDeque::new(),
                 first,
+                indexed: BTreeSet::new(),
+                indexed_write_id: 0,
             });
             if header.schema != scanned.schema {
                 return Err(StorageError::corrupt(
@@ -202,7 +242,19 @@ impl Scan {
                 header_bytes,
                 end: header_bytes,
             };
-            self.segment(scanned, segment, ends.get(i).copied())?;
+            let next_offset = ends.get(i).copied();
+            let size = segment
+                .file
+                .size()
+                .map_err(|e| StorageError::io("read", &segment.path, e))?;
+            let index = next_offset.filter(|_| self.believes).and_then(|next_offset| {
+                let between = (first_offset, next_offset);
+                SegmentIndex::read(&*self.disk, &directory, id, between, size)
+            });
+            match index {
+                Some(index) => self.believe(scanned, segment, index),
+                None => self.segment(scanned, segment, size, next_offset)?,
+            }
         }
         let mut scanned = scanned.ok_or_else(|| {
             StorageError::corrupt(
@@ -215,19 +267,34 @@ impl Scan {
         Ok(scanned)
     }
 
+    /// Takes the blocks of a closed segment from its index.
+    fn believe(&mut self, scanned: &mut Scanned, mut segment: ScannedSegment, index: SegmentIndex) {
+        self.last_write_id = self.last_write_id.max(index.last_write_id);
+        for (relation, head) in index.heads {
+            let known = self.heads.entry(relation).or_default();
+            *known = head.max(*known);
+        }
+        let before = scanned.blocks.len();
+        for (block, note) in index.notes {
+            scanned.note(before + block, note);
+        }
+        scanned.blocks.extend(index.blocks);
+        scanned.indexed.insert(segment.first_offset);
+        scanned.indexed_write_id = index.last_write_id;
+        segment.end = index.end;
+        scanned.segments.push(segment);
+    }
+
     /// Reads the blocks of one segment, up to the offset where the next segment begins. What is behind that was given
     /// up when it could not be synced.
     fn segment(
         &mut self,
         scanned: &mut Scanned,
         mut segment: ScannedSegment,
+        size: u64,
         end: Option<u64>,
     ) -> Result<(), StorageError> {
         let path = segment.path.clone();
-        let size = segment
-            .file
-            .size()
-            .map_err(|e| StorageError::io("read", &path, e))?;
         let mut read_ahead = ReadAhead::new(segment.file.clone());
         while segment.end < size && end.is_none_or(|end| scanned.head() < end) {
             let position = segment.end;
@@ -264,10 +331,7 @@ impl Scan {
                     write_id: header.write_id,
                     note,
                 };
-                scanned.notes.push_back((scanned.blocks.len(), note));
-                if scanned.notes.len() > NOTES_MAX {
-                    scanned.notes.pop_front();
-                }
+                scanned.note(scanned.blocks.len(), note);
             }
             scanned.blocks.push(BlockEntry {
                 first_offset: header.first_offset,
@@ -367,8 +431,8 @@ fn drop_incomplete_writes(relations: &mut BTreeMap<u64, Scanned>, writes: &BTree
             let complete = write.members.iter().all(|(relation, blocks)| {
                 // A relation without a log was dropped: its blocks went with it.
                 relations.get(relation).is_none_or(|scanned| {
-                    // What retention has removed was acknowledged.
-                    if *write_id <= scanned.first.write_id {
+                    // What retention has removed was acknowledged, and what has an index is complete.
+                    if *write_id <= scanned.first.write_id.max(scanned.indexed_write_id) {
                         return true;
                     }
                     let found = write.found.get(relation).map_or(&[][..], Vec::as_slice);
@@ -396,6 +460,13 @@ fn drop_incomplete_writes(relations: &mut BTreeMap<u64, Scanned>, writes: &BTree
 }
 
 impl Scanned {
+    fn note(&mut self, block: usize, note: LogNote) {
+        self.notes.push_back((block, note));
+        if self.notes.len() > NOTES_MAX {
+            self.notes.pop_front();
+        }
+    }
+
     /// The offset behind the blocks found so far.
     fn head(&self) -> u64 {
         self.blocks
@@ -420,6 +491,15 @@ impl Scanned {
             self.blocks.truncate(self.kept);
         }
         let segment = self.segments.pop().expect("a relation has at least one segment");
+        // The last segment is written to again: what is known of it will not be so for long.
+        self.indexed.remove(&segment.first_offset);
+        let listed = index::list(&**disk, &self.directory);
+        for (of, path) in listed.map_err(|e| StorageError::io("list", &self.directory, e))? {
+            if !self.indexed.contains(&of) {
+                disk.remove(&path)
+                    .map_err(|e| StorageError::io("remove", &path, e))?;
+            }
+        }
         let path = &segment.path;
         let size = segment
             .file
@@ -464,6 +544,7 @@ impl Scanned {
                 durable_offset: head,
                 trust: Trust::Whole,
             }),
+            indexed: Mutex::new(self.indexed),
             dropped: AtomicBool::new(false),
         })
     }

@@ -1,7 +1,7 @@
 //! The log of one relation: the index of its durable blocks, which readers use, and its tail, which only the
 //! writer's thread moves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,6 +80,8 @@ pub(super) struct RelationLog {
     pub(super) tail: Mutex<Tail>,
     pub(super) options: RwLock<RelationOptions>,
     pub(super) first: Mutex<Beginning>,
+    /// Closed segments that have an index, by their first offsets.
+    pub(super) indexed: Mutex<BTreeSet<u64>>,
     pub(super) dropped: AtomicBool,
 }
 
@@ -130,6 +132,7 @@ impl RelationLog {
             tail: Mutex::new(made?),
             options: RwLock::default(),
             first: Mutex::default(),
+            indexed: Mutex::default(),
             dropped: AtomicBool::new(false),
         })
     }

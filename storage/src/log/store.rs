@@ -287,7 +287,7 @@ impl LogStore {
     }
 
     /// Tells the time, in milliseconds since 1970-01-01 UTC, and does what is due: closes old segments, removes what
-    /// retention lets go, puts small segments together. To be called about once a second. What fails
+    /// retention lets go, puts small segments together, writes indexes. To be called about once a second. What fails
     /// is logged, and tried again the next time.
     pub fn maintain(&self, now_ms: i64, owner: &dyn LogOwner) {
         let _maintaining = self.maintaining.lock();
@@ -296,10 +296,31 @@ impl LogStore {
             return;
         }
         let logs: Vec<_> = self.relations.read().values().cloned().collect();
-        for log in logs {
-            if let Err(error) = log.maintain(now_ms, owner, self.segment_bytes_max) {
+        for log in &logs {
+            let maintained = log.maintain(now_ms, owner, self.segment_bytes_max);
+            if let Err(error) = maintained.and_then(|()| self.index_segment(log)) {
                 tracing::warn!(relation = log.id, %error, "a log could not be looked after");
             }
+        }
+    }
+
+    /// Writes an index of a closed segment that has none, once all writes that have a part in it are durable.
+    fn index_segment(&self, log: &RelationLog) -> Result<(), StorageError> {
+        let Some(blocks) = log.without_index(self.segment_bytes_max) else {
+            return Ok(());
+        };
+        let all: Vec<_> = self.relations.read().values().cloned().collect();
+        let heads: BTreeMap<u64, u64> = {
+            // A write is published in all of its relations, or in none.
+            let _publishing = self.settings.publishing.lock();
+            all.iter().map(|log| (log.id, log.index.read().head)).collect()
+        };
+        match all
+            .iter()
+            .all(|log| log.tail.lock().durable_offset >= heads[&log.id])
+        {
+            true => log.write_index(blocks, heads),
+            false => Ok(()),
         }
     }
 

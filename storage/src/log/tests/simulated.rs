@@ -149,6 +149,10 @@ fn load(log: &LogStore, model: &mut Model, random: &mut StdRng, writes: usize) {
         for (number, receipt) in submitted {
             model.outcome(number, &receipt.wait());
         }
+        if random.random_bool(0.2) {
+            // Closed segments are indexed, and what is there of indexes is believed at the next open.
+            log.maintain(0, &Everything);
+        }
     }
 }
 
