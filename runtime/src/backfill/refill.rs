@@ -53,6 +53,22 @@ impl Inner {
         }
     }
 
+    /// Why one of these views cannot be filled again, if so: rows of a stream that it was made of are in a checkpoint and not in
+    /// the log any more.
+    fn history_gone(&self, views: &[Arc<ViewInstance>]) -> Option<String> {
+        let manifests = self.durable.as_ref()?.files.manifests();
+        let is_kept = |view: &Arc<ViewInstance>| {
+            let mut relations = manifests.iter().flat_map(|manifest| manifest.relations());
+            relations.any(|relation| relation == view.id.0)
+        };
+        let mut inputs = (views.iter().filter(|view| is_kept(view))).flat_map(|view| &view.graph.inputs);
+        let gone = inputs.find(|input| self.logs.first(input.id.0) > 0)?;
+        Some(format!(
+            "retention has removed rows of stream \"{}\"; the next start has the view's checkpoint",
+            gone.name
+        ))
+    }
+
     /// Whether a view has failed, or is gone.
     pub(super) fn is_set_aside(&self, id: RelationId) -> bool {
         self.view(id).is_none_or(|view| view.failure().is_some())
@@ -105,10 +121,15 @@ impl Runtime {
                 })
                 .collect();
             let names: Vec<&str> = views.iter().map(|view| view.name.as_str()).collect();
-            tracing::warn!(views = ?names, "lost with a worker: filling again");
-            let error = match self.create_views(specs, BackfillOptions::default()).await {
-                Ok(()) => return,
-                Err(error) => error,
+            let error = match self.inner.history_gone(&views) {
+                Some(why) => why,
+                None => {
+                    tracing::warn!(views = ?names, "lost with a worker: filling again");
+                    match self.create_views(specs, BackfillOptions::default()).await {
+                        Ok(()) => return,
+                        Err(error) => error.to_string(),
+                    }
+                }
             };
             if lost.iter().any(|id| self.inner.view(*id).is_none()) {
                 continue;

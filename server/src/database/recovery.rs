@@ -130,6 +130,13 @@ impl Database {
         match rest {
             Later::View { spec, why_filled } => {
                 let id = ObjectId(spec.id.0);
+                let damaged = self.store.checkpoints().damaged();
+                let damaged = damaged.first().map(|(_, why)| why);
+                if let Some(why) = why_filled.as_ref().or(damaged)
+                    && let Some(error) = self.history_gone(&spec.graph, why)
+                {
+                    return Err(error);
+                }
                 self.runtime.create_view(*spec).await?;
                 self.recovery.views.lock().push(RecoveredView {
                     id,

@@ -1,13 +1,16 @@
 //! What is done once a second: logs are told the time and looked after, and caches are emptied while memory is short.
 //!
-//! A view is made of all rows that its streams had when it was made and that came since, and without a checkpoint it is
-//! made so again: at a restart, or when a worker is lost. So retention removes nothing of a stream as long as a
-//! materialized view, or a job that makes one, reads it, and nothing that a sink has not delivered. What it removes of others is gone for every later SELECT and CREATE.
+//! A view is made of all rows that its streams had when it was made and that came since. What it needs of them at a restart is
+//! what its last checkpoint does not have. So retention removes nothing behind the offset that the checkpoint reached, nothing at all
+//! while a view that reads the stream is in no checkpoint or a job makes one, and nothing that a sink has not delivered. What it
+//! removes is gone for every later SELECT and CREATE, and for a view whose checkpoint is lost: it is set aside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use millrace_planner::StageGraph;
+use millrace_storage::checkpoint::Manifest;
 use millrace_storage::{LogOwner, ObjectId, ObjectKind, StorageError};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -15,6 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use crate::database::Database;
+use crate::error::{SqlError, SqlState};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -135,14 +139,59 @@ impl Database {
         });
         forgetting
             .map(|stream| {
-                let is_read = catalog.closure(&[stream.id]).iter().any(|id| {
+                let mut readers = catalog.closure(&[stream.id]);
+                readers.retain(|id| {
                     let reader = catalog.object(*id);
                     reader.is_some_and(|object| object.kind == ObjectKind::MaterializedView)
-                }) || !self.jobs.over(std::slice::from_ref(stream)).is_empty();
-                let delivered = self.sinks.needed(stream.id).unwrap_or(u64::MAX);
-                (stream.id.0, if is_read { 0 } else { delivered })
+                });
+                let of_views = match self.jobs.over(std::slice::from_ref(stream)).is_empty() {
+                    true => self.checkpointed(stream.id, &readers),
+                    false => 0,
+                };
+                let of_sinks = self.sinks.needed(stream.id).unwrap_or(u64::MAX);
+                (stream.id.0, of_views.min(of_sinks))
             })
             .collect()
+    }
+
+    /// The offset of a stream up to which a start finds everything in checkpoints that these views are made of.
+    fn checkpointed(&self, stream: ObjectId, views: &BTreeSet<ObjectId>) -> u64 {
+        if views.is_empty() {
+            return u64::MAX;
+        }
+        let manifests = self.store.checkpoints().manifests();
+        let newest = |id: ObjectId| {
+            let has = |manifest: &&Arc<Manifest>| manifest.relations().any(|relation| relation == id.0);
+            manifests.iter().rev().find(has)
+        };
+        let Some(of_stream) = newest(stream) else {
+            return 0;
+        };
+        // Only what is as of one checkpoint is restored.
+        let is_whole = views
+            .iter()
+            .all(|view| newest(*view).is_some_and(|manifest| manifest.number == of_stream.number));
+        let mut sources = of_stream.sources.iter();
+        let source = sources.find(|source| source.relation == stream.0);
+        source.filter(|_| is_whole).map_or(0, |source| source.end)
+    }
+
+    /// Why a view cannot be filled again, if so: rows that it was made of were removed since its checkpoint. `why`: the checkpoint
+    /// is of no use.
+    pub(super) fn history_gone(&self, graph: &StageGraph, why: &str) -> Option<SqlError> {
+        let gone = graph.inputs.iter().find_map(|input| {
+            let first = self.store.logs().first(input.id.0);
+            (first > 0).then_some((&input.name, first))
+        });
+        gone.map(|(name, first)| {
+            SqlError::new(
+                SqlState::ObjectNotInPrerequisiteState,
+                format!(
+                    "it cannot be filled again: retention has removed the first {first} rows of stream \"{name}\", and its \
+                     checkpoint cannot be used: {why}"
+                ),
+            )
+        })
     }
 
     /// The watermark of a stream whose log does not tell it any more.

@@ -14,7 +14,7 @@ use crate::database::now_ms;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::constants::lasting_search_path;
 use crate::session::statement::create_relation::check_columns;
-use crate::session::statement::create_view::{check_names, emit, make, slides};
+use crate::session::statement::create_view::{check_names, emit, make, say_what_is_gone, slides};
 use crate::session::statement::{done, names};
 use crate::session::{Outcome, Scope, Session, Severity};
 use crate::sink::directory::Directory;
@@ -96,6 +96,7 @@ pub(crate) async fn execute(session: &Arc<Session>, create: CreateSink, text: &s
     let def = options.sink(&name, view, Some(view), fields, relation.info.append_only)?;
     check_directory(&scope, &def)?;
     let sink = object(guard.next_id()?, vec![view], def);
+    say_what_is_gone(session, &name, &planned.graph);
     let spec = ViewSpec {
         id: relation.info.id,
         name: view_name.clone(),

@@ -6,7 +6,7 @@ use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, CreateView};
 use millrace_parser::ast::{CreateMaterializedView, Emit, Options};
 use millrace_planner::growth::Growth;
-use millrace_planner::{Binder, Priority};
+use millrace_planner::{Binder, Priority, StageGraph};
 use millrace_runtime::{BackfillOptions, ViewSpec};
 use millrace_storage::ObjectKind;
 
@@ -307,6 +307,7 @@ pub(crate) async fn materialized(
         priority,
         connected.into_iter().filter(|(object, _)| object.id != id),
     );
+    say_what_is_gone(session, &name, &planned.graph);
     let graph = planned.graph;
     let relation_id = relation.info.id;
     let object = Object {
@@ -371,6 +372,22 @@ fn say_what_grows(session: &Session, name: &str, growth: &Growth) {
                 state.operator, state.keeps, state.stream
             ),
         );
+    }
+}
+
+/// A view is made of the rows that there are; that there were others is said.
+pub(super) fn say_what_is_gone(session: &Session, name: &str, graph: &StageGraph) {
+    for input in &graph.inputs {
+        let first = session.database().store().logs().first(input.id.0);
+        if first > 0 {
+            session.notice(
+                Severity::Notice,
+                format!(
+                    "\"{name}\" begins with what is left of stream \"{}\": retention has removed its first {first} rows",
+                    input.name
+                ),
+            );
+        }
     }
 }
 
