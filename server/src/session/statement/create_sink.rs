@@ -7,14 +7,13 @@ use millrace_parser::ast::{CreateSink, Emit, SinkInput};
 use millrace_runtime::ViewSpec;
 use millrace_storage::{ObjectId, ObjectKind};
 
-use crate::catalog::flow::FlowDef;
 use crate::catalog::{Definition, Object, QueryDef, Relation};
 use crate::database::jobs::Making;
 use crate::database::now_ms;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::constants::lasting_search_path;
 use crate::session::statement::create_relation::check_columns;
-use crate::session::statement::create_view::{check_names, emit, make, say_what_is_gone, slides};
+use crate::session::statement::create_view::{check_names, emit, flow, make, say_what_is_gone, slides};
 use crate::session::statement::{done, names};
 use crate::session::{Outcome, Scope, Session, Severity};
 use crate::sink::directory::Directory;
@@ -74,7 +73,7 @@ pub(crate) async fn execute(session: &Arc<Session>, create: CreateSink, text: &s
     let emit = emit(session, &create.emit)?;
     check_names(&query, &[])?;
     let query = QueryDef::new(query.to_string(), lasting_search_path(session), vec![]).with_emit(emit);
-    let query = query.with_slides(slides(session)).with_flow(FlowDef::default());
+    let query = query.with_slides(slides(session)).with_flow(flow(session)?);
     let planned = session
         .database()
         .plan_materialized(&scope.catalog, &scope.database, &query)?;
