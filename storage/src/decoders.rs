@@ -177,7 +177,7 @@ mod tests {
             end: 10,
             watermark: Some(4),
             rows: Some(StoredTable {
-                chunks: vec![chunk.clone(), chunk],
+                chunks: vec![chunk, chunk],
                 tags: None,
             }),
         });
