@@ -7,13 +7,15 @@
 
 mod cell;
 mod graph;
+mod soak;
 
 use crate::error::BenchError;
 use crate::plot::{Chart, Line};
 use crate::process::{self, Isolation};
-use crate::results::{Experiment, Run};
+use crate::results::{Aim, Experiment, Run};
 use cell::View;
 pub use cell::{Cell, Form, Measured};
+pub use soak::{Soak, Soaked};
 
 /// How much of everything a run does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +31,7 @@ pub struct Scale {
     /// Edges that change in all, in the graph whose triangles are kept, and how many at a time.
     pub changes: u64,
     pub changes_at_once: u64,
+    pub soak: Soak,
 }
 
 impl Scale {
@@ -41,6 +44,12 @@ impl Scale {
             batches: vec![1, 2, 4, 16, 64],
             changes: 100_000,
             changes_at_once: 1_000,
+            soak: Soak {
+                seconds: 600,
+                memory_limit: 1 << 30,
+                table_rows: 1_000_000,
+                join_rows: 4_000,
+            },
         }
     }
 
@@ -54,6 +63,12 @@ impl Scale {
             batches: vec![2],
             changes: 200,
             changes_at_once: 50,
+            soak: Soak {
+                seconds: 1,
+                memory_limit: 4 << 30,
+                table_rows: 1_000,
+                join_rows: 100,
+            },
         }
     }
 }
@@ -66,7 +81,7 @@ async fn measure(cell: &Cell, isolation: Isolation) -> Result<Measured, BenchErr
 }
 
 /// The experiments, by name.
-pub const EXPERIMENTS: [&str; 4] = ["paths", "cliques", "limits", "changes"];
+pub const EXPERIMENTS: [&str; 5] = ["paths", "cliques", "limits", "changes", "soak"];
 
 /// Runs all experiments, or those whose name contains `only`.
 ///
@@ -90,7 +105,8 @@ pub async fn run(
                 sizes(&mut run, View::Cliques, &scale.edges_of_cliques, isolation).await?;
             }
             "limits" => limits(&mut run, scale, isolation).await?,
-            _ => changes(&mut run, scale, isolation).await?,
+            "changes" => changes(&mut run, scale, isolation).await?,
+            _ => soaked(&mut run, scale, isolation).await?,
         }
     }
     Ok(run)
@@ -196,6 +212,76 @@ async fn changes(run: &mut Run, scale: &Scale, isolation: Isolation) -> Result<(
     let measured = measure(&cell, isolation).await?;
     let rate = scale.changes as f64 / measured.changes_seconds.unwrap_or(f64::NAN);
     experiment.add(format!("{edges} edges"), "changes/s", vec![rate], None);
+    run.add(experiment);
+    Ok(())
+}
+
+/// Everything that fills memory at once, under a limit.
+async fn soaked(run: &mut Run, scale: &Scale, isolation: Isolation) -> Result<(), BenchError> {
+    let soak = scale.soak;
+    let found: Soaked = match isolation {
+        Isolation::None => soak.run().await?,
+        Isolation::Process => process::apart("faucet-soak", &soak).await?,
+    };
+    let limit = soak.memory_limit as f64 / 1e6;
+    let mut experiment = Experiment::new(
+        "soak",
+        format!(
+            "{} s under memory_limit = {limit:.0} MB: a source that writes as fast as it may to a view that takes long for each \
+             row, updates of a join of {} rows a side with four keys, views that are filled from {} rows and dropped, a client \
+             that takes {} rows a second; and a view that is to stay fresh. No row is lost: what the views hold is compared in \
+             the end.",
+            soak.seconds, soak.join_rows, soak.table_rows, 500,
+        ),
+    );
+    let mut add =
+        |name: &str, unit: &'static str, values: Vec<f64>, aim| experiment.add(name, unit, values, aim);
+    add(
+        "resident, the most",
+        "MB",
+        vec![found.resident_max as f64 / 1e6],
+        Some(Aim::MedianUnder(limit)),
+    );
+    add("the fresh view: alone", "ms", found.alone_ms, None);
+    add("the fresh view: beside all that", "ms", found.beside_ms, None);
+    let seconds = soak.seconds as f64;
+    add(
+        "the source: rows taken",
+        "rows/s",
+        vec![found.flood_rows as f64 / seconds],
+        None,
+    );
+    add(
+        "the source: writes refused",
+        "",
+        vec![found.flood_refused as f64],
+        None,
+    );
+    add(
+        "the source: its view has all after",
+        "s",
+        vec![found.drained_seconds],
+        None,
+    );
+    add(
+        "updates of the join",
+        "1/s",
+        vec![found.joins as f64 / seconds],
+        None,
+    );
+    add("views filled", "", vec![found.filled as f64], None);
+    add(
+        "views refused for want of memory",
+        "",
+        vec![found.fills_refused as f64],
+        None,
+    );
+    add(
+        "rows that the slow client took",
+        "rows/s",
+        vec![found.slow_rows as f64 / seconds],
+        None,
+    );
     run.add(experiment);
     Ok(())
 }

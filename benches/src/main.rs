@@ -58,6 +58,12 @@ enum Suite {
         /// The measurement, as JSON
         cell: String,
     },
+    /// The soak of `faucet`, which has a process of its own
+    #[command(hide = true)]
+    FaucetSoak {
+        /// What is to be done, as JSON
+        soak: String,
+    },
     /// One measurement of `ivm`, which gives each a process of its own
     #[command(hide = true)]
     IvmCell {
@@ -204,6 +210,7 @@ fn main() -> ExitCode {
         Suite::IvmCell { cell } => runtime.block_on(ivm_cell(&cell)),
         Suite::Faucet(args) => runtime.block_on(faucet(args)),
         Suite::FaucetCell { cell } => runtime.block_on(faucet_cell(&cell)),
+        Suite::FaucetSoak { soak } => runtime.block_on(faucet_soak(&soak)),
         Suite::Recovery(args) => runtime.block_on(recovery(args)),
         Suite::Checkpoint(args) => runtime.block_on(checkpoint(args)),
         Suite::Tpch(args) => runtime.block_on(tpch(args)),
@@ -361,6 +368,12 @@ async fn ivm_cell(cell: &str) -> Result<(), BenchError> {
 async fn faucet_cell(cell: &str) -> Result<(), BenchError> {
     let cell: faucet::Cell = serde_json::from_str(cell).map_err(BenchError::engine)?;
     found(&cell.run().await?)
+}
+
+/// The same.
+async fn faucet_soak(soak: &str) -> Result<(), BenchError> {
+    let soak: faucet::Soak = serde_json::from_str(soak).map_err(BenchError::engine)?;
+    found(&soak.run().await?)
 }
 
 fn found(measured: &impl serde::Serialize) -> Result<(), BenchError> {

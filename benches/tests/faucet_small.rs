@@ -11,8 +11,8 @@ async fn every_experiment_gives_numbers() {
     let scale = Scale::small();
     let run = Run::begin("faucet", "the test".to_owned(), scale.fsync_probes).unwrap();
     let run = faucet::run(run, &scale, Isolation::None, None).await.unwrap();
-    // The disk, paths, triangles, cliques, limits, changes.
-    let report = common::report(&run, 6);
+    // The disk, paths, triangles, cliques, limits, changes, the soak.
+    let report = common::report(&run, 7);
     assert!(
         report.contains("| 300 edges, binary joins: time | s |"),
         "{report}"

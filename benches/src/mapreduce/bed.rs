@@ -33,13 +33,27 @@ impl Bed {
             true => tempfile::tempdir_in(memory),
             false => tempfile::tempdir(),
         };
+        Self::start(directory, |_| {}, statements).await
+    }
+
+    /// A server that is configured so and keeps its data on the disk.
+    pub async fn on_disk(configure: impl FnOnce(&mut Config)) -> Result<Self, BenchError> {
+        Self::start(tempfile::tempdir(), configure, &[]).await
+    }
+
+    async fn start(
+        directory: std::io::Result<TempDir>,
+        configure: impl FnOnce(&mut Config),
+        statements: &[&str],
+    ) -> Result<Self, BenchError> {
         let directory = directory.map_err(BenchError::io("cannot make a directory for the log"))?;
-        let config = Config {
+        let mut config = Config {
             data: directory.path().join("data"),
             pg: std::net::SocketAddr::from(([127, 0, 0, 1], 0)),
             http: std::net::SocketAddr::from(([127, 0, 0, 1], 0)),
             ..Config::default()
         };
+        configure(&mut config);
         let server = Server::start(config).await;
         let server = server.map_err(|error| BenchError::Server(error.to_string()))?;
         let client = Client::connect(server.pg_addr()).await?;
