@@ -7,7 +7,7 @@
 //! ```text
 //!  used = charged by accounts + unseen (resident size less what was charged, at the last look)
 //!
-//!  0 ------------------------------- 90 % ------------ 95 % ----------- 100 % of the limit
+//!  0 ------------------------------- 80 % ------------ 90 % ----------- 100 % of the limit
 //!   everybody goes on                  queries spill     writes wait      the view that grows
 //!                                      or are refused,   for room         is set aside
 //!                                      caches are emptied
@@ -38,9 +38,9 @@ use query::Shares;
 pub use resident::{Resident, machine_bytes};
 
 /// From this share of the limit on, in percent, queries spill or are refused, and caches are emptied.
-const SHORT_PERCENT: usize = 90;
+const SHORT_PERCENT: usize = 80;
 /// From this share on writes wait.
-const FULL_PERCENT: usize = 95;
+const FULL_PERCENT: usize = 90;
 /// So many of those who hold most are named in an error.
 const NAMED_MAX: usize = 4;
 

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
@@ -332,4 +333,42 @@ async fn a_view_that_is_behind_slows_its_sources_and_no_others() {
         );
         fixture.runtime.shutdown().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_takes_what_no_account_sees_is_ended() {
+    // Once it is told more than the limit, the resident size grows with each look.
+    let told = Arc::new(AtomicUsize::new(0));
+    let resident = {
+        let told = Arc::clone(&told);
+        Resident::Told(Arc::new(move || match told.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => told.fetch_add(MB, Ordering::Relaxed),
+        }))
+    };
+    let fixture = Fixture::over(RuntimeOptions {
+        memory: Memory::new(Some(64 * MB), resident),
+        ..RuntimeOptions::new(2)
+    })
+    .await;
+    // Some 10^10 pairs: the epoch would take hours.
+    let sql = "SELECT 1 AS one, count(*) AS n FROM a AS x, a AS y, a AS z";
+    fixture.create(LARGE, "large", sql).await.unwrap();
+    fixture.create(SMALL, "small", SMALL_SQL).await.unwrap();
+    let written = fixture.append(A, 0..3_000, None).await.unwrap();
+    while fixture.feed(A).behind.is_none() {
+        tokio::task::yield_now().await;
+    }
+    told.store(64 * MB, Ordering::Relaxed);
+    fixture.runtime.wait_for(&written).await.unwrap();
+    told.store(0, Ordering::Relaxed);
+    let error = fixture.sum(LARGE).await.unwrap_err();
+    let RuntimeError::ViewFailed { why, .. } = &error else {
+        panic!("{error}");
+    };
+    assert!(why.contains("not accounted for"), "{why}");
+    fixture.runtime.memory().look();
+    fixture.write(B, 0..1_000).await.unwrap();
+    assert_eq!(fixture.sum(SMALL).await.unwrap(), 1_000);
+    fixture.runtime.shutdown().await;
 }

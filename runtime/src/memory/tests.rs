@@ -67,25 +67,25 @@ fn queries_get_what_others_leave_and_the_error_says_who_has_it() {
     let build = MemoryConsumer::new("HashJoinInput").register(&other);
     build.try_grow(30 * MB).unwrap();
     sort.try_grow(50 * MB).unwrap();
-    // 90 MB are for queries.
+    // 80 MB are for queries.
     assert!(sort.try_grow(11 * MB).is_err());
     assert!(build.try_grow(11 * MB).is_err());
     sort.free();
-    let state = view(&memory, 7).charge(Use::State, 50 * MB);
+    let state = view(&memory, 7).charge(Use::State, 40 * MB);
     let error = build.try_grow(11 * MB).unwrap_err().to_string();
     assert!(
         error.contains("HashJoinInput of the query needs 11.0 MB more and has 30.0 MB"),
         "{error}"
     );
     assert!(
-        error.contains("memory_limit is 100.0 MB; view \"v7\" 50.0 MB"),
+        error.contains("memory_limit is 100.0 MB; view \"v7\" 40.0 MB"),
         "{error}"
     );
     build.try_grow(10 * MB).unwrap();
     // The rest is shared by those who can spill.
     drop(state);
     let second = MemoryConsumer::new("Sort").with_can_spill(true).register(&pool);
-    second.try_grow(25 * MB).unwrap();
+    second.try_grow(20 * MB).unwrap();
     assert!(second.try_grow(1).is_err());
     assert_eq!(memory.status().queries_refused, 4);
     drop((sort, second, build, pool, other));
@@ -98,13 +98,13 @@ fn writes_wait_before_views_are_set_aside() {
     let large = view(&memory, 1);
     let small = view(&memory, 2);
     let _few = small.charge(Use::State, 5 * MB);
-    let mut state = large.charge(Use::State, 80 * MB);
-    assert!(!memory.is_short() && memory.room(80 * MB, 2));
-    state.resize(89 * MB);
-    assert!(memory.is_short() && memory.room(89 * MB, 2));
-    state.resize(92 * MB);
+    let mut state = large.charge(Use::State, 70 * MB);
+    assert!(!memory.is_short() && memory.room(70 * MB, 2));
+    state.resize(84 * MB);
+    assert!(memory.is_short() && memory.room(84 * MB, 2));
+    state.resize(87 * MB);
     // Who holds little goes on.
-    assert!(!memory.room(92 * MB, 2) && memory.room(5 * MB, 2));
+    assert!(!memory.room(87 * MB, 2) && memory.room(5 * MB, 2));
     large.check().unwrap();
     state.resize(96 * MB);
     assert!(!memory.room(5 * MB, 2));

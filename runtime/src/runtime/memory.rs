@@ -1,7 +1,7 @@
 //! Memory as relations see it: what is charged to whom, and the watcher.
 //!
 //! The watcher looks at the resident size, and is the last resort: views that grow while nothing is left fail by themselves
-//! ([`Account::check`]); if nothing is left for a while all the same, the view goes that holds most.
+//! ([`Account::check`]); if nothing is left for a while all the same, the view goes whose task goes on taking, or that holds most.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +16,50 @@ use crate::worker::ViewInstance;
 
 /// How often the resident size is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Looks in a row at which nothing was left, before a view is set aside that does not grow. What was freed may take a while
-/// to go back to the operating system.
+/// After so many looks in a row at which nothing was left the view goes that holds most. What was freed may take a while to go
+/// back to the operating system.
 const EXHAUSTED_LOOKS: u32 = 60;
+/// After so many, and while more is taken all the same, the view of the task goes that has been running for the longest: what
+/// operators hold in the middle of their work is in no account.
+const GROWING_LOOKS: u32 = 20;
+
+/// What the watcher is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Nothing,
+    SetRunningAside,
+    SetLargestAside,
+}
+
+/// Looks in a row at which nothing was left.
+#[derive(Debug, Default)]
+struct Watch {
+    looks: u32,
+    /// What was used at the first of them, or when it was last asked whether more is taken.
+    used: usize,
+}
+
+impl Watch {
+    /// One look; `used`: so much, and that is all or more.
+    fn step(&mut self, used: Option<usize>) -> Verdict {
+        let Some(used) = used else {
+            *self = Watch::default();
+            return Verdict::Nothing;
+        };
+        if self.looks == 0 {
+            self.used = used;
+        }
+        self.looks += 1;
+        if self.looks == EXHAUSTED_LOOKS {
+            *self = Watch::default();
+            return Verdict::SetLargestAside;
+        }
+        if self.looks.is_multiple_of(GROWING_LOOKS) && used > std::mem::replace(&mut self.used, used) {
+            return Verdict::SetRunningAside;
+        }
+        Verdict::Nothing
+    }
+}
 
 impl Runtime {
     /// The memory of the process.
@@ -45,44 +86,81 @@ impl Inner {
         self.io.spawn(async move {
             let mut interval = tokio::time::interval(LOOK_EVERY);
             interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-            let mut exhausted_looks = 0;
+            let mut watch = Watch::default();
             loop {
                 interval.tick().await;
                 let Some(inner) = weak.upgrade() else { return };
                 let memory = &inner.options.memory;
                 memory.look();
-                exhausted_looks = if memory.is_exhausted() {
-                    exhausted_looks + 1
-                } else {
-                    0
-                };
-                if exhausted_looks >= EXHAUSTED_LOOKS {
-                    inner.set_largest_aside();
-                    exhausted_looks = 0;
+                match watch.step(memory.is_exhausted().then(|| memory.used())) {
+                    Verdict::Nothing => {}
+                    Verdict::SetRunningAside => inner.set_running_aside(),
+                    Verdict::SetLargestAside => inner.set_largest_aside(),
                 }
             }
         });
     }
 
+    /// The views that there are, those included that are being made.
+    fn going_views(&self) -> Vec<Arc<ViewInstance>> {
+        let views = self.workers.read().values().next().map(|worker| worker.views());
+        let mut views = views.unwrap_or_default();
+        views.retain(|view| view.failure().is_none());
+        views
+    }
+
+    /// Sets the view aside of which a task has been running for the longest, as long as more and more was taken.
+    fn set_running_aside(&self) {
+        let running = self.going_views().into_iter().filter_map(|view| {
+            let (_, since) = view.longest_task()?;
+            (since.elapsed() >= LOOK_EVERY * GROWING_LOOKS).then_some((since, view))
+        });
+        if let Some((_, view)) = running.min_by_key(|(since, _)| *since) {
+            self.set_aside(&view);
+        }
+    }
+
     /// Sets the view aside that holds most, if that is enough to matter.
     fn set_largest_aside(&self) {
-        let views: Vec<Arc<ViewInstance>> = (self.relations.read().values())
-            .filter_map(|relation| match relation.as_ref() {
-                Relation::View(view) if view.failure().is_none() => Some(Arc::clone(view)),
-                _ => None,
-            })
-            .collect();
+        let views = self.going_views();
         let largest = views.iter().max_by_key(|view| view.account.total());
-        let Some(view) = largest.filter(|view| view.account.is_large()) else {
-            tracing::warn!(
-                memory = self.options.memory.shown(),
-                "no memory is left, and no view is large"
-            );
-            return;
-        };
+        match largest.filter(|view| view.account.is_large()) {
+            Some(view) => self.set_aside(view),
+            None => {
+                let memory = self.options.memory.shown();
+                tracing::warn!(memory, "no memory is left, and no view is large");
+            }
+        }
+    }
+
+    fn set_aside(&self, view: &ViewInstance) {
         let error = view.account.out_of_memory();
         tracing::error!(view = %view.name, %error, "a view is set aside, and the others go on");
         view.set_aside(error.to_string(), true);
         self.checkpoints.remove(view.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdicts(watch: &mut Watch, looks: u32, used: impl Fn(u32) -> Option<usize>) -> Vec<(u32, Verdict)> {
+        let steps = (1..=looks).map(|look| (look, watch.step(used(look))));
+        steps
+            .filter(|(_, verdict)| *verdict != Verdict::Nothing)
+            .collect()
+    }
+
+    #[test]
+    fn what_grows_goes_before_what_is_large() {
+        let mut watch = Watch::default();
+        let growing = verdicts(&mut watch, 60, |look| Some(look as usize));
+        let (running, largest) = (Verdict::SetRunningAside, Verdict::SetLargestAside);
+        assert_eq!(growing, [(20, running), (40, running), (60, largest)]);
+        assert_eq!(verdicts(&mut watch, 60, |_| Some(7)), [(60, largest)]);
+        // A look at which there is some starts again.
+        let with_a_gap = |look| (look != 19).then_some(look as usize);
+        assert_eq!(verdicts(&mut watch, 40, with_a_gap), [(39, running)]);
     }
 }

@@ -17,7 +17,7 @@ use crate::checkpoint::Part as Kept;
 use crate::driver::PipelineId;
 use crate::error::{Result, RuntimeError};
 use crate::memory::Use;
-use crate::operator::{ErrorCounter, Inputs};
+use crate::operator::{ErrorCounter, Gate, Inputs};
 use crate::schedule::local::{Ended, LocalEvent, ReadyTask, Source, TaskId};
 use crate::schedule::template::WorkerId;
 
@@ -40,6 +40,30 @@ fn flows_of(task: &ReadyTask) -> Vec<(usize, WorkerId)> {
         _ => None,
     });
     flows.collect()
+}
+
+/// The gate of a task, where it is not let through any more once its view was set aside.
+struct ViewGate<'a> {
+    gate: &'a CpuGate,
+    view: &'a ViewInstance,
+}
+
+impl Gate for ViewGate<'_> {
+    fn checkpoint(&self) -> BoxFuture<'_, ()> {
+        match self.view.is_aside() {
+            // Whoever runs the task hears of it too, and drops it.
+            true => std::future::pending().boxed(),
+            false => self.gate.checkpoint(),
+        }
+    }
+}
+
+/// The error of a task that was running when its view was set aside.
+fn set_aside(view: &ViewInstance) -> RuntimeError {
+    RuntimeError::ViewFailed {
+        view: view.name.clone(),
+        why: view.failure().unwrap_or_default(),
+    }
 }
 
 /// Takes out of a task's input what waits for the rest of its stage: see [`Gathered`].
@@ -183,9 +207,12 @@ impl Worker {
         };
         // A panic in an operator is a failure of its view, not of the worker.
         let outcome = std::panic::AssertUnwindSafe(async {
-            let output = self
-                .run_operators(&view, ready, inputs, &mut rows_in, gate, errors)
-                .await?;
+            let gate = &ViewGate { gate, view: &view };
+            let output = tokio::select! {
+                biased;
+                () = view.until_set_aside() => return Err(set_aside(&view)),
+                output = self.run_operators(&view, ready, inputs, &mut rows_in, gate, errors) => output?,
+            };
             view.charge_state(id.stage, id.partition, bytes_in)?;
             if view.keeps_time(id.stage) {
                 self.transport.due(id, view.due(id.stage, id.partition));
@@ -235,9 +262,11 @@ impl Worker {
         if ready.copy_for.is_some() {
             return Outcome::Void;
         }
-        tracing::error!(view = %view.name, stage = id.stage, partition = id.partition, epoch = id.epoch, %error,
-            "a view failed; it is set aside and the others go on");
-        view.set_aside(error, is_memory);
+        if !view.is_aside() {
+            tracing::error!(view = %view.name, stage = id.stage, partition = id.partition, epoch = id.epoch, %error,
+                "a view failed; it is set aside and the others go on");
+            view.set_aside(error, is_memory);
+        }
         Outcome::Ended(Ended::default())
     }
 
@@ -248,7 +277,7 @@ impl Worker {
         ready: &ReadyTask,
         mut inputs: Inputs,
         rows_in: &mut u64,
-        gate: &CpuGate,
+        gate: &dyn Gate,
         errors: &ErrorCounter,
     ) -> Result<TaskOutput> {
         let id = ready.id;

@@ -11,12 +11,11 @@ use millrace_planner::stage::Output as Goes;
 use millrace_storage::{ChangeBatch, rows_bytes};
 use twox_hash::XxHash3_64;
 
-use super::cpu::CpuGate;
 use super::flow::{BatchId, Channel};
 use super::view::{Taken, ViewInstance};
 use crate::error::Result;
 use crate::memory::{Charge, Use};
-use crate::operator::{ErrorCounter, Inputs, Output, consolidate};
+use crate::operator::{ErrorCounter, Gate, Inputs, Output, consolidate};
 use crate::schedule::local::TaskId;
 use crate::state::row_table::arrow_error;
 
@@ -103,7 +102,7 @@ impl<'a> Running<'a> {
     }
 
     /// Runs the operators over an epoch's input, or a part of it.
-    pub async fn run(&mut self, inputs: &mut Inputs, gate: &CpuGate, errors: &ErrorCounter) -> Result<()> {
+    pub async fn run(&mut self, inputs: &mut Inputs, gate: &dyn Gate, errors: &ErrorCounter) -> Result<()> {
         (self.taken.operators)
             .run(inputs, gate, errors, &mut self.sink)
             .await

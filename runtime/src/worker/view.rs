@@ -8,6 +8,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
 use millrace_planner::{RelationId, StageGraph};
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
 
 use crate::ViewSpec;
 use crate::error::{Result, RuntimeError};
@@ -69,6 +70,8 @@ pub struct ViewInstance {
     failure: Mutex<Option<String>>,
     /// It was set aside for want of memory.
     is_out_of_memory: AtomicBool,
+    /// Tasks of it that run are to end.
+    is_aside: watch::Sender<bool>,
     /// What it holds.
     pub account: Arc<Account>,
     /// For each stage, for each partition: its state.
@@ -136,6 +139,7 @@ impl ViewInstance {
             errors: ErrorCounter::default(),
             failure: Mutex::default(),
             is_out_of_memory: AtomicBool::new(false),
+            is_aside: watch::Sender::new(false),
             charges: (graph.stages.iter())
                 .map(|_| {
                     (0..graph.partitions)
@@ -461,11 +465,24 @@ impl ViewInstance {
             self.account.memory().note_set_aside();
         }
         self.fail(why);
+        self.is_aside.send_replace(true);
         for partition in 0..self.contents.partitions.len() {
             if let Err(error) = self.lose(partition) {
                 tracing::error!(view = %self.name, %error, "what a failed view keeps cannot be dropped");
             }
         }
+    }
+
+    /// Resolves when it was set aside.
+    pub(super) async fn until_set_aside(&self) {
+        let mut is_aside = self.is_aside.subscribe();
+        // The sender is the view's own.
+        _ = is_aside.wait_for(|is_aside| *is_aside).await;
+    }
+
+    /// Whether it was set aside.
+    pub(super) fn is_aside(&self) -> bool {
+        *self.is_aside.borrow()
     }
 
     /// The error of whoever makes the view, if it failed.
