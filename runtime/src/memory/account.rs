@@ -185,6 +185,8 @@ const MEASURED_EVERY: Duration = Duration::from_millis(100);
 const MOVED_BYTES_MIN: usize = 1 << 18;
 /// or such a part of what there was.
 const MOVED_PART: usize = 16;
+/// But measuring takes such a part of the time at most: some operators have to look at every group.
+const MEASURING_PART: u32 = 50;
 
 /// The charge for a piece of state. To measure state costs more than a small change of it: until it is measured again, what
 /// comes in is taken to stay.
@@ -197,6 +199,8 @@ struct Measured {
     bytes: usize,
     moved: usize,
     at: Instant,
+    /// How long it took.
+    took: Duration,
 }
 
 impl StateCharge {
@@ -207,6 +211,7 @@ impl StateCharge {
             bytes: 0,
             moved: 0,
             at: Instant::now(),
+            took: Duration::ZERO,
         }))
     }
 
@@ -214,10 +219,14 @@ impl StateCharge {
     pub fn moved(&self, bytes: usize, measure: impl FnOnce() -> usize) {
         let mut measured = self.0.lock();
         measured.moved += bytes;
-        let is_due = measured.moved >= MOVED_BYTES_MIN.max(measured.bytes / MOVED_PART)
-            || measured.at.elapsed() >= MEASURED_EVERY;
-        if is_due {
-            measured.set(measure());
+        let began = Instant::now();
+        let since = began - measured.at;
+        let is_due =
+            measured.moved >= MOVED_BYTES_MIN.max(measured.bytes / MOVED_PART) || since >= MEASURED_EVERY;
+        if is_due && since >= measured.took * MEASURING_PART {
+            let bytes = measure();
+            measured.took = began.elapsed();
+            measured.set(bytes);
         } else {
             let assumed = measured.bytes + measured.moved;
             measured.charge.resize(assumed);
