@@ -159,11 +159,12 @@ impl Memory {
         self.used() > self.limit()
     }
 
-    /// Whether those who together hold `held` bytes may bring in more. Who holds more than an even share of the limit
-    /// among `sharing` has to leave some of it.
+    /// Whether those who together hold `held` bytes may bring in more. Who holds less than an even share of what is charged,
+    /// among `sharing` in all, may take the rest.
     pub fn room(&self, held: usize, sharing: usize) -> bool {
         let used = self.used();
-        let is_small = held <= self.limit() / sharing.max(1);
+        let charged = self.charged.load(Ordering::Relaxed);
+        let is_small = sharing > 1 && held.saturating_mul(sharing) < charged;
         used <= self.percent(FULL_PERCENT) || (is_small && used <= self.limit())
     }
 

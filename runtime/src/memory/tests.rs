@@ -105,6 +105,8 @@ fn writes_wait_before_views_are_set_aside() {
     state.resize(87 * MB);
     // Who holds little goes on.
     assert!(!memory.room(87 * MB, 2) && memory.room(5 * MB, 2));
+    // The only one has no others to be smaller than.
+    assert!(!memory.room(92 * MB, 1));
     large.check().unwrap();
     state.resize(96 * MB);
     assert!(!memory.room(5 * MB, 2));
