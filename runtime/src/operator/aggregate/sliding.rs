@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, TimestampMicrosecondArray};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, SchemaRef, TimestampMicrosecondType};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::ScalarValue;
@@ -26,12 +26,12 @@ use millrace_storage::ChangeBatch;
 use super::state::slide;
 use super::{EMIT_GROUPS_STEP, GroupKeys, Groups, SWEEP_GROUPS_MIN, changes, touched};
 use crate::error::{Result, RuntimeError};
-use crate::operator::{ErrorCounter, Gate, chunks, concat, weights_of};
+use crate::operator::{ErrorCounter, Gate, batch_of, chunks, concat, filter_changes, weights_of};
 use crate::state::row_table::arrow_error;
 
 type Bytes = Box<[u8]>;
-/// Windows by key: where they begin.
-type Windows = BTreeMap<Bytes, BTreeSet<i64>>;
+/// Windows by key: where they begin, in order.
+type Windows = BTreeMap<Bytes, Vec<i64>>;
 
 /// See the module.
 pub struct SlidingInstance {
@@ -284,29 +284,39 @@ impl SlidingInstance {
         for (key, pane) in keys.into_iter().zip(panes) {
             by_key.entry(key).or_default().insert(pane);
         }
-        for panes in by_key.values_mut() {
-            let windows = panes
-                .iter()
-                .flat_map(|pane| (self.first_window(*pane)..=self.last_window(*pane)).step_by(self.step()));
-            *panes = windows.collect();
+        let windows = by_key.into_iter().map(|(key, panes)| {
+            let windows = self.windows_of(panes.into_iter(), i64::MIN, i64::MAX);
+            (key, windows)
+        });
+        Ok(windows.collect())
+    }
+
+    /// The windows from one on and up to another that these panes are in, which come in order.
+    fn windows_of(&self, panes: impl Iterator<Item = i64>, from: i64, up_to: i64) -> Vec<i64> {
+        let (mut windows, mut next) = (vec![], from);
+        for pane in panes {
+            let (first, last) = (
+                self.first_window(pane).max(next),
+                self.last_window(pane).min(up_to),
+            );
+            if first <= last {
+                windows.extend((first..=last).step_by(self.step()));
+                next = last.saturating_add(self.slide);
+            }
         }
-        Ok(by_key)
+        windows
     }
 
     /// The windows that there are after one and up to another.
     fn windows_between(&self, after: Option<i64>, up_to: Option<i64>) -> Windows {
+        let from = after.map_or(i64::MIN, |after| after.saturating_add(self.slide));
+        let up_to = up_to.unwrap_or(i64::MAX);
+        // Only these panes are in windows between the two.
+        let between = from..=up_to.saturating_add(self.size);
         let mut found = Windows::new();
         for (key, panes) in &self.panes {
-            let windows: BTreeSet<i64> = panes
-                .keys()
-                .flat_map(|pane| {
-                    let first = self.first_window(*pane);
-                    let first = after.map_or(first, |after| first.max(after.saturating_add(self.slide)));
-                    let last = self.last_window(*pane);
-                    let last = up_to.map_or(last, |up_to| last.min(up_to));
-                    (first..=last).step_by(self.step())
-                })
-                .collect();
+            let panes = panes.range(between.clone()).map(|(pane, _)| *pane);
+            let windows = self.windows_of(panes, from, up_to);
             if !windows.is_empty() {
                 found.insert(key.clone(), windows);
             }
@@ -332,21 +342,9 @@ impl SlidingInstance {
                 continue;
             }
             let values = self.values(&piece, Some(errors))?;
-            let keys = self.keys(&piece)?;
-            let nothing: Vec<ArrayRef> = values
-                .columns
-                .iter()
-                .map(|column| column.slice(0, size))
-                .collect();
-            let before = vec![false; size];
-            output.extend(changes(
-                &self.schema,
-                &keys,
-                &nothing,
-                &values.columns,
-                &before,
-                &values.is_alive,
-            )?);
+            let columns = self.keys(&piece)?.into_iter().chain(values.columns).collect();
+            let rows = ChangeBatch::insertions(batch_of(&self.schema, columns, size)?);
+            output.push(filter_changes(&rows, &BooleanArray::from(values.is_alive))?);
             piece.clear();
             size = 0;
             gate.checkpoint().await;
