@@ -256,6 +256,7 @@ fn call(call: &AggregateCall) -> String {
         AggregateForm::BoolAnd | AggregateForm::BoolOr => "counts",
         AggregateForm::MinAppendOnly | AggregateForm::MaxAppendOnly => "best value",
         AggregateForm::Min | AggregateForm::Max => "ordered values",
+        AggregateForm::ApproxDistinct => "sketch",
         AggregateForm::Reducer { .. } => "state",
         AggregateForm::Values => "values",
     };

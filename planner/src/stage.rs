@@ -541,6 +541,8 @@ pub enum AggregateForm {
     /// An ordered multiset of values a group: the first or the last one is the answer.
     Min,
     Max,
+    /// `approx_distinct` over rows that only arrive: the registers of a HyperLogLog sketch.
+    ApproxDistinct,
     /// A reducer of a program's own: a state of its making. Over rows that only arrive it is begun where they do.
     Reducer {
         append_only: bool,

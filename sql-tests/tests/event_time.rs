@@ -300,13 +300,17 @@ async fn closed_windows_leave_no_state() -> Result<(), Failure> {
 /// Overlapping windows over a table, whose rows change: put together from panes, and each by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn panes_follow_a_table_that_changes() -> Result<(), Failure> {
-    const QUERIES: [&str; 3] = [
+    const QUERIES: [&str; 4] = [
         "SELECT k, window_start, count(*) AS n, sum(v) AS total, min(v) AS least, max(s) AS most, round(avg(x)::numeric, 6) AS mean, \
          round(stddev_pop(x)::numeric, 6) AS deviation, round(sum(x)::numeric, 6) AS whole \
          FROM HOP(t, ts, INTERVAL '3s', INTERVAL '12s') GROUP BY k, window_start",
         "SELECT window_start, window_end, max(x) AS most, bool_or(v > 90) AS some FROM HOP(t, ts, INTERVAL '5s', INTERVAL '12s') \
          WHERE k < 3 GROUP BY window_start, window_end HAVING count(*) > 2",
         "SELECT k % 2 AS parity, window_end, sum(v * 2) AS total FROM HOP(t, ts, INTERVAL '2s', INTERVAL '9s') GROUP BY k % 2, window_end",
+        // So few rows a window that a sketch keeps each value.
+        "SELECT k, window_start, approx_median(x) AS middle, approx_percentile_cont(0.9) WITHIN GROUP (ORDER BY x DESC) AS low, \
+         approx_distinct(v::smallint) AS different, bit_and(v) AS common, bit_or(v) AS some, bit_xor(v) AS odd \
+         FROM HOP(t, ts, INTERVAL '2s', INTERVAL '8s') GROUP BY k, window_start",
     ];
     let seed = seed();
     let mut random = StdRng::seed_from_u64(seed);

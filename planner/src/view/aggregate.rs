@@ -287,6 +287,13 @@ impl Lowering {
         } else {
             form(name, &argument_types, arguments.is_some(), append_only)
         };
+        // Of types with few values it is no sketch that DataFusion keeps, but which of them there are.
+        let form = match form {
+            AggregateForm::ApproxDistinct if !function.groups_accumulator_supported() => {
+                AggregateForm::Values
+            }
+            other => other,
+        };
         let reducer = reducer_of(function.fun()).filter(|reducer| append_only || reducer.retracts());
         let form = match reducer {
             Some(_) if arguments.is_some() && !is_distinct && order_by.is_empty() => {
@@ -365,6 +372,7 @@ fn form(name: &str, types: &[DataType], arguments_are_columns: bool, append_only
         "max" if append_only => MaxAppendOnly,
         "min" => Min,
         "max" => Max,
+        "approx_distinct" if append_only => ApproxDistinct,
         _ => Values,
     }
 }
@@ -426,6 +434,7 @@ impl AggregateForm {
                 vec![("true", DataType::Int64), ("false", DataType::Int64)]
             }
             AggregateForm::MinAppendOnly | AggregateForm::MaxAppendOnly => vec![("value", argument)],
+            AggregateForm::ApproxDistinct => vec![("registers", DataType::LargeBinary)],
             AggregateForm::Reducer { append_only: true } => vec![("state", DataType::Binary)],
             AggregateForm::Min
             | AggregateForm::Max

@@ -152,7 +152,24 @@ impl Lowering {
 
 /// Whether the value over a window can be told from those of its panes.
 fn is_of_panes(call: &AggregateCall) -> bool {
-    !call.distinct && !matches!(call.form, AggregateForm::Values | AggregateForm::Reducer { .. })
+    let is_of_panes = match call.form {
+        AggregateForm::Values => merges_small_states(call),
+        AggregateForm::Reducer { .. } => false,
+        _ => true,
+    };
+    is_of_panes && !call.distinct
+}
+
+/// Whether DataFusion's accumulators have states that are small beside the values, and merge to what the values would give: as
+/// exactly, or, of sketches, as nearly.
+fn merges_small_states(call: &AggregateCall) -> bool {
+    match call.function.fun().name() {
+        "approx_median" | "approx_percentile_cont" | "approx_percentile_cont_with_weight" => true,
+        "bit_and" | "bit_or" | "bit_xor" => true,
+        // Where it is exact. A sketch of its own for each pane is made only over rows that do not go.
+        "approx_distinct" => !call.function.groups_accumulator_supported(),
+        _ => false,
+    }
 }
 
 /// Whether a pane can be taken away from a window again. Floating-point sums come out in other bits by another way, which

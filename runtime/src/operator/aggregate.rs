@@ -9,6 +9,7 @@
 //!
 //! Both halves use the same [`GroupState`]s: an epoch's partial state is a group state that started empty.
 
+mod approx_distinct;
 mod combiner;
 mod extremum;
 mod float_sum;
@@ -18,6 +19,7 @@ mod linear;
 pub(super) mod multiset;
 mod parts;
 mod reduced;
+mod registers;
 mod sliding;
 mod state;
 mod values;

@@ -92,6 +92,8 @@ const QUERIES: &[&str] = &[
     "SELECT k, name, count(*) AS n, max(k) AS hi FROM t GROUP BY GROUPING SETS ((k), (name), (k))",
     "SELECT k, b, grouping(k) AS g, count(*) AS n FROM t GROUP BY CUBE (k, b)",
     "SELECT k, covar_samp(v, f) AS c, approx_distinct(name) AS names FROM t GROUP BY k",
+    "SELECT k, approx_distinct(name) AS names, approx_distinct(v) FILTER (WHERE b) AS vs, approx_distinct(d) AS ds FROM s GROUP BY k",
+    "SELECT approx_distinct(name) AS names, approx_distinct(v) AS vs FROM s",
 ];
 
 fn rows_schema(extra: bool) -> SchemaRef {

@@ -9,7 +9,7 @@ use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, SortField};
 use millrace_planner::stage::{AggregateCall, AggregateForm};
 
-use super::state::{GroupState, least, resize, retain_positions};
+use super::state::{GroupState, each, least, resize, retain_positions};
 use crate::error::{Result, RuntimeError};
 use crate::operator::ErrorCounter;
 use crate::state::row_table::arrow_error;
@@ -154,16 +154,19 @@ impl GroupState for Extremum {
                 .sum::<usize>()
     }
 
-    fn windows(&self, panes: &[usize], ranges: &[Range<usize>], _: bool) -> Result<Box<dyn GroupState>> {
+    fn windows(
+        &mut self,
+        panes: &[usize],
+        ranges: &[Range<usize>],
+        _: bool,
+        errors: Option<&ErrorCounter>,
+    ) -> Result<ArrayRef> {
         let found = least(ranges, |pane| self.best[panes[pane]].as_deref());
         let best = found
             .into_iter()
             .map(|pane| pane.and_then(|pane| self.best[panes[pane]].clone()));
-        Ok(Box::new(Extremum::of(
-            self.argument,
-            self.data_type.clone(),
-            self.descending,
-            best.collect(),
-        )?))
+        let data_type = self.data_type.clone();
+        let windows = Extremum::of(self.argument, data_type, self.descending, best.collect())?;
+        windows.evaluate(&each(ranges), errors)
     }
 }

@@ -12,7 +12,7 @@ use datafusion_functions_aggregate_common::utils::DecimalAverager;
 use millrace_planner::stage::{AggregateCall, AggregateForm};
 
 use super::float_sum::FloatSum;
-use super::state::{GroupState, resize, retain_positions, slide, united};
+use super::state::{GroupState, each, resize, retain_positions, slide, united};
 use crate::error::{Result, RuntimeError};
 use crate::operator::ErrorCounter;
 
@@ -79,11 +79,18 @@ impl GroupState for Count {
         self.counts.capacity() * 8
     }
 
-    fn windows(&self, panes: &[usize], ranges: &[Range<usize>], _: bool) -> Result<Box<dyn GroupState>> {
-        Ok(Box::new(Count {
+    fn windows(
+        &mut self,
+        panes: &[usize],
+        ranges: &[Range<usize>],
+        _: bool,
+        errors: Option<&ErrorCounter>,
+    ) -> Result<ArrayRef> {
+        let windows = Count {
             argument: self.argument,
             counts: counts_of(&self.counts, panes, ranges),
-        }))
+        };
+        windows.evaluate(&each(ranges), errors)
     }
 }
 
@@ -351,7 +358,13 @@ impl GroupState for Sum {
         self.counts.capacity() * (8 + width)
     }
 
-    fn windows(&self, panes: &[usize], ranges: &[Range<usize>], once: bool) -> Result<Box<dyn GroupState>> {
+    fn windows(
+        &mut self,
+        panes: &[usize],
+        ranges: &[Range<usize>],
+        once: bool,
+        errors: Option<&ErrorCounter>,
+    ) -> Result<ArrayRef> {
         let sums = match &self.sums {
             Sums::Exact(sums) => Sums::Exact(slide(
                 ranges,
@@ -360,14 +373,15 @@ impl GroupState for Sum {
             )),
             Sums::Float(sums) => Sums::Float(floats_of(sums, panes, ranges, once)),
         };
-        Ok(Box::new(Sum {
+        let windows = Sum {
             argument: self.argument,
             average: self.average,
             argument_type: self.argument_type.clone(),
             output_type: self.output_type.clone(),
             counts: counts_of(&self.counts, panes, ranges),
             sums,
-        }))
+        };
+        windows.evaluate(&each(ranges), errors)
     }
 }
 
@@ -511,14 +525,21 @@ impl GroupState for Moments {
         self.counts.capacity() * (8 + 2 * size_of::<FloatSum>())
     }
 
-    fn windows(&self, panes: &[usize], ranges: &[Range<usize>], once: bool) -> Result<Box<dyn GroupState>> {
-        Ok(Box::new(Moments {
+    fn windows(
+        &mut self,
+        panes: &[usize],
+        ranges: &[Range<usize>],
+        once: bool,
+        errors: Option<&ErrorCounter>,
+    ) -> Result<ArrayRef> {
+        let windows = Moments {
             argument: self.argument,
             form: self.form,
             counts: counts_of(&self.counts, panes, ranges),
             sums: floats_of(&self.sums, panes, ranges, once),
             squares: floats_of(&self.squares, panes, ranges, once),
-        }))
+        };
+        windows.evaluate(&each(ranges), errors)
     }
 }
 
@@ -601,12 +622,19 @@ impl GroupState for Booleans {
         self.yes.capacity() * 16
     }
 
-    fn windows(&self, panes: &[usize], ranges: &[Range<usize>], _: bool) -> Result<Box<dyn GroupState>> {
-        Ok(Box::new(Booleans {
+    fn windows(
+        &mut self,
+        panes: &[usize],
+        ranges: &[Range<usize>],
+        _: bool,
+        errors: Option<&ErrorCounter>,
+    ) -> Result<ArrayRef> {
+        let windows = Booleans {
             argument: self.argument,
             all: self.all,
             yes: counts_of(&self.yes, panes, ranges),
             no: counts_of(&self.no, panes, ranges),
-        }))
+        };
+        windows.evaluate(&each(ranges), errors)
     }
 }

@@ -138,7 +138,13 @@ impl GroupState for Reduced {
         self.states.capacity() * (size_of::<Option<Box<dyn ReducerState>>>() + mean)
     }
 
-    fn windows(&self, _: &[usize], _: &[Range<usize>], _: bool) -> Result<Box<dyn GroupState>> {
+    fn windows(
+        &mut self,
+        _: &[usize],
+        _: &[Range<usize>],
+        _: bool,
+        _: Option<&ErrorCounter>,
+    ) -> Result<ArrayRef> {
         Err(RuntimeError::Internal("a reducer was cut into panes".into()))
     }
 }

@@ -353,18 +353,15 @@ impl SlidingInstance {
     }
 
     /// The values of windows as their panes are now.
-    fn values(&self, windows: &Windows, errors: Option<&ErrorCounter>) -> Result<Values> {
+    fn values(&mut self, windows: &Windows, errors: Option<&ErrorCounter>) -> Result<Values> {
         let (panes, ranges) = self.ranges(windows);
         let rows: Vec<i64> = slide(
             &ranges,
             |sum, pane| *sum += self.groups.rows[panes[pane]],
             |sum, pane| *sum -= self.groups.rows[panes[pane]],
         );
-        let all: Vec<usize> = (0..ranges.len()).collect();
-        let columns = self.groups.states.iter().map(|state| {
-            let state = state.windows(&panes, &ranges, self.once)?;
-            state.evaluate(&all, errors)
-        });
+        let states = self.groups.states.iter_mut();
+        let columns = states.map(|state| state.windows(&panes, &ranges, self.once, errors));
         Ok(Values {
             columns: columns.collect::<Result<_>>()?,
             is_alive: rows.into_iter().map(|rows| rows > 0).collect(),

@@ -6,6 +6,7 @@ use std::ops::Range;
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use millrace_planner::stage::{AggregateCall, AggregateForm};
 
+use super::approx_distinct::ApproxDistinct;
 use super::extremum::Extremum;
 use super::linear::{Booleans, Count, Moments, Sum};
 use super::reduced::Reduced;
@@ -46,9 +47,15 @@ pub(super) trait GroupState: Send {
 
     fn memory_bytes(&self) -> usize;
 
-    /// A state with a group for each range of `panes`: what these groups are together. Neither the beginnings nor the ends of
-    /// ranges go back. `once`: a group's value is asked for once only, and need not have the same bits another time.
-    fn windows(&self, panes: &[usize], ranges: &[Range<usize>], once: bool) -> Result<Box<dyn GroupState>>;
+    /// The aggregate's value for each range of `panes`: over what these groups are together. Neither the beginnings nor the ends
+    /// of ranges go back. `once`: a window's value is asked for once only, and need not have the same bits another time.
+    fn windows(
+        &mut self,
+        panes: &[usize],
+        ranges: &[Range<usize>],
+        once: bool,
+        errors: Option<&ErrorCounter>,
+    ) -> Result<ArrayRef>;
 
     /// How many columns an image has.
     fn image_columns(&self) -> usize {
@@ -83,6 +90,7 @@ pub(super) fn group_state(call: &AggregateCall) -> Result<Box<dyn GroupState>> {
         }
         AggregateForm::BoolAnd | AggregateForm::BoolOr => Box::new(Booleans::new(call)),
         AggregateForm::MinAppendOnly | AggregateForm::MaxAppendOnly => Box::new(Extremum::new(call)?),
+        AggregateForm::ApproxDistinct => Box::new(ApproxDistinct::new(call)),
         AggregateForm::Reducer { .. } => Box::new(Reduced::new(call)?),
         AggregateForm::Min | AggregateForm::Max | AggregateForm::Values => Box::new(Values::new(call)?),
     })
@@ -121,6 +129,46 @@ pub(super) fn united<T: Clone + Default>(ranges: &[Range<usize>], add: impl Fn(&
     ranges.iter().map(window).collect()
 }
 
+/// What is made of the panes of each range together, where panes can be joined in any order, but none be taken away: each pane
+/// is added twice, and each window joins two of what came of that (a queue of two stacks), whatever the number of ranges that a
+/// pane is in.
+pub(super) fn joined<T: Clone + Default, V>(
+    ranges: &[Range<usize>],
+    add: impl Fn(&mut T, usize),
+    join: impl Fn(&mut T, &T),
+    value: impl Fn(&T) -> V,
+) -> Vec<V> {
+    // What is joined from each position before `middle` on up to there, the longest last, and from there up to `end`.
+    let (mut front, mut back): (Vec<T>, T) = (vec![], T::default());
+    let (mut middle, mut end) = (0, 0);
+    let mut windows = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        if range.start >= middle {
+            front.clear();
+            let mut all = T::default();
+            for pane in range.clone().rev() {
+                add(&mut all, pane);
+                front.push(all.clone());
+            }
+            back = T::default();
+            (middle, end) = (range.end, range.end);
+        }
+        front.truncate(middle - range.start);
+        (end..range.end).for_each(|pane| add(&mut back, pane));
+        end = range.end;
+        match front.last() {
+            Some(front) if middle < end => {
+                let mut all = front.clone();
+                join(&mut all, &back);
+                windows.push(value(&all));
+            }
+            Some(front) => windows.push(value(front)),
+            None => windows.push(value(&back)),
+        }
+    }
+    windows
+}
+
 /// The position of the least value in each range that has one: those that a later and smaller one hides are not looked at
 /// again (a monotone queue).
 pub(super) fn least<'a>(
@@ -145,6 +193,11 @@ pub(super) fn least<'a>(
         windows.push(queue.front().map(|(position, _)| *position));
     }
     windows
+}
+
+/// The numbers of groups that stand for windows.
+pub(super) fn each(ranges: &[Range<usize>]) -> Vec<usize> {
+    (0..ranges.len()).collect()
 }
 
 /// Moves the kept elements to the front.

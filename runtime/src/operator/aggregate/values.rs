@@ -14,14 +14,16 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::{Int64Type, UInt64Type};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Accumulator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Literal;
+use hashbrown::HashMap;
 use millrace_planner::stage::{AggregateCall, AggregateForm};
 
 use super::extremum::Extremum;
 use super::multiset::Multiset;
-use super::state::{GroupState, least, resize, retain_positions};
+use super::state::{GroupState, each, least, resize, retain_positions};
 use crate::error::{Result, RuntimeError};
 use crate::operator::ErrorCounter;
 use crate::state::row_table::arrow_error;
@@ -38,6 +40,8 @@ pub(super) struct Values {
     arguments: Vec<Arc<dyn PhysicalExpr>>,
     converter: RowConverter,
     groups: Vec<Multiset>,
+    /// By group that is a pane: the state of an accumulator over its values, once a window has asked for it.
+    pane_states: HashMap<usize, Vec<ScalarValue>>,
 }
 
 /// How the answer is found in the multiset.
@@ -90,6 +94,7 @@ impl Values {
             arguments,
             converter: RowConverter::new(fields).map_err(arrow_error)?,
             groups: vec![],
+            pane_states: HashMap::new(),
         })
     }
 
@@ -114,8 +119,58 @@ impl Values {
         arrow::compute::take(values, &positions, None).map_err(arrow_error)
     }
 
-    /// DataFusion's own answer over the values of one group, in order.
-    fn accumulate(&self, group: &Multiset) -> Result<ScalarValue> {
+    /// What an accumulator answers, or NULL, counted, where it cannot: as an expression that fails is.
+    fn answer(&self, answer: Result<ScalarValue>, errors: Option<&ErrorCounter>) -> Result<ScalarValue> {
+        match answer {
+            Err(RuntimeError::DataFusion(error)) => {
+                if let Some(errors) = errors {
+                    errors.note(error.strip_backtrace());
+                }
+                Ok(ScalarValue::try_from(self.function.field().data_type())?)
+            }
+            other => other,
+        }
+    }
+
+    /// The answers over windows, from the states of their panes.
+    fn merged(
+        &mut self,
+        panes: &[usize],
+        ranges: &[Range<usize>],
+        errors: Option<&ErrorCounter>,
+    ) -> Result<ArrayRef> {
+        for pane in panes {
+            if !self.pane_states.contains_key(pane) {
+                let state = self.accumulate(&self.groups[*pane])?.state()?;
+                self.pane_states.insert(*pane, state);
+            }
+        }
+        let over = |range: &Range<usize>| -> Result<ScalarValue> {
+            let mut accumulator = self.function.create_accumulator()?;
+            let states: Vec<&Vec<ScalarValue>> = panes[range.clone()]
+                .iter()
+                .map(|pane| &self.pane_states[pane])
+                .collect();
+            if let Some(first) = states.first() {
+                let column = |column: usize| {
+                    ScalarValue::iter_to_array(states.iter().map(|state| state[column].clone()))
+                };
+                let columns = (0..first.len())
+                    .map(column)
+                    .collect::<datafusion::error::Result<Vec<_>>>()?;
+                accumulator.merge_batch(&columns)?;
+            }
+            Ok(accumulator.evaluate()?)
+        };
+        if ranges.is_empty() {
+            return Ok(new_empty_array(self.function.field().data_type()));
+        }
+        let values = ranges.iter().map(|range| self.answer(over(range), errors));
+        Ok(ScalarValue::iter_to_array(values.collect::<Result<Vec<_>>>()?)?)
+    }
+
+    /// DataFusion's own accumulator, with the values of one group, in order.
+    fn accumulate(&self, group: &Multiset) -> Result<Box<dyn Accumulator>> {
         let mut accumulator = self.function.create_accumulator()?;
         let parser = self.converter.parser();
         let mut rows = vec![];
@@ -126,7 +181,7 @@ impl Values {
             }
         }
         if rows.is_empty() {
-            return Ok(accumulator.evaluate()?);
+            return Ok(accumulator);
         }
         let count = rows.len();
         let columns = if self.converter_is_empty() {
@@ -149,7 +204,7 @@ impl Values {
         }
         inputs.extend(order_by.iter().cloned());
         accumulator.update_batch(&inputs)?;
-        Ok(accumulator.evaluate()?)
+        Ok(accumulator)
     }
 
     fn converter_is_empty(&self) -> bool {
@@ -181,6 +236,9 @@ impl GroupState for Values {
         } else {
             Some(self.converter.convert_columns(&columns).map_err(arrow_error)?)
         };
+        if !self.pane_states.is_empty() {
+            ids.iter().for_each(|id| drop(self.pane_states.remove(id)));
+        }
         for (row, (id, weight)) in ids.iter().zip(weights).enumerate() {
             if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                 continue;
@@ -217,55 +275,54 @@ impl GroupState for Values {
                 Ok(new_empty_array(self.function.field().data_type()))
             }
             Answer::Accumulator => {
-                let values = groups
-                    .iter()
-                    .map(|group| match self.accumulate(&self.groups[*group]) {
-                        // What the aggregate cannot answer over these values is NULL, as an expression that fails is.
-                        Err(RuntimeError::DataFusion(error)) => {
-                            if let Some(errors) = errors {
-                                errors.note(error.strip_backtrace());
-                            }
-                            Ok(ScalarValue::try_from(self.function.field().data_type())?)
-                        }
-                        other => other,
-                    })
-                    .collect::<Result<Vec<_>>>()?;
-                Ok(ScalarValue::iter_to_array(values)?)
+                let values = groups.iter().map(|group| {
+                    let accumulator = self.accumulate(&self.groups[*group]);
+                    self.answer(accumulator.and_then(|mut all| Ok(all.evaluate()?)), errors)
+                });
+                Ok(ScalarValue::iter_to_array(values.collect::<Result<Vec<_>>>()?)?)
             }
         }
     }
 
     fn reset(&mut self, group: usize) {
         self.groups[group] = Multiset::default();
+        self.pane_states.remove(&group);
     }
 
     fn retain(&mut self, groups: &[usize]) {
         retain_positions(&mut self.groups, groups);
+        let states = groups.iter().enumerate().filter_map(|(number, group)| {
+            let state = self.pane_states.remove(group)?;
+            Some((number, state))
+        });
+        self.pane_states = states.collect();
     }
 
     fn memory_bytes(&self) -> usize {
+        let states = self.pane_states.values().flatten().map(ScalarValue::size);
         self.groups.capacity() * size_of::<Multiset>()
             + self.groups.iter().map(Multiset::memory_bytes).sum::<usize>()
+            + states.sum::<usize>()
     }
 
-    /// Of a minimum or a maximum: the best of the panes' bests.
-    fn windows(&self, panes: &[usize], ranges: &[Range<usize>], _: bool) -> Result<Box<dyn GroupState>> {
-        if self.answer != Answer::First {
-            return Err(RuntimeError::Internal(
-                "an aggregate of values was cut into panes".into(),
-            ));
+    /// Of a minimum or a maximum: the best of the panes' bests. Of any other: what its accumulator tells that merges the states of
+    /// those of the panes, in the order of time.
+    fn windows(
+        &mut self,
+        panes: &[usize],
+        ranges: &[Range<usize>],
+        _: bool,
+        errors: Option<&ErrorCounter>,
+    ) -> Result<ArrayRef> {
+        if self.answer == Answer::Accumulator {
+            return self.merged(panes, ranges, errors);
         }
         let first = |pane: usize| self.groups[panes[pane]].first();
         let best = least(ranges, first)
             .into_iter()
             .map(|pane| pane.and_then(first).map(Into::into));
         let data_type = self.function.field().data_type().clone();
-        Ok(Box::new(Extremum::of(
-            0,
-            data_type,
-            self.descending,
-            best.collect(),
-        )?))
+        Extremum::of(0, data_type, self.descending, best.collect())?.evaluate(&each(ranges), errors)
     }
 
     fn image_columns(&self) -> usize {
