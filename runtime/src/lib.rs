@@ -52,4 +52,4 @@ pub use worker::cpu::{
     CpuScheduler, CpuTask, CpuTimes, Durations, Patience, QueryClass, SchedulerPolicy, TaskState, TaskStatus,
 };
 pub use worker::{ActivityCounts, Filled};
-pub use write::{TableLocks, WriteToken};
+pub use write::{LateRows, TableLocks, WriteToken};

@@ -24,8 +24,16 @@ use crate::state::row_table::{arrow_error, split};
 pub struct WriteToken {
     /// Log offsets after the write.
     pub(crate) ends: BTreeMap<RelationId, u64>,
-    /// Rows that were too late to enter their streams.
-    pub late_rows: u64,
+    /// Rows that did not enter their streams.
+    pub late: LateRows,
+}
+
+/// Rows of writes that were late.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LateRows {
+    pub rows: u64,
+    /// How many of them are so because they are too far ahead of the clock.
+    pub future_rows: u64,
 }
 
 impl WriteToken {
@@ -35,7 +43,8 @@ impl WriteToken {
             let known = self.ends.entry(*relation).or_default();
             *known = (*known).max(*end);
         }
-        self.late_rows += other.late_rows;
+        self.late.rows += other.late.rows;
+        self.late.future_rows += other.late.future_rows;
     }
 
     pub fn is_empty(&self) -> bool {
@@ -193,16 +202,17 @@ impl Runtime {
             }
             judgements.push((event_time, judged));
         }
-        let late_rows = judgements
-            .iter()
-            .map(|(_, judged)| judged.late.num_rows() as u64)
-            .sum();
+        let judged = || judgements.iter().map(|(_, judged)| judged);
+        let late = LateRows {
+            rows: judged().map(|judged| judged.late.num_rows() as u64).sum(),
+            future_rows: judged().map(|judged| judged.future_rows).sum(),
+        };
         if writes.is_empty() {
             judgements
                 .iter()
                 .for_each(|(event_time, judged)| event_time.submit(judged));
             return Ok(Some(WriteToken {
-                late_rows,
+                late,
                 ..WriteToken::default()
             }));
         }
@@ -256,7 +266,7 @@ impl Runtime {
             token
         });
         let token = completion.await.map_err(|_| RuntimeError::ShuttingDown)??;
-        Ok(Some(WriteToken { late_rows, ..token }))
+        Ok(Some(WriteToken { late, ..token }))
     }
 
     /// A write over relations of different pipelines joins them: what is written together is read together.
@@ -314,7 +324,7 @@ impl Inner {
             self.input_arrived(pipeline);
         }
         let token = WriteToken {
-            late_rows: 0,
+            late: LateRows::default(),
             ends: writes
                 .iter()
                 .map(|(relation, _)| relation.id())

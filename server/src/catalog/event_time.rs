@@ -1,6 +1,7 @@
 //! A stream's event time as the catalog has it: `WATERMARK FOR column AS expression`, and the options that go with it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::DFSchema;
@@ -18,6 +19,9 @@ use crate::database::df;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::rewrite;
 use crate::session::rows::physical;
+
+/// After so much silence a partition is not waited for any more.
+pub const IDLE_TIMEOUT: &str = "watermark.idle_timeout";
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -53,6 +57,15 @@ pub struct StoredEventTime {
     late: Option<ObjectId>,
 }
 
+fn duration(option: &str, value: &str) -> SqlResult<Duration> {
+    units::duration(value).map_err(|why| {
+        SqlError::new(
+            SqlState::InvalidParameterValue,
+            format!("invalid value for option \"{option}\": {why}"),
+        )
+    })
+}
+
 impl EventTimeDef {
     /// What CREATE STREAM says: the clause, and its options, which are taken out of `options`.
     ///
@@ -73,14 +86,11 @@ impl EventTimeDef {
             let value = value.trim_matches('\'');
             match name.as_str() {
                 "watermark.max_future_skew" => {
-                    let skew = units::duration(value).map_err(|why| {
-                        SqlError::new(
-                            SqlState::InvalidParameterValue,
-                            format!("invalid value for option \"{name}\": {why}"),
-                        )
-                    })?;
+                    let skew = duration(&name, value)?;
                     future_skew_max = Some(i64::try_from(skew.as_micros()).unwrap_or(i64::MAX));
                 }
+                // There is one partition, which waits for no other: nothing is to be kept of this.
+                IDLE_TIMEOUT => drop(duration(&name, value)?),
                 "late" if value.eq_ignore_ascii_case("drop") => late = Late::Dropped,
                 "late" if value.eq_ignore_ascii_case("stream") => late = Late::Kept(None),
                 "late" => {
@@ -89,12 +99,6 @@ impl EventTimeDef {
                         format!("invalid value for option \"late\": '{value}'"),
                     )
                     .with_hint("It can be 'drop' or 'stream'."));
-                }
-                "watermark.idle_timeout" => {
-                    return Err(
-                        SqlError::unsupported("option \"watermark.idle_timeout\" is not supported")
-                            .with_detail("A stream has one partition, which waits for no other."),
-                    );
                 }
                 _ => {
                     left.push(option);

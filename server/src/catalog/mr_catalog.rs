@@ -18,7 +18,7 @@ use arrow::array::{
 use arrow::datatypes::IntervalMonthDayNano;
 use datafusion::catalog::{MemTable, TableProvider};
 use millrace_planner::Priority;
-use millrace_runtime::{GroupRecord, PipelineRecord};
+use millrace_runtime::{GroupRecord, PipelineRecord, WatermarkStatus};
 
 use millrace_planner::growth::GrowingState;
 use millrace_storage::ObjectId;
@@ -29,7 +29,7 @@ use crate::database::{Database, df};
 use crate::error::{SqlResult, from_internal};
 
 /// The names of the relations.
-pub const RELATIONS: [&str; 18] = [
+pub const RELATIONS: [&str; 19] = [
     "batches",
     "checkpoints",
     "feeds",
@@ -37,6 +37,7 @@ pub const RELATIONS: [&str; 18] = [
     "generators",
     "groups",
     "jobs",
+    "late_rows",
     "memory",
     "monotasks",
     "recovery",
@@ -63,6 +64,7 @@ pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn Tab
         "generators" => generators(database),
         "groups" => groups(database),
         "jobs" => jobs(database),
+        "late_rows" => late_rows(database),
         "memory" => memory::columns(database),
         "monotasks" => performance::monotasks(database),
         "recovery" => recovery::recovery(database),
@@ -346,7 +348,7 @@ fn groups(database: &Database) -> Columns {
     ]
 }
 
-/// One row a worker; all of them are in this process.
+/// One row for each stream with a watermark.
 fn watermarks(database: &Database) -> Columns {
     let known = database.runtime().watermarks();
     let catalog = database.catalog();
@@ -366,6 +368,30 @@ fn watermarks(database: &Database) -> Columns {
     ]
 }
 
+/// One row for each stream with a watermark: what did not enter it since the start of the server, and which stream has it.
+fn late_rows(database: &Database) -> Columns {
+    let known = database.runtime().watermarks();
+    let catalog = database.catalog();
+    let objects = || {
+        known
+            .iter()
+            .map(|status| catalog.object(ObjectId(status.relation.0)))
+    };
+    let names = objects().map(|object| object.map(|object| object.display_name()).unwrap_or_default());
+    let kept_in = objects().map(|object| {
+        let event_time = object?.relation()?.event_time.as_ref()?;
+        Some(catalog.object(event_time.late_stream()?)?.display_name())
+    });
+    let number = |count: fn(&WatermarkStatus) -> u64| numbers(known.iter().map(count));
+    vec![
+        ("relation", texts(names)),
+        ("late_rows", number(|status| status.late_rows)),
+        ("future_rows", number(|status| status.future_rows)),
+        ("kept_in", Arc::new(kept_in.collect::<StringArray>())),
+    ]
+}
+
+/// One row a worker; all of them are in this process.
 fn workers(database: &Database) -> Columns {
     let workers = database.runtime().workers();
     vec![

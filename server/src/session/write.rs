@@ -6,7 +6,7 @@ use std::time::Duration;
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use millrace_planner::{RelationId, RelationKind};
-use millrace_runtime::{RuntimeError, TableLocks};
+use millrace_runtime::{LateRows, RuntimeError, TableLocks};
 use millrace_storage::{ChangeBatch, ObjectId};
 
 use crate::catalog::{CatalogSnapshot, Object, Relation};
@@ -155,21 +155,20 @@ impl Session {
             .append_within(changes, active.locks.as_ref(), &[], wait_max)
             .await;
         let written = written.map_err(|error| self.explain_write(error))?;
-        self.say_late(written.late_rows);
+        self.say_late(written.late);
         Ok(())
     }
 
-    /// Tells the client of rows that came too late.
-    fn say_late(&self, rows: u64) {
-        if rows > 0 {
-            let what = if rows == 1 {
-                "1 row is".to_owned()
-            } else {
-                format!("{rows} rows are")
-            };
-            let message =
-                format!("{what} late and left out: the watermark of the stream is past their event time");
-            self.notice(Severity::Notice, message);
+    /// Tells the client of rows that did not enter their streams.
+    fn say_late(&self, late: LateRows) {
+        let past = "late and left out: the watermark of the stream is past their event time";
+        let ahead = "left out: their event time is further ahead of the clock than watermark.max_future_skew";
+        for (rows, why) in [(late.rows - late.future_rows, past), (late.future_rows, ahead)] {
+            match rows {
+                0 => {}
+                1 => self.notice(Severity::Notice, format!("1 row is {why}")),
+                _ => self.notice(Severity::Notice, format!("{rows} rows are {why}")),
+            }
         }
     }
 
@@ -273,7 +272,7 @@ impl WriteScope {
             .append_within(changes, self.locks.as_ref(), note, wait_max)
             .await;
         let written = written.map_err(|error| self.session.explain_write(error))?;
-        self.session.say_late(written.late_rows);
+        self.session.say_late(written.late);
         Ok(())
     }
 }

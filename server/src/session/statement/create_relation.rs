@@ -7,7 +7,7 @@ use millrace_parser::ast::{ColumnDefinition, CreateStream, CreateTable, Options}
 use millrace_planner::RelationKind;
 use millrace_storage::{ChangeBatch, ObjectKind};
 
-use crate::catalog::event_time::{EventTimeDef, Late};
+use crate::catalog::event_time::{EventTimeDef, IDLE_TIMEOUT, Late};
 use crate::catalog::keeping::Keeping;
 use crate::catalog::{ColumnDef, Definition, Object, Relation};
 use crate::connector::ConnectorDef;
@@ -54,6 +54,13 @@ pub(crate) async fn stream(session: &Arc<Session>, create: CreateStream, text: &
         .collect();
     let mut options = create.options.clone();
     let event_time = EventTimeDef::new(create.watermark.as_ref(), &names, &mut options)?;
+    let mut given = create.options.0.iter();
+    if given.any(|option| option.name.value.eq_ignore_ascii_case(IDLE_TIMEOUT)) {
+        let message = format!(
+            "option \"{IDLE_TIMEOUT}\" changes nothing: a stream has one partition, which waits for no other"
+        );
+        session.notice(Severity::Notice, message);
+    }
     let keeping = Keeping::new(&mut options, ObjectKind::Stream)?;
     let connector = ConnectorDef::new(&mut options)?;
     if connector.is_some()

@@ -1,5 +1,6 @@
 //! SHOW and DESCRIBE.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use millrace_runtime::GroupRecord;
 use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::catalog::{Definition, Object, kind_name, mr_catalog};
+use crate::database::Database;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::query::rows_of;
 use crate::session::statement::names;
@@ -88,9 +90,8 @@ pub(crate) fn columns(target: &ShowTarget) -> SchemaRef {
         ShowTarget::Cursors => schema(&["name", "hold", "query"]),
         ShowTarget::Databases | ShowTarget::Schemas => schema(&["name", "comment"]),
         ShowTarget::Functions => schema(&["name"]),
-        ShowTarget::Streams
-        | ShowTarget::Sources
-        | ShowTarget::Tables
+        ShowTarget::Streams | ShowTarget::Sources => schema(&["name", "schema", "comment", "late_rows"]),
+        ShowTarget::Tables
         | ShowTarget::Views
         | ShowTarget::MaterializedViews
         | ShowTarget::Sinks
@@ -155,7 +156,7 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
     let db = session.database();
     let kind = |kind: ObjectKind| relations(scope, show.schema.as_ref(), kind);
     Ok(match &show.target {
-        ShowTarget::Streams | ShowTarget::Sources => kind(ObjectKind::Stream)?,
+        ShowTarget::Streams | ShowTarget::Sources => streams(db, scope, show.schema.as_ref())?,
         ShowTarget::Tables => kind(ObjectKind::Table)?,
         ShowTarget::Views => kind(ObjectKind::View)?,
         ShowTarget::MaterializedViews => kind(ObjectKind::MaterializedView)?,
@@ -344,7 +345,34 @@ fn timestamp(micros: i64) -> String {
     types::output::text(&field, &time, 0)
 }
 
+/// Streams, each with the rows that were too late for it since the start of the server, if it has a watermark.
+fn streams(db: &Database, scope: &Scope, schema: Option<&ObjectName>) -> SqlResult<Rows> {
+    let late: BTreeMap<u64, u64> = (db.runtime().watermarks().into_iter())
+        .map(|status| (status.relation.0, status.late_rows))
+        .collect();
+    let rows = objects(scope, schema, ObjectKind::Stream)?.map(|object| {
+        let late = late.get(&object.id.0).map(u64::to_string);
+        vec![
+            some(&object.name),
+            some(&object.schema),
+            object.comment.clone(),
+            late,
+        ]
+    });
+    Ok(rows.collect())
+}
+
 fn relations(scope: &Scope, schema: Option<&ObjectName>, kind: ObjectKind) -> SqlResult<Rows> {
+    let objects = objects(scope, schema, kind)?;
+    let row = |object: &Arc<Object>| vec![some(&object.name), some(&object.schema), object.comment.clone()];
+    Ok(objects.map(row).collect())
+}
+
+fn objects<'a>(
+    scope: &'a Scope,
+    schema: Option<&ObjectName>,
+    kind: ObjectKind,
+) -> SqlResult<impl Iterator<Item = &'a Arc<Object>>> {
     let schema = schema.map(names::last);
     if let Some(schema) = &schema
         && !scope.catalog.has_schema(&scope.database, schema)
@@ -357,12 +385,10 @@ fn relations(scope: &Scope, schema: Option<&ObjectName>, kind: ObjectKind) -> Sq
     Ok(scope
         .catalog
         .relations(&scope.database)
-        .filter(|object| {
+        .filter(move |object| {
             object.kind == kind || (kind == ObjectKind::Table && object.kind == ObjectKind::ExternalTable)
         })
-        .filter(|object| schema.as_ref().is_none_or(|schema| *schema == object.schema))
-        .map(|object| vec![some(&object.name), some(&object.schema), object.comment.clone()])
-        .collect())
+        .filter(move |object| schema.as_ref().is_none_or(|schema| *schema == object.schema)))
 }
 
 fn columns_of(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult<Rows> {
