@@ -145,13 +145,17 @@ fn line(node: &Operator) -> String {
         Operator::GenericJoin(join) => generic_join(join),
         Operator::Expand { projections, .. } => format!("Expand: {} grouping sets", projections.len()),
         Operator::Unnest { input, columns, .. } => {
-            let lists: Vec<usize> = columns
-                .iter()
-                .filter_map(|column| match column {
-                    UnnestColumn::Elements(list) => Some(*list),
-                    UnnestColumn::Kept(_) => None,
-                })
-                .collect();
+            let mut lists = vec![];
+            for column in columns {
+                match column {
+                    UnnestColumn::Elements(list) => lists.push(*list),
+                    UnnestColumn::Pieces { column, delimiter } => {
+                        let text = input.schema().field(*column).name();
+                        return format!("Unnest: pieces of {text} between '{delimiter}'");
+                    }
+                    UnnestColumn::Kept(_) => {}
+                }
+            }
             format!("Unnest: {}", names(input.schema(), &lists))
         }
         Operator::TopN(top) => top_n(top),

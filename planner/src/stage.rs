@@ -416,12 +416,15 @@ impl Default for RecursionLimits {
 }
 
 /// Where a column of an [`Operator::Unnest`] comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UnnestColumn {
     /// The input's column, repeated.
     Kept(usize),
     /// The elements of the input's list column.
     Elements(usize),
+    /// The pieces of the input's text column between delimiters, as `string_to_array` cuts it; there is no other list, and
+    /// rows without elements are dropped.
+    Pieces { column: usize, delimiter: String },
 }
 
 /// The first rows of each partition in an order: ORDER BY with LIMIT, `row_number() OVER (..) <= n`, DISTINCT ON. The rows

@@ -233,7 +233,7 @@ fn by_panes(operator: &Operator, group_columns: usize) -> Result<Option<(Hop, Op
         .enumerate()
         .filter_map(|(position, column)| match column {
             UnnestColumn::Elements(list) => Some((position, *list)),
-            UnnestColumn::Kept(_) => None,
+            UnnestColumn::Kept(_) | UnnestColumn::Pieces { .. } => None,
         });
     let (Some((window, list)), None) = (lists.next(), lists.next()) else {
         return Ok(None);
@@ -277,7 +277,7 @@ fn by_panes(operator: &Operator, group_columns: usize) -> Result<Option<(Hop, Op
             .iter()
             .map(|column| match column {
                 UnnestColumn::Kept(kept) => Some(*kept),
-                UnnestColumn::Elements(_) => None,
+                UnnestColumn::Elements(_) | UnnestColumn::Pieces { .. } => None,
             })
             .collect();
         let expression = Arc::clone(expression).transform_up(|node| {

@@ -1,7 +1,18 @@
-//! UNNEST: each row by itself, so weights pass through and nothing is kept.
+//! UNNEST: each row by itself, so weights pass through and nothing is kept. Of a text that is cut into pieces no list is made:
+//!
+//! ```text
+//!  Unnest: (words)                                                  Unnest: pieces of text between ' '
+//!    Project: string_to_array(text, ' ') as words            ==>      Project: text as words
+//! ```
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Schema};
 
 use datafusion::common::NullHandling;
 use datafusion::logical_expr::Unnest;
+use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema};
@@ -55,9 +66,13 @@ impl Lowering {
                         .map_or(Placement::Keyed, Placement::Hash),
                     other => other,
                 };
+                let (input, columns) = match (lists.as_slice(), null_handling) {
+                    ([list], NullHandling::Drop) => cut(part.operator, *list, columns.clone()),
+                    _ => (part.operator, columns.clone()),
+                };
                 let operator = Operator::Unnest {
-                    input: Box::new(part.operator),
-                    columns: columns.clone(),
+                    input: Box::new(input),
+                    columns,
                     null_handling,
                     schema: schema.clone(),
                 };
@@ -84,4 +99,52 @@ impl Lowering {
             schema,
         })
     }
+}
+
+/// The operator below an UNNEST of one list, without the list where it is made of a text there; and the columns then.
+fn cut(operator: Operator, list: usize, columns: Vec<UnnestColumn>) -> (Operator, Vec<UnnestColumn>) {
+    let Operator::Project {
+        input,
+        mut expressions,
+        schema,
+    } = operator
+    else {
+        return (operator, columns);
+    };
+    let Some((text, delimiter)) = cut_text(&expressions[list], input.schema()) else {
+        let operator = Operator::Project {
+            input,
+            expressions,
+            schema,
+        };
+        return (operator, columns);
+    };
+    expressions[list] = text;
+    let mut fields = schema.fields().to_vec();
+    fields[list] = Arc::new(schema.field(list).clone().with_data_type(DataType::Utf8));
+    let operator = Operator::Project {
+        input,
+        expressions,
+        schema: Arc::new(Schema::new(fields)),
+    };
+    let columns = columns.into_iter().map(|column| match column {
+        UnnestColumn::Elements(column) => UnnestColumn::Pieces {
+            column,
+            delimiter: delimiter.clone(),
+        },
+        other => other,
+    });
+    (operator, columns.collect())
+}
+
+/// The text that is cut, and by what, if the expression is a call of `string_to_array` with a constant delimiter.
+fn cut_text(expression: &Arc<dyn PhysicalExpr>, input: &Schema) -> Option<(Arc<dyn PhysicalExpr>, String)> {
+    let call = expression.downcast_ref::<ScalarFunctionExpr>()?;
+    let [text, delimiter] = call.args() else {
+        return None;
+    };
+    let delimiter = delimiter.downcast_ref::<Literal>()?.value().try_as_str()??;
+    let is_text = text.data_type(input).ok()? == DataType::Utf8;
+    let is_cut = call.fun().name() == "string_to_array" && is_text && !delimiter.is_empty();
+    is_cut.then(|| (Arc::clone(text), delimiter.to_owned()))
 }
