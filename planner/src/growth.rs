@@ -244,7 +244,7 @@ fn names(schema: &SchemaRef, columns: impl Iterator<Item = usize>) -> String {
 }
 
 /// The name of a computed column with its casts as one writes them: `t.ts::date`, which is `pg_cast(t.ts,Utf8("date"))`
-/// inside.
+/// inside, and its sums: `(t.n - 1)`, which is `int_subtract(t.n,Int64(1))`.
 fn readable(name: &str) -> String {
     let mut name = name.to_owned();
     while let Some(start) = name.rfind("pg_cast(") {
@@ -259,7 +259,33 @@ fn readable(name: &str) -> String {
         let cast = format!("{}::{}", &name[inside..comma], &name[of_type..end]);
         name.replace_range(start..end + 3, &cast);
     }
+    for (call, sign) in [("int_add(", '+'), ("int_subtract(", '-'), ("int_multiply(", '*')] {
+        while let Some(start) = name.rfind(call) {
+            let inside = start + call.len();
+            let Some((comma, end)) = two_arguments(&name[inside..]) else {
+                break;
+            };
+            let (left, right) = name[inside..inside + end].split_at(comma);
+            let sum = format!("({left} {sign} {})", &right[1..]);
+            name.replace_range(start..=inside + end, &sum);
+        }
+    }
     plain_literals(name)
+}
+
+/// Where the comma between two arguments is, and the parenthesis behind them.
+fn two_arguments(text: &str) -> Option<(usize, usize)> {
+    let (mut depth, mut comma) = (0, None);
+    for (position, character) in text.char_indices() {
+        match character {
+            '(' => depth += 1,
+            ')' if depth == 0 => return Some((comma?, position)),
+            ')' => depth -= 1,
+            ',' if depth == 0 => comma = comma.or(Some(position)),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Constants as one writes them: `0.5`, which is `Decimal128(0.5,1,1)` inside, and `','` for `Utf8(",")`.
@@ -294,13 +320,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn casts_are_shown_as_they_are_written() {
+    fn casts_and_sums_are_shown_as_they_are_written() {
         assert_eq!(readable(r#"pg_cast(t.ts,Utf8("date"))"#), "t.ts::date");
         assert_eq!(
             readable(r#"f(pg_cast(pg_cast(t.a,Utf8("text")),Utf8("integer")))"#),
             "f(t.a::text::integer)"
         );
         assert_eq!(readable("t.k"), "t.k");
+        assert_eq!(readable("int_subtract(x.n,Int64(1)) / Int64(3)"), "(x.n - 1) / 3");
+        assert_eq!(
+            readable("int_add(int_multiply(a.b,f(a.c,Int64(2))),int_subtract(a.d,int_subtract(a.e,a.f)))"),
+            "((a.b * f(a.c,2)) + (a.d - (a.e - a.f)))"
+        );
         assert_eq!(
             readable(
                 r#"string_agg(pg_cast(o.id,Utf8("text")),Utf8(",")) FILTER (WHERE o.amount > Int64(5))"#
