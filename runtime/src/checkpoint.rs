@@ -17,7 +17,7 @@ mod replay;
 mod restore;
 mod writer;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
@@ -59,9 +59,10 @@ pub trait CheckpointStore: Send + Sync {
 
 #[derive(Debug, Default)]
 struct Images {
-    /// With their epochs.
+    /// With its epoch.
     complete: Option<(u64, Arc<Image>)>,
-    pending: Option<(u64, Arc<Image>)>,
+    /// Of epochs that are not complete, by epoch: a second checkpoint may be under way before the first one is complete.
+    pending: BTreeMap<u64, Arc<Image>>,
 }
 
 /// See the module.
@@ -76,11 +77,11 @@ impl CheckpointStore for MemoryCheckpoints {
         let images = parts.entry(part).or_default();
         // A worker that is held to be lost may still be at an older one.
         if images
-            .pending
+            .complete
             .as_ref()
-            .is_none_or(|(pending, _)| *pending <= epoch)
+            .is_none_or(|(complete, _)| *complete < epoch)
         {
-            images.pending = Some((epoch, Arc::new(image)));
+            images.pending.insert(epoch, Arc::new(image));
         }
     }
 
@@ -88,9 +89,11 @@ impl CheckpointStore for MemoryCheckpoints {
         let mut parts = self.parts.lock();
         let of_views = parts.iter_mut().filter(|(part, _)| views.contains(&part.view));
         for (_, images) in of_views {
-            if let Some((_, image)) = images.pending.take_if(|(pending, _)| *pending == epoch) {
+            let later = images.pending.split_off(&(epoch + 1));
+            if let Some(image) = images.pending.remove(&epoch) {
                 images.complete = Some((epoch, image));
             }
+            images.pending = later;
         }
     }
 

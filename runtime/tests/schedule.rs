@@ -227,6 +227,9 @@ fn schedule(seed: u64, faults: Faults, is_slow: bool) -> Outcome {
                 let source = sources[random.random_range(0..sources.len())];
                 if let Some(pipeline) = simulation.pipeline_of(source) {
                     simulation.input(pipeline, random.random_range(1..12));
+                    if random.random_bool(0.3) {
+                        simulation.checkpoint_due(pipeline);
+                    }
                 }
             }
             4 | 5 => {

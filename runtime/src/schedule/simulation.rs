@@ -273,6 +273,11 @@ impl Simulation {
             .sum()
     }
 
+    /// Asks for the next epoch of a pipeline to be a checkpoint, as whoever writes them does.
+    pub fn checkpoint_due(&mut self, pipeline: PipelineId) {
+        self.event(Event::CheckpointDue { pipeline });
+    }
+
     /// For so long nobody can reach the worker, and it can reach nobody. It goes on with what it has.
     pub fn silence_worker(&mut self, worker: WorkerId, for_ns: u64) {
         self.silent.insert(worker, self.now + for_ns);
