@@ -79,6 +79,12 @@ async fn an_append_only_sink_writes_each_row_once() {
     let columns = "SELECT attname FROM pg_catalog.pg_attribute WHERE attrelid = \
                    (SELECT oid FROM pg_catalog.pg_class WHERE relname = 'k' AND relkind = 'f') ORDER BY attnum";
     assert_eq!(f.ok(columns).await, ["a", "t"]);
+    // What psql's \d asks of foreign tables.
+    let described = "SELECT s.srvname, pg_catalog.array_to_string(ARRAY(SELECT pg_catalog.quote_ident(option_name) \
+                     FROM pg_catalog.pg_options_to_table(ftoptions)), ', ') FROM pg_catalog.pg_foreign_table f, \
+                     pg_catalog.pg_foreign_server s WHERE f.ftrelid = (SELECT oid FROM pg_catalog.pg_class WHERE \
+                     relname = 'k' AND relkind = 'f') AND s.oid = f.ftserver";
+    assert_eq!(f.ok(described).await, ["files|"]);
     assert!(
         f.error("DROP MATERIALIZED VIEW mv")
             .await

@@ -15,6 +15,9 @@ use crate::types::{self, ANNOTATION};
 /// The oid of the one role, as PostgreSQL numbers the first.
 const OWNER: i64 = 10;
 
+/// The oid of the foreign server that external tables and sinks belong to: the machine's files.
+const FILES_OID: i64 = 13_100;
+
 /// The rows of a relation; `None`: it does not name our objects.
 pub fn rows(catalog: &CatalogSnapshot, database: &str, name: &str) -> Option<Vec<Row>> {
     Some(match name {
@@ -30,6 +33,12 @@ pub fn rows(catalog: &CatalogSnapshot, database: &str, name: &str) -> Option<Vec
         "pg_views" => pg_views(catalog, database),
         "pg_matviews" => pg_matviews(catalog, database),
         "pg_indexes" => pg_indexes(catalog, database),
+        "pg_foreign_table" => pg_foreign_table(catalog, database),
+        "pg_foreign_server" => vec![Row::from([
+            ("oid", FILES_OID.to_string()),
+            ("srvname", "files".to_string()),
+            ("srvowner", OWNER.to_string()),
+        ])],
         _ => return None,
     })
 }
@@ -97,6 +106,18 @@ fn keyed<'a>(
 
 fn key_oid(object: &Object, base: i64) -> i64 {
     base + i64::try_from(object.id.0).unwrap_or_default()
+}
+
+fn pg_foreign_table(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
+    let is_foreign =
+        |object: &&Arc<Object>| matches!(object.kind, ObjectKind::ExternalTable | ObjectKind::Sink);
+    let row = |object: &Arc<Object>| {
+        Row::from([
+            ("ftrelid", oid(object.id).to_string()),
+            ("ftserver", FILES_OID.to_string()),
+        ])
+    };
+    catalog.relations(database).filter(is_foreign).map(row).collect()
 }
 
 fn pg_class(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
