@@ -39,6 +39,8 @@ pub const PRESSURE: &str = "memory under pressure (figure 13)";
 const CLIENTS: usize = 2;
 /// Joins at a time, of which each fills about a tenth of the memory.
 const JOINS: [usize; 3] = [2, 4, 8];
+/// What a server has without rows.
+const SERVER_BYTES: u64 = 64 << 20;
 /// What the tables of the joins take, for each row that a join keeps.
 const TABLE_BYTES: u64 = 3 * 2 * 16;
 /// Quantiles that are drawn.
@@ -457,7 +459,8 @@ async fn bed(
     let before = process::memory(std::process::id())?.resident;
     let bed = Bed::with(Form::Typed, |config| {
         config.cores = cores;
-        config.tuning.memory_limit = work.memory.map(|memory| before + memory);
+        // Queries give way from four fifths of the limit on.
+        config.tuning.memory_limit = work.memory.map(|memory| (before + SERVER_BYTES + memory) / 4 * 5);
     })
     .await?;
     bed.runtime.set_policy(policy, Patience::default());
