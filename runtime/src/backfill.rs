@@ -28,6 +28,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
+use futures::future::try_join_all;
 use millrace_planner::RelationId;
 use millrace_storage::ChangeBatch;
 
@@ -368,19 +369,24 @@ impl Job {
         self.settled(0).await?;
         drop(self.inner.quiesce(vec![self.id()]).await?);
         self.check()?;
-        let mut indexing = vec![];
-        for view in &self.views {
-            for partition in 0..view.contents.partitions.len() {
-                let view = Arc::clone(view);
-                indexing.push(self.inner.spawn(QueryClass::Batch, move |_| {
-                    async move { view.index_contents(partition) }.boxed()
-                })?);
+        let parts = (self.views.iter())
+            .flat_map(|view| (0..view.contents.partitions.len()).map(move |partition| (view, partition)));
+        try_join_all(parts.map(|(view, partition)| self.index(view, partition))).await?;
+        Ok(())
+    }
+
+    /// Makes the index of a partition's rows; again elsewhere if the worker is lost that was to.
+    async fn index(&self, view: &Arc<ViewInstance>, partition: usize) -> Result<()> {
+        loop {
+            let view = Arc::clone(view);
+            let indexing = self.inner.spawn(QueryClass::Batch, move |_| {
+                async move { view.index_contents(partition) }.boxed()
+            })?;
+            match indexing.await {
+                Err(RuntimeError::WorkerLost(_)) => {}
+                outcome => return outcome,
             }
         }
-        for partition in indexing {
-            partition.await?;
-        }
-        Ok(())
     }
 
     /// Feeds what changed in an input since the last step; of a log at most so many rows. Returns the rows that were fed

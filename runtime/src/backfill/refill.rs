@@ -127,6 +127,8 @@ impl Runtime {
                     tracing::warn!(views = ?names, "lost with a worker: filling again");
                     match self.create_views(specs, BackfillOptions::default()).await {
                         Ok(()) => return,
+                        // Another one was lost meanwhile: what it did of this is done by those that are left.
+                        Err(RuntimeError::WorkerLost(_)) => continue,
                         Err(error) => error.to_string(),
                     }
                 }

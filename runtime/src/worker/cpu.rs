@@ -250,7 +250,7 @@ impl CpuScheduler {
 
     /// Tasks that are ready and wait for a slot.
     pub fn waiting(&self, class: QueryClass) -> usize {
-        self.shared.waiting[class as usize].load(Ordering::Relaxed)
+        self.shared.waiting(class)
     }
 
     /// How many slots there are.

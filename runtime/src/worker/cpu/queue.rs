@@ -1,7 +1,7 @@
 //! What waits for a slot, and who is next: a pure structure, told the time.
 //!
-//! Each class has two queues: what was paused, and what became ready. What was paused goes first, the oldest first: it
-//! holds memory. What has waited too long goes before anything more urgent, once in a while and then undisturbed, so that
+//! Each class has three queues: what was paused, what became ready, and what has had its quantum. What was paused goes
+//! first, the oldest first: it holds memory. What has had its quantum comes last. What has waited too long goes before anything more urgent, once in a while and then undisturbed, so that
 //! nothing starves whatever the load of the classes above it.
 
 use std::collections::VecDeque;
@@ -30,6 +30,9 @@ impl Default for Patience {
     }
 }
 
+/// What has had its quantum waits for what has not for so long at most, in nanoseconds.
+const YIELDED_NS_MAX: u64 = 50_000_000;
+
 /// Of the time of a slot, work that has waited too long takes at most this part from what is more urgent.
 const OVERDUE_SHARE: u64 = 10;
 
@@ -40,6 +43,8 @@ pub enum Cause {
     Ready,
     /// It gave way.
     Paused,
+    /// It has had its quantum, and others of its class have not.
+    Yielded,
 }
 
 /// Something that waits.
@@ -66,51 +71,49 @@ pub struct Turn<T> {
     pub undisturbed_until_ns: u64,
 }
 
+/// What waits in a class, by why it waits: each queue has the one first that waits longest.
 #[derive(Debug)]
-struct ClassQueue<T> {
-    paused: VecDeque<Waiting<T>>,
-    ready: VecDeque<Waiting<T>>,
-}
+struct ClassQueue<T>([VecDeque<Waiting<T>>; 3]);
 
 impl<T> Default for ClassQueue<T> {
     fn default() -> Self {
-        ClassQueue {
-            paused: VecDeque::new(),
-            ready: VecDeque::new(),
-        }
+        ClassQueue([VecDeque::new(), VecDeque::new(), VecDeque::new()])
     }
 }
 
+/// Queue and position in it.
+type At = (usize, usize);
+
 impl<T> ClassQueue<T> {
-    /// The one that waits longest of those that go first; none that is new, if those are deferred.
-    fn head(&self, defers_new: bool) -> Option<&Waiting<T>> {
-        let mut ready = self.ready.iter();
-        self.paused
-            .front()
-            .or_else(|| ready.find(|waiting| !(defers_new && waiting.is_new)))
+    fn get(&self, (queue, position): At) -> &Waiting<T> {
+        &self.0[queue][position]
+    }
+
+    fn take(&mut self, (queue, position): At) -> Option<Waiting<T>> {
+        self.0[queue].remove(position)
+    }
+
+    /// The one that waits longest of those that go first; none that is new, if those are deferred. What was paused goes
+    /// before what is ready, and what has had its quantum comes last, unless it has waited for long.
+    fn head(&self, defers_new: bool, now_ns: u64) -> Option<At> {
+        let [ready, paused, yielded] =
+            [Cause::Ready, Cause::Paused, Cause::Yielded].map(|cause| cause as usize);
+        let is_old = |waiting: &Waiting<T>| now_ns.saturating_sub(waiting.since_ns) >= YIELDED_NS_MAX;
+        let order = match self.0[yielded].front().is_some_and(is_old) {
+            true => [paused, yielded, ready],
+            false => [paused, ready, yielded],
+        };
+        order.into_iter().find_map(|queue| {
+            let position = (self.0[queue].iter()).position(|waiting| !(defers_new && waiting.is_new));
+            Some((queue, position?))
+        })
     }
 
     /// The one that waits longest at all.
-    fn oldest(&self) -> Option<&Waiting<T>> {
-        match (self.paused.front(), self.ready.front()) {
-            (Some(paused), Some(ready)) if ready.since_ns < paused.since_ns => Some(ready),
-            (paused, ready) => paused.or(ready),
-        }
-    }
-
-    fn pop_head(&mut self, defers_new: bool) -> Option<Waiting<T>> {
-        if let Some(paused) = self.paused.pop_front() {
-            return Some(paused);
-        }
-        let place = (self.ready.iter()).position(|waiting| !(defers_new && waiting.is_new))?;
-        self.ready.remove(place)
-    }
-
-    fn pop_oldest(&mut self) -> Option<Waiting<T>> {
-        match (self.paused.front(), self.ready.front()) {
-            (Some(paused), Some(ready)) if ready.since_ns < paused.since_ns => self.ready.pop_front(),
-            _ => self.pop_head(false),
-        }
+    fn oldest(&self) -> Option<At> {
+        let fronts = self.0.iter().enumerate();
+        let fronts = fronts.filter_map(|(queue, waiting)| Some((waiting.front()?.since_ns, queue)));
+        fronts.min().map(|(_, queue)| (queue, 0))
     }
 }
 
@@ -145,11 +148,7 @@ impl<T> Default for RunQueue<T> {
 
 impl<T> RunQueue<T> {
     pub fn push(&mut self, class: QueryClass, waiting: Waiting<T>) {
-        let queue = &mut self.classes[class as usize];
-        match waiting.cause {
-            Cause::Ready => queue.ready.push_back(waiting),
-            Cause::Paused => queue.paused.push_back(waiting),
-        }
+        self.classes[class as usize].0[waiting.cause as usize].push_back(waiting);
     }
 
     /// Takes out who runs next, of the classes for which there is `room`. Who has waited too long runs as soon as there is
@@ -160,18 +159,19 @@ impl<T> RunQueue<T> {
         {
             return Some(turn);
         }
-        let heads = QueryClass::ALL.map(|class| {
+        let firsts = QueryClass::ALL.map(|class| {
             let defers_new = self.defers_new && class == QueryClass::Batch;
-            let head = self.classes[class as usize].head(defers_new)?;
-            let head = Head {
-                since_ns: head.since_ns,
+            let first = self.classes[class as usize].head(defers_new, now_ns)?;
+            room[class as usize].then_some(first)
+        });
+        let heads = QueryClass::ALL.map(|class| {
+            Some(Head {
+                since_ns: self.classes[class as usize].get(firsts[class as usize]?).since_ns,
                 served_ns: self.served_ns[class as usize],
-            };
-            room[class as usize].then_some(head)
+            })
         });
         let class = policy.rules().next(&heads)?;
-        let defers_new = self.defers_new && class == QueryClass::Batch;
-        let waited = self.classes[class as usize].pop_head(defers_new)?;
+        let waited = self.classes[class as usize].take(firsts[class as usize]?)?;
         self.last_turn_ns[class as usize] = now_ns;
         let was_paused_often = waited.pauses >= self.patience.pauses_max;
         Some(Turn {
@@ -193,13 +193,14 @@ impl<T> RunQueue<T> {
         let class = [QueryClass::Interactive, QueryClass::Batch]
             .into_iter()
             .filter_map(|class| {
-                let waiting_since = self.classes[class as usize].oldest()?.since_ns;
+                let waiting_since = self.waiting_since(class)?;
                 Some((waiting_since.max(self.last_turn_ns[class as usize]), class))
             })
             .min_by_key(|(since, _)| *since)
             .filter(|(since, _)| now_ns.saturating_sub(*since) >= self.patience.wait_ns_max)
             .map(|(_, class)| class)?;
-        let waited = self.classes[class as usize].pop_oldest()?;
+        let oldest = self.classes[class as usize].oldest()?;
+        let waited = self.classes[class as usize].take(oldest)?;
         self.last_turn_ns[class as usize] = now_ns;
         self.next_overdue_ns = now_ns + OVERDUE_SHARE * self.patience.undisturbed_ns;
         Some(Turn {
@@ -215,7 +216,7 @@ impl<T> RunQueue<T> {
         let mut removed = vec![];
         for class in QueryClass::ALL {
             let queue = &mut self.classes[class as usize];
-            for queue in [&mut queue.paused, &mut queue.ready] {
+            for queue in &mut queue.0 {
                 let mut place = 0;
                 while place < queue.len() {
                     if is_wanted(&queue[place].item) {
@@ -231,12 +232,15 @@ impl<T> RunQueue<T> {
 
     /// Since when the one waits that waits longest in a class.
     pub fn waiting_since(&self, class: QueryClass) -> Option<u64> {
-        Some(self.classes[class as usize].oldest()?.since_ns)
+        let queue = &self.classes[class as usize];
+        Some(queue.get(queue.oldest()?).since_ns)
     }
 
     /// What was paused and waits.
     pub fn paused(&self) -> impl Iterator<Item = &Waiting<T>> {
-        self.classes.iter().flat_map(|queue| &queue.paused)
+        self.classes
+            .iter()
+            .flat_map(|queue| &queue.0[Cause::Paused as usize])
     }
 }
 
@@ -264,6 +268,30 @@ mod tests {
             pauses,
             is_new: false,
         }
+    }
+
+    /// What took long comes after what may be short, but not for ever.
+    #[test]
+    fn what_has_had_its_quantum_is_last() {
+        let mut queue = RunQueue::default();
+        let yielded = |item, since_ns| Waiting {
+            cause: Cause::Yielded,
+            is_new: false,
+            ..ready(item, since_ns)
+        };
+        queue.push(QueryClass::Stream, yielded("long", 1));
+        queue.push(QueryClass::Stream, ready("short", 2));
+        queue.push(QueryClass::Stream, paused("paused", 3, 1));
+        let next = |queue: &mut RunQueue<_>, now| {
+            let turn = queue.next(SchedulerPolicy::Lma, ANY, now);
+            turn.map(|turn| turn.waited.item)
+        };
+        assert_eq!(next(&mut queue, 10), Some("paused"));
+        assert_eq!(next(&mut queue, 10), Some("short"));
+        queue.push(QueryClass::Stream, ready("short", 20));
+        assert_eq!(next(&mut queue, YIELDED_NS_MAX + 1), Some("long"));
+        assert_eq!(next(&mut queue, YIELDED_NS_MAX + 1), Some("short"));
+        assert_eq!(next(&mut queue, YIELDED_NS_MAX + 1), None);
     }
 
     /// While memory is short nobody begins as long as there is somebody to go on.

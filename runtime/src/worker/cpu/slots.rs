@@ -162,6 +162,11 @@ impl Shared {
         self.polls.iter().map(|polls| polls.load(Ordering::Relaxed)).sum()
     }
 
+    /// Tasks of a class that are ready and wait for a slot.
+    pub fn waiting(&self, class: QueryClass) -> usize {
+        self.waiting[class as usize].load(Ordering::Relaxed)
+    }
+
     /// Something more urgent that waits for a slot, or has begun without one: its class, and since when. For a task that is
     /// polled.
     pub fn more_urgent(&self, running: QueryClass) -> Option<(QueryClass, u64)> {

@@ -21,6 +21,10 @@ use crate::worker::disk::DiskUse;
 /// CPU time after which an interactive query counts as batch work.
 const INTERACTIVE_CPU_MAX: Duration = Duration::from_millis(20);
 
+/// How long a task of a stream or of a short query has a slot while others of its class wait: a view whose epochs take long
+/// is not to keep those waiting whose epochs take microseconds.
+const QUANTUM: Duration = Duration::from_millis(2);
+
 /// What the tasks of one query share.
 #[derive(Debug)]
 pub struct Work {
@@ -143,6 +147,8 @@ struct Notes {
     state: TaskState,
     /// The next push is a pause.
     gives_way: bool,
+    /// The next push is the end of its quantum.
+    yields: bool,
     /// Turns that have begun.
     turns: u64,
     polls: u64,
@@ -178,6 +184,8 @@ pub struct TaskRecord {
     pub(super) held: AtomicUsize,
     pauses_since_undisturbed: AtomicU32,
     undisturbed_until_ns: AtomicU64,
+    /// When its turn began, on the clock of the slots.
+    turn_began_ns: AtomicU64,
     keeps_stretches: bool,
     /// Touched by one thread at a time, but for those that look.
     notes: Mutex<Notes>,
@@ -226,10 +234,12 @@ impl TaskRecord {
             held: AtomicUsize::new(0),
             pauses_since_undisturbed: AtomicU32::new(0),
             undisturbed_until_ns: AtomicU64::new(0),
+            turn_began_ns: AtomicU64::new(0),
             keeps_stretches: false,
             notes: Mutex::new(Notes {
                 state: TaskState::Ready,
                 gives_way: false,
+                yields: false,
                 turns: 0,
                 polls: 0,
                 wait: Duration::ZERO,
@@ -350,12 +360,15 @@ impl TaskRecord {
         {
             notes.blocked[what as usize] += now.saturating_duration_since(since);
         }
+        let yields = std::mem::take(&mut notes.yields);
         if std::mem::take(&mut notes.gives_way) {
             notes.state = TaskState::Paused;
-            Cause::Paused
-        } else {
-            notes.state = TaskState::Ready;
-            Cause::Ready
+            return Cause::Paused;
+        }
+        notes.state = TaskState::Ready;
+        match yields {
+            true => Cause::Yielded,
+            false => Cause::Ready,
         }
     }
 
@@ -373,6 +386,7 @@ impl TaskRecord {
                 .store(undisturbed_until_ns, Ordering::Relaxed);
             self.pauses_since_undisturbed.store(0, Ordering::Relaxed);
         }
+        self.turn_began_ns.store(now_ns, Ordering::Relaxed);
         let mut notes = self.notes.lock();
         notes.state = TaskState::Running;
         notes.wait += wait;
@@ -409,6 +423,7 @@ impl TaskRecord {
         // Another slot may have begun the next turn meanwhile, or it is in the queue again.
         if notes.turns == turn {
             notes.gives_way = false;
+            notes.yields = false;
             if notes.state == TaskState::Running {
                 notes.state = TaskState::Waiting;
                 notes.idle_since = Some(started + time);
@@ -523,10 +538,26 @@ impl CpuGate {
         }
     }
 
-    /// Whether this task should make room; if so the next time that it is queued counts as being paused.
+    /// Whether this task has had its quantum, and others of its class wait that may need much less. Batch work has none:
+    /// it is to be done soon, not each part of it at once.
+    fn is_over_quantum(&self) -> bool {
+        let class = self.record.class();
+        if class == QueryClass::Batch || self.shared.waiting(class) == 0 || !self.shared.policy().pauses() {
+            return false;
+        }
+        let began = self.record.turn_began_ns.load(Ordering::Relaxed);
+        self.shared.now_ns().saturating_sub(began) >= QUANTUM.as_nanos() as u64
+    }
+
+    /// Whether this task should make room; if so the next time that it is queued counts as being paused, or as the end of
+    /// its quantum.
     pub fn gives_way(&self) -> bool {
         let Some((way, since)) = self.asked() else {
-            return false;
+            let is_over = self.is_over_quantum();
+            if is_over {
+                self.record.notes.lock().yields = true;
+            }
+            return is_over;
         };
         if way == GiveWay::Restart {
             self.record.work.kill();
