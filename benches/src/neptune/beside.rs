@@ -41,6 +41,8 @@ const CLIENTS: usize = 2;
 const JOINS: [usize; 3] = [2, 4, 8];
 /// What a server has without rows.
 const SERVER_BYTES: u64 = 64 << 20;
+/// With less a server does not get far, however few the rows.
+const MEMORY_MIN: u64 = 256 << 20;
 /// What the tables of the joins take, for each row that a join keeps.
 const TABLE_BYTES: u64 = 3 * 2 * 16;
 /// Quantiles that are drawn.
@@ -184,7 +186,7 @@ fn training(scale: &Scale) -> BatchWork {
 fn joins(clients: usize, scale: &Scale) -> BatchWork {
     let rows = scale.join_rows;
     // A row of the side that is kept: two numbers, a hash and its place in the table.
-    let memory = rows as u64 * (32 * 10 + TABLE_BYTES);
+    let memory = (rows as u64 * (32 * 10 + TABLE_BYTES)).max(MEMORY_MIN);
     BatchWork {
         streams: vec![],
         tables: vec![
