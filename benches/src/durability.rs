@@ -33,6 +33,15 @@ struct Bank {
     added: i64,
 }
 
+/// Times from the start of a server, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+struct Back {
+    /// Until the view answered, with what the checkpoint has or later.
+    first_answer_ms: f64,
+    /// Until its answer was that of before the kill.
+    caught_up_ms: f64,
+}
+
 /// What a checkpoint cost.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
@@ -106,20 +115,33 @@ impl Bank {
 
     /// Whether the view has the right answer.
     async fn check(&self) -> Result<(), BenchError> {
-        let rows = self
-            .client
-            .rows("SELECT sum(accounts), sum(balance) FROM by_branch")
-            .await?;
-        let expected = vec![Some(self.accounts.to_string()), Some(self.balance().to_string())];
-        match rows.first() {
-            Some(row) if *row == expected => Ok(()),
-            other => Err(BenchError::Wrong(format!("{other:?} instead of {expected:?}"))),
+        let found = self.found().await?;
+        if found == self.expected() {
+            return Ok(());
+        }
+        let expected = self.expected();
+        Err(BenchError::Wrong(format!("{found:?} instead of {expected:?}")))
+    }
+
+    /// What the view says: how many accounts there are, and what they have together.
+    async fn found(&self) -> Result<[i64; 2], BenchError> {
+        let sql = "SELECT sum(accounts), sum(balance) FROM by_branch";
+        let rows = self.client.rows(sql).await?;
+        let row = rows.first().map_or(&[][..], Vec::as_slice);
+        let of = |column: usize| row.get(column).and_then(|text| text.as_ref()?.parse().ok());
+        match (of(0), of(1)) {
+            (Some(accounts), Some(balance)) => Ok([accounts, balance]),
+            _ => Err(BenchError::Wrong(format!("{row:?} answers {sql}"))),
         }
     }
 
-    /// Megabytes of what the views keep.
+    fn expected(&self) -> [i64; 2] {
+        [self.accounts as i64, self.balance()]
+    }
+
+    /// Megabytes of what the table and the views keep.
     async fn state_mb(&self) -> Result<f64, BenchError> {
-        let bytes = number(&self.client, "SELECT sum(state_bytes) FROM mr_catalog.views").await?;
+        let bytes = number(&self.client, "SELECT sum(state_bytes) FROM mr_catalog.memory").await?;
         Ok(bytes / 1e6)
     }
 
@@ -156,9 +178,11 @@ impl Bank {
         })
     }
 
-    /// Kills the server (one in this process is stopped) and starts it again; milliseconds until the views have the right
-    /// answer.
-    async fn restart(self, target: &Target) -> Result<(Bank, f64), BenchError> {
+    /// Kills the server (one in this process is stopped) and starts it again, with readers that see the checkpoint until the log
+    /// behind it is replayed.
+    async fn restart(self, target: &Target) -> Result<(Bank, Back), BenchError> {
+        let sql = "ALTER SYSTEM SET recovery_reads = 'checkpoint'";
+        self.client.run(sql).await?;
         let Bank {
             directory,
             server,
@@ -177,8 +201,20 @@ impl Bank {
             accounts,
             added,
         };
+        let mut found = bank.found().await?;
+        let first_answer_ms = begin.elapsed().as_secs_f64() * 1e3;
+        while found != bank.expected() && begin.elapsed() < CHECKPOINT_WAIT {
+            found = bank.found().await?;
+        }
         bank.check().await?;
-        Ok((bank, begin.elapsed().as_secs_f64() * 1e3))
+        let caught_up_ms = begin.elapsed().as_secs_f64() * 1e3;
+        Ok((
+            bank,
+            Back {
+                first_answer_ms,
+                caught_up_ms,
+            },
+        ))
     }
 
     async fn stop(self) -> Result<(), BenchError> {

@@ -45,13 +45,13 @@ enum Suite {
     /// How fast rows become durable at each level, against the disk's own rates
     Ingest(DrizzleArgs),
     /// Performance clarity: its cost against plain DataFusion, and how right its predictions are
-    Monotasks(ScaledArgs),
+    Monotasks(MonotasksArgs),
     /// Recovery: time from exec to the first right answer after a kill, by state and by history
     Recovery(DrizzleArgs),
     /// Checkpoints: what they cost views that go on meanwhile, and what they write
     Checkpoint(DrizzleArgs),
     /// Faucet's experiments: joins that multiply rows, cliques of graphs, with flow control and without
-    Faucet(DrizzleArgs),
+    Faucet(FaucetArgs),
     /// One measurement of `faucet`, which gives each a process of its own
     #[command(hide = true)]
     FaucetCell {
@@ -131,6 +131,22 @@ struct DrizzleArgs {
 }
 
 #[derive(Debug, Args)]
+struct FaucetArgs {
+    /// A bounded run inside this process: shows that the experiments work, not how fast millrace is
+    #[arg(long)]
+    small: bool,
+    /// How long the soak takes [default: 600]
+    #[arg(long, value_name = "N")]
+    seconds: Option<u64>,
+    /// Where the results' directory is made [default: benches/results; with --small nothing is kept]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Run only the experiments whose name contains this
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+}
+
+#[derive(Debug, Args)]
 struct ScaledArgs {
     /// TPC-H's scale factor
     #[arg(long, default_value_t = 1.0)]
@@ -144,6 +160,15 @@ struct ScaledArgs {
     /// Run only the experiments whose name contains this
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct MonotasksArgs {
+    #[command(flatten)]
+    args: ScaledArgs,
+    /// Where TPC-H's tables are as Parquet, or are to be kept for later runs [default: made and removed]
+    #[arg(long, value_name = "DIR")]
+    files: Option<PathBuf>,
 }
 
 impl DrizzleArgs {
@@ -273,13 +298,13 @@ async fn drizzle(args: DrizzleArgs) -> Result<(), BenchError> {
     keep(&run, args.out, args.small)
 }
 
-async fn monotasks(args: ScaledArgs) -> Result<(), BenchError> {
+async fn monotasks(MonotasksArgs { args, files }: MonotasksArgs) -> Result<(), BenchError> {
     let scale = match args.small {
         true => monotasks::Scale::small(),
         false => monotasks::Scale::real(args.scale),
     };
     let run = Run::begin("monotasks", args.command("monotasks"), scale.fsync_probes)?;
-    let run = monotasks::run(run, &scale, args.only.as_deref()).await?;
+    let run = monotasks::run(run, &scale, args.only.as_deref(), files.as_deref()).await?;
     keep(&run, args.out, args.small)
 }
 
@@ -341,8 +366,8 @@ async fn neptune(args: ScaledArgs) -> Result<(), BenchError> {
     keep(&run, args.out, args.small)
 }
 
-async fn faucet(args: DrizzleArgs) -> Result<(), BenchError> {
-    let (scale, isolation) = match args.small {
+async fn faucet(args: FaucetArgs) -> Result<(), BenchError> {
+    let (mut scale, isolation) = match args.small {
         true => (faucet::Scale::small(), Isolation::None),
         false => (faucet::Scale::real(), Isolation::Process),
     };
@@ -352,6 +377,10 @@ async fn faucet(args: DrizzleArgs) -> Result<(), BenchError> {
     }
     if let Some(only) = &args.only {
         command.push_str(&format!(" --only \"{only}\""));
+    }
+    if let Some(seconds) = args.seconds {
+        scale.soak.seconds = seconds;
+        command.push_str(&format!(" --seconds {seconds}"));
     }
     let run = Run::begin("faucet", command, scale.fsync_probes)?;
     let run = faucet::run(run, &scale, isolation, args.only.as_deref()).await?;

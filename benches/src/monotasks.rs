@@ -1,15 +1,22 @@
 //! Monotasks: what performance clarity costs, and how right its predictions are (Ousterhout's thesis, chapters 3 to 5).
 //!
 //! TPC-H and some scans and a sort read Parquet files through servers of this process, over PostgreSQL's protocol, as a user
-//! would: `EXPLAIN (ANALYZE, FORMAT JSON, WHAT IF (..))` predicts on one server what another one then takes.
+//! would: `EXPLAIN (ANALYZE, FORMAT JSON)` on one machine gives the profile from which it is predicted what another one takes.
 
+pub mod attribution;
 pub mod cost;
+pub mod layout;
 pub mod prediction;
+pub mod tasks;
 pub mod views;
 
 use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use millrace_planner::performance::model::predict;
+use millrace_planner::performance::profile::Resource;
+use millrace_planner::performance::{Profile, Scenario};
 use millrace_runtime::Runtime;
 use millrace_server::{Config, Server};
 use millrace_sql_tests::tpch::{TableFile, queries, write_parquet};
@@ -29,6 +36,10 @@ pub struct Scale {
     pub queries: usize,
     /// How often each is run.
     pub repetitions: usize,
+    /// Scale factor of each of the two files that one disk or two hold.
+    pub half_factor: f64,
+    /// Into how many tasks a stage is cut, to see what that brings.
+    pub tasks: Vec<usize>,
     /// Bytes a second of the disk that stands for a whole one.
     pub disk_rate: u64,
     /// For how long a view is watched, and pushed; events of a batch.
@@ -45,6 +56,8 @@ impl Scale {
             factor,
             queries: 22,
             repetitions: 3,
+            half_factor: factor / 2.0,
+            tasks: vec![1, 2, 3, 4, 6, 8, 12, 16, 24, 32],
             disk_rate: 400_000_000,
             watched: Duration::from_secs(3),
             batch_events: 20_000,
@@ -58,6 +71,8 @@ impl Scale {
             factor: 0.01,
             queries: 3,
             repetitions: 1,
+            half_factor: 0.01,
+            tasks: vec![1, 2, 4],
             disk_rate: 20_000_000,
             watched: Duration::from_millis(200),
             batch_events: 500,
@@ -66,27 +81,72 @@ impl Scale {
     }
 }
 
-/// All experiments; `only`: those whose name contains this.
+/// All experiments; `only`: those whose name contains this. `files`: where the tables are from an earlier run, or are to be
+/// kept for a later one.
 ///
 /// # Errors
 /// A server fails, or an answer is wrong.
-pub async fn run(mut run: Run, scale: &Scale, only: Option<&str>) -> Result<Run, BenchError> {
+pub async fn run(
+    mut run: Run,
+    scale: &Scale,
+    only: Option<&str>,
+    files: Option<&Path>,
+) -> Result<Run, BenchError> {
     let is_wanted = |name: &str| only.is_none_or(|only| name.contains(only));
-    let workload = Workload::new(scale)?;
-    if is_wanted(cost::NAME) {
-        cost::run(&mut run, &workload, scale).await?;
-    }
-    if is_wanted(prediction::CHANGES) {
-        prediction::run(&mut run, &workload, scale).await?;
-    }
-    if is_wanted(prediction::ATTRIBUTION) {
-        prediction::attribution(&mut run, &workload, scale).await?;
-    }
     if is_wanted(views::NAME) {
         views::run(&mut run, scale).await?;
     }
+    if is_wanted(layout::DISKS) {
+        layout::disks(&mut run, scale).await?;
+    }
+    let parts = [cost::NAME, layout::MEMORY, attribution::NAME, tasks::NAME];
+    let of_tables = parts
+        .into_iter()
+        .chain(prediction::PARTS.iter().map(|part| part.name));
+    if !of_tables.into_iter().any(is_wanted) {
+        return Ok(run);
+    }
+    let workload = Workload::new(scale, files)?;
+    if is_wanted(cost::NAME) {
+        cost::run(&mut run, &workload, scale).await?;
+    }
+    for part in prediction::PARTS.iter().filter(|part| is_wanted(part.name)) {
+        prediction::run(&mut run, part, &workload, scale).await?;
+    }
+    if is_wanted(layout::MEMORY) {
+        layout::memory(&mut run, &workload, scale).await?;
+    }
+    if is_wanted(attribution::NAME) {
+        attribution::run(&mut run, &workload, scale).await?;
+    }
+    if is_wanted(tasks::NAME) {
+        tasks::run(&mut run, &workload, scale).await?;
+    }
     Ok(run)
 }
+
+/// The tables of the benchmark.
+const TABLES: [&str; 8] = [
+    "region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem",
+];
+
+/// Scans from light to heavy, and a sort.
+const OTHERS: [(&str, &str); 4] = [
+    ("scan, one column", "SELECT sum(l_quantity) FROM lineitem"),
+    (
+        "scan, arithmetic",
+        "SELECT sum(sqrt(l_extendedprice::double precision) * ln(1 + l_quantity::double precision)) FROM lineitem",
+    ),
+    (
+        "scan, texts",
+        "SELECT count(*) FROM lineitem WHERE l_comment LIKE '%special%requests%'",
+    ),
+    (
+        "sort",
+        "SELECT l_orderkey, l_extendedprice FROM lineitem ORDER BY l_extendedprice DESC, l_orderkey \
+         LIMIT 10 OFFSET 100000",
+    ),
+];
 
 /// Queries and the files that they read.
 pub struct Workload {
@@ -99,40 +159,77 @@ pub struct Workload {
 }
 
 impl Workload {
-    fn new(scale: &Scale) -> Result<Workload, BenchError> {
-        let broken = |error: millrace_sql_tests::Failure| BenchError::Server(error.to_string());
+    /// With the tables that are in a directory, or are written there; `None`: written for this run alone.
+    fn new(scale: &Scale, kept: Option<&Path>) -> Result<Workload, BenchError> {
         let directory = tempfile::tempdir().map_err(BenchError::io("cannot make a directory for TPC-H"))?;
-        eprintln!("writing TPC-H as Parquet ...");
-        let files = write_parquet(directory.path(), scale.factor).map_err(broken)?;
-        let queries = queries(scale.factor)
-            .map_err(broken)?
-            .into_iter()
-            .take(scale.queries);
-        let others = [
-            ("scan, one column", "SELECT sum(l_quantity) FROM lineitem"),
-            (
-                "scan, arithmetic",
-                "SELECT sum(sqrt(l_extendedprice::double precision) * ln(1 + l_quantity::double precision)) FROM lineitem",
-            ),
-            (
-                "scan, texts",
-                "SELECT count(*) FROM lineitem WHERE l_comment LIKE '%special%requests%'",
-            ),
-            (
-                "sort",
-                "SELECT l_orderkey, l_extendedprice FROM lineitem ORDER BY l_extendedprice DESC, l_orderkey \
-                 LIMIT 10 OFFSET 100000",
-            ),
-        ];
+        let place = kept.unwrap_or(directory.path());
+        let known = TABLES.map(|table| TableFile {
+            table,
+            path: place.join(format!("{table}.parquet")),
+        });
+        let files = match known.iter().all(|file| file.path.exists()) {
+            true => known.to_vec(),
+            false => write_tables(place, scale.factor)?,
+        };
+        let queries = queries(scale.factor).map_err(broken)?;
         Ok(Workload {
             files,
-            queries: queries.map(|query| (query.name, query.sql)).collect(),
-            others: others
-                .map(|(name, sql)| (name.to_owned(), sql.to_owned()))
-                .into_iter()
+            queries: (queries.into_iter().take(scale.queries))
+                .map(|query| (query.name, query.sql))
                 .collect(),
+            others: named(&OTHERS),
             _directory: directory,
         })
+    }
+
+    /// The statements that make the tables.
+    pub fn tables(&self) -> Vec<String> {
+        self.files.iter().map(TableFile::create).collect()
+    }
+
+    /// All that is run: TPC-H, then the others.
+    pub fn all(&self) -> impl Iterator<Item = &(String, String)> {
+        self.queries.iter().chain(&self.others)
+    }
+}
+
+/// Names and texts of queries.
+pub fn named(queries: &[(&str, &str)]) -> Vec<(String, String)> {
+    let owned = |(name, sql): &(&str, &str)| ((*name).to_owned(), (*sql).to_owned());
+    queries.iter().map(owned).collect()
+}
+
+/// Writes the tables as files into a directory that is made if need be.
+///
+/// # Errors
+/// They cannot be written.
+pub fn write_tables(directory: &Path, factor: f64) -> Result<Vec<TableFile>, BenchError> {
+    std::fs::create_dir_all(directory).map_err(BenchError::io("cannot make a directory for TPC-H"))?;
+    eprintln!("writing TPC-H as Parquet, scale factor {factor} ...");
+    write_parquet(directory, factor).map_err(broken)
+}
+
+fn broken(error: millrace_sql_tests::Failure) -> BenchError {
+    BenchError::Server(error.to_string())
+}
+
+/// How a server is laid out.
+#[derive(Debug, Clone, Default)]
+pub struct Layout {
+    pub cores: usize,
+    /// Rows that make one partition of a query; `None`: as it is.
+    pub partition_rows: Option<usize>,
+    /// Directories and files that count as disks of their own.
+    pub disks: Vec<PathBuf>,
+}
+
+impl Layout {
+    /// So many cores, and the rest as it is.
+    pub fn cores(cores: usize) -> Layout {
+        Layout {
+            cores,
+            ..Layout::default()
+        }
     }
 }
 
@@ -145,31 +242,37 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Starts it on so many cores.
+    /// Starts it, with these statements that make its tables.
     ///
     /// # Errors
     /// It does not start, or cannot read the files.
-    pub async fn new(workload: &Workload, cores: usize) -> Result<Bed, BenchError> {
+    pub async fn new(tables: &[String], layout: &Layout) -> Result<Bed, BenchError> {
         let directory =
             tempfile::tempdir().map_err(BenchError::io("cannot make a directory for a server"))?;
-        let config = Config {
+        let mut config = Config {
             data: directory.path().join("data"),
             pg: (Ipv4Addr::LOCALHOST, 0).into(),
             http: (Ipv4Addr::LOCALHOST, 0).into(),
-            cores: Some(cores),
+            cores: Some(layout.cores),
             ..Config::default()
         };
+        if let Some(rows) = layout.partition_rows {
+            config.query_partition_rows = rows;
+        }
         let broken = |error: &dyn std::fmt::Display| BenchError::Server(error.to_string());
         let server = Server::start(config).await.map_err(|error| broken(&error))?;
         let client = Client::connect(server.pg_addr()).await?;
-        for file in &workload.files {
-            client.run(&file.create()).await?;
-        }
         let runtime = server
             .database()
             .map_err(|error| broken(&error))?
             .runtime()
             .clone();
+        for (number, disk) in layout.disks.iter().enumerate() {
+            runtime.disks().declare(disk, &format!("disk {number}"));
+        }
+        for table in tables {
+            client.run(table).await?;
+        }
         Ok(Bed {
             client,
             runtime,
@@ -188,12 +291,26 @@ impl Bed {
         Ok(begin.elapsed().as_secs_f64() * 1e3)
     }
 
-    /// A query with its profile, and one question about it.
+    /// A query with its profile.
     ///
     /// # Errors
     /// It fails, or the answer is not as documented.
-    pub async fn analyze(&self, sql: &str, what_if: &str) -> Result<Analyzed, BenchError> {
-        analyze(&self.client, sql, what_if).await
+    pub async fn analyze(&self, sql: &str) -> Result<Analyzed, BenchError> {
+        analyze(&self.client, sql).await
+    }
+
+    /// A query's profiles: one run to warm up, then so many that count.
+    ///
+    /// # Errors
+    /// It fails, or the answer is not as documented.
+    pub async fn profiles(&self, sql: &str, repetitions: usize) -> Result<Vec<Analyzed>, BenchError> {
+        // Plans, files and pages are there from the first run on.
+        self.time(sql).await?;
+        let mut analyzed = vec![];
+        for _ in 0..repetitions {
+            analyzed.push(self.analyze(sql).await?);
+        }
+        Ok(analyzed)
     }
 
     /// Ends the server.
@@ -207,13 +324,9 @@ impl Bed {
 ///
 /// # Errors
 /// It fails, or the answer is not as documented.
-pub async fn analyze(client: &Client, sql: &str, what_if: &str) -> Result<Analyzed, BenchError> {
-    let question = match what_if {
-        "" => String::new(),
-        what_if => format!(", WHAT IF ({what_if})"),
-    };
+pub async fn analyze(client: &Client, sql: &str) -> Result<Analyzed, BenchError> {
     let rows = client
-        .rows(&format!("EXPLAIN (ANALYZE, FORMAT JSON{question}) {sql}"))
+        .rows(&format!("EXPLAIN (ANALYZE, FORMAT JSON) {sql}"))
         .await?;
     let text: Vec<String> = rows.into_iter().flatten().flatten().collect();
     let json: Value = serde_json::from_str(&text.join("\n")).map_err(BenchError::engine)?;
@@ -225,30 +338,43 @@ pub async fn analyze(client: &Client, sql: &str, what_if: &str) -> Result<Analyz
 #[derive(Debug, Clone)]
 pub struct Analyzed {
     pub elapsed: f64,
-    /// With the change that was asked about.
-    pub predicted: f64,
-    /// Service time, by resource.
+    /// Service time on cores.
     pub cpu: f64,
+    /// Time of the disks for its bytes, whatever else they did meanwhile.
     pub disk: f64,
+    pub profile: Profile,
 }
 
 impl Analyzed {
     fn read(json: &Value) -> Option<Analyzed> {
         let analysis = json.get("analysis")?;
         let millis = |value: &Value| Some(value.as_f64()? / 1e6);
-        let service = |is_wanted: fn(&Value) -> bool| -> Option<f64> {
+        let sum = |time: &str, is_wanted: fn(&Value) -> bool| -> Option<f64> {
             let resources = analysis.get("resources")?.as_array()?;
             let wanted = resources
                 .iter()
                 .filter(|resource| is_wanted(&resource["resource"]));
-            Some(wanted.filter_map(|resource| millis(&resource["service"])).sum())
+            Some(wanted.filter_map(|resource| millis(&resource[time])).sum())
         };
         Some(Analyzed {
             elapsed: millis(analysis.get("elapsed")?)?,
-            predicted: millis(&analysis["what_ifs"].as_array()?.first()?["elapsed"])?,
-            cpu: service(|resource| resource == "cpu")?,
-            disk: service(|resource| resource.get("disk").is_some())?,
+            cpu: sum("service", |resource| resource == "cpu")?,
+            disk: sum("ideal", |resource| resource.get("disk").is_some())?,
+            profile: serde_json::from_value(json.get("profile")?.clone()).ok()?,
         })
+    }
+
+    /// Milliseconds under other circumstances, as a what-if says.
+    pub fn predicted(&self, scenario: &Scenario) -> f64 {
+        predict(&self.profile, scenario) as f64 / 1e6
+    }
+
+    /// Bytes that its disk monotasks moved.
+    pub fn disk_bytes(&self) -> u64 {
+        let tasks = self.profile.stages.iter().flat_map(|stage| &stage.tasks);
+        let usage = tasks.flat_map(|task| &task.usage);
+        let of_disks = usage.filter(|usage| matches!(usage.resource, Resource::Disk(_)));
+        of_disks.map(|usage| usage.bytes).sum()
     }
 }
 

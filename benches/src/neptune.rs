@@ -6,6 +6,7 @@ pub mod beside;
 pub mod pauses;
 pub mod simulated;
 pub mod threads;
+mod work;
 
 use std::time::Duration;
 
@@ -26,8 +27,9 @@ pub struct Scale {
     /// The time between two stream tasks, and what each has to do.
     pub every: Duration,
     pub work: Duration,
-    /// For how long a view and batch work run side by side.
+    /// For how long a view and batch work run side by side, and how often under each policy.
     pub beside: Duration,
+    pub rounds_beside: usize,
     /// Events a second of that view, and the rates at which its demand grows; events of a batch at most.
     pub rate: f64,
     pub rates: Vec<f64>,
@@ -54,7 +56,8 @@ impl Scale {
             queries: 22,
             every: Duration::from_millis(1),
             work: Duration::from_micros(50),
-            beside: Duration::from_secs(20),
+            beside: Duration::from_secs(15),
+            rounds_beside: 3,
             rate: 500_000.0,
             rates: vec![0.0, 100_000.0, 500_000.0, 1e6, 2e6, 4e6, 8e6],
             batch_events: 20_000,
@@ -77,6 +80,7 @@ impl Scale {
             every: Duration::from_millis(2),
             work: Duration::from_micros(50),
             beside: Duration::from_millis(200),
+            rounds_beside: 1,
             rate: 10_000.0,
             rates: vec![0.0, 10_000.0],
             batch_events: 500,

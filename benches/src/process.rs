@@ -25,10 +25,43 @@ pub enum Isolation {
 /// # Errors
 /// The process fails; what it said is on standard error.
 pub async fn apart<T: DeserializeOwned>(name: &'static str, asked: &impl Serialize) -> Result<T, BenchError> {
+    let executable = std::env::current_exe().map_err(BenchError::io("cannot find this executable"))?;
+    run_apart(Command::new(executable), name, asked).await
+}
+
+/// As [`apart`], with so many bytes of address space and so many seconds at most.
+///
+/// # Errors
+/// As [`apart`]; too little memory and too long a time are among them.
+pub async fn apart_within<T: DeserializeOwned>(
+    name: &'static str,
+    asked: &impl Serialize,
+    bytes_max: u64,
+    seconds_max: u64,
+) -> Result<T, BenchError> {
+    let executable = std::env::current_exe().map_err(BenchError::io("cannot find this executable"))?;
+    let executable = executable.to_string_lossy().into_owned();
+    run_apart(bounded(&executable, bytes_max, seconds_max), name, asked).await
+}
+
+/// Bytes of address space for what might take all memory there is.
+pub const ADDRESS_SPACE_MAX: u64 = 8_000_000_000;
+
+/// A command under limits of its address space and its time.
+pub fn bounded(program: &str, bytes_max: u64, seconds_max: u64) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", &seconds_max.to_string(), "prlimit"]);
+    command.args([&format!("--as={bytes_max}"), program]);
+    command
+}
+
+async fn run_apart<T: DeserializeOwned>(
+    mut command: Command,
+    name: &'static str,
+    asked: &impl Serialize,
+) -> Result<T, BenchError> {
     let failed = || BenchError::io("cannot start a process for a measurement");
-    let executable = std::env::current_exe().map_err(failed())?;
     let asked = serde_json::to_string(asked).map_err(BenchError::engine)?;
-    let mut command = Command::new(executable);
     command.args([name, &asked]).stderr(Stdio::inherit());
     let output = tokio::task::spawn_blocking(move || command.output()).await;
     let output = output.map_err(BenchError::engine)?.map_err(failed())?;

@@ -9,7 +9,8 @@ use millrace_benches::results::Run;
 async fn every_experiment_gives_numbers() {
     let scale = Scale::small();
     let run = Run::begin("monotasks", "the test".to_owned(), scale.fsync_probes).unwrap();
-    let run = monotasks::run(run, &scale, None).await.unwrap();
-    // The disk, cost, predictions, attribution, and a view's head-room.
-    common::report(&run, 5);
+    let run = monotasks::run(run, &scale, None, None).await.unwrap();
+    // The disk, a view's head-room, cost, predictions of five kinds, attribution, and time against tasks.
+    common::report(&run, 10);
+    assert_eq!(run.charts().len(), 7);
 }

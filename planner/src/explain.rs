@@ -9,6 +9,7 @@
 //!     Source: flights [carrier]
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -17,14 +18,19 @@ use arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::expressions::Column;
 
 use crate::stage::{
-    AggregateCall, AggregateForm, Aggregation, AsofJoin, Closing, ExchangeForm, FlowLimits, GenericJoin,
-    Join, LookupJoin, Nearest, Numbering, Operator, Output, Passage, Sliding, SlidingForm, Stage, StageGraph,
+    AggregateCall, AggregateForm, Aggregation, AsofJoin, Closing, ExchangeForm, Faucet, GenericJoin, Join,
+    LookupJoin, Nearest, Numbering, Operator, Output, Passage, Sliding, SlidingForm, Stage, StageGraph,
     TemporalFilter, TopN, UnnestColumn,
 };
 use crate::view::Priority;
 
 /// The DAG, last stage first, as one reads a query plan.
 pub fn stages(graph: &StageGraph) -> String {
+    stages_with(graph, &BTreeMap::new())
+}
+
+/// The same of a view that runs; with what its faucets do now, by stage.
+pub fn stages_with(graph: &StageGraph, faucets: &BTreeMap<usize, String>) -> String {
     let mut text = String::new();
     if graph.priority == Priority::Batch {
         let _ = writeln!(text, "Priority: batch");
@@ -42,12 +48,13 @@ pub fn stages(graph: &StageGraph) -> String {
             stage.id,
             output(graph, stage)
         );
-        if let Some(explosion) = &stage.faucet {
-            let FlowLimits { batches, batch_rows } = graph.flow;
-            let _ = writeln!(
-                text,
-                "  Faucet: {batches} batches of {batch_rows} rows in flight, because {explosion}"
-            );
+        if let Some(Faucet { reason, is_placed }) = &stage.faucet {
+            let limits = graph.flow;
+            let when = if *is_placed { "" } else { " if rows multiply" };
+            let _ = writeln!(text, "  Faucet{when}: {limits}, because {reason}");
+            if let Some(now) = faucets.get(&stage.id) {
+                let _ = writeln!(text, "    now: {now}");
+            }
         }
         operator(&mut text, &stage.root, 1);
     }
@@ -291,9 +298,10 @@ fn joins(join: &Join) -> String {
 }
 
 fn generic_join(join: &GenericJoin) -> String {
-    let inputs: Vec<String> = (join.inputs.iter())
-        .map(|input| {
-            let names = input.attributes.iter().map(|of| join.names[*of].as_str());
+    let shape = &join.shape;
+    let inputs: Vec<String> = (shape.attributes.iter())
+        .map(|attributes| {
+            let names = attributes.iter().map(|of| shape.names[*of].as_str());
             format!("({})", names.collect::<Vec<_>>().join(", "))
         })
         .collect();

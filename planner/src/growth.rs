@@ -74,11 +74,10 @@ impl Analysis<'_> {
             Operator::Aggregate(aggregation) => self.aggregate(aggregation),
             Operator::Join(join) => self.join(join),
             Operator::GenericJoin(join) => {
-                let inputs: Vec<Option<String>> = (join.inputs.iter())
-                    .map(|input| self.operator(&input.input))
-                    .collect();
+                let inputs: Vec<Option<String>> =
+                    (join.inputs.iter()).map(|input| self.operator(input)).collect();
                 let stream = inputs.into_iter().flatten().next()?;
-                let names = join.names.join(", ");
+                let names = join.shape.names.join(", ");
                 self.note(format!("JOIN ({names})"), "every row", &stream);
                 Some(stream)
             }

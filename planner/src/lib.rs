@@ -9,6 +9,7 @@
 
 pub mod binder;
 pub mod case;
+mod cyclic_join;
 pub mod error;
 pub mod explain;
 mod function;

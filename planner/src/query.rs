@@ -1,6 +1,8 @@
 //! What a SELECT is optimised with.
 
 mod barrier;
+mod fence;
+pub mod generic_join;
 
 use std::sync::Arc;
 
@@ -15,16 +17,18 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
 use barrier::PutBarriers;
+use fence::Fenced;
 
-/// DataFusion's physical rules without those that give wrong answers, and [`PutBarriers`] before them.
-///
-/// `FilterPushdown` moves a filter on one side's key of an outer join to the other side's key once the sides have been
-/// swapped: `FROM u RIGHT JOIN s ON u.k = s.k WHERE u.k IS NULL` then keeps only the rows of `s` whose key is NULL (found by
-/// the random queries of the oracle). Filters reach the scans by the logical rules already.
+/// DataFusion's physical rules, those [`Fenced`] that push filters down, and [`PutBarriers`] before them.
 pub fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let barriers: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(PutBarriers);
-    let rules = PhysicalOptimizer::new().rules.into_iter();
-    let rules = rules.filter(|rule| !rule.name().starts_with("FilterPushdown"));
+    let rules = PhysicalOptimizer::new().rules.into_iter().map(|rule| {
+        if rule.name().starts_with("FilterPushdown") {
+            Arc::new(Fenced::new(rule))
+        } else {
+            rule
+        }
+    });
     std::iter::once(barriers).chain(rules).collect()
 }
 

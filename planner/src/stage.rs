@@ -56,6 +56,14 @@ pub struct FlowLimits {
     pub batch_rows: usize,
 }
 
+impl std::fmt::Display for FlowLimits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let FlowLimits { batches, batch_rows } = self;
+        let noun = if *batches == 1 { "batch" } else { "batches" };
+        write!(f, "{batches} {noun} of {batch_rows} rows in flight")
+    }
+}
+
 impl FlowLimits {
     /// Batches in flight, unless it is set (section 5.1: from two on their number hardly matters).
     pub const BATCHES: usize = 4;
@@ -99,8 +107,17 @@ pub struct Stage {
     pub id: usize,
     pub root: Operator,
     pub output: Output,
-    /// Why its output goes on batch by batch while it is made; `None`: it goes on as a whole.
-    pub faucet: Option<Explosion>,
+    /// Where its output may go on batch by batch while it is made; `None`: it goes on as a whole.
+    pub faucet: Option<Faucet>,
+}
+
+/// A place for a faucet: behind a stage that may put out far more rows than it reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Faucet {
+    pub reason: Explosion,
+    /// Whether one is there from the start. Otherwise it is where it costs nothing, and elsewhere from the end of the group of
+    /// epochs in which rows were seen to multiply.
+    pub is_placed: bool,
 }
 
 /// Why a stage may put out far more rows than it reads.
@@ -110,8 +127,14 @@ pub enum Explosion {
     CrossJoin,
     /// These keys are unique on neither side of a join.
     ManyToMany { keys: Vec<String> },
+    /// A change of one row, which these keys tell from others, changes every row that it meets.
+    OneToMany { keys: Vec<String> },
     /// As many results as a cycle of joins has.
     CyclicJoin,
+    /// Each row once for each element of its lists.
+    Unnest,
+    /// What follows from a row in the recursion of this name.
+    Recursion { name: String },
     /// A stage that it reads does.
     Upstream { stage: usize },
 }
@@ -121,7 +144,17 @@ impl std::fmt::Display for Explosion {
         match self {
             Explosion::CrossJoin => write!(f, "every pair of rows meets"),
             Explosion::ManyToMany { keys } => write!(f, "({}) is unique on neither side", keys.join(", ")),
+            Explosion::OneToMany { keys } if keys.is_empty() => write!(f, "all rows meet the only one"),
+            Explosion::OneToMany { keys } => {
+                write!(
+                    f,
+                    "many rows may meet one that is unique by ({})",
+                    keys.join(", ")
+                )
+            }
             Explosion::CyclicJoin => write!(f, "a cycle of joins may have many results"),
+            Explosion::Unnest => write!(f, "UNNEST makes a row of each element"),
+            Explosion::Recursion { name } => write!(f, "recursion {name} may derive many rows from one"),
             Explosion::Upstream { stage } => write!(f, "stage {stage} puts out batches"),
         }
     }
@@ -597,21 +630,22 @@ pub struct Join {
 /// make pairs that a third relation drops. Columns that are equal are one attribute; a column that equals no other is one too.
 #[derive(Debug, Clone)]
 pub struct GenericJoin {
-    pub inputs: Vec<GenericInput>,
+    /// Its relations.
+    pub inputs: Vec<Operator>,
+    pub shape: GenericJoinShape,
+}
+
+/// What a [`GenericJoin`] is but for its relations.
+#[derive(Debug, Clone)]
+pub struct GenericJoinShape {
+    /// For each relation, the attribute of each of its columns.
+    pub attributes: Vec<Vec<usize>>,
     /// By attribute: what it is called, to be shown, and its type.
     pub names: Vec<String>,
     pub types: Vec<DataType>,
     /// The attribute of each column of the output.
     pub output: Vec<usize>,
     pub schema: SchemaRef,
-}
-
-/// A relation of a [`GenericJoin`].
-#[derive(Debug, Clone)]
-pub struct GenericInput {
-    pub input: Operator,
-    /// The attribute of each of its columns.
-    pub attributes: Vec<usize>,
 }
 
 /// Which rows of a side appear without a match.
@@ -643,7 +677,7 @@ impl Operator {
             | Operator::Unnest { schema, .. } => schema,
             Operator::PartialAggregate(aggregation) | Operator::Aggregate(aggregation) => &aggregation.schema,
             Operator::Join(join) => &join.schema,
-            Operator::GenericJoin(join) => &join.schema,
+            Operator::GenericJoin(join) => &join.shape.schema,
             Operator::TopN(top) => &top.schema,
             Operator::Recompute(recompute) => &recompute.schema,
             Operator::Recursion(recursion) => &recursion.schema,
@@ -710,7 +744,7 @@ impl Operator {
                 vec![&aggregation.input]
             }
             Operator::Join(join) => vec![&join.left, &join.right],
-            Operator::GenericJoin(join) => join.inputs.iter().map(|input| &input.input).collect(),
+            Operator::GenericJoin(join) => join.inputs.iter().collect(),
             Operator::Recursion(recursion) => vec![&recursion.base, &recursion.body],
         }
     }

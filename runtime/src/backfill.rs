@@ -8,7 +8,8 @@
 //!
 //! Other views commit their epochs and are read until the last step, which is short: it begins when less than a piece is
 //! left. A job whose inputs change faster than it follows at batch priority gets the priority of streams; if it still does
-//! not come nearer, it attaches from where it is, and the pipeline waits for that.
+//! not come nearer, it attaches from where it is, and the pipeline waits for that. A view that is filled again, and for which its
+//! readers wait, is filled at the priority of streams from the beginning.
 //!
 //! A job that lost a part with a worker, or an input of which was lost, starts again.
 //!
@@ -30,21 +31,23 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use futures::future::try_join_all;
 use millrace_planner::RelationId;
-use millrace_storage::ChangeBatch;
+use millrace_storage::{ChangeBatch, rows_bytes};
 
 use crate::driver::{Event, PipelineId};
 use crate::error::{Result, RuntimeError};
 use crate::feed::Part;
 use crate::runtime::{Inner, Runtime, ViewSpec};
 use crate::schedule::template::ViewShape;
-use crate::worker::ViewInstance;
 use crate::worker::cpu::QueryClass;
+use crate::worker::{PARTITIONS_DIVIDED, ViewInstance};
 use input::Input;
 
 /// Pieces that wait to be run.
 const PIECES_WAITING_MAX: usize = 4;
 /// Pieces of a log that are fed before the other inputs' turn comes again, which frees what is pinned for them.
 const LOG_PIECES_A_STEP: u64 = 16;
+/// So many times the rows has a piece of views whose state is on disk in part: each brings all of it to memory and back.
+const DIVIDED_PIECE: usize = 8;
 /// Rounds without coming nearer, after which a job is given more, or ended.
 const VAIN_ROUNDS_MAX: usize = 3;
 
@@ -146,7 +149,7 @@ impl Runtime {
     ///
     /// # Errors
     /// An input is not known, a plan cannot be run, or running it failed.
-    pub async fn create_views(&self, specs: Vec<ViewSpec>, options: BackfillOptions) -> Result<()> {
+    pub async fn create_views(&self, mut specs: Vec<ViewSpec>, mut options: BackfillOptions) -> Result<()> {
         let made: Vec<RelationId> = specs.iter().map(|spec| spec.id).collect();
         let first = *made
             .first()
@@ -163,10 +166,15 @@ impl Runtime {
             };
             tokio::select! {
                 biased;
-                filled = self.fill(specs.clone(), options.clone()) => {
-                    filled?;
-                    break;
-                }
+                filled = self.fill(specs.clone(), options.clone()) => match filled {
+                    Err(error) if error.is_out_of_memory() && self.divide(&mut specs) => {
+                        options.piece_rows *= DIVIDED_PIECE;
+                    }
+                    filled => {
+                        filled?;
+                        break;
+                    }
+                },
                 disturbed = self.until(is_disturbed) => disturbed?,
             }
         }
@@ -176,6 +184,23 @@ impl Runtime {
             made.iter().all(|id| is_there(id) || inner.is_set_aside(*id))
         })
         .await
+    }
+
+    /// Gives views for which there was no memory more partitions, if that may help: then part of their state can be on disk.
+    fn divide(&self, specs: &mut [ViewSpec]) -> bool {
+        let memory = self.memory();
+        let mut is_divided = false;
+        for ViewSpec { name, graph, .. } in specs {
+            if memory.spill().is_some() && graph.partitions < PARTITIONS_DIVIDED {
+                tracing::warn!(view = %name, "its state is larger than memory: filling it in more partitions");
+                graph.partitions = PARTITIONS_DIVIDED;
+                is_divided = true;
+            }
+        }
+        if is_divided {
+            memory.note_divided();
+        }
+        is_divided
     }
 
     /// Waits for something that shows when the versions have made progress.
@@ -212,6 +237,10 @@ impl Runtime {
         let is_telling = options.rows_per_second.is_none() && views.len() == 1;
         let begun = Instant::now();
         let mut job = self.begin(views, options)?;
+        // Whoever reads a view that is filled again waits for it.
+        if job.views.iter().any(|view| self.inner.relation(view.id).is_ok()) {
+            job.hurry();
+        }
         // An empty piece first: rows that are there without any input appear with it.
         job.feed(vec![]).await?;
         let total = (inputs.iter())
@@ -393,20 +422,22 @@ impl Job {
     /// and those that are left.
     async fn step(&mut self, runtime: &Runtime, input: &mut Input, log_rows_max: u64) -> Result<(u64, u64)> {
         let (mut step, left) = input.next(runtime, log_rows_max).await?;
-        let io = self.inner.io.clone();
-        let (mut gathered, mut rows, mut fed) = (vec![], 0, 0);
+        let disk = Arc::clone(self.inner.disks.data());
+        let piece_bytes = self.inner.options.memory.cut_bytes_max();
+        let (mut gathered, mut rows, mut bytes, mut fed) = (vec![], 0, 0, 0);
         loop {
-            let changes = step.next(&io).await?;
+            let changes = step.next(&disk).await?;
             let is_last = changes.is_none();
             if let Some(changes) = changes {
                 rows += changes.num_rows();
+                bytes += rows_bytes(&changes.rows);
                 gathered.push(changes);
             }
-            if is_last || rows >= self.options.piece_rows {
+            if is_last || rows >= self.options.piece_rows || bytes >= piece_bytes {
                 fed += rows as u64;
                 self.feed_rows(input.relation, std::mem::take(&mut gathered))
                     .await?;
-                rows = 0;
+                (rows, bytes) = (0, 0);
             }
             if is_last {
                 return Ok((fed, left));
@@ -414,7 +445,7 @@ impl Job {
         }
     }
 
-    /// Feeds changes in pieces of at most so many rows as one has.
+    /// Feeds changes in pieces of at most so many rows as one has, and so many bytes as an epoch may take.
     async fn feed_rows(&mut self, relation: RelationId, changes: Vec<ChangeBatch>) -> Result<()> {
         let piece_rows = match self.options.rows_per_second {
             Some(rate) => self
@@ -423,17 +454,21 @@ impl Job {
                 .min(usize::try_from(rate.max(1)).unwrap_or(usize::MAX)),
             None => self.options.piece_rows,
         };
-        let (mut piece, mut rows) = (vec![], 0);
+        let piece_bytes = self.inner.options.memory.cut_bytes_max();
+        let (mut piece, mut rows, mut bytes) = (vec![], 0, 0);
         for changes in changes {
+            let row_bytes = rows_bytes(&changes.rows) / changes.num_rows().max(1) + 1;
             let mut fed = 0;
             while fed < changes.num_rows() {
-                let taken = (piece_rows - rows).min(changes.num_rows() - fed);
+                let fit = ((piece_bytes - bytes) / row_bytes).max(1);
+                let taken = (piece_rows - rows).min(changes.num_rows() - fed).min(fit);
                 piece.push(changes.slice(fed, taken));
                 fed += taken;
                 rows += taken;
-                if rows == piece_rows {
+                bytes += taken * row_bytes;
+                if rows == piece_rows || bytes + row_bytes > piece_bytes {
                     self.feed_piece(relation, std::mem::take(&mut piece)).await?;
-                    rows = 0;
+                    (rows, bytes) = (0, 0);
                 }
             }
         }
@@ -478,7 +513,9 @@ impl Job {
     async fn feed(&self, parts: Vec<Part>) -> Result<()> {
         self.inner.feeds.lock().submit_durable(self.pipeline, parts);
         self.inner.input_arrived(self.pipeline);
-        self.settled(PIECES_WAITING_MAX).await
+        let is_crowded = self.inner.options.memory.is_crowded();
+        self.settled(if is_crowded { 0 } else { PIECES_WAITING_MAX })
+            .await
     }
 
     /// Waits until at most so many pieces wait to be cut.
@@ -498,6 +535,9 @@ impl Job {
         for view in &self.views {
             if let Some(error) = view.failed() {
                 return Err(error);
+            }
+            if view.has_large_parts() {
+                return Err(view.account.out_of_memory());
             }
         }
         Ok(())

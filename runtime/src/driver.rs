@@ -15,6 +15,7 @@
 
 mod definitions;
 mod event;
+mod faucets;
 mod membership;
 mod pipeline;
 mod placement;
@@ -34,6 +35,7 @@ use crate::schedule::group::GroupSize;
 use crate::schedule::message::{ToDriver, ToWorker};
 use crate::schedule::template::{Template, WorkerId};
 pub use event::{Command, Event};
+pub use faucets::{FaucetCause, FaucetRecord};
 use membership::Liveness;
 pub use membership::{HEARTBEAT_NS, SILENT_BEATS_MAX, SUSPECT_BEATS_MAX};
 pub use pipeline::{EpochRecord, GroupRecord, PipelineRecord};
@@ -302,6 +304,7 @@ impl Driver {
             CheckpointPolicy::Always { .. } => true,
             CheckpointPolicy::Never => false,
         };
+        let is_retained = can_be_lost && !pipeline.is_job && !pipeline.views.is_empty();
         let template = Arc::new(Template {
             pipeline: id,
             version: self.version,
@@ -309,8 +312,8 @@ impl Driver {
             after: pipeline.committed,
             replay: None,
             is_job: pipeline.is_job,
-            is_retained: can_be_lost && !pipeline.is_job && !pipeline.views.is_empty(),
-            views: pipeline.views.clone(),
+            is_retained,
+            views: pipeline.faucets.place(&pipeline.views, is_retained),
             placement,
             cutter,
         });
@@ -408,6 +411,7 @@ impl Driver {
             } => {
                 pipeline.epoch_done(epoch, worker, costs, &stages, is_checkpoint);
                 self.advance(id, commands);
+                self.revise_faucets(id, commands);
                 return self.respread(id, commands);
             }
             ToDriver::NeedEpochs { last, .. } => {

@@ -36,6 +36,9 @@ pub enum RuntimeError {
     /// No memory is left for something that grows; `held` says who has it.
     #[error("{who} needs more memory than there is: {held}")]
     OutOfMemory { who: String, held: String },
+    /// State that left memory cannot be written to the disk, or read again.
+    #[error("state that is on disk for want of memory: {0}")]
+    Spill(String),
     /// A write waited for room as long as it was to.
     #[error("the write waited {waited:?} for room: {why}")]
     NoRoom {

@@ -305,8 +305,8 @@ impl Feeds {
             .map_or_else(FeedSize::default, |queue| queue.size)
     }
 
-    /// Takes the durable writes at the front, up to [`CUT_ROWS_MAX`] rows; or what was taken for this epoch before.
-    pub fn cut(&mut self, request: CutRequest, now: i64) -> CutAnswer<Taken> {
+    /// Takes the durable writes at the front, up to [`CUT_ROWS_MAX`] rows or so many bytes; or what was taken for this epoch before.
+    pub fn cut(&mut self, request: CutRequest, now: i64, bytes_max: usize) -> CutAnswer<Taken> {
         let CutRequest { pipeline, epoch, .. } = request;
         let fence = self.fences.entry(pipeline).or_default();
         if request.version < *fence {
@@ -328,7 +328,7 @@ impl Feeds {
             is_checkpoint: request.is_checkpoint,
             ..Taken::default()
         };
-        let now = self.take(pipeline, &mut taken).unwrap_or(now);
+        let now = self.take(pipeline, &mut taken, bytes_max).unwrap_or(now);
         let watermarks = self.watermarks_of(pipeline);
         taken.time = EpochTime {
             now,
@@ -371,18 +371,20 @@ impl Feeds {
     }
 
     /// Returns the time of the epoch, if it is one that is cut again.
-    fn take(&mut self, pipeline: PipelineId, taken: &mut Taken) -> Option<i64> {
+    fn take(&mut self, pipeline: PipelineId, taken: &mut Taken, bytes_max: usize) -> Option<i64> {
         let queue = self.queues.get_mut(&pipeline)?;
-        let (mut rows, mut is_first, mut replayed_at) = (0, true, None);
+        let (mut rows, mut bytes, mut is_first, mut replayed_at) = (0, 0, true, None);
         while let Some(write) = queue.writes.front() {
             let is_next = write.replayed_at.is_some() && !is_first;
-            if !write.is_durable || rows >= CUT_ROWS_MAX || is_next || replayed_at.is_some() {
+            let is_full = rows >= CUT_ROWS_MAX || bytes >= bytes_max;
+            if !write.is_durable || is_full || is_next || replayed_at.is_some() {
                 break;
             }
             is_first = false;
             replayed_at = write.replayed_at;
             for part in queue.pop().into_iter().flat_map(|write| write.parts) {
                 rows += part.changes.num_rows();
+                bytes += part.charge.bytes();
                 taken.ends.insert(part.relation, part.end);
                 if let Some(watermark) = part.watermark {
                     let known = self.watermarks.entry(part.relation).or_insert(watermark);

@@ -6,6 +6,8 @@
 //! A step ends at a committed epoch. Nothing is recorded between two of them: of a stream it is read from the log, and the
 //! rows of tables and views know the versions at which they came and went.
 
+use std::sync::Arc;
+
 use millrace_planner::RelationId;
 use millrace_storage::ChangeBatch;
 
@@ -14,6 +16,7 @@ use crate::error::{Result, RuntimeError};
 use crate::relation::Relation;
 use crate::runtime::Runtime;
 use crate::state::Version;
+use crate::worker::disk::DiskScheduler;
 
 /// Follows one relation from step to step.
 pub struct Follower {
@@ -25,7 +28,7 @@ pub struct Follower {
 /// What one step brings; empty where nothing changed.
 pub struct Changes {
     step: Step,
-    io: tokio::runtime::Handle,
+    disk: Arc<DiskScheduler>,
 }
 
 impl Runtime {
@@ -83,7 +86,7 @@ impl Follower {
         }
         Ok(Changes {
             step,
-            io: self.runtime.inner.io.clone(),
+            disk: Arc::clone(self.runtime.inner.disks.data()),
         })
     }
 
@@ -99,7 +102,7 @@ impl Changes {
     /// # Errors
     /// The log is damaged.
     pub async fn next(&mut self) -> Result<Option<ChangeBatch>> {
-        self.step.next(&self.io).await
+        self.step.next(&self.disk).await
     }
 
     /// Begins again with the first change, if it is a table or a view.

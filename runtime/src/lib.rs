@@ -26,6 +26,7 @@ mod relation;
 mod runtime;
 pub mod schedule;
 mod snapshot;
+mod spill;
 mod state;
 mod timers;
 mod versions;
@@ -36,18 +37,23 @@ pub use millrace_planner::reducer;
 
 pub use backfill::{BackfillOptions, JobState, JobStatus};
 pub use checkpoint::{CheckpointRecord, CheckpointState, CheckpointTotals, Replayed, RestoredView};
-pub use driver::{CheckpointPolicy, EpochRecord, GroupRecord, PipelineRecord, Spread};
+pub use driver::{
+    CheckpointPolicy, EpochRecord, FaucetCause, FaucetRecord, GroupRecord, PipelineRecord, Spread,
+};
 pub use error::RuntimeError;
 pub use event_time::{EventTime, EventTimeSpec, Judged, WatermarkStatus};
 pub use feed::{FeedLimits, FeedSize};
 pub use follow::{Changes, Follower};
 pub use operator::Gate;
-pub use query::{ProfileHandle, QueryOptions};
+pub use query::{
+    BatchPlanner, ClientWait, FILE_PIECE_BYTES_MIN, GenericJoinExec, ProfileHandle, QueryOptions,
+};
 pub use runtime::{
     FeedStatus, Lack, PipelineStatus, QUERY_PARTITION_ROWS, Runtime, RuntimeOptions, SourceKind, SourceSpec,
     ViewSpec, ViewStatus, WorkerStatus,
 };
 pub use snapshot::{Snapshot, scanned_rows};
+pub use spill::SpillOptions;
 pub use worker::cpu::{
     CpuScheduler, CpuTask, CpuTimes, Durations, Patience, QueryClass, SchedulerPolicy, TaskState, TaskStatus,
 };

@@ -7,16 +7,18 @@
 //! ```text
 //!  used = charged by accounts + unseen (resident size less what was charged, at the last look)
 //!
-//!  0 ------------------------------- 80 % ------------ 90 % ----------- 100 % of the limit
-//!   everybody goes on                  queries spill     writes wait      the view that grows
-//!                                      or are refused,   for room         is set aside
-//!                                      caches are emptied
+//!  0 ------------------ 75 % ---------- 80 % ------------ 90 % ----------- 100 % of the limit
+//!   everybody goes on    state of        queries spill     writes wait      the view that grows
+//!                        views leaves    or are refused,   for room         is set aside
+//!                                        caches are emptied
 //! ```
 //! 1. An account charges what it has already: a [`Charge`] is a fact, and is never refused.
 //! 2. Queries ask before they take ([`QueryMemory`], DataFusion's memory pool over this one), and get what others leave.
 //! 3. Whoever brings rows in waits ([`Memory::room`]). Relations of pipelines that hold less than their even share wait only
 //!    when nothing is left.
-//! 4. A view asks while it grows ([`Account::check`]). It fails by itself, and what it held is free.
+//! 4. Parts of the state of the views that hold most leave for the disk from the first mark on ([`crate::spill`]), if there is
+//!    a directory for them, and come back when their tasks run.
+//! 5. A view asks while it grows ([`Account::check`]). It fails by itself, and what it held is free.
 
 mod account;
 mod query;
@@ -25,22 +27,32 @@ mod resident;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use millrace_planner::RelationId;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-pub use account::{Account, Charge, StateCharge, Use};
+pub use account::{Account, Charge, OnDisk, StateCharge, Use};
 pub use query::QueryMemory;
 use query::Shares;
 pub use resident::{Resident, machine_bytes};
 
-/// From this share of the limit on, in percent, queries spill or are refused, and caches are emptied.
+use crate::spill::Spill;
+
+/// From this share of the limit on, in percent, state of views leaves for the disk.
+const CROWDED_PERCENT: usize = 75;
+/// From this share on queries spill or are refused, and caches are emptied.
 const SHORT_PERCENT: usize = 80;
 /// From this share on writes wait.
 const FULL_PERCENT: usize = 90;
+/// A part of a view's state that takes this share of the limit is too large to come and go.
+const LARGE_PART: usize = 32;
+/// Of the views that hold half of what the largest does, and such a share of the limit, state leaves.
+const LEAVING_PART: usize = 256;
+/// The rows of an epoch take such a share of the limit.
+const CUT_PART: usize = 64;
 /// So many of those who hold most are named in an error.
 const NAMED_MAX: usize = 4;
 
@@ -62,6 +74,8 @@ pub struct AccountStatus {
     pub name: String,
     /// By [`Use`], in bytes.
     pub bytes: [usize; Use::ALL.len()],
+    /// Of a view, bytes of its state that are on disk because memory is short. They are not in `bytes`.
+    pub on_disk: usize,
 }
 
 impl AccountStatus {
@@ -86,6 +100,11 @@ pub struct MemoryStatus {
     pub writes_waited: u64,
     /// Views that were set aside.
     pub views_set_aside: u64,
+    /// Views that were made anew in more partitions, so that their state can be on disk in part.
+    pub views_divided: u64,
+    /// Bytes of views' state that were written to disk and read again because memory was short.
+    pub spilled: u64,
+    pub brought_back: u64,
 }
 
 /// See the module.
@@ -103,6 +122,8 @@ pub struct Memory {
     queries_refused: AtomicU64,
     writes_waited: AtomicU64,
     views_set_aside: AtomicU64,
+    views_divided: AtomicU64,
+    spill: OnceLock<Arc<Spill>>,
 }
 
 impl fmt::Debug for Memory {
@@ -127,7 +148,24 @@ impl Memory {
             queries_refused: AtomicU64::new(0),
             writes_waited: AtomicU64::new(0),
             views_set_aside: AtomicU64::new(0),
+            views_divided: AtomicU64::new(0),
+            spill: OnceLock::new(),
         })
+    }
+
+    /// From now on state of views leaves for this directory when memory is short. The first one counts.
+    pub(crate) fn spill_to(&self, spill: Arc<Spill>) {
+        self.spill.get_or_init(|| spill);
+    }
+
+    /// Where state of views goes when memory is short, if it goes anywhere.
+    pub(crate) fn spill(&self) -> Option<&Arc<Spill>> {
+        self.spill.get()
+    }
+
+    /// A part of a view's state of so many bytes is so large that memory is not enough for a few of them.
+    pub(crate) fn is_large_part(&self, bytes: usize) -> bool {
+        bytes >= self.limit() / LARGE_PART
     }
 
     /// Another limit from now on; `None`: no limit.
@@ -136,7 +174,7 @@ impl Memory {
         self.tell();
     }
 
-    fn limit(&self) -> usize {
+    pub(crate) fn limit(&self) -> usize {
         self.limit.load(Ordering::Relaxed)
     }
 
@@ -149,14 +187,34 @@ impl Memory {
         self.charged.load(Ordering::Relaxed) + self.unseen.load(Ordering::Relaxed)
     }
 
+    /// Bytes after which the rows of an epoch are enough: its rows are there several times while it runs, and several epochs are under way.
+    pub(crate) fn cut_bytes_max(&self) -> usize {
+        self.limit() / CUT_PART
+    }
+
+    /// State of views is to leave.
+    pub fn is_crowded(&self) -> bool {
+        self.used() > self.percent(CROWDED_PERCENT)
+    }
+
     /// Queries give way, and what is kept only to be fast goes.
     pub fn is_short(&self) -> bool {
         self.used() > self.percent(SHORT_PERCENT)
     }
 
+    /// Whether so many bytes more leave it not short.
+    pub fn fits(&self, bytes: usize) -> bool {
+        self.used().saturating_add(bytes) <= self.percent(SHORT_PERCENT)
+    }
+
     /// Nothing is left.
     pub fn is_exhausted(&self) -> bool {
         self.used() > self.limit()
+    }
+
+    /// Half as much again as there is was taken.
+    pub(crate) fn is_overdrawn(&self) -> bool {
+        self.used() > self.limit().saturating_add(self.limit() / 2)
     }
 
     /// Whether those who together hold `held` bytes may bring in more. Who holds less than an even share of what is charged,
@@ -184,8 +242,16 @@ impl Memory {
         self.views_set_aside.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Looks at what the operating system sees, and tells those who wait.
+    /// A view is made anew in more partitions.
+    pub fn note_divided(&self) {
+        self.views_divided.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Looks at what the operating system sees, and tells those who wait. When memory is crowded, what nobody holds goes back.
     pub fn look(&self) {
+        if self.is_crowded() {
+            resident::give_back();
+        }
         if let Some(resident) = self.resident.bytes() {
             let unseen = resident.saturating_sub(self.charged.load(Ordering::Relaxed));
             self.resident_bytes.store(resident, Ordering::Relaxed);
@@ -219,6 +285,25 @@ impl Memory {
         account.map_or(0, |account| account.total())
     }
 
+    /// What the largest of those holds whose state can leave for the disk.
+    fn most_that_can_leave(&self) -> usize {
+        let accounts: Vec<Arc<Account>> = {
+            let accounts = self.accounts.lock();
+            accounts.values().filter_map(Weak::upgrade).collect()
+        };
+        let held = accounts.iter().filter_map(|account| account.can_leave());
+        held.max().unwrap_or(0)
+    }
+
+    /// Bytes of the state of each view that are on disk because memory is short.
+    pub fn on_disk(&self) -> BTreeMap<RelationId, usize> {
+        let relation = |account: AccountStatus| match account.holder {
+            Holder::Relation(id) => Some((id, account.on_disk)),
+            Holder::Query(_) | Holder::Clients => None,
+        };
+        self.accounts().into_iter().filter_map(relation).collect()
+    }
+
     /// The memory of one query: as DataFusion's pool in the query's context.
     pub fn query(self: &Arc<Self>) -> Arc<QueryMemory> {
         let id = self.next_query.fetch_add(1, Ordering::Relaxed);
@@ -237,6 +322,7 @@ impl Memory {
 
     pub fn status(&self) -> MemoryStatus {
         let limit = self.limit();
+        let (spilled, brought_back) = self.spill().map_or((0, 0), |spill| spill.moved());
         MemoryStatus {
             limit: (limit != usize::MAX).then_some(limit),
             used: self.used(),
@@ -245,6 +331,9 @@ impl Memory {
             queries_refused: self.queries_refused.load(Ordering::Relaxed),
             writes_waited: self.writes_waited.load(Ordering::Relaxed),
             views_set_aside: self.views_set_aside.load(Ordering::Relaxed),
+            views_divided: self.views_divided.load(Ordering::Relaxed),
+            spilled,
+            brought_back,
         }
     }
 

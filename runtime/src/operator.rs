@@ -19,7 +19,7 @@ mod recursion;
 mod session;
 mod temporal;
 mod top_n;
-mod unnest;
+pub(crate) mod unnest;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub use aggregate::{Combiner, CombinerCounts};
 use asof::AsofJoinInstance;
 use emit::EmitInstance;
 use expression::{evaluate, evaluate_predicate};
-use generic_join::GenericJoinInstance;
+pub(crate) use generic_join::{Found, GenericJoinInstance};
 use join::{JoinInstance, Joining};
 use lookup::LookupJoinInstance;
 use output::{Through, push_all};
@@ -56,6 +56,7 @@ use recursion::RecursionInstance;
 use session::SessionInstance;
 use temporal::TemporalInstance;
 use top_n::TopNInstance;
+use unnest::{Listing, Unnesting};
 
 /// Rows handled between two suspension points.
 pub const CHUNK_ROWS: usize = 8_192;
@@ -242,9 +243,9 @@ impl OperatorInstance {
             },
             Operator::GenericJoin(join) => OperatorInstance::GenericJoin {
                 inputs: (join.inputs.iter())
-                    .map(|input| OperatorInstance::new(&input.input, partition))
+                    .map(|input| OperatorInstance::new(input, partition))
                     .collect::<Result<_>>()?,
-                join: Box::new(GenericJoinInstance::new(join)?),
+                join: Box::new(GenericJoinInstance::new(&join.shape)?),
             },
             Operator::Expand {
                 input,
@@ -391,19 +392,31 @@ impl OperatorInstance {
                     null_handling,
                     schema,
                 } => {
-                    let mut through = Through {
-                        apply: |chunk: &ChangeBatch, made: &mut Vec<ChangeBatch>| {
-                            made.push(unnest::unnest(chunk, columns, *null_handling, schema)?);
-                            Ok(())
-                        },
+                    let mut unnesting = Unnesting {
+                        columns,
+                        null_handling: *null_handling,
+                        schema,
                         gate,
                         output,
                     };
-                    return input.run(inputs, gate, errors, &mut through).await;
+                    let is_element = |column: &UnnestColumn| matches!(column, UnnestColumn::Elements(_));
+                    if let OperatorInstance::Project {
+                        input,
+                        expressions,
+                        schema,
+                    } = &mut **input
+                        && columns.iter().any(is_element)
+                    {
+                        let project = |rows: &ChangeBatch| project(rows, expressions, schema, errors);
+                        let mut listing = Listing::new(project, gate, &mut unnesting);
+                        return input.run(inputs, gate, errors, &mut listing).await;
+                    }
+                    return input.run(inputs, gate, errors, &mut unnesting).await;
                 }
                 OperatorInstance::PartialAggregate { input, aggregate } => {
                     let combiner = Arc::clone(&inputs.combiner);
-                    let mut combining = Combining::new(aggregate, &combiner, input.is_lazy(), gate, output);
+                    let mut combining =
+                        Combining::new(aggregate, &combiner, input.multiplies(), gate, output);
                     input.run(inputs, gate, errors, &mut combining).await?;
                     return combining.end().await;
                 }
@@ -469,9 +482,9 @@ impl OperatorInstance {
                     let batches = base.collect(inputs, gate, errors).await?;
                     // What the body puts out decides what it is given next.
                     let is_bulk = std::mem::take(&mut inputs.is_bulk);
-                    let changes = recursion.run(batches, body, inputs, gate, errors).await;
+                    let done = recursion.run(batches, body, inputs, gate, errors, output).await;
                     inputs.is_bulk = is_bulk;
-                    changes?
+                    return done;
                 }
                 OperatorInstance::WorkingTable => std::mem::take(&mut inputs.working_table),
                 OperatorInstance::TemporalFilter { input, filter } => {
@@ -526,15 +539,29 @@ impl OperatorInstance {
     }
 
     /// Whether its rows come out while they are made, batch by batch, and no row is taken back before it came: whoever is
-    /// behind it may work each batch off by itself. As [`Operator::is_lazy`].
+    /// behind it may work each batch off by itself.
     fn is_lazy(&self) -> bool {
         match self {
-            OperatorInstance::Join { .. } | OperatorInstance::GenericJoin { .. } => true,
+            OperatorInstance::Join { .. }
+            | OperatorInstance::GenericJoin { .. }
+            | OperatorInstance::Recursion { .. } => true,
             OperatorInstance::Filter { input, .. }
             | OperatorInstance::Project { input, .. }
             | OperatorInstance::Expand { input, .. }
             | OperatorInstance::Unnest { input, .. } => input.is_lazy(),
             _ => false,
+        }
+    }
+
+    /// Whether there may be far more rows than come in, made while they are asked for. Of what is not lazy, a row may be taken
+    /// back before it came: only what is linear may work it off in parts.
+    fn multiplies(&self) -> bool {
+        match self {
+            OperatorInstance::Unnest { .. } => true,
+            OperatorInstance::Filter { input, .. }
+            | OperatorInstance::Project { input, .. }
+            | OperatorInstance::Expand { input, .. } => input.multiplies(),
+            _ => self.is_lazy(),
         }
     }
 

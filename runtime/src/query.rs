@@ -12,8 +12,11 @@ mod boundary;
 mod cut;
 mod exchange;
 mod gate;
+mod generic_join;
+mod planner;
 mod profile;
 mod run;
+mod unnest;
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -31,13 +34,15 @@ use tokio::sync::mpsc;
 
 use crate::error::Result;
 use crate::memory::{Charge, QueryMemory};
-use crate::runtime::{Inner, Runtime};
-use crate::worker::cpu::{CpuTask, QueryClass, TaskStatus, Waits, Work, waits_for};
+use crate::runtime::{Inner, QUERY_PARTITION_ROWS, Runtime};
+use crate::worker::cpu::{CpuTask, QueryClass, TaskStatus, Work};
+pub use generic_join::GenericJoinExec;
+pub use planner::BatchPlanner;
 pub use profile::ProfileHandle;
 pub(crate) use run::Queries;
-pub use run::QueryRun;
+pub use run::{ClientWait, QueryRun};
 
-/// Batches that wait for a slow client; the query pauses when they are not taken.
+/// Batches that wait for a slow client, where no faucet says how many; the query pauses when they are not taken.
 const RESULT_BATCHES_MAX: usize = 4;
 
 /// How a query is to run.
@@ -58,8 +63,19 @@ impl Runtime {
         class: QueryClass,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<CpuTask<T>> {
-        self.inner
-            .spawn(class, move |_| async move { Ok(work()) }.boxed())
+        self.compute_async(class, async move { work() })
+    }
+
+    /// The same for work that waits now and then.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub fn compute_async<T: Send + 'static>(
+        &self,
+        class: QueryClass,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<CpuTask<T>> {
+        self.inner.spawn(class, move |_| work.map(Ok).boxed())
     }
 
     /// Runs a physical plan. Dropping the stream cancels the query: what waits for a slot at once, what runs at its next
@@ -120,15 +136,42 @@ impl Runtime {
         runs.iter().flat_map(|run| run.tasks()).collect()
     }
 
+    /// The queries that wait for their clients to take rows.
+    pub fn waiting_for_clients(&self) -> Vec<ClientWait> {
+        let runs: Vec<Arc<QueryRun>> = {
+            let queries = self.inner.queries.lock();
+            queries.values().filter_map(Weak::upgrade).collect()
+        };
+        runs.iter().filter_map(|run| run.client_wait()).collect()
+    }
+
     /// Into how many partitions a query is cut that reads a relation of so many rows: one while that is little, for then
     /// the exchanges would cost more than they bring; else as many as make each partition's hash tables, sorted runs and
     /// groups small enough to be worked on between two suspension points.
     pub fn partitions_for(&self, rows: usize) -> usize {
         let fit = rows / self.inner.options.query_partition_rows.max(1);
-        let most = PARTITIONS_MAX.max(self.inner.options.cores);
+        let most = PARTITIONS_MAX.max(WAVES * self.inner.options.cores);
         if fit < 2 { 1 } else { fit.min(most) }
     }
+
+    /// Into how many partitions a query is cut at the least that reads files of so many bytes: so many that some compute while
+    /// others are read. With fewer than three waves of tasks disk and cores wait for each other at the beginning and at the
+    /// end (Ousterhout 2017, figure 5.7). Pieces are not cut smaller than what is worth a request,
+    /// and not at all where the rows of a partition were set to something else.
+    pub fn waves_for(&self, bytes: u64) -> usize {
+        if self.inner.options.query_partition_rows != QUERY_PARTITION_ROWS {
+            return 1;
+        }
+        let pieces = (bytes / FILE_PIECE_BYTES_MIN) as usize;
+        pieces.min(WAVES * self.inner.options.cores).max(1)
+    }
 }
+
+/// Tasks of a stage for each core, so that resources are used at the same time.
+const WAVES: usize = 3;
+
+/// What is read for one task at the least, of a file that is cut.
+pub const FILE_PIECE_BYTES_MIN: u64 = 1 << 20;
 
 /// Partitions of a query on a machine with fewer cores than that.
 const PARTITIONS_MAX: usize = 32;
@@ -178,15 +221,17 @@ impl Attempt {
         options: &QueryOptions,
         how: How,
     ) -> Result<Attempt> {
-        let run = QueryRun::new(inner, Work::new(options.class), how.keeps_stretches);
+        let batches_max = unnest::batches_in_flight(plan).unwrap_or(RESULT_BATCHES_MAX);
+        let run = QueryRun::new(inner, Work::new(options.class), how.keeps_stretches, batches_max);
         run.work.set_restartable(how.may_restart);
         let last = cut::cut(Arc::clone(plan), &run)?;
         let stage = run.new_stage(&last);
-        let (sender, receiver) = mpsc::channel(RESULT_BATCHES_MAX);
+        let (sender, receiver) = mpsc::channel(batches_max);
         let context = Arc::clone(&options.context);
         if let Some(memory) = context.memory_pool().downcast_ref::<QueryMemory>() {
             memory.set_name(format!("query {}", run.id));
         }
+        let client = Arc::clone(&run.client);
         let task = run.start(stage, 0, move |gate| {
             async move {
                 let mut rows = match last.execute(0, Arc::clone(&context)) {
@@ -197,7 +242,10 @@ impl Attempt {
                         return Ok(());
                     }
                 };
-                while let Some(batch) = rows.next().await {
+                // A batch is made only once there is room for it.
+                while let Some(room) = client.room(&sender).await
+                    && let Some(batch) = rows.next().await
+                {
                     let is_error = batch.is_err();
                     let mut charge = None;
                     if let Ok(batch) = &batch {
@@ -206,8 +254,8 @@ impl Attempt {
                         let memory = context.memory_pool().downcast_ref::<QueryMemory>();
                         charge = memory.map(|memory| memory.result(bytes));
                     }
-                    waits_for(Waits::Output);
-                    if sender.send((batch, charge)).await.is_err() || is_error {
+                    room.send((batch, charge));
+                    if is_error {
                         return Ok(());
                     }
                 }

@@ -10,11 +10,13 @@ mod waits;
 mod workers;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use datafusion::object_store::ObjectStore;
+use datafusion::object_store::local::LocalFileSystem;
 use futures::future::BoxFuture;
 use millrace_planner::{RelationId, StageGraph};
 use millrace_storage::{Checkpoints, LogStore};
@@ -22,6 +24,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
 use self::decisions::EventQueue;
+pub(crate) use self::relations::make_indexes;
 pub use self::relations::{SourceKind, SourceSpec};
 use self::room::RoomMeter;
 pub use self::room::{FeedStatus, Lack};
@@ -44,11 +47,13 @@ use crate::relation::Relation;
 use crate::schedule::group::GroupSize;
 use crate::schedule::template::WorkerId;
 use crate::snapshot::{Frozen, Snapshot};
+use crate::spill::{Spill, SpillOptions};
 use crate::timers::Timers;
 use crate::versions::Versions;
 use crate::worker::cpu::{CpuTimes, Patience, QueryClass, SchedulerPolicy, TaskStatus};
-use crate::worker::disk::{DISK_CONCURRENCY, DiskScheduler, DiskStore};
+use crate::worker::disk::{DiskStore, Disks, Moved, Phase, SpillFiles};
 use crate::worker::flow::FlowStatus;
+use crate::worker::network::{FETCHING_TASKS_MAX, Network};
 use crate::worker::{ActivityCounts, Filled, Worker};
 use crate::write::WriteToken;
 
@@ -83,6 +88,9 @@ pub struct RuntimeOptions {
     pub patience: Patience,
     /// The memory of the process, or what there is of it for this runtime.
     pub memory: Arc<Memory>,
+    /// Where state of views goes when memory is short. `None`: a view that needs more than there is is set
+    /// aside.
+    pub spill: Option<SpillOptions>,
     /// How much may wait for the epochs of a pipeline, before its sources wait.
     pub feed_limits: FeedLimits,
 }
@@ -105,6 +113,7 @@ impl RuntimeOptions {
             policy: SchedulerPolicy::default(),
             patience: Patience::default(),
             memory: Memory::new(None, Resident::Unknown),
+            spill: None,
             feed_limits: FeedLimits::default(),
         }
     }
@@ -136,6 +145,8 @@ pub struct ViewStatus {
     pub name: String,
     pub rows: usize,
     pub state_bytes: usize,
+    /// Bytes of its state that are on disk because memory is short; they are not in `state_bytes`.
+    pub on_disk_bytes: usize,
     /// Rows on which an expression failed, and the last message.
     pub expression_errors: u64,
     pub last_expression_error: Option<String>,
@@ -163,8 +174,12 @@ pub(crate) struct Inner {
     pub io: tokio::runtime::Handle,
     /// Drives what tasks await.
     pub waits: Waits,
-    /// Serves what queries read from files.
-    pub disk: Arc<DiskScheduler>,
+    /// Serve what is read from files and written to them.
+    pub disks: Arc<Disks>,
+    /// What workers fetch of each other goes over it.
+    pub network: Arc<Network>,
+    /// Whether writes wait for the device.
+    flushes_writes: Arc<AtomicBool>,
     policy: Mutex<(SchedulerPolicy, Patience)>,
     /// Queries under way.
     pub queries: Mutex<Queries>,
@@ -216,6 +231,14 @@ impl Runtime {
     /// The operating system refuses a thread.
     pub fn start(options: RuntimeOptions, logs: Arc<LogStore>) -> Result<Runtime> {
         let io = tokio::runtime::Handle::current();
+        let disks = Arc::new(Disks::new(logs.directory(), &options.memory));
+        let device = Arc::downgrade(disks.data());
+        logs.set_device(device);
+        if let Some(spill) = &options.spill {
+            let spill = Spill::open(spill, &disks.of(&spill.directory), io.clone());
+            let spill = spill.map_err(|error| RuntimeError::Spill(error.to_string()))?;
+            options.memory.spill_to(spill);
+        }
         let durable = options.durable.clone();
         let durable = durable.map(|files| Durable::new(files, options.checkpoint_interval));
         let (durable, inbox) = durable.unzip();
@@ -224,7 +247,9 @@ impl Runtime {
             logs,
             io,
             waits: Waits::start()?,
-            disk: DiskScheduler::new(DISK_CONCURRENCY),
+            disks,
+            network: Arc::default(),
+            flushes_writes: Arc::new(AtomicBool::new(true)),
             policy: Mutex::new((options.policy, options.patience)),
             queries: Mutex::default(),
             next_query: AtomicU64::new(1),
@@ -257,6 +282,9 @@ impl Runtime {
             started: Instant::now(),
             options,
         });
+        if let Some(checkpoints) = &inner.options.durable {
+            checkpoints.set_files(|files| inner.files(files))?;
+        }
         let runtime = Runtime { inner };
         runtime
             .inner
@@ -361,7 +389,7 @@ impl Runtime {
                     .map(|(r, version)| {
                         (
                             r.id(),
-                            Frozen::new(r, version, &pin, &self.inner.logs, &self.inner.disk),
+                            Frozen::new(r, version, &pin, &self.inner.logs, self.inner.disks.data()),
                         )
                     })
                     .collect();
@@ -464,6 +492,7 @@ impl Runtime {
                     name: view.name.clone(),
                     rows: view.rows(),
                     state_bytes: view.state_bytes(),
+                    on_disk_bytes: view.account.on_disk(),
                     expression_errors: view.errors.rows(),
                     last_expression_error: view.errors.last(),
                     failure: view.failure(),
@@ -547,14 +576,79 @@ impl Runtime {
         paused.collect()
     }
 
-    /// Reads what queries read from files as a device of this rate would; `None`: as fast as it is.
+    /// Serves the disks as devices of this rate would be; `None`: as fast as they are.
     pub fn set_disk_rate(&self, bytes_per_second: Option<u64>) {
-        self.inner.disk.set_bytes_per_second(bytes_per_second);
+        for disk in self.inner.disks.all() {
+            disk.set_bytes_per_second(bytes_per_second);
+        }
     }
 
-    /// Files, read when the disk scheduler says.
+    /// Has the workers' queries be as if each worker had a link of this rate to the others, for measurements; `None`: they
+    /// share their memory.
+    pub fn set_network_rate(&self, bytes_per_second: Option<u64>) {
+        self.inner.network.set_bytes_per_second(bytes_per_second);
+    }
+
+    /// The devices, with a scheduler each.
+    pub fn disks(&self) -> &Arc<Disks> {
+        &self.inner.disks
+    }
+
+    /// Whether a write of a query, a checkpoint or a sink ends when the device has it, so that the time is really its own, or
+    /// when the system's cache does.
+    pub fn set_flushes_writes(&self, is_on: bool) {
+        self.inner.flushes_writes.store(is_on, Ordering::Relaxed);
+    }
+
+    /// Files, read and written when the disk scheduler says.
     pub fn files(&self) -> Arc<dyn ObjectStore> {
-        Arc::new(DiskStore::new(&self.inner.disk))
+        self.inner.files(LocalFileSystem::new())
+    }
+
+    /// What queries spill, as files in the system's directory for such.
+    pub fn spill_files(&self) -> Arc<SpillFiles> {
+        let directory = std::env::temp_dir();
+        Arc::new(SpillFiles::new(
+            &self.inner.disks,
+            directory,
+            &self.inner.flushes_writes,
+        ))
+    }
+
+    /// What a file holds, read as a disk monotask once there is memory for it.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread. The inner error is the file's.
+    pub async fn read_file(&self, path: &Path) -> Result<std::io::Result<Vec<u8>>> {
+        let bytes = std::fs::metadata(path).map_or(0, |file| file.len());
+        let file = path.to_owned();
+        let read = move || {
+            let content = std::fs::read(file);
+            let bytes = content.as_ref().map_or(0, |content| content.len() as u64);
+            (content, Moved { bytes, rows: 0 })
+        };
+        let disk = self.inner.disks.of(path);
+        let served = disk
+            .serve(Phase::Read, usize::try_from(bytes).unwrap_or(usize::MAX), read)
+            .await;
+        let (content, _) = served.map_err(|error| RuntimeError::Internal(error.to_string()))?;
+        Ok(content)
+    }
+
+    /// Runs what reads and writes files by itself as a disk monotask of the device that a path is on.
+    ///
+    /// # Errors
+    /// It panicked, or the operating system refuses a thread.
+    pub async fn use_files<T: Send + 'static>(
+        &self,
+        path: &Path,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
+        // How much it moves, it does not say.
+        let work = move || (work(), Moved::default());
+        let used = self.inner.disks.of(path).serve(Phase::Write, 0, work).await;
+        let (done, _) = used.map_err(|error| RuntimeError::Internal(error.to_string()))?;
+        Ok(done)
     }
 
     /// How the slots are shared from now on.
@@ -588,6 +682,20 @@ impl Runtime {
 }
 
 impl Inner {
+    /// So many tasks keep every resource at work, with one more that is ready when one of them ends (Ousterhout 2017, section
+    /// 5.3.1): one a core, and one for each request that a device is good for.
+    pub fn tasks_in_flight(&self) -> usize {
+        let cores = self.options.cores * self.num_workers().max(1);
+        let disks = self.disks.all();
+        let requests: usize = disks.iter().map(|disk| disk.concurrency()).sum();
+        let fetching = self.network.bytes_per_second().map_or(0, |_| FETCHING_TASKS_MAX);
+        cores + requests + fetching + 1
+    }
+
+    fn files(&self, files: LocalFileSystem) -> Arc<DiskStore> {
+        Arc::new(DiskStore::new(files, &self.disks, &self.flushes_writes))
+    }
+
     pub fn relation(&self, id: RelationId) -> Result<Arc<Relation>> {
         self.relations
             .read()

@@ -7,4 +7,5 @@ pub(crate) mod row_table;
 
 pub use chunk::{Chunk, Stored, Version};
 pub(crate) use compare::rows_equal;
+pub(crate) use row_table::write_away;
 pub use row_table::{RowTable, TableImage, TableView};

@@ -111,6 +111,11 @@ impl Versions {
         self.progress.send_modify(|count| *count += 1);
     }
 
+    /// Readers of a view wait until it was filled again, which is about to begin.
+    pub fn suspend(&self, view: RelationId) {
+        self.state.lock().abandoned.insert(view);
+    }
+
     /// A lost view is not to be filled again: nobody waits for it.
     pub fn give_up(&self, view: RelationId) {
         self.state.lock().abandoned.remove(&view);

@@ -15,6 +15,7 @@ pub mod disk;
 mod execution;
 pub mod flow;
 mod load;
+pub mod network;
 pub mod shuffle;
 mod task;
 mod view;
@@ -45,6 +46,7 @@ use flow::{Batch, BatchId, FlowId, Flows};
 use load::LoadMeter;
 use shuffle::{Block, Shuffle};
 pub use task::partition_hash;
+pub(crate) use view::PARTITIONS_DIVIDED;
 pub use view::{Image, ViewContents, ViewInstance};
 
 /// An epoch's share of one relation's log.
@@ -107,6 +109,9 @@ pub trait Transport: Send + Sync {
 
     /// Whether a back-fill runs at the priority of streams.
     fn is_urgent(&self, job: PipelineId) -> bool;
+
+    /// A view was set aside for want of memory.
+    fn out_of_memory(&self);
 
     /// The oldest version of a view that a reader may still look at.
     fn low_water(&self, view: RelationId) -> u64;
@@ -348,6 +353,9 @@ impl Worker {
                 let task = self.cpu.spawn(QueryClass::Stream, move |_| {
                     async move {
                         worker.restore(part, incarnation);
+                        if let Some(view) = worker.view(view, incarnation) {
+                            view.make_room().await;
+                        }
                         worker.on(LocalEvent::Restored {
                             pipeline,
                             version,
@@ -412,6 +420,11 @@ impl Worker {
         };
         match outcome {
             Ok(()) => {
+                let indexing = Arc::clone(&view);
+                let indexing = self.cpu.spawn(QueryClass::Batch, move |_| {
+                    async move { indexing.make_indexes(part.partition) }.boxed()
+                });
+                indexing.detach();
                 if view.keeps_time(part.stage) {
                     let epoch = 0;
                     let Part {

@@ -108,7 +108,7 @@ impl Runtime {
             let inner = &self.inner;
             relations.insert(
                 *id,
-                Frozen::new(&relation, newest, &pin, &inner.logs, &inner.disk),
+                Frozen::new(&relation, newest, &pin, &inner.logs, inner.disks.data()),
             );
         }
         Ok(Snapshot::new(epoch, relations))
@@ -399,13 +399,19 @@ fn check_keys(table: &Table, changes: &ChangeBatch) -> Result<()> {
             return Err(duplicate(position));
         }
     }
-    let stored = table.rows.read();
+    let mut stored = table.rows.read();
     let Some(index) = stored.index_over(&table.key) else {
         return Err(RuntimeError::Internal(format!(
             "table {} has no index over its key",
             table.name
         )));
     };
+    if stored.is_behind(index) {
+        // After a restart, before its index is made.
+        drop(stored);
+        table.rows.write().catch_up(index)?;
+        stored = table.rows.read();
+    }
     for probe in stored.probe(index, &inserted_keys, false)?.probe {
         if !deleted_keys.contains(&rows.row(probe as usize).owned()) {
             return Err(duplicate(probe as usize));

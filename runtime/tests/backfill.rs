@@ -2,25 +2,22 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::catalog::TableProvider;
-use datafusion::common::TableReference;
-use datafusion::error::{DataFusionError, Result as DataFusionResult};
+use common::Relations;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use millrace_planner::query::physical_optimizer_rules;
-use millrace_planner::{
-    Binder, CatalogReader, RelationId, RelationInfo, RelationKind, RelationTable, StageGraph, ViewOptions,
-    plan_view,
-};
+use millrace_planner::{Binder, RelationId, RelationInfo, RelationKind, StageGraph, ViewOptions, plan_view};
 use millrace_runtime::{
     BackfillOptions, JobState, Runtime, RuntimeError, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
     WriteToken,
@@ -65,18 +62,6 @@ fn batch(rows: &[(Row, i64)]) -> ChangeBatch {
     }
     let weights = Int64Array::from_iter_values(rows.iter().map(|(_, weight)| *weight));
     ChangeBatch::new(rows_only, Some(weights)).unwrap()
-}
-
-#[derive(Default)]
-struct Relations(BTreeMap<String, RelationInfo>);
-
-impl CatalogReader for Relations {
-    fn table(&self, name: &TableReference) -> DataFusionResult<Arc<dyn TableProvider>> {
-        match self.0.get(name.table()) {
-            Some(info) => Ok(Arc::new(RelationTable::new(info.clone()))),
-            None => Err(DataFusionError::Plan(format!("no {name}"))),
-        }
-    }
 }
 
 struct Fixture {

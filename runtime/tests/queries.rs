@@ -66,13 +66,16 @@ const ORDERED: &[&str] = &[
 /// the plans are compared with, are given on others.
 struct Counting;
 
+/// What the names of the slots' threads begin with.
+const LANES: [&str; 4] = ["stream-", "interactive-", "batch-", "idle-"];
+
 static SPAWNED: AtomicUsize = AtomicUsize::new(0);
 
 fn note_spawn() {
     let thread = std::thread::current();
     if thread
         .name()
-        .is_some_and(|name| name.starts_with("cpu-") || name == "waits")
+        .is_some_and(|name| name == "waits" || LANES.iter().any(|lane| name.starts_with(lane)))
     {
         SPAWNED.fetch_add(1, Ordering::Relaxed);
     }
@@ -385,6 +388,51 @@ async fn the_profile_of_a_run_adds_up() {
         }
     }
     assert_eq!(read, 40_000, "rows of the log");
+    fixture.runtime.shutdown().await;
+}
+
+/// Workers that are as if they had links fetch each other's rows by network monotasks.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_other_workers_are_fetched() {
+    let fixture = Fixture::new(8, 3).await;
+    let (cut, plain) = fixture.contexts(None).await;
+    let sql = "SELECT c.k, count(*), sum(a.v) FROM c JOIN a ON c.k = a.k GROUP BY c.k";
+    let mut expected = render(&plain.sql(sql).await.unwrap().collect().await.unwrap());
+    expected.sort();
+    for rate in [Some(20_000_000), None] {
+        fixture.runtime.set_network_rate(rate);
+        let plan = cut.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+        let options = QueryOptions {
+            class: QueryClass::Interactive,
+            context: cut.task_ctx(),
+        };
+        let (stream, handle) = fixture.runtime.execute_profiled(plan, options).unwrap();
+        let mut found = render(&stream.try_collect::<Vec<RecordBatch>>().await.unwrap());
+        found.sort();
+        assert_eq!(found, expected);
+        let profile = handle.profile(std::time::Duration::ZERO);
+        let tasks = || profile.stages.iter().flat_map(|stage| &stage.tasks);
+        let fetched = tasks()
+            .flat_map(|task| &task.usage)
+            .filter(|usage| usage.kind == Kind::Fetch);
+        let (bytes, service) =
+            fetched.fold((0, 0), |sum, usage| (sum.0 + usage.bytes, sum.1 + usage.service));
+        let blocked: u64 = tasks().map(|task| task.blocked.network).sum();
+        if rate.is_none() {
+            assert_eq!(
+                (bytes, service, blocked, profile.machine.network),
+                (0, 0, 0, None)
+            );
+            continue;
+        }
+        let network = profile.machine.network.as_ref().unwrap();
+        assert_eq!(network.bytes_per_second, Some(60_000_000.0));
+        // Over three links the rows take as long as their bytes at the least.
+        let least = bytes as f64 / 60e6 * 1e9;
+        println!("{bytes} bytes in {service} ns, blocked {blocked} ns, at the least {least}");
+        assert!(bytes > 100_000 && service as f64 >= least && blocked > 0);
+        assert!(network.busy as f64 >= least && network.busy <= profile.end);
+    }
     fixture.runtime.shutdown().await;
 }
 

@@ -4,23 +4,22 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use common::Relations;
 use datafusion::catalog::{MemTable, TableProvider};
-use datafusion::common::TableReference;
-use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use futures::TryStreamExt;
 use millrace_planner::relation::attach;
-use millrace_planner::{
-    Binder, CatalogReader, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions, plan_view,
-};
+use millrace_planner::{Binder, RelationId, RelationInfo, RelationKind, ViewOptions, plan_view};
 use millrace_runtime::{
     QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec, WriteToken,
 };
@@ -129,17 +128,6 @@ fn node_batch(nodes: &[Node]) -> RecordBatch {
     RecordBatch::try_new(node_schema(), columns).unwrap()
 }
 
-struct Relations(BTreeMap<&'static str, RelationInfo>);
-
-impl CatalogReader for Relations {
-    fn table(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>> {
-        match self.0.get(name.table()) {
-            Some(info) => Ok(Arc::new(RelationTable::new(info.clone()))),
-            None => Err(DataFusionError::Plan(format!("no {name}"))),
-        }
-    }
-}
-
 struct Fixture {
     runtime: Runtime,
     _store: Store,
@@ -175,7 +163,7 @@ impl Fixture {
                 append_only: false,
                 watermarks: vec![],
             };
-            relations.insert(name, info);
+            relations.insert(name.to_owned(), info);
         }
         let config = SessionConfig::new()
             .with_target_partitions(1)
@@ -199,7 +187,11 @@ impl Fixture {
     }
 
     async fn create_view(&mut self, sql: &'static str) {
-        let graph = plan_view(&self.context.state(), self.bind(sql), ViewOptions::new(3));
+        // So little may be in flight that what is derived goes on in batches.
+        let mut options = ViewOptions::new(3);
+        options.flow.batches = 1 + self.views.len() % 2;
+        options.flow.batch_rows = 2;
+        let graph = plan_view(&self.context.state(), self.bind(sql), options);
         let graph = graph.unwrap_or_else(|error| panic!("{sql}: {error}"));
         let id = RelationId(100 + self.views.len() as u64);
         let spec = ViewSpec {

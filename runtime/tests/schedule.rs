@@ -46,6 +46,7 @@ fn view(
                 reader: None,
                 is_single: false,
                 has_faucet: false,
+                flow_rows: None,
             });
         }
     }
@@ -64,14 +65,14 @@ fn view(
         let has_faucet = random.random_bool(faucets);
         for stage in &upstream {
             stages[*stage].reader = Some(number);
-            let is_map = matches!(stages[*stage].input, StageInput::Relation(_));
-            stages[*stage].has_faucet = has_faucet && !is_map;
+            stages[*stage].has_faucet = has_faucet;
         }
         stages.push(StageShape {
             input: StageInput::Stages(upstream),
             reader: None,
             is_single: random.random_bool(0.3),
             has_faucet: false,
+            flow_rows: None,
         });
         unread.push(number);
     }
@@ -547,6 +548,7 @@ fn a_pipeline_has_as_many_workers_as_it_has_work_for() {
         reader,
         is_single,
         has_faucet: false,
+        flow_rows: None,
     };
     let view = Arc::new(ViewShape {
         id: RelationId(100),

@@ -44,6 +44,7 @@ fn run(slow: Option<(WorkerId, u64)>) -> Report {
         reader,
         is_single,
         has_faucet: false,
+        flow_rows: None,
     };
     let view = Arc::new(ViewShape {
         id: RelationId(100),

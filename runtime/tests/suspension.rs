@@ -49,6 +49,7 @@ fn run(policy: SchedulerPolicy, share: f64, seed: u64) -> BatchReport {
         reader,
         is_single: false,
         has_faucet: false,
+        flow_rows: None,
     };
     let view = Arc::new(ViewShape {
         id: RelationId(100),

@@ -17,14 +17,14 @@ pub mod jobs;
 pub mod profiles;
 pub mod recovery;
 pub mod replace;
+pub mod sessions;
 pub mod sinks;
 pub mod tuning;
 mod upkeep;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use datafusion::catalog::TableProvider;
@@ -39,7 +39,7 @@ use millrace_runtime::memory::{Memory, Resident};
 use millrace_runtime::reducer::Reducer;
 use millrace_runtime::{
     EventTimeSpec, QUERY_PARTITION_ROWS, QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind,
-    SourceSpec, ViewSpec,
+    SourceSpec, SpillOptions, ViewSpec,
 };
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind, Store, StoreOptions};
 use parking_lot::Mutex;
@@ -49,8 +49,9 @@ use crate::catalog::pg_catalog::PgCatalog;
 use crate::catalog::reader::SystemRelations;
 use crate::catalog::{
     CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA, Definition, Object, Planned, QueryDef, Reader,
-    Relation,
+    Relation, information_schema, mr_catalog, pg_catalog,
 };
+use crate::database::sessions::Sessions;
 use crate::database::tuning::Tuning;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::Session;
@@ -76,6 +77,8 @@ pub struct DatabaseOptions {
     pub virtual_clock: Option<Arc<VirtualClock>>,
     /// Aggregates of the program's own.
     pub reducers: Vec<Arc<dyn Reducer>>,
+    /// State of views leaves for the disk now and then though there is memory: for tests.
+    pub spill_by_chance: bool,
 }
 
 impl DatabaseOptions {
@@ -92,6 +95,7 @@ impl DatabaseOptions {
             store: StoreOptions::default(),
             virtual_clock: None,
             reducers: vec![],
+            spill_by_chance: false,
         }
     }
 
@@ -100,6 +104,9 @@ impl DatabaseOptions {
         (self.cores * self.workers).max(1)
     }
 }
+
+/// State of views that is on disk because memory is short; it is worth nothing to the next process.
+const SPILL_DIRECTORY: &str = "spill";
 
 /// An open data directory and all that runs over it.
 pub struct Database {
@@ -119,7 +126,7 @@ pub struct Database {
     upkeep: upkeep::Upkeep,
     profiles: profiles::Profiles,
     recovery: recovery::Recovery,
-    sessions: Mutex<BTreeMap<i32, Weak<Session>>>,
+    sessions: Arc<Sessions>,
     next_session: AtomicI32,
     closing: AtomicBool,
 }
@@ -149,6 +156,10 @@ impl Database {
             policy: options.tuning.scheduler_policy,
             patience: options.tuning.patience(),
             memory: Memory::new(options.tuning.memory_limit_bytes(), Resident::Process),
+            spill: Some(SpillOptions {
+                directory: options.data.join(SPILL_DIRECTORY),
+                by_chance: options.spill_by_chance,
+            }),
             ..RuntimeOptions::new(options.cores)
         };
         if let Some(clock) = &options.virtual_clock {
@@ -156,7 +167,14 @@ impl Database {
         }
         let runtime = Runtime::start(runtime_options, Arc::clone(store.logs()))?;
         let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
-        let (state, pg_catalog) = engine::build(&options, runtime.memory(), &catalog)?;
+        let sessions = Arc::new(Sessions::default());
+        let (state, pg_catalog) = engine::build(
+            &options,
+            runtime.memory(),
+            runtime.spill_files(),
+            &catalog,
+            &sessions,
+        )?;
         state
             .runtime_env()
             .register_object_store(ObjectStoreUrl::local_filesystem().as_ref(), runtime.files());
@@ -176,7 +194,7 @@ impl Database {
             upkeep: upkeep::Upkeep::default(),
             profiles: profiles::Profiles::default(),
             recovery: recovery::Recovery::default(),
-            sessions: Mutex::default(),
+            sessions,
             next_session: AtomicI32::new(1),
             closing: AtomicBool::new(false),
         });
@@ -275,7 +293,7 @@ impl Database {
 
     /// The sessions that there are, by id.
     pub fn sessions(&self) -> Vec<Arc<Session>> {
-        self.sessions.lock().values().filter_map(Weak::upgrade).collect()
+        self.sessions.all()
     }
 
     pub(crate) fn next_session_id(&self) -> i32 {
@@ -283,11 +301,11 @@ impl Database {
     }
 
     pub(crate) fn register(&self, id: i32, session: &Arc<Session>) {
-        self.sessions.lock().insert(id, Arc::downgrade(session));
+        self.sessions.add(id, session);
     }
 
     pub(crate) fn unregister(&self, id: i32) {
-        self.sessions.lock().remove(&id);
+        self.sessions.remove(id);
     }
 
     /// Makes the database and the schema that exist at the start.
@@ -571,9 +589,13 @@ impl SystemRelations for Database {
         name: &str,
     ) -> SqlResult<Option<Arc<dyn TableProvider>>> {
         match schema {
-            "pg_catalog" => self.pg_catalog.relation(catalog, database, name),
-            "information_schema" => crate::catalog::information_schema::relation(catalog, database, name),
-            "mr_catalog" => crate::catalog::mr_catalog::relation(self, name),
+            "pg_catalog" if name == "pg_stat_activity" => pg_catalog::activity::relation(self).map(Some),
+            "pg_catalog" => {
+                let system = || mr_catalog::shapes(self);
+                self.pg_catalog.relation(catalog, database, name, system)
+            }
+            "information_schema" => information_schema::relation(catalog, database, name),
+            "mr_catalog" => mr_catalog::relation(self, name),
             _ => Ok(None),
         }
     }

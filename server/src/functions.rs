@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`rewrite`] | the AST, before it is bound: casts, operators and names of functions, names of columns |
+//! | [`cancel`] | `pg_cancel_backend` |
 //! | [`cast`] | `pg_cast`: casts with PostgreSQL's inputs, rounding and errors |
 //! | [`operators`] | operators chosen by the types of their sides: jsonb, intervals, dates, arrays |
 //! | [`jsonb`] | the functions over json and jsonb |
@@ -29,6 +30,7 @@
 pub mod arithmetic;
 pub mod bounded;
 pub mod by_pattern;
+pub mod cancel;
 pub mod cast;
 pub mod comparisons;
 pub mod date_trunc;
@@ -50,8 +52,34 @@ pub mod text;
 mod without;
 pub mod zoned_cast;
 
+use arrow::array::ArrayRef;
 use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
+use datafusion::scalar::ScalarValue;
+
+/// A function's values by its arguments as arrays. If all of these are constants they have one row, and so has the answer,
+/// which is a constant then.
+fn on_arrays(
+    args: &ScalarFunctionArgs,
+    apply: impl FnOnce(&[ArrayRef], usize) -> Result<ArrayRef>,
+) -> Result<ColumnarValue> {
+    let is_constant = args
+        .args
+        .iter()
+        .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+    let rows = if is_constant { 1 } else { args.number_rows };
+    let arrays = args
+        .args
+        .iter()
+        .map(|arg| arg.to_array(rows))
+        .collect::<Result<Vec<_>>>()?;
+    let values = apply(&arrays, rows)?;
+    Ok(match is_constant {
+        true => ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?),
+        false => ColumnarValue::Array(values),
+    })
+}
 
 /// Registers all of them.
 ///

@@ -158,6 +158,21 @@ impl Server {
         clock: Option<Arc<VirtualClock>>,
         reducers: Vec<Arc<dyn Reducer>>,
     ) -> Result<Self, StartError> {
+        let adjust = |options: &mut DatabaseOptions| {
+            options.virtual_clock = clock;
+            options.reducers = reducers;
+        };
+        Self::start_as(config, adjust).await
+    }
+
+    /// As [`Server::start`], on a database whose options are those of the configuration but for what `adjust` does to them.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub async fn start_as(
+        config: Config,
+        adjust: impl FnOnce(&mut DatabaseOptions) + Send,
+    ) -> Result<Self, StartError> {
         let (pg_listener, pg_addr) = listen(config.pg, "PostgreSQL clients", "--pg").await?;
         let (http_listener, http_addr) = listen(config.http, "HTTP", "--http").await?;
         let database = Arc::new(DatabaseSlot::default());
@@ -206,8 +221,7 @@ impl Server {
             shutdown_timeout: config.shutdown_timeout,
         };
         let mut options = database_options(&config);
-        options.virtual_clock = clock;
-        options.reducers = reducers;
+        adjust(&mut options);
         match Database::open(options).await {
             Ok(database) => {
                 let collector = RuntimeCollector(Arc::downgrade(&database));

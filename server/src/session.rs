@@ -52,7 +52,7 @@ pub mod transaction;
 pub mod write;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use datafusion::scalar::ScalarValue;
@@ -68,7 +68,7 @@ pub use simple::SimpleQuery;
 
 use crate::catalog::{CatalogSnapshot, Reader};
 use crate::copy::{CopyIn, IngestFormat};
-use crate::database::Database;
+use crate::database::{Database, now_ms};
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::cursor::Cursor;
 use crate::session::settings::Settings;
@@ -96,8 +96,17 @@ pub struct Activity {
     pub statement: String,
     /// When it began, in milliseconds since 1970-01-01 UTC.
     pub started_at_ms: i64,
+    /// Whether it is still being executed.
+    running: bool,
+    /// Held by the rows that it has yet to give.
+    rows: Weak<()>,
+}
+
+impl Activity {
     /// Whether it still runs.
-    pub running: bool,
+    pub fn is_running(&self) -> bool {
+        self.running || self.rows.strong_count() > 0
+    }
 }
 
 /// One client's conversation.
@@ -113,6 +122,8 @@ pub struct Session {
     parameter_changes: Mutex<Vec<(String, String)>>,
     cancel: CancelHandle,
     activity: Mutex<Option<Activity>>,
+    /// In milliseconds since 1970-01-01 UTC.
+    began_at_ms: i64,
 }
 
 /// What the names of one statement mean: one catalog, one search path.
@@ -165,6 +176,7 @@ impl Session {
             notices: Mutex::default(),
             cancel: CancelHandle::default(),
             activity: Mutex::default(),
+            began_at_ms: now_ms(),
         });
         db.register(id, &session);
         Ok(session)
@@ -320,6 +332,11 @@ impl Session {
         self.id
     }
 
+    /// When it began, in milliseconds since 1970-01-01 UTC.
+    pub fn began_at_ms(&self) -> i64 {
+        self.began_at_ms
+    }
+
     /// The database that the session is connected to.
     pub fn database(&self) -> &Arc<Database> {
         &self.db
@@ -427,6 +444,15 @@ impl Session {
         self.cursors.lock().retain(|_, cursor| cursor.hold);
     }
 
+    /// The statement under way runs for as long as what is returned is held.
+    pub(crate) fn runs_for(&self) -> Arc<()> {
+        let rows = Arc::new(());
+        if let Some(activity) = self.activity.lock().as_mut() {
+            activity.rows = Arc::downgrade(&rows);
+        }
+        rows
+    }
+
     pub(crate) async fn execute_parsed(
         self: &Arc<Self>,
         parsed: &Parsed,
@@ -444,8 +470,9 @@ impl Session {
         let running = self.cancel.begin(timeout);
         *self.activity.lock() = Some(Activity {
             statement: parsed.text.clone(),
-            started_at_ms: crate::database::now_ms(),
+            started_at_ms: now_ms(),
             running: true,
+            rows: Weak::new(),
         });
         let work = async {
             let mut statement = parsed.statement.clone();

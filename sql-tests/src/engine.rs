@@ -28,6 +28,7 @@ use millrace_planner::{
 };
 use millrace_runtime::clock::VirtualClock;
 use millrace_runtime::memory::{Memory, Resident};
+use millrace_runtime::worker::disk::{Disks, SpillFiles};
 use millrace_runtime::{
     QueryClass, QueryOptions, RestoredView, Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind,
     SourceSpec, ViewSpec, WriteToken,
@@ -61,10 +62,15 @@ pub enum CreateError {
 /// A function cannot be registered.
 pub fn session_state(directory: &Path) -> Result<SessionState, Failure> {
     let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
+    let memory = Memory::new(None, Resident::Unknown);
+    let disks = Disks::new(directory, &memory);
+    let spills = Arc::new(SpillFiles::new(&disks, std::env::temp_dir(), &Arc::default()));
     let (state, _) = engine::build(
         &DatabaseOptions::new(directory),
-        &Memory::new(None, Resident::Unknown),
+        &memory,
+        spills,
         &catalog,
+        &Arc::default(),
     )?;
     Ok(state)
 }

@@ -440,19 +440,41 @@ async fn a_client_that_goes_in_the_middle_of_copy() {
     fixture.check_health().await;
 }
 
+/// Clients that take nothing, by either protocol: their queries wait, others do not, and it can be seen.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_does_not_read() {
+async fn clients_that_do_not_read() {
     let fixture = Fixture::new().await;
+    let endless = "SELECT repeat('x', 1000) FROM generate_series(1, 1000000)";
     let mut deaf = TcpStream::connect(fixture.server.pg_addr()).await.unwrap();
-    let endless = query("SELECT repeat('x', 1000) FROM generate_series(1, 1000000)");
-    deaf.write_all(&[startup(), endless].concat()).await.unwrap();
-    // It has begun to answer.
-    deaf.readable().await.unwrap();
+    deaf.write_all(&[startup(), query(endless)].concat())
+        .await
+        .unwrap();
+    let mut deaf_to_http = TcpStream::connect(fixture.server.http_addr()).await.unwrap();
+    let head = "POST /api/sql?format=csv HTTP/1.0\r\nHost: localhost\r\nContent-Type: text/plain";
+    let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{endless}", endless.len());
+    deaf_to_http.write_all(request.as_bytes()).await.unwrap();
+    let waits = "SELECT count(*) FROM mr_catalog.flow WHERE query IS NOT NULL AND since <= now()
+                 AND waits_for = '4 batches that the client has not taken'";
+    let both_wait = async { while number(&fixture.witness, waits).await < 2 {} };
+    timeout(PATIENCE, both_wait).await.expect("both queries wait");
+    let held = "SELECT sum(bytes) FROM mr_catalog.memory WHERE holder = 'query'";
+    let held = number(&fixture.witness, held).await;
+    assert!(held < 256 << 20, "{held} bytes are held of a gigabyte");
+    // One may go on for a moment, until the system's buffers are full.
+    let address = fixture.server.http_addr();
+    let counted = async {
+        while !(self::request(address, "GET", "/metrics", "").await).contains("queries_waiting_for_clients 2")
+        {
+        }
+    };
+    timeout(PATIENCE, counted).await.expect("both are counted");
     assert_eq!(
         number(&fixture.witness, "SELECT count(*) FROM generate_series(1, 1000)").await,
         1000
     );
-    drop(deaf);
+    drop((deaf, deaf_to_http));
+    let none_waits = async { while number(&fixture.witness, waits).await > 0 {} };
+    timeout(PATIENCE, none_waits).await.expect("they are given up");
     fixture.check_health().await;
 }
 

@@ -492,3 +492,24 @@ async fn a_running_statement_is_cancelled() {
         assert_eq!(error.code(), Some(&SqlState::QUERY_CANCELED), "{error}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_cancels_what_another_one_runs() {
+    let f = fixture().await;
+    let other = connect(f.server.pg_addr()).await.unwrap();
+    let pid = text(&f.client, "SELECT pg_backend_pid()").await;
+    let cancel = format!("SELECT pg_cancel_backend({pid})");
+    let running = f.client.simple_query("SELECT pg_sleep(600)");
+    let cancelling = async {
+        // Asked until it has begun.
+        loop {
+            assert_eq!(text(&other, &cancel).await, "t");
+        }
+    };
+    let outcome = tokio::select! {
+        outcome = running => outcome,
+        () = cancelling => Ok(Vec::new()),
+    };
+    assert_eq!(outcome.unwrap_err().code(), Some(&SqlState::QUERY_CANCELED));
+    assert_eq!(text(&other, "SELECT pg_cancel_backend(-1)").await, "f");
+}

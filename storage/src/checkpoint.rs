@@ -27,7 +27,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use object_store::local::LocalFileSystem;
 use object_store::{ObjectStore, ObjectStoreExt};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{OsDisk, sync_parent};
@@ -50,7 +50,7 @@ const EPOCHS: &str = "epochs";
 #[derive(Debug)]
 pub struct Checkpoints {
     directory: PathBuf,
-    objects: Arc<dyn ObjectStore>,
+    objects: RwLock<Arc<dyn ObjectStore>>,
     catalog: Arc<Catalog>,
     state: Mutex<State>,
     epochs: EpochLog,
@@ -129,17 +129,33 @@ impl Checkpoints {
         state.count_files(&directory);
         let epochs_from = state.epochs_from();
         let epochs = EpochLog::open(&directory, epochs_from)?;
-        let objects = LocalFileSystem::new_with_prefix(&directory)
-            .map_err(|e| StorageError::io("open", &directory, std::io::Error::other(e)))?;
+        let objects = files(&directory)?;
         let checkpoints = Checkpoints {
             directory,
-            objects: Arc::new(objects),
+            objects: RwLock::new(Arc::new(objects)),
             catalog,
             state: Mutex::new(state),
             epochs,
         };
         checkpoints.remove_unused(false)?;
         Ok(checkpoints)
+    }
+
+    /// Has blocks and manifests go through a store over the directory's files, such as one that says when.
+    ///
+    /// # Errors
+    /// The directory is gone.
+    pub fn set_files<S: ObjectStore>(
+        &self,
+        over: impl FnOnce(LocalFileSystem) -> Arc<S>,
+    ) -> Result<(), StorageError> {
+        let store = over(files(&self.directory)?);
+        *self.objects.write() = store;
+        Ok(())
+    }
+
+    fn objects(&self) -> Arc<dyn ObjectStore> {
+        Arc::clone(&self.objects.read())
     }
 
     /// The manifests that count, the oldest first.
@@ -187,7 +203,7 @@ impl Checkpoints {
         let end = block.at.checked_add(block.bytes);
         let end = end.ok_or_else(|| StorageError::corrupt(&path, block.at, "no file is so long"))?;
         let location = object_store::path::Path::from(name);
-        let bytes = match self.objects.get_range(&location, block.at..end).await {
+        let bytes = match self.objects().get_range(&location, block.at..end).await {
             Ok(bytes) => bytes,
             Err(error) => return Err(StorageError::corrupt(&path, block.at, error.to_string())),
         };
@@ -302,6 +318,12 @@ fn drop_covered(live: &mut BTreeMap<u64, Live>, exists: &BTreeSet<u64>) {
         }
     }
     live.retain(|number, _| wanted.contains(number));
+}
+
+/// The files of a directory, as objects.
+fn files(directory: &Path) -> Result<LocalFileSystem, StorageError> {
+    LocalFileSystem::new_with_prefix(directory)
+        .map_err(|e| StorageError::io("open", directory, std::io::Error::other(e)))
 }
 
 fn read_manifest(directory: &Path, entry: Entry) -> Result<Manifest, String> {

@@ -33,8 +33,8 @@ pub use change_batch::ChangeBatch;
 pub use checkpoint::Checkpoints;
 pub use error::StorageError;
 pub use log::{
-    AppendReceipt, Appended, LogBlock, LogHold, LogNote, LogOwner, LogReader, LogStore, LogWrite,
-    PreparedWrite, RelationOptions,
+    AppendReceipt, Appended, LogBlock, LogDevice, LogGroup, LogHold, LogNote, LogOwner, LogReader, LogStore,
+    LogWrite, PreparedWrite, RelationOptions,
 };
 pub use memory::rows_bytes;
 pub use store::{Durability, Store, StoreOptions};

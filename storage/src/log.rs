@@ -21,6 +21,7 @@
 mod block;
 mod copy;
 mod decode;
+mod device;
 mod file;
 mod first;
 mod hold;
@@ -41,6 +42,7 @@ mod writer;
 
 pub(crate) use copy::LogCopy;
 pub(crate) use decode::{decode_block, decode_first, decode_index, decode_segment_header};
+pub use device::{LogDevice, LogGroup};
 pub use hold::LogHold;
 pub use queue::AppendReceipt;
 pub use reader::{LogBlock, LogReader};

@@ -543,12 +543,14 @@ pub(crate) fn stages(source: RelationId, has_shuffle: bool) -> Vec<StageShape> {
         reader: has_shuffle.then_some(1),
         is_single: false,
         has_faucet: false,
+        flow_rows: None,
     };
     let reduce = StageShape {
         input: StageInput::Stages(vec![0]),
         reader: None,
         is_single: false,
         has_faucet: false,
+        flow_rows: None,
     };
     let mut stages = vec![map];
     stages.extend(has_shuffle.then_some(reduce));

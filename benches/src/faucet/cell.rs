@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use millrace_runtime::WriteToken;
@@ -39,8 +39,12 @@ pub enum Form {
     Whole,
     /// Binary joins, where the planner would choose a generic one; with flow control.
     Binary,
+    /// As a query, by a generic join where there is a cycle.
+    GenericQuery,
     /// As a query, by plain DataFusion's joins.
     Query,
+    /// By DuckDB.
+    DuckDb,
 }
 
 impl Form {
@@ -54,7 +58,9 @@ impl Form {
             Form::Faucet { .. } => "with flow control",
             Form::Whole => "without",
             Form::Binary => "binary joins",
-            Form::Query => "query",
+            Form::GenericQuery => "query, generic join",
+            Form::Query => "query, DataFusion's joins",
+            Form::DuckDb => "DuckDB",
         }
     }
 }
@@ -79,13 +85,20 @@ impl View {
 
     pub(super) fn forms(self) -> &'static [Form] {
         match self {
-            View::Paths => &[Form::DEFAULT, Form::Whole, Form::Query],
-            View::Triangles | View::Cliques => &[Form::DEFAULT, Form::Whole, Form::Binary, Form::Query],
+            View::Paths => &[Form::DEFAULT, Form::Whole, Form::Query, Form::DuckDb],
+            View::Triangles | View::Cliques => &[
+                Form::DEFAULT,
+                Form::Whole,
+                Form::Binary,
+                Form::GenericQuery,
+                Form::Query,
+                Form::DuckDb,
+            ],
         }
     }
 
     /// `is_binary`: written so that the planner has no cycle to see.
-    fn sql(self, is_binary: bool) -> &'static str {
+    pub(super) fn sql(self, is_binary: bool) -> &'static str {
         match (self, is_binary) {
             (View::Paths, _) => {
                 "SELECT x.a % 16 AS k, count(*) AS n FROM edge AS x JOIN edge AS y ON x.b = y.a GROUP BY x.a % 16"
@@ -116,8 +129,17 @@ pub struct Cell {
     pub(super) view: View,
     pub(super) form: Form,
     pub(super) edges: u64,
-    /// Changes after the view is live, and how many at a time.
-    pub(super) changes: Option<(u64, u64)>,
+    /// Changes after the view is live.
+    pub(super) changes: Option<Changes>,
+}
+
+/// Edges that go and come back.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Changes {
+    pub count: u64,
+    pub at_once: u64,
+    /// At this rate, each waited for; else as fast as they are taken.
+    pub a_second: Option<u64>,
 }
 
 /// What was found.
@@ -128,6 +150,8 @@ pub struct Measured {
     pub peak_bytes: u64,
     pub results: u64,
     pub changes_seconds: Option<f64>,
+    /// Of changes at a rate: how long after they were due the view had them, in milliseconds.
+    pub behind_ms: Vec<f64>,
 }
 
 impl Cell {
@@ -165,7 +189,13 @@ impl Cell {
         // The most from now on.
         fs::write("/proc/self/clear_refs", "5").map_err(BenchError::io("cannot reset the peak of memory"))?;
         let begin = Instant::now();
-        let results = if self.form == Form::Query {
+        let results = if matches!(self.form, Form::Query | Form::GenericQuery) {
+            let joins = if self.form == Form::Query {
+                "binary"
+            } else {
+                "generic"
+            };
+            bed.client.run(&format!("SET cyclic_joins = {joins}")).await?;
             let (column, query) = ("n", &sql);
             bed.number(&format!("SELECT sum({column}) FROM ({query}) AS answer"))
                 .await?
@@ -190,9 +220,12 @@ impl Cell {
         };
         let seconds = begin.elapsed().as_secs_f64();
         let peak = process::memory(std::process::id())?.peak;
-        let changes_seconds = match self.changes {
-            Some((count, at_once)) => Some(self.change(&bed, table, &edges, count, at_once).await?),
-            None => None,
+        let (changes_seconds, behind_ms) = match self.changes {
+            Some(changes) => {
+                let (seconds, behind_ms) = self.change(&bed, table, &edges, changes).await?;
+                (Some(seconds), behind_ms)
+            }
+            None => (None, vec![]),
         };
         bed.stop().await;
         Ok(Measured {
@@ -200,6 +233,7 @@ impl Cell {
             peak_bytes: peak.saturating_sub(before),
             results: results as u64,
             changes_seconds,
+            behind_ms,
         })
     }
 
@@ -229,26 +263,34 @@ impl Cell {
         written.map_err(BenchError::engine)
     }
 
-    /// Takes edges away and puts them back; how long it takes until the view has followed.
+    /// Takes edges away and puts them back; how long it takes until the view has followed, and how far behind it was.
     async fn change(
         &self,
         bed: &Bed,
         table: &str,
         edges: &[(i64, i64)],
-        count: u64,
-        at_once: u64,
-    ) -> Result<f64, BenchError> {
+        changes: Changes,
+    ) -> Result<(f64, Vec<f64>), BenchError> {
         let begin = Instant::now();
-        let (mut done, mut last) = (0, WriteToken::default());
-        let pieces: Vec<&[(i64, i64)]> = edges.chunks((at_once / 2).max(1) as usize).collect();
-        while done < count {
+        let (mut done, mut last, mut behind_ms) = (0, WriteToken::default(), vec![]);
+        let pieces: Vec<&[(i64, i64)]> = edges.chunks((changes.at_once / 2).max(1) as usize).collect();
+        while done < changes.count {
+            let due =
+                (changes.a_second).map(|rate| begin + Duration::from_secs_f64(done as f64 / rate as f64));
+            if let Some(due) = due {
+                tokio::time::sleep_until(due.into()).await;
+            }
+            let piece = pieces[(done / changes.at_once) as usize % pieces.len()];
             for weight in [-1, 1] {
-                let piece = pieces[(done / at_once) as usize % pieces.len()];
                 last = self.write(bed, table, piece, weight).await?;
                 done += piece.len() as u64;
             }
+            if let Some(due) = due {
+                bed.runtime.wait_for(&last).await.map_err(BenchError::engine)?;
+                behind_ms.push(due.elapsed().as_secs_f64() * 1e3);
+            }
         }
         bed.runtime.wait_for(&last).await.map_err(BenchError::engine)?;
-        Ok(begin.elapsed().as_secs_f64())
+        Ok((begin.elapsed().as_secs_f64(), behind_ms))
     }
 }

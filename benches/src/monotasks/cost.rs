@@ -1,13 +1,15 @@
 //! What it costs that everything is accounted for: TPC-H against plain DataFusion on the same files and cores.
 
+use std::fs::File;
 use std::time::Instant;
 
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 
-use super::{Bed, Scale, Workload, median};
+use super::{Bed, Layout, Scale, Workload, median};
 use crate::client::TextRow;
 use crate::error::BenchError;
+use crate::plot::{Chart, Line};
 use crate::results::{Aim, Experiment, Run};
 
 /// The experiment's name.
@@ -19,51 +21,89 @@ pub const NAME: &str = "cost (TPC-H)";
 /// A query fails, or the answers differ.
 pub async fn run(run: &mut Run, workload: &Workload, scale: &Scale) -> Result<(), BenchError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let bed = Bed::new(workload, cores).await?;
+    let bed = Bed::new(&workload.tables(), &Layout::cores(cores)).await?;
     let plain = plain(workload, cores).await?;
     let mut experiment = Experiment::new(
         NAME,
         format!(
             "TPC-H, scale factor {}, Parquet with Snappy: millrace through PostgreSQL's protocol against plain DataFusion with \
-             as many target partitions as cores ({cores}) and its own settings otherwise, in turn. *First*: the first time \
-             that a query runs. *Warm*: the {} times after that; ratios are of medians. Answers are compared.",
+             as many target partitions as cores ({cores}) and its own settings otherwise, in turn. *Cold*: the system was \
+             told to forget the files' pages before. *Warm*: the {} times after that; ratios are of medians. Answers are \
+             compared.",
             scale.factor, scale.repetitions
         ),
     );
-    let (mut ours_total, mut plain_total) = (0.0, 0.0);
-    for (name, sql) in &workload.queries {
-        let (mut ours, mut theirs) = (vec![], vec![]);
-        for _ in 0..=scale.repetitions {
+    // Cold and warm, plain and ours.
+    let mut totals = [[0.0; 2]; 2];
+    let mut points = [vec![], vec![]];
+    for (number, (name, sql)) in workload.queries.iter().enumerate() {
+        let mut times = [vec![], vec![]];
+        for repetition in 0..=scale.repetitions {
+            let is_cold = repetition == 0;
+            if is_cold {
+                forget(workload)?;
+            }
             let begin = Instant::now();
             let expected = answer(&plain, sql).await?;
-            theirs.push(begin.elapsed().as_secs_f64() * 1e3);
+            times[0].push(begin.elapsed().as_secs_f64() * 1e3);
+            if is_cold {
+                forget(workload)?;
+            }
             let begin = Instant::now();
             let found = bed.client.rows(sql).await?;
-            ours.push(begin.elapsed().as_secs_f64() * 1e3);
+            times[1].push(begin.elapsed().as_secs_f64() * 1e3);
             same(name, &found, &expected)?;
         }
-        let (first, warm) = (
-            ours[0] / theirs[0],
-            median(ours[1..].to_vec()) / median(theirs[1..].to_vec()),
+        let cold = times.each_ref().map(|times| times[0]);
+        let warm = times.each_ref().map(|times| median(times[1..].to_vec()));
+        for (state, (word, of_state)) in [("cold", cold), ("warm", warm)].into_iter().enumerate() {
+            totals[state][0] += of_state[0];
+            totals[state][1] += of_state[1];
+            let ratio = of_state[1] / of_state[0];
+            let aim = Some(Aim::MedianUnder(1.10));
+            experiment.add(format!("{name} {word}, plain"), "ms", vec![of_state[0]], None);
+            experiment.add(format!("{name} {word}, millrace"), "ms", vec![of_state[1]], None);
+            experiment.add(format!("{name} {word}"), "x", vec![ratio], aim);
+            points[state].push(((number + 1) as f64, ratio));
+        }
+        eprintln!(
+            "{name}: cold {:.2}, warm {:.2}",
+            cold[1] / cold[0],
+            warm[1] / warm[0]
         );
-        ours_total += median(ours[1..].to_vec());
-        plain_total += median(theirs[1..].to_vec());
-        experiment.add(format!("{name} plain, warm"), "ms", theirs[1..].to_vec(), None);
-        experiment.add(format!("{name} millrace, warm"), "ms", ours[1..].to_vec(), None);
-        experiment.add(format!("{name} first"), "x", vec![first], None);
-        experiment.add(
-            format!("{name} warm"),
-            "x",
-            vec![warm],
-            Some(Aim::MedianUnder(1.10)),
-        );
-        eprintln!("{name}: {warm:.2}");
     }
-    let total = ours_total / plain_total;
-    experiment.add("all, warm", "x", vec![total], Some(Aim::MedianUnder(1.03)));
+    for (word, [theirs, ours]) in ["cold", "warm"].into_iter().zip(totals) {
+        let aim = Some(Aim::MedianUnder(1.03));
+        experiment.add(format!("all, {word}"), "x", vec![ours / theirs], aim);
+    }
     experiment.add("thesis: monotasks against Spark, most", "x", vec![1.09], None);
+    run.draw(Chart {
+        name: "cost",
+        title: "TPC-H: time with monotasks against plain DataFusion".to_owned(),
+        x: "query",
+        y: "ratio",
+        lines: (["cold", "warm"].into_iter().zip(points))
+            .map(|(name, points)| Line {
+                name: name.to_owned(),
+                points,
+            })
+            .collect(),
+    });
     run.add(experiment);
     bed.stop().await;
+    Ok(())
+}
+
+/// Tells the system to forget the files' pages.
+fn forget(workload: &Workload) -> Result<(), BenchError> {
+    for file in &workload.files {
+        let failed = || BenchError::io(format!("cannot have {} forgotten", file.path.display()));
+        let opened = File::open(&file.path).map_err(failed())?;
+        // What was not written yet stays.
+        opened.sync_all().map_err(failed())?;
+        let forgotten = rustix::fs::fadvise(&opened, 0, None, rustix::fs::Advice::DontNeed);
+        forgotten.map_err(|error| failed()(error.into()))?;
+    }
     Ok(())
 }
 

@@ -1,252 +1,260 @@
-//! How right the what-ifs are: predicted on one machine, measured on the other; and whose time is whose.
+//! How right the what-ifs are: predicted from what was seen on one machine, measured on the other.
 
 use std::collections::HashMap;
 
-use super::{Bed, Scale, Workload, analyze, median};
-use crate::client::Client;
-use crate::error::BenchError;
-use crate::results::{Aim, Experiment, Run};
-use crate::statistics::Sample;
+use millrace_planner::performance::{Scenario, Speed};
+use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 
-/// The experiments' names.
-pub const CHANGES: &str = "prediction (chapter 5)";
-pub const ATTRIBUTION: &str = "attribution (section 5.4)";
+use super::{Analyzed, Bed, Layout, Scale, Workload, median};
+use crate::error::BenchError;
+use crate::plot::{Chart, Line};
+use crate::results::{Aim, Experiment, Run};
 
 /// A machine: cores, and the disk's rate as a share of the whole one; `None`: as fast as it is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Machine {
     cores: usize,
     disk: Option<f64>,
 }
 
-impl Machine {
-    fn key(self) -> String {
-        format!("{self:?}")
-    }
-}
-
-/// A change: what is said of the first machine is asked of the second.
+/// A change: what the second machine takes is predicted from what is seen on the first.
 struct Change {
     name: &'static str,
     from: Machine,
     to: Machine,
-    what_if: &'static str,
 }
 
-const fn machine(cores: usize, disk: Option<f64>) -> Machine {
-    Machine { cores, disk }
+/// Changes that are measured together, on machines that they share.
+pub struct Part {
+    pub name: &'static str,
+    chart: &'static str,
+    changes: &'static [Change],
 }
 
-const MACHINE_CHANGES: [Change; 7] = [
+const fn change(name: &'static str, from: (usize, Option<f64>), to: (usize, Option<f64>)) -> Change {
     Change {
-        name: "1 core -> 2",
-        from: machine(1, None),
-        to: machine(2, None),
-        what_if: "cores = 2",
+        name,
+        from: Machine {
+            cores: from.0,
+            disk: from.1,
+        },
+        to: Machine {
+            cores: to.0,
+            disk: to.1,
+        },
+    }
+}
+
+/// The experiments.
+pub const PARTS: [Part; 3] = [
+    Part {
+        name: "prediction: cores",
+        chart: "prediction-cores",
+        changes: &[
+            change("1 core -> 2", (1, None), (2, None)),
+            change("2 cores -> 1", (2, None), (1, None)),
+        ],
     },
-    Change {
-        name: "2 cores -> 1",
-        from: machine(2, None),
-        to: machine(1, None),
-        what_if: "cores = 1",
+    Part {
+        name: "prediction: speed of the disk",
+        chart: "prediction-disk",
+        changes: &[
+            change("disk x 1/2", (2, Some(1.0)), (2, Some(0.5))),
+            change("disk x 1/4", (2, Some(1.0)), (2, Some(0.25))),
+            change("disk x 2", (2, Some(0.5)), (2, Some(1.0))),
+            change("disk x 4", (2, Some(0.25)), (2, Some(1.0))),
+        ],
     },
-    Change {
-        name: "disk x 1/2",
-        from: machine(2, Some(1.0)),
-        to: machine(2, Some(0.5)),
-        what_if: "disk = 'x0.5'",
-    },
-    Change {
-        name: "disk x 1/4",
-        from: machine(2, Some(1.0)),
-        to: machine(2, Some(0.25)),
-        what_if: "disk = 'x0.25'",
-    },
-    Change {
-        name: "disk x 4",
-        from: machine(2, Some(0.25)),
-        to: machine(2, Some(1.0)),
-        what_if: "disk = 'x4'",
-    },
-    Change {
-        name: "1 core -> 2 and disk x 2",
-        from: machine(1, Some(0.5)),
-        to: machine(2, Some(1.0)),
-        what_if: "cores = 2, disk = 'x2'",
-    },
-    Change {
-        name: "2 cores -> 1 and disk x 2",
-        from: machine(2, Some(0.5)),
-        to: machine(1, Some(1.0)),
-        what_if: "cores = 1, disk = 'x2'",
+    Part {
+        name: "prediction: two changes at once",
+        chart: "prediction-both",
+        changes: &[
+            change("1 core -> 2 and disk x 2", (1, Some(0.5)), (2, Some(1.0))),
+            change("2 cores -> 1 and disk x 2", (2, Some(0.5)), (1, Some(1.0))),
+        ],
     },
 ];
+
+impl Change {
+    /// What is asked of the model.
+    fn scenario(&self) -> Scenario {
+        let (from, to) = (self.from.disk.unwrap_or(1.0), self.to.disk.unwrap_or(1.0));
+        Scenario {
+            cores: Some(self.to.cores),
+            disk: Speed::Times(to / from),
+            ..Scenario::default()
+        }
+    }
+}
+
+/// One query under one change, in milliseconds.
+pub struct Case {
+    pub change: String,
+    pub query: String,
+    pub before: f64,
+    pub predicted: f64,
+    pub actual: f64,
+}
+
+impl Case {
+    /// From runs before and after a change.
+    pub fn new(
+        change: &str,
+        query: &str,
+        before: &[Analyzed],
+        scenario: &Scenario,
+        after: &[Analyzed],
+    ) -> Case {
+        let elapsed = |runs: &[Analyzed]| median(runs.iter().map(|run| run.elapsed).collect());
+        Case {
+            change: change.to_owned(),
+            query: query.to_owned(),
+            before: elapsed(before),
+            predicted: median(before.iter().map(|run| run.predicted(scenario)).collect()),
+            actual: elapsed(after),
+        }
+    }
+
+    /// In percent of what was measured.
+    fn error(&self) -> f64 {
+        100.0 * (self.predicted - self.actual).abs() / self.actual
+    }
+}
 
 /// Predicts and measures each query under each change.
 ///
 /// # Errors
 /// A query fails.
-pub async fn run(run: &mut Run, workload: &Workload, scale: &Scale) -> Result<(), BenchError> {
-    let mut experiment = Experiment::new(
-        CHANGES,
-        format!(
-            "Each query on one machine with a question about the other, then on the other: medians of {} runs each, once warm. \
-             The error is the difference between predicted and measured, of the measured. A whole disk is {} MB/s by a limit \
-             in the disk scheduler; without a limit files come from the page cache.",
-            scale.repetitions,
-            scale.disk_rate / 1_000_000
-        ),
-    );
-    let beds = [Bed::new(workload, 1).await?, Bed::new(workload, 2).await?];
-    // What each query took on each machine, and what was predicted of each change.
-    let mut times: HashMap<(String, &str), f64> = HashMap::new();
-    let mut predictions = vec![];
-    for change in &MACHINE_CHANGES {
-        for (name, sql) in workload.queries.iter().chain(&workload.others) {
-            let (time, predicted) = measured(&beds, change.from, sql, change.what_if, scale).await?;
-            times.insert((change.from.key(), name), time);
-            predictions.push(predicted);
+pub async fn run(run: &mut Run, part: &Part, workload: &Workload, scale: &Scale) -> Result<(), BenchError> {
+    let all_cores = available_cores();
+    let beds = [
+        Bed::new(&workload.tables(), &Layout::cores(1)).await?,
+        Bed::new(&workload.tables(), &Layout::cores(2)).await?,
+    ];
+    let mut machines: Vec<Machine> = vec![];
+    for machine in part.changes.iter().flat_map(|change| [change.from, change.to]) {
+        if !machines.contains(&machine) {
+            machines.push(machine);
         }
     }
-    let mut predictions = predictions.into_iter();
-    let mut all = vec![];
-    for change in &MACHINE_CHANGES {
-        let mut errors = vec![];
-        for (name, sql) in workload.queries.iter().chain(&workload.others) {
-            let key = (change.to.key(), name.as_str());
-            let actual = match times.get(&key) {
-                Some(time) => *time,
-                None => measured(&beds, change.to, sql, "", scale).await?.0,
-            };
-            times.insert(key, actual);
-            let predicted = predictions.next().unwrap_or(f64::NAN);
-            let from = times[&(change.from.key(), name.as_str())];
-            experiment.add(
-                format!(
-                    "{}: {name}: {from:.0} ms, predicted {predicted:.0}, was",
-                    change.name
-                ),
-                "ms",
-                vec![actual],
-                None,
-            );
-            errors.push(100.0 * (predicted - actual).abs() / actual);
+    // By machine and query.
+    let mut runs: HashMap<(usize, &str), Vec<Analyzed>> = HashMap::new();
+    for (number, machine) in machines.iter().enumerate() {
+        let bed = &beds[machine.cores - 1];
+        run_on(machine.cores)?;
+        let rate = machine.disk.map(|share| (share * scale.disk_rate as f64) as u64);
+        bed.runtime.set_disk_rate(rate);
+        for (name, sql) in workload.all() {
+            runs.insert((number, name), bed.profiles(sql, scale.repetitions).await?);
         }
-        all.extend(errors.iter().copied());
-        if let Some(sample) = Sample::new(errors.clone()) {
-            eprintln!(
-                "{}: median error {:.1} %, worst {:.1} %",
-                change.name,
-                sample.quantile(0.5),
-                sample.quantile(1.0)
-            );
-        }
-        experiment.add(format!("{}: error", change.name), "%", errors, None);
+        bed.runtime.set_disk_rate(None);
+        eprintln!("{}: {machine:?}", part.name);
     }
+    run_on(all_cores)?;
     for bed in beds {
         bed.stop().await;
     }
-    let worst = all.iter().copied().fold(0.0, f64::max);
+    let place = |machine: Machine| machines.iter().position(|known| *known == machine);
+    let mut cases = vec![];
+    for change in part.changes {
+        for (name, _) in workload.all() {
+            let of = |machine| place(machine).and_then(|number| runs.get(&(number, name.as_str())));
+            if let (Some(before), Some(after)) = (of(change.from), of(change.to)) {
+                cases.push(Case::new(change.name, name, before, &change.scenario(), after));
+            }
+        }
+    }
+    let method = format!(
+        "Each query on one machine, and what is predicted from that of the other; then on the other: medians of {} runs each, \
+         once warm. The error is the difference between predicted and measured, of the measured. A whole disk is {} MB/s by a \
+         limit in the disk scheduler; without a limit files come from the page cache. With one core the whole process, its client \
+         included, is bound to one.",
+        scale.repetitions,
+        scale.disk_rate / 1_000_000
+    );
+    report(run, part.name, part.chart, method, &cases);
+    Ok(())
+}
+
+/// Those that this thread may run on.
+fn available_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Binds all threads of this process, and those that they will start, to so many processors: a server of one core would
+/// otherwise have its files read and its answers sent by the others.
+fn run_on(cores: usize) -> Result<(), BenchError> {
+    let failed = || BenchError::io("cannot bind the process to processors");
+    let mut processors = CpuSet::new();
+    (0..cores).for_each(|processor| processors.set(processor));
+    for thread in std::fs::read_dir("/proc/self/task").map_err(failed())? {
+        let name = thread.map_err(failed())?.file_name();
+        let id = name.to_str().and_then(|name| name.parse().ok());
+        // One that has ended meanwhile needs no processor.
+        if let Some(id) = id.and_then(Pid::from_raw) {
+            let _ = sched_setaffinity(Some(id), &processors);
+        }
+    }
+    Ok(())
+}
+
+/// Keeps what came out as a table and as a chart of predicted against measured times.
+pub fn report(run: &mut Run, name: &'static str, chart: &'static str, method: String, cases: &[Case]) {
+    let mut experiment = Experiment::new(name, method);
+    let mut changes: Vec<&str> = vec![];
+    for case in cases {
+        if !changes.contains(&case.change.as_str()) {
+            changes.push(&case.change);
+        }
+        let (change, query) = (&case.change, &case.query);
+        let text = format!(
+            "{change}: {query}: {:.0} ms, predicted {:.0}, was",
+            case.before, case.predicted
+        );
+        experiment.add(text, "ms", vec![case.actual], None);
+    }
+    let mut lines = vec![];
+    for change in changes {
+        let of_change = || cases.iter().filter(|case| case.change == change);
+        let errors: Vec<f64> = of_change().map(Case::error).collect();
+        let worst = of_change().max_by(|left, right| left.error().total_cmp(&right.error()));
+        if let Some(worst) = worst {
+            let middle = median(errors.clone());
+            eprintln!(
+                "{change}: median error {middle:.1} %, worst {:.1} % ({})",
+                worst.error(),
+                worst.query
+            );
+        }
+        if let Some(worst) = worst {
+            let text = format!("{change}: error of {}, the worst", worst.query);
+            experiment.add(text, "%", vec![worst.error()], None);
+        }
+        experiment.add(format!("{change}: error"), "%", errors, None);
+        lines.push(Line {
+            name: change.to_owned(),
+            points: of_change().map(|case| (case.actual, case.predicted)).collect(),
+        });
+    }
+    let errors: Vec<f64> = cases.iter().map(Case::error).collect();
+    let worst = errors.iter().copied().fold(0.0, f64::max);
     experiment.add(
         "median error",
         "%",
-        vec![median(all)],
+        vec![median(errors)],
         Some(Aim::MedianUnder(5.0)),
     );
     experiment.add("worst error", "%", vec![worst], Some(Aim::MedianUnder(15.0)));
     experiment.add("thesis: worst error", "%", vec![28.0], None);
-    run.add(experiment);
-    Ok(())
-}
-
-/// The time of a query, and the one that is predicted of the change (or of none).
-async fn measured(
-    beds: &[Bed; 2],
-    machine: Machine,
-    sql: &str,
-    what_if: &str,
-    scale: &Scale,
-) -> Result<(f64, f64), BenchError> {
-    let bed = &beds[machine.cores - 1];
-    let rate = machine.disk.map(|share| (share * scale.disk_rate as f64) as u64);
-    bed.runtime.set_disk_rate(rate);
-    // Plans, files and pages are there from the first run on.
-    bed.time(sql).await?;
-    let (mut elapsed, mut predicted) = (vec![], vec![]);
-    for _ in 0..scale.repetitions {
-        let analyzed = bed.analyze(sql, what_if).await?;
-        elapsed.push(analyzed.elapsed);
-        predicted.push(analyzed.predicted);
+    for line in &mut lines {
+        line.points.sort_by(|left, right| left.0.total_cmp(&right.0));
     }
-    bed.runtime.set_disk_rate(None);
-    Ok((median(elapsed), median(predicted)))
-}
-
-/// Pairs of queries that run at once: what each is charged with, against what it takes alone.
-///
-/// # Errors
-/// A query fails.
-pub async fn attribution(run: &mut Run, workload: &Workload, scale: &Scale) -> Result<(), BenchError> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let bed = Bed::new(workload, cores).await?;
-    bed.runtime.set_disk_rate(Some(scale.disk_rate));
-    let mut experiment = Experiment::new(
-        ATTRIBUTION,
-        "Two queries alone, then both at once, each with its profile: the difference between the processor and disk time \
-         that it is charged with together and alone, of the latter. Medians.",
-    );
-    let queries: Vec<&(String, String)> = workload.queries.iter().chain(&workload.others).collect();
-    let pairs = [
-        (0, queries.len() - 2),
-        (queries.len() - 4, queries.len() - 3),
-        (2, 0),
-    ];
-    let mut errors = vec![];
-    for (left, right) in pairs {
-        let pair = [queries[left], queries[right]];
-        let other = Client::connect(bed.server.pg_addr()).await?;
-        let (mut alone, mut together) = ([vec![], vec![]], [vec![], vec![]]);
-        for _ in 0..=scale.repetitions {
-            for (query, alone) in pair.iter().zip(&mut alone) {
-                alone.push(bed.analyze(&query.1, "").await?);
-            }
-            let both = (bed.analyze(&pair[0].1, ""), analyze(&other, &pair[1].1, ""));
-            let both = futures::future::try_join(both.0, both.1).await?;
-            together[0].push(both.0);
-            together[1].push(both.1);
-        }
-        for (place, (name, _)) in pair.into_iter().enumerate() {
-            for (resource, of) in [
-                (
-                    "cpu",
-                    (|analyzed: &super::Analyzed| analyzed.cpu) as fn(&super::Analyzed) -> f64,
-                ),
-                ("disk", |analyzed| analyzed.disk),
-            ] {
-                let alone = median(alone[place][1..].iter().map(of).collect());
-                let both = median(together[place][1..].iter().map(of).collect());
-                if alone < 1.0 {
-                    continue;
-                }
-                let error = 100.0 * (both - alone).abs() / alone;
-                let beside = &pair_name(&queries, left, right, place);
-                experiment.add(
-                    format!("{name} beside {beside}: {resource}, alone {alone:.1} ms, together"),
-                    "ms",
-                    vec![both],
-                    None,
-                );
-                errors.push(error);
-            }
-        }
-    }
-    experiment.add("error", "%", errors, Some(Aim::MedianUnder(1.0)));
-    experiment.add("thesis: Spark's error, least", "%", vec![17.0], None);
+    run.draw(Chart {
+        name: chart,
+        title: format!("{name}: predicted against measured"),
+        x: "measured, ms",
+        y: "predicted, ms",
+        lines,
+    });
     run.add(experiment);
-    bed.stop().await;
-    Ok(())
-}
-
-fn pair_name(queries: &[&(String, String)], left: usize, right: usize, place: usize) -> String {
-    queries[if place == 0 { right } else { left }].0.clone()
 }

@@ -9,19 +9,19 @@
 //!
 //! Servers run in this process, which makes the events too: both share the cores with what is measured.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_runtime::{Patience, SchedulerPolicy};
-use millrace_sql_tests::tpch::{TableFile, queries, write_parquet};
 use parking_lot::Mutex;
 
 use super::Scale;
+use super::work::{BatchWork, CLIENTS, joins, tpch, training};
 use crate::client::Client;
-use crate::drizzle::typed::paced;
+use crate::drizzle::typed::{Seen, paced};
 use crate::drizzle::ysb::{Bed, Form, TypedEvents};
 use crate::error::BenchError;
 use crate::plot::{Chart, Line};
@@ -31,41 +31,31 @@ use crate::statistics::Sample;
 
 /// The experiments' names.
 pub const POLICIES: &str = "a view beside batch work (figures 9, 10)";
+pub const EVEN: &str = "even epochs beside batch work (figures 9, 10)";
 pub const INFERENCE: &str = "scoring beside training (figure 10)";
 pub const DEMAND: &str = "demand of streams (figures 11, 12)";
 pub const PRESSURE: &str = "memory under pressure (figure 13)";
 
-/// Clients that send statements at once.
-const CLIENTS: usize = 2;
+/// The time between two epochs where they are even.
+const EVEN_INTERVAL: Duration = Duration::from_millis(100);
 /// Joins at a time, of which each fills about a tenth of the memory.
 const JOINS: [usize; 3] = [2, 4, 8];
 /// What a server has without rows.
 const SERVER_BYTES: u64 = 64 << 20;
-/// With less a server does not get far, however few the rows.
-const MEMORY_MIN: u64 = 256 << 20;
-/// What the tables of the joins take, for each row that a join keeps.
-const TABLE_BYTES: u64 = 3 * 2 * 16;
 /// Quantiles that are drawn.
 const QUANTILES: [f64; 7] = [0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999];
 /// Time between two looks at the memory in use.
 const MEMORY_TICK: Duration = Duration::from_millis(50);
 
-/// What clients do beside a stream.
-struct BatchWork {
-    /// What is made where the stream is, and what is made where the work is done.
-    streams: Vec<String>,
-    tables: Vec<String>,
-    statements: Arc<Vec<String>>,
-    clients: usize,
-    /// What the server may have more than this process had before it, in bytes.
-    memory: Option<u64>,
-}
-
 /// What came of a stream and batch work side by side.
 struct Outcome {
     latencies_ms: Vec<f64>,
+    /// The 99th percentile of each second's events, in milliseconds.
+    p99_of_seconds: Vec<f64>,
     /// Which statement ended, and the seconds that it took.
     done: Vec<(usize, f64)>,
+    /// Which had not ended, and the seconds since it began.
+    under_way: Vec<(usize, f64)>,
     /// Those that there was no memory for.
     refused: u64,
     seconds: f64,
@@ -73,10 +63,17 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Seconds of work done in a second, with what each statement takes when there is nothing but batch work.
+    /// Seconds of work done in a second, with what each statement takes when there is nothing else. Of a statement that has not
+    /// ended, as much counts as of those that have was done in that time, and never all.
     fn work(&self, seconds_alone: &[f64]) -> f64 {
-        let work: f64 = self.done.iter().map(|(query, _)| seconds_alone[*query]).sum();
-        work / self.seconds
+        let ended: f64 = self.done.iter().map(|(query, _)| seconds_alone[*query]).sum();
+        let took: f64 = self.done.iter().map(|(_, seconds)| seconds).sum();
+        let pace = if took > 0.0 { ended / took } else { 1.0 };
+        let begun = self.under_way.iter();
+        let begun: f64 = begun
+            .map(|(query, seconds)| (seconds * pace).min(seconds_alone[*query]))
+            .sum();
+        (ended + begun) / self.seconds
     }
 }
 
@@ -86,25 +83,26 @@ impl Outcome {
 /// A server fails, or a view is wrong.
 pub async fn run(run: &mut Run, scale: &Scale, is_wanted: impl Fn(&str) -> bool) -> Result<(), BenchError> {
     let events = TypedEvents::new(scale.batch_events);
-    if is_wanted(POLICIES) || is_wanted(DEMAND) {
+    if is_wanted(POLICIES) || is_wanted(EVEN) || is_wanted(DEMAND) {
         let directory = tempfile::tempdir().map_err(BenchError::io("cannot make a directory for TPC-H"))?;
         let work = tpch(directory.path(), scale)?;
-        let seconds_alone = alone(&work, &events, scale).await?;
+        let seconds_alone = alone(&work, scale).await?;
+        let what = format!(
+            "The view of the Yahoo streaming benchmark beside {CLIENTS} clients that send TPC-H (scale factor {}, Parquet)",
+            scale.factor,
+        );
         if is_wanted(POLICIES) {
+            let streams = Streams::new(POLICIES, "beside", what.clone());
+            policies(run, streams, &work, &events, &seconds_alone, scale).await?;
+        }
+        if is_wanted(EVEN) {
             let what = format!(
-                "The view of the Yahoo streaming benchmark beside {CLIENTS} clients that send TPC-H (scale factor {}, Parquet)",
-                scale.factor,
+                "{what}, with epochs of {} ms under every policy, as the paper's micro-batches are: so its work is the same under \
+                 each,",
+                EVEN_INTERVAL.as_millis(),
             );
-            policies(
-                run,
-                (POLICIES, "beside"),
-                &what,
-                &work,
-                &events,
-                &seconds_alone,
-                scale,
-            )
-            .await?;
+            let streams = Streams::new(EVEN, "even", what).every(EVEN_INTERVAL);
+            policies(run, streams, &work, &events, &seconds_alone, scale).await?;
         }
         if is_wanted(DEMAND) {
             demand(run, &work, &events, &seconds_alone, scale).await?;
@@ -112,21 +110,13 @@ pub async fn run(run: &mut Run, scale: &Scale, is_wanted: impl Fn(&str) -> bool)
     }
     if is_wanted(INFERENCE) {
         let work = training(scale);
-        let seconds_alone = alone(&work, &events, scale).await?;
+        let seconds_alone = alone(&work, scale).await?;
         let what = format!(
             "A view that scores events by logistic regression, beside the client that trains the model, over {} rows",
             scale.training_rows,
         );
-        policies(
-            run,
-            (INFERENCE, "inference"),
-            &what,
-            &work,
-            &events,
-            &seconds_alone,
-            scale,
-        )
-        .await?;
+        let streams = Streams::new(INFERENCE, "inference", what);
+        policies(run, streams, &work, &events, &seconds_alone, scale).await?;
     }
     if is_wanted(PRESSURE) {
         pressure(run, &events, scale).await?;
@@ -134,201 +124,216 @@ pub async fn run(run: &mut Run, scale: &Scale, is_wanted: impl Fn(&str) -> bool)
     Ok(())
 }
 
-fn tpch(directory: &Path, scale: &Scale) -> Result<BatchWork, BenchError> {
-    eprintln!("writing TPC-H as Parquet ...");
-    let broken = |error: millrace_sql_tests::Failure| BenchError::Server(error.to_string());
-    let files = write_parquet(directory, scale.factor).map_err(broken)?;
-    let queries = queries(scale.factor).map_err(broken)?;
-    let statements = queries.into_iter().take(scale.queries).map(|query| query.sql);
-    Ok(BatchWork {
-        streams: vec![],
-        tables: files.iter().map(TableFile::create).collect(),
-        statements: Arc::new(statements.collect()),
-        clients: CLIENTS,
-        memory: None,
-    })
-}
-
-/// As `docs/examples/inference.sql` does it; a statement goes ten steps down the gradient.
-fn training(scale: &Scale) -> BatchWork {
-    let rows = scale.training_rows;
-    BatchWork {
-        streams: vec![
-            "CREATE TABLE model (id INT PRIMARY KEY, w0 DOUBLE PRECISION, w1 DOUBLE PRECISION, w2 DOUBLE PRECISION)".to_owned(),
-            "INSERT INTO model VALUES (0, 0, 0, 0)".to_owned(),
-            "CREATE MATERIALIZED VIEW scored AS SELECT e.ad_id, count(*) AS events, avg(1 / (1 + exp(-(m.w0 + \
-             m.w1 * e.user_id / 1e5 + m.w2 * e.page_id / 1e5)))) AS probability \
-             FROM events e JOIN model FOR SYSTEM_TIME AS OF PROCTIME() AS m ON m.id = 0 GROUP BY e.ad_id"
-                .to_owned(),
-        ],
-        tables: vec![
-            "CREATE TABLE training (id BIGINT PRIMARY KEY, x1 DOUBLE PRECISION, x2 DOUBLE PRECISION, y DOUBLE PRECISION)"
-                .to_owned(),
-            format!(
-                "INSERT INTO training SELECT n, x1, x2, CASE WHEN 0.5 + 2 * x1 - x2 > 0 THEN 1 ELSE 0 END FROM (SELECT n, \
-                 2 * sin(n * 1.3) AS x1, 2 * cos(n * 2.7) AS x2 FROM generate_series(1, {rows}) AS g(n)) AS numbers"
-            ),
-        ],
-        statements: Arc::new(vec![
-            "INSERT INTO model WITH RECURSIVE descent(n, w0, w1, w2) AS (SELECT 0, w0, w1, w2 FROM model WHERE id = 0 UNION ALL \
-             SELECT n + 1, max(w0) + avg(y - p), max(w1) + avg((y - p) * x1), max(w2) + avg((y - p) * x2) FROM (SELECT d.*, \
-             t.x1, t.x2, t.y, 1 / (1 + exp(-(d.w0 + d.w1 * t.x1 + d.w2 * t.x2))) AS p FROM descent AS d CROSS JOIN training \
-             AS t) AS predicted WHERE n < 10 GROUP BY n) SELECT 0, w0, w1, w2 FROM descent ORDER BY n DESC LIMIT 1 \
-             ON CONFLICT (id) DO UPDATE SET w0 = excluded.w0, w1 = excluded.w1, w2 = excluded.w2"
-                .to_owned(),
-        ]),
-        clients: 1,
-        memory: None,
-    }
-}
-
-/// So many joins at a time, each of which holds about a tenth of the memory that there is for queries.
-fn joins(clients: usize, scale: &Scale) -> BatchWork {
-    let rows = scale.join_rows;
-    // A row of the side that is kept: two numbers, a hash and its place in the table.
-    let memory = (rows as u64 * (32 * 10 + TABLE_BYTES)).max(MEMORY_MIN);
-    BatchWork {
-        streams: vec![],
-        tables: vec![
-            "CREATE TABLE kept (k BIGINT, v BIGINT)".to_owned(),
-            format!("INSERT INTO kept SELECT n, n * 7 FROM generate_series(1, {rows}) AS g(n)"),
-            "CREATE TABLE probed (k BIGINT, v BIGINT)".to_owned(),
-            format!(
-                "INSERT INTO probed SELECT n % {rows}, n FROM generate_series(1, {}) AS g(n)",
-                2 * rows
-            ),
-        ],
-        statements: Arc::new(vec![
-            "SELECT count(*), sum(a.v + b.v) FROM kept AS a JOIN probed AS b ON a.k = b.k".to_owned(),
-        ]),
-        clients,
-        memory: Some(memory),
-    }
-}
-
-/// The mean time of each statement when there are no events.
-async fn alone(work: &BatchWork, events: &TypedEvents, scale: &Scale) -> Result<Vec<f64>, BenchError> {
+/// The median time of each statement when there is nothing else.
+async fn alone(work: &BatchWork, scale: &Scale) -> Result<Vec<f64>, BenchError> {
     let bed = bed(SchedulerPolicy::Lma, work, true, None).await?;
-    // The first round reads the files for the first time.
-    together(&bed, events, 0.0, Some(&bed), work, scale.beside / 4).await?;
-    let outcome = together(&bed, events, 0.0, Some(&bed), work, scale.beside).await?;
+    let client = Client::connect(bed.server.pg_addr()).await?;
+    client.run("SET query_priority = 'batch'").await?;
+    let mut seconds = vec![];
+    for statement in work.statements.iter() {
+        let mut times = vec![];
+        // The first time reads files that nobody has read.
+        for _ in 0..=scale.repetitions {
+            let begin = Instant::now();
+            client.rows(statement).await?;
+            times.push(begin.elapsed().as_secs_f64());
+        }
+        times.remove(0);
+        seconds.push(Sample::new(times).map_or(0.0, |times| times.quantile(0.5)));
+    }
     bed.stop().await;
-    let mean = |statement| {
-        let times: Vec<f64> = (outcome.done.iter())
-            .filter(|(done, _)| *done == statement)
-            .map(|(_, seconds)| *seconds / work.clients as f64)
-            .collect();
-        times.iter().sum::<f64>() / times.len().max(1) as f64
-    };
-    Ok((0..work.statements.len()).map(mean).collect())
+    Ok(seconds)
+}
+
+/// What was seen under a policy, round by round.
+#[derive(Default)]
+struct Rounds {
+    latencies_ms: Vec<f64>,
+    median: Vec<f64>,
+    p99: Vec<f64>,
+    p99_of_seconds: Vec<f64>,
+    work: Vec<f64>,
+}
+
+/// The median, the 99th percentile, and the median second's 99th percentile, in milliseconds.
+type Quantiles = [f64; 3];
+
+impl Rounds {
+    /// `isolated`: the same round's.
+    fn add(&mut self, outcome: Outcome, isolated: Option<Quantiles>, work: Option<f64>) -> Option<Quantiles> {
+        let sample = Sample::new(outcome.latencies_ms.clone())?;
+        let seconds = Sample::new(outcome.p99_of_seconds)?;
+        let own = [sample.quantile(0.5), sample.quantile(0.99), seconds.quantile(0.5)];
+        if let Some([median, p99, of_seconds]) = isolated {
+            self.median.push(own[0] / median);
+            self.p99.push(own[1] / p99);
+            self.p99_of_seconds.push(own[2] / of_seconds);
+        }
+        self.work.extend(work);
+        self.latencies_ms.extend(outcome.latencies_ms);
+        Some(own)
+    }
+
+    fn report(self, name: &str, experiment: &mut Experiment, has_aims: bool) -> Line {
+        let aim = |aim| has_aims.then_some(aim);
+        let sample = Sample::new(self.latencies_ms.clone());
+        let of = |quantile| {
+            sample
+                .as_ref()
+                .map_or(f64::NAN, |sample| sample.quantile(quantile))
+        };
+        experiment.add(format!("{name}: latency"), "ms", self.latencies_ms, None);
+        for (share, text) in [(0.25, "p25"), (0.75, "p75")] {
+            experiment.add(format!("{name}: latency, {text}"), "ms", vec![of(share)], None);
+        }
+        if !self.median.is_empty() {
+            let (median, p99) = (Aim::MedianUnder(1.03), Aim::MedianUnder(1.10));
+            experiment.add(
+                format!("{name}: median against isolated"),
+                "x",
+                self.median,
+                aim(median),
+            );
+            experiment.add(format!("{name}: p99 against isolated"), "x", self.p99, aim(p99));
+            let seconds = self.p99_of_seconds;
+            experiment.add(
+                format!("{name}: the median second's p99 against isolated"),
+                "x",
+                seconds,
+                None,
+            );
+        }
+        if !self.work.is_empty() {
+            experiment.add(format!("{name}: batch work"), "s/s", self.work, None);
+        }
+        Line {
+            name: name.to_owned(),
+            points: QUANTILES
+                .iter()
+                .map(|quantile| (1.0 / (1.0 - quantile), of(*quantile)))
+                .collect(),
+        }
+    }
+}
+
+/// A view that is looked at under every policy.
+struct Streams {
+    name: &'static str,
+    chart: &'static str,
+    what: String,
+    /// The time between two epochs; none: as soon as there is input.
+    interval: Option<Duration>,
+}
+
+impl Streams {
+    fn new(name: &'static str, chart: &'static str, what: String) -> Self {
+        let interval = None;
+        Streams {
+            name,
+            chart,
+            what,
+            interval,
+        }
+    }
+
+    fn every(self, interval: Duration) -> Self {
+        let interval = Some(interval);
+        Streams { interval, ..self }
+    }
+
+    async fn bed(
+        &self,
+        policy: SchedulerPolicy,
+        work: &BatchWork,
+        has_work: bool,
+        cores: Option<usize>,
+    ) -> Result<Bed, BenchError> {
+        let bed = bed(policy, work, has_work, cores).await?;
+        bed.runtime.set_batch_interval(self.interval);
+        Ok(bed)
+    }
 }
 
 async fn policies(
     run: &mut Run,
-    (name, chart): (&'static str, &'static str),
-    what: &str,
+    view: Streams,
     work: &BatchWork,
     events: &TypedEvents,
     seconds_alone: &[f64],
     scale: &Scale,
 ) -> Result<(), BenchError> {
+    let Streams {
+        name, chart, what, ..
+    } = &view;
     let mut experiment = Experiment::new(
         name,
         format!(
-            "{what} in the batch class, under {} events a second, {} s under each policy. *Isolated*: the stream alone. *Two \
-             servers*: one for the stream, one for the batch work, half the cores each. Work: seconds that the statements which \
-             ended take when there is nothing else, for each second.",
+            "{what} in the batch class, under {} events a second; {} rounds, in each of which every policy has {} s; ratios are \
+             those of a round. *Isolated*: the stream alone. *Two servers*: one for the stream, one for the batch work, half \
+             the cores each. Work: seconds that the statements which ended take when there is nothing else, for each second; \
+             of those under way, a part.",
             scale.rate,
+            scale.rounds_beside,
             scale.beside.as_secs_f64(),
         ),
     );
-    let mut lines = vec![];
-    let isolated = {
-        let bed = bed(SchedulerPolicy::Lma, work, false, None).await?;
-        let outcome = together(&bed, events, scale.rate, None, work, scale.beside).await?;
-        bed.stop().await;
-        outcome
-    };
-    let of = |latencies: &[f64], quantile| {
-        Sample::new(latencies.to_vec()).map_or(f64::NAN, |sample| sample.quantile(quantile))
-    };
-    let (median, p99) = (of(&isolated.latencies_ms, 0.5), of(&isolated.latencies_ms, 0.99));
-    let mut report = |name: &str, outcome: &Outcome, has_aims: bool, work: Option<f64>| {
-        let aim = |aim| has_aims.then_some(aim);
-        let latencies = &outcome.latencies_ms;
-        experiment.add(format!("{name}: latency"), "ms", latencies.clone(), None);
-        for (share, text) in [(0.25, "p25"), (0.75, "p75")] {
-            experiment.add(
-                format!("{name}: latency, {text}"),
-                "ms",
-                vec![of(latencies, share)],
-                None,
-            );
+    let mut isolated = Rounds::default();
+    let mut by_policy = SchedulerPolicy::ALL.map(|policy| (policy, Rounds::default()));
+    let mut two = Rounds::default();
+    let (mut batch_alone, mut against_fifo) = (vec![], vec![]);
+    for round in 0..scale.rounds_beside {
+        let own = {
+            let bed = view.bed(SchedulerPolicy::Lma, work, false, None).await?;
+            let outcome = together(&bed, events, scale.rate, None, work, scale.beside).await?;
+            bed.stop().await;
+            isolated.add(outcome, None, None)
+        };
+        let bed_alone = view.bed(SchedulerPolicy::Lma, work, true, None).await?;
+        let outcome = together(&bed_alone, events, 0.0, Some(&bed_alone), work, scale.beside).await?;
+        bed_alone.stop().await;
+        batch_alone.push(outcome.work(seconds_alone));
+        let mut done_under = [0.0; SchedulerPolicy::ALL.len()];
+        for ((policy, rounds), done) in by_policy.iter_mut().zip(&mut done_under) {
+            let bed = view.bed(*policy, work, true, None).await?;
+            let mut outcome = together(&bed, events, scale.rate, Some(&bed), work, scale.beside).await?;
+            bed.stop().await;
+            if *policy == SchedulerPolicy::Kill {
+                // It begins again and again.
+                outcome.under_way.clear();
+            }
+            *done = outcome.work(seconds_alone);
+            let seen = rounds.add(outcome, own, Some(*done));
+            eprintln!("{policy}, round {round}: {seen:.2?} ms of {own:.2?}, work {done:.3}");
         }
-        experiment.add(
-            format!("{name}: median against isolated"),
-            "x",
-            vec![of(latencies, 0.5) / median],
-            aim(Aim::MedianUnder(1.03)),
-        );
-        experiment.add(
-            format!("{name}: p99 against isolated"),
-            "x",
-            vec![of(latencies, 0.99) / p99],
-            aim(Aim::MedianUnder(1.10)),
-        );
-        if let Some(work) = work {
-            experiment.add(format!("{name}: batch work"), "s/s", vec![work], None);
-        }
-        lines.push(Line {
-            name: name.to_owned(),
-            points: QUANTILES
-                .iter()
-                .map(|quantile| (1.0 / (1.0 - quantile), of(latencies, *quantile)))
-                .collect(),
-        });
-    };
-    report("isolated", &isolated, false, None);
-    let mut works = vec![];
-    for policy in SchedulerPolicy::ALL {
-        let bed = bed(policy, work, true, None).await?;
-        let outcome = together(&bed, events, scale.rate, Some(&bed), work, scale.beside).await?;
-        bed.stop().await;
-        let done = outcome.work(seconds_alone);
-        works.push((policy, done));
-        let name = policy.to_string();
-        eprintln!(
-            "{name}: p99 {:.2} ms, work {done:.3}",
-            of(&outcome.latencies_ms, 0.99)
-        );
-        report(&name, &outcome, policy == SchedulerPolicy::Lma, Some(done));
-    }
-    {
         let half = Some(scale.cores.div_ceil(2));
-        let streams = bed(SchedulerPolicy::Lma, work, false, half).await?;
-        let batch = bed(SchedulerPolicy::Lma, work, true, half).await?;
+        let streams = view.bed(SchedulerPolicy::Lma, work, false, half).await?;
+        let batch = view.bed(SchedulerPolicy::Lma, work, true, half).await?;
         let outcome = together(&streams, events, scale.rate, Some(&batch), work, scale.beside).await?;
         streams.stop().await;
         batch.stop().await;
-        report("two servers", &outcome, false, Some(outcome.work(seconds_alone)));
+        let done = outcome.work(seconds_alone);
+        two.add(outcome, own, Some(done));
+        let of = |wanted| SchedulerPolicy::ALL.iter().position(|policy| *policy == wanted);
+        if let (Some(lma), Some(fifo)) = (of(SchedulerPolicy::Lma), of(SchedulerPolicy::Fifo)) {
+            against_fifo.push(done_under[lma] / done_under[fifo]);
+        }
     }
-    let done_under = |wanted| {
-        works
-            .iter()
-            .find(|(policy, _)| *policy == wanted)
-            .map(|(_, done)| *done)
-    };
-    if let (Some(lma), Some(fifo)) = (
-        done_under(SchedulerPolicy::Lma),
-        done_under(SchedulerPolicy::Fifo),
-    ) {
-        experiment.add(
-            "lma: batch work against fifo",
-            "x",
-            vec![lma / fifo],
-            Some(Aim::MedianOver(0.97)),
-        );
+    experiment.add("batch work without events", "s/s", batch_alone, None);
+    let mut lines = vec![isolated.report("isolated", &mut experiment, false)];
+    for (policy, rounds) in by_policy {
+        lines.push(rounds.report(
+            &policy.to_string(),
+            &mut experiment,
+            policy == SchedulerPolicy::Lma,
+        ));
     }
+    lines.push(two.report("two servers", &mut experiment, false));
+    experiment.add(
+        "lma: batch work against fifo",
+        "x",
+        against_fifo,
+        Some(Aim::MedianOver(0.97)),
+    );
     for (name, value) in [
         ("p99 against isolated", 1.12),
         ("batch work against fifo, worst", 0.95),
@@ -484,16 +489,19 @@ async fn together(
 ) -> Result<Outcome, BenchError> {
     let is_over = Arc::new(AtomicBool::new(false));
     let done: Arc<Mutex<Vec<(usize, f64)>>> = Arc::default();
+    let under_way: Arc<Mutex<BTreeMap<usize, (usize, Instant)>>> = Arc::default();
     let refused = Arc::new(AtomicU64::new(0));
     let mut clients = vec![];
     if let Some(batch) = batch {
         for client in 0..work.clients {
             let sender = Sender {
+                number: client,
                 address: batch.server.pg_addr(),
                 statements: Arc::clone(&work.statements),
                 first: client * work.statements.len() / work.clients,
                 is_over: Arc::clone(&is_over),
                 done: Arc::clone(&done),
+                under_way: Arc::clone(&under_way),
                 refused: Arc::clone(&refused),
             };
             clients.push(tokio::spawn(sender.send()));
@@ -512,9 +520,14 @@ async fn together(
     };
     let seconds = start.elapsed().as_secs_f64();
     let done_now = done.lock().clone();
+    let begun = under_way.lock().values().copied().collect::<Vec<_>>();
+    let begun = begun
+        .into_iter()
+        .map(|(statement, begin)| (statement, begin.elapsed().as_secs_f64()));
+    let under_way = begun.collect();
     is_over.store(true, Ordering::Relaxed);
     for client in clients {
-        // What is under way does not count; under some policies it might never end.
+        // Under some policies what is under way might never end.
         client.abort();
         if let Ok(outcome) = client.await {
             outcome?;
@@ -522,20 +535,35 @@ async fn together(
     }
     Ok(Outcome {
         latencies_ms: seen.iter().map(|seen| seen.latency_ms).collect(),
+        p99_of_seconds: p99_of_seconds(&seen),
         done: done_now,
+        under_way,
         refused: refused.load(Ordering::Relaxed),
         seconds,
         memory_peak: watcher.await.map_err(BenchError::engine)??,
     })
 }
 
+/// What the machine does now and then touches few seconds, and may be all that the 99th percentile of a run says.
+fn p99_of_seconds(seen: &[Seen]) -> Vec<f64> {
+    let mut seconds: BTreeMap<i64, Vec<f64>> = BTreeMap::new();
+    for event in seen {
+        let second = (event.created / 1e6) as i64;
+        seconds.entry(second).or_default().push(event.latency_ms);
+    }
+    let p99 = |latencies| Sample::new(latencies).map(|sample| sample.quantile(0.99));
+    seconds.into_values().filter_map(p99).collect()
+}
+
 /// A client that sends statements in turn.
 struct Sender {
+    number: usize,
     address: SocketAddr,
     statements: Arc<Vec<String>>,
     first: usize,
     is_over: Arc<AtomicBool>,
     done: Arc<Mutex<Vec<(usize, f64)>>>,
+    under_way: Arc<Mutex<BTreeMap<usize, (usize, Instant)>>>,
     refused: Arc<AtomicU64>,
 }
 
@@ -548,6 +576,7 @@ impl Sender {
                 break;
             }
             let begin = Instant::now();
+            self.under_way.lock().insert(self.number, (statement, begin));
             match client.rows(&self.statements[statement]).await {
                 Ok(_) => self.done.lock().push((statement, begin.elapsed().as_secs_f64())),
                 Err(error) if error.is_out_of_memory() => _ = self.refused.fetch_add(1, Ordering::Relaxed),

@@ -12,6 +12,7 @@ pub fn disk(bytes_per_second: f64) -> Device {
     Device {
         name: "nvme0n1".to_owned(),
         concurrency: 1,
+        measured: vec![],
         bytes_per_second: Some(bytes_per_second),
         busy: 0,
     }
@@ -22,6 +23,7 @@ pub fn machine(cores: usize, disks: Vec<Device>) -> Machine {
         cores,
         disks,
         network: None,
+        tasks_in_flight: 0,
     }
 }
 
@@ -68,6 +70,7 @@ pub fn usage(resource: Resource, kind: Kind, service: Nanoseconds, bytes: u64) -
         monotasks: 1,
         queue: 0,
         service,
+        copying: 0,
         bytes,
         rows: 0,
     }

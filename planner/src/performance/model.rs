@@ -2,26 +2,28 @@
 //!
 //! ```text
 //! resource         ideal time
-//! cpu              time of all cpu monotasks / cores; for a stage that is not cut finer, its longest task if that is more
+//! cpu              time of all cpu monotasks / cores, or the longest task if that is more; what copying took of cores too
 //! disk, network    bytes / throughput
 //!
 //! modelled time of a stretch of the run = its longest ideal time          that resource is its limit
 //! modelled time of the run              = the sum over the stretches
-//! predicted time                        = measured time x modelled after the change / modelled now
+//! predicted time                        = modelled after the change + the rest of the measured time, which shrinks with it
 //! ```
 //!
 //! The thesis takes a stage for a stretch, because its stages run one after the other. Ours hand rows on while they run, so
 //! a stretch lies between two instants at which a stage begins or ends, and the stages that run in it share its resources.
 //! With stages one after the other both come to the same.
 //!
-//! Scaling what was measured carries over what the model does not know: ramps, skew, waiting for the client.
+//! The rest carries over what the model does not know: ramps, skew, waiting for the client. The thesis scales the whole measured
+//! time by modelled after / modelled now. That is done here as well where things become faster; where they become slower the
+//! rest stays as it is: what a run spends on beginning and ending does not grow with a slower disk.
 
 mod stretch;
 
 use serde::{Deserialize, Serialize};
 
 use self::stretch::{Demand, stretches};
-use super::profile::{Device, Nanoseconds, Parallelism, Profile, Resource, StageProfile, Usage};
+use super::profile::{Device, Nanoseconds, Profile, Resource, StageProfile, Usage};
 use super::scenario::Scenario;
 
 /// Ideal times in nanoseconds.
@@ -29,7 +31,7 @@ use super::scenario::Scenario;
 pub struct Ideal {
     /// All cpu monotasks over all cores.
     pub cpu: f64,
-    /// The longest task of those that more cores do not divide.
+    /// The longest task, if all cores would be done with everything before it.
     pub one_task: f64,
     pub disk: f64,
     pub network: f64,
@@ -95,7 +97,8 @@ pub struct Model {
 pub fn model(profile: &Profile, scenario: &Scenario) -> Model {
     let machine = Rates::new(profile);
     let mut limits: Vec<(Limit, f64)> = Limit::ALL.iter().map(|limit| (*limit, 0.0)).collect();
-    for demand in stretches(profile, |usage| counts(usage, scenario)) {
+    let cores = scenario.cores.unwrap_or(profile.machine.cores);
+    for demand in stretches(profile, cores, |usage| counts(usage, scenario)) {
         if let Some((limit, time)) = machine.ideal(&demand, scenario).limit()
             && let Some((_, sum)) = limits.iter_mut().find(|(known, _)| *known == limit)
         {
@@ -117,11 +120,11 @@ pub fn stage_ideal(profile: &Profile, stage: &StageProfile, scenario: &Scenario)
     for task in &stage.tasks {
         for usage in task.usage.iter().filter(|usage| counts(usage, scenario)) {
             demand.add(usage.resource, usage.service as f64, usage.bytes as f64);
+            demand.cpu += usage.copying as f64;
         }
-        if stage.parallelism == Parallelism::Fixed {
-            let alone = task.service(|usage| usage.resource == Resource::Cpu && counts(usage, scenario));
-            demand.longest_task = demand.longest_task.max(alone as f64);
-        }
+        let alone = task.service(|usage| usage.resource == Resource::Cpu && counts(usage, scenario));
+        let part = stage.part_of_a_task(scenario.cores.unwrap_or(profile.machine.cores));
+        demand.longest_task = demand.longest_task.max(alone as f64 * part);
     }
     Rates::new(profile).ideal(&demand, scenario)
 }
@@ -138,8 +141,15 @@ pub fn usage_ideal(profile: &Profile, resource: Resource, service: Nanoseconds, 
 pub fn predict(profile: &Profile, scenario: &Scenario) -> Nanoseconds {
     let now = model(profile, &Scenario::default()).total;
     let after = model(profile, scenario).total;
-    let ratio = if now > 0.0 { after / now } else { 1.0 };
-    profile.planning + (profile.end as f64 * ratio).round() as Nanoseconds
+    let rest = (profile.end as f64 - now).max(0.0);
+    let shrinks = if after < now { after / now } else { 1.0 };
+    // A run cannot have been shorter than its model, but for the clock's grain.
+    let explained = if now > 0.0 {
+        after / now * (profile.end as f64).min(now)
+    } else {
+        0.0
+    };
+    profile.planning + (explained + rest * shrinks).round() as Nanoseconds
 }
 
 /// Whether a monotask is still there when things have changed.
@@ -181,8 +191,10 @@ impl Rates<'_> {
             .zip(&demand.disks)
             .map(|((device, rate), flow)| flow.time(device, *rate))
             .collect();
+        // Devices that hold nothing of the run would not be missed.
+        let used = disks.iter().filter(|time| **time > 0.0).count();
         let disk = match scenario.disks {
-            Some(count) if count != disks.len() => disks.iter().sum::<f64>() / count.max(1) as f64,
+            Some(count) if count != used => disks.iter().sum::<f64>() / count.max(1) as f64,
             _ => disks.into_iter().fold(0.0, f64::max),
         };
         let network = self

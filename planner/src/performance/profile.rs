@@ -35,6 +35,9 @@ pub struct Machine {
     pub disks: Vec<Device>,
     /// `None` with one process: nothing crosses a network.
     pub network: Option<Device>,
+    /// So many tasks of a stage that reads the input were under way at the most.
+    #[serde(default)]
+    pub tasks_in_flight: usize,
 }
 
 /// A disk or the network.
@@ -43,6 +46,10 @@ pub struct Device {
     pub name: String,
     /// Requests that its scheduler keeps in flight at most.
     pub concurrency: usize,
+    /// Requests in flight, and the bytes a second that the device moved with so many while others waited: what the
+    /// concurrency was chosen from. Empty as long as it never had more to do than it took at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub measured: Vec<(usize, f64)>,
     /// What it moves with that many in flight: its rate limit, or as measured. `None`: not known; the run's own
     /// throughput while the device was in use stands for it.
     pub bytes_per_second: Option<f64>,
@@ -184,8 +191,15 @@ pub struct Usage {
     /// Time in the queue, from which what the task was suspended is taken out.
     pub queue: Nanoseconds,
     pub service: Nanoseconds,
+    /// Of a disk's service, what it took of a core: copying out of the system's cache. Cpu monotasks are all of it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub copying: Nanoseconds,
     pub bytes: u64,
     pub rows: u64,
+}
+
+fn is_zero(time: &Nanoseconds) -> bool {
+    *time == 0
 }
 
 impl TaskProfile {

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::profile::{Nanoseconds, Resource, StageProfile, TaskProfile};
 
+/// A task that computes less than this share of the mean has next to nothing to do: it says nothing of the others.
+const IDLE_SHARE: f64 = 0.01;
+
 /// A task this many times as long as the median is a straggler.
 const STRAGGLER_FACTOR: f64 = 1.5;
 
@@ -12,6 +15,9 @@ const STRAGGLER_FACTOR: f64 = 1.5;
 pub struct Skew {
     pub median: Nanoseconds,
     pub largest: Nanoseconds,
+    /// Tasks with next to nothing to do, which the median leaves out.
+    #[serde(default)]
+    pub idle: usize,
     pub stragglers: Vec<Straggler>,
 }
 
@@ -59,24 +65,33 @@ impl Cause {
 
 /// `None`: the stage had no task.
 pub fn skew(stage: &StageProfile) -> Option<Skew> {
-    let median_time = median(stage, length)?;
+    let tasks = working(stage);
+    let median_time = median(&tasks, length)?;
     let largest = stage.tasks.iter().map(length).max()?;
-    let mut stragglers: Vec<Straggler> = stage
-        .tasks
+    let mut stragglers: Vec<Straggler> = tasks
         .iter()
-        .filter(|task| stage.tasks.len() > 1 && length(task) as f64 > median_time as f64 * STRAGGLER_FACTOR)
+        .filter(|task| tasks.len() > 1 && length(task) as f64 > median_time as f64 * STRAGGLER_FACTOR)
         .map(|task| Straggler {
             partition: task.partition,
             factor: length(task) as f64 / median_time.max(1) as f64,
-            cause: cause(stage, task),
+            cause: cause(&tasks, task),
         })
         .collect();
     stragglers.sort_by(|left, right| right.factor.total_cmp(&left.factor));
     Some(Skew {
         median: median_time,
         largest,
+        idle: stage.tasks.len() - tasks.len(),
         stragglers,
     })
+}
+
+/// The tasks that have something to do.
+fn working(stage: &StageProfile) -> Vec<&TaskProfile> {
+    let cpu: Nanoseconds = stage.tasks.iter().map(TaskProfile::cpu).sum();
+    let least = cpu as f64 / stage.tasks.len().max(1) as f64 * IDLE_SHARE;
+    let tasks = stage.tasks.iter();
+    tasks.filter(|task| task.cpu() as f64 >= least).collect()
 }
 
 fn length(task: &TaskProfile) -> Nanoseconds {
@@ -86,15 +101,15 @@ fn length(task: &TaskProfile) -> Nanoseconds {
 }
 
 /// The lower one of two in the middle: with two tasks of which one is slow, the other is what is usual.
-fn median(stage: &StageProfile, of: impl Fn(&TaskProfile) -> Nanoseconds) -> Option<Nanoseconds> {
-    let mut values: Vec<Nanoseconds> = stage.tasks.iter().map(of).collect();
+fn median(tasks: &[&TaskProfile], of: impl Fn(&TaskProfile) -> Nanoseconds) -> Option<Nanoseconds> {
+    let mut values: Vec<Nanoseconds> = tasks.iter().map(|task| of(task)).collect();
     values.sort_unstable();
     values.get(values.len().checked_sub(1)? / 2).copied()
 }
 
-fn cause(stage: &StageProfile, task: &TaskProfile) -> Cause {
-    let extra = |of: fn(&TaskProfile) -> Nanoseconds| of(task).saturating_sub(median(stage, of).unwrap_or(0));
-    let computes = if extra(TaskProfile::cpu) as f64 > extra_by_rows(stage, task) * 2.0 {
+fn cause(tasks: &[&TaskProfile], task: &TaskProfile) -> Cause {
+    let extra = |of: fn(&TaskProfile) -> Nanoseconds| of(task).saturating_sub(median(tasks, of).unwrap_or(0));
+    let computes = if extra(TaskProfile::cpu) as f64 > extra_by_rows(tasks, task) * 2.0 {
         Cause::SlowerCompute
     } else {
         Cause::MoreRows
@@ -123,9 +138,9 @@ fn cpu_queue(task: &TaskProfile) -> Nanoseconds {
 }
 
 /// The cpu time beyond the median's that its rows account for, if each costs what it costs in the median task.
-fn extra_by_rows(stage: &StageProfile, task: &TaskProfile) -> f64 {
-    let usual_rows = median(stage, rows).unwrap_or(0).max(1) as f64;
-    let usual_cpu = median(stage, TaskProfile::cpu).unwrap_or(0) as f64;
+fn extra_by_rows(tasks: &[&TaskProfile], task: &TaskProfile) -> f64 {
+    let usual_rows = median(tasks, rows).unwrap_or(0).max(1) as f64;
+    let usual_cpu = median(tasks, TaskProfile::cpu).unwrap_or(0) as f64;
     (rows(task) as f64 / usual_rows - 1.0).max(0.0) * usual_cpu
 }
 

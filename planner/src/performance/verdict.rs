@@ -26,7 +26,7 @@ pub fn verdict(profile: &Profile, modelled: &Model) -> String {
         let waited = share(profile.end as f64 - modelled.total);
         return match waiting(profile) {
             Some((what, time)) => format!(
-                "no resource is the limit for {waited} of {total}; {what}: {}",
+                "no resource is the limit for {waited} of {total}; {what}: {} over all tasks",
                 duration(time as f64)
             ),
             None => format!("no resource is the limit for {waited} of {total}"),
@@ -189,7 +189,7 @@ mod tests {
         run.stages[0].tasks[0].blocked.output = 4 * SECOND;
         assert_eq!(
             line(&run),
-            "no resource is the limit for 90 % of 5.00 s; tasks waited for their rows to be taken: 4.00 s"
+            "no resource is the limit for 90 % of 5.00 s; tasks waited for their rows to be taken: 4.00 s over all tasks"
         );
         run.planning = 7 * SECOND;
         assert_eq!(line(&run), "planning: 58 % of 12.0 s");

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! time of an epoch's tasks = fixed part + cost of a row x rows       fitted over the epochs; fixed part 0 if they are too alike
-//! highest rate by cpu      = cores / cost of a row                   as load grows, epochs grow, and the fixed part vanishes
+//! cost of taking a row in  = processor time outside of tasks / rows  protocols, encoding, the log
+//! highest rate by cpu      = cores / (both costs of a row)           as load grows, epochs grow, and the fixed part vanishes
 //! highest rate by one task = the same for the busiest partition, whose epochs run one after the other
 //! ```
 //!
@@ -36,9 +37,31 @@ pub struct ViewProfile {
     pub stages: Vec<ViewStage>,
     /// Time of the tasks of all views of its pipeline.
     pub pipeline_busy: Nanoseconds,
+    /// Processor time of the process outside of tasks: taking rows in, the log, the protocols.
+    #[serde(default)]
+    pub outside: Nanoseconds,
     /// Rows that it holds, and bytes of these and its operators' state.
     pub rows: u64,
     pub state_bytes: u64,
+    /// Bytes of its state that are on disk because memory is short, which are not in `state_bytes`.
+    #[serde(default)]
+    pub on_disk_bytes: u64,
+    /// `None`: the log was not written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogUse>,
+}
+
+/// What writing the log took, of all streams and tables.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogUse {
+    /// The device.
+    pub disk: String,
+    /// Writes that were synced together, each group a monotask.
+    pub groups: u64,
+    pub bytes: u64,
+    /// From the first write's arrival to its group's beginning.
+    pub queue: Nanoseconds,
+    pub service: Nanoseconds,
 }
 
 /// What groups of epochs cost beside their tasks.
@@ -96,6 +119,9 @@ pub struct ViewAnalysis {
     /// Shares of all cores that the view's tasks and its pipeline's took.
     pub view_cpu: f64,
     pub pipeline_cpu: f64,
+    /// The same of what is no task: taking rows in, the log, the protocols.
+    #[serde(default)]
+    pub outside_cpu: f64,
     pub stages: Vec<ViewStageAnalysis>,
     /// `None`: no rows came.
     pub head_room: Option<HeadRoom>,
@@ -160,6 +186,7 @@ pub fn analyse_view(profile: &ViewProfile, asked: Option<Scenario>) -> ViewAnaly
         freshness: freshness(&profile.samples),
         view_cpu: view_busy as f64 / all_cores,
         pipeline_cpu: profile.pipeline_busy as f64 / all_cores,
+        outside_cpu: profile.outside as f64 / all_cores,
         what_if: asked.and_then(|scenario| {
             let cores = scenario.cores.unwrap_or(profile.cores);
             Some((scenario, self::head_room(profile, &stages, cores)?))
@@ -220,10 +247,13 @@ fn head_room(profile: &ViewProfile, stages: &[ViewStageAnalysis], cores: usize) 
     let average = busy as f64 / rows as f64;
     let fitted = cost_of_a_row(&profile.samples);
     let cost = fitted.unwrap_or(average);
-    let by_cpu = cores.max(1) as f64 / cost * 1e9;
+    // Samples may be only the last of all epochs.
+    let all_rows = rows as f64 * (profile.pipeline_busy as f64 / busy as f64).max(1.0);
+    let outside = profile.outside as f64 / all_rows;
+    let by_cpu = cores.max(1) as f64 / (cost + outside) * 1e9;
     let busiest = stages.iter().map(|stage| stage.busiest_share).fold(0.0, f64::max);
-    // Of the busiest partition's time, the part that grows with the rows; samples may be only the last of all epochs.
-    let rate = rows as f64 * profile.pipeline_busy as f64 / busy as f64 / (profile.watched as f64 / 1e9);
+    // Of the busiest partition's time, the part that grows with the rows.
+    let rate = all_rows / (profile.watched as f64 / 1e9);
     let by_one_task = if busiest > 0.0 {
         rate / (busiest * cost / average)
     } else {

@@ -9,7 +9,8 @@
 //!
 //! And a sort is pushed through OFFSET without LIMIT, which then skips other rows.
 //!
-//! A node that says nothing about its rows but their columns, and keeps no order, is put above such nodes.
+//! A node that says nothing about its rows but their columns, and keeps no order, is put above such nodes. Another kind of it stops
+//! filters only ([`super::fence`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ impl PhysicalOptimizerRule for PutBarriers {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
             Ok(if needs_barrier(node.as_ref()) {
-                Transformed::yes(Arc::new(Barrier::new(node)) as _)
+                Transformed::yes(Arc::new(Barrier::new(node, Hides::Rows)) as _)
             } else {
                 Transformed::no(node)
             })
@@ -102,21 +103,42 @@ fn join_type(plan: &dyn ExecutionPlan) -> Option<JoinType> {
     }
 }
 
-/// Its input's rows, of which it says nothing but what columns they have and how they are partitioned.
+/// What those above a barrier do not see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hides {
+    /// What the input says of its rows, but what columns they have and how they are partitioned.
+    Rows,
+    /// The input as somewhere for filters to go.
+    Filters,
+}
+
+/// Its input's rows. No barrier lets filters through.
 #[derive(Debug)]
-struct Barrier {
+pub(super) struct Barrier {
     input: Arc<dyn ExecutionPlan>,
+    hides: Hides,
     properties: Arc<PlanProperties>,
 }
 
 impl Barrier {
-    fn new(input: Arc<dyn ExecutionPlan>) -> Self {
-        let nothing = EquivalenceProperties::new(input.schema());
-        let properties = PlanProperties::clone(input.properties()).with_eq_properties(nothing);
+    pub(super) fn new(input: Arc<dyn ExecutionPlan>, hides: Hides) -> Self {
+        let properties = match hides {
+            Hides::Rows => {
+                let nothing = EquivalenceProperties::new(input.schema());
+                Arc::new(PlanProperties::clone(input.properties()).with_eq_properties(nothing))
+            }
+            Hides::Filters => Arc::clone(input.properties()),
+        };
         Barrier {
             input,
-            properties: Arc::new(properties),
+            hides,
+            properties,
         }
+    }
+
+    /// What is below, if this is only in the way of filters.
+    pub(super) fn unfenced(&self) -> Option<&Arc<dyn ExecutionPlan>> {
+        (self.hides == Hides::Filters).then_some(&self.input)
     }
 }
 
@@ -139,6 +161,10 @@ impl ExecutionPlan for Barrier {
         vec![&self.input]
     }
 
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![self.hides == Hides::Filters]
+    }
+
     fn apply_expressions(
         &self,
         _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
@@ -151,14 +177,14 @@ impl ExecutionPlan for Barrier {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Barrier::new(children.swap_remove(0))))
+        Ok(Arc::new(Barrier::new(children.swap_remove(0), self.hides)))
     }
 
     fn with_new_children(
         self: Arc<Self>,
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Barrier::new(children.swap_remove(0))))
+        Ok(Arc::new(Barrier::new(children.swap_remove(0), self.hides)))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

@@ -4,6 +4,9 @@
 //!  Unnest: (words)                                                  Unnest: pieces of text between ' '
 //!    Project: string_to_array(text, ' ') as words            ==>      Project: text as words
 //! ```
+//!
+//! Rows that may be taken back are brought together with what takes them back before they are multiplied: so what comes out can
+//! go on in batches (see [`super::faucet`]).
 
 use std::sync::Arc;
 
@@ -14,10 +17,10 @@ use datafusion::logical_expr::Unnest;
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
-use super::fragment::{Fragment, Part, Placement};
+use super::fragment::{Fragment, Part, Placement, placement_after};
 use super::lower::{Lowering, arrow_schema};
 use crate::error::{PlanError, Result};
-use crate::stage::{Operator, UnnestColumn};
+use crate::stage::{Aggregation, ExchangeForm, Operator, Output, UnnestColumn};
 use crate::watermark::{Bound, ColumnWatermark};
 
 impl Lowering {
@@ -35,8 +38,16 @@ impl Lowering {
             ));
         }
         let null_handling: NullHandling = unnest.options.null_handling;
-        let fragment = self.node(&unnest.input)?;
+        let mut fragment = self.node(&unnest.input)?;
         let lists: Vec<usize> = unnest.list_type_columns.iter().map(|(index, _)| *index).collect();
+        if !fragment.append_only && self.options.flow.batches > 0 {
+            let parts = std::mem::take(&mut fragment.parts);
+            let parts = parts.into_iter().map(|part| match is_of_windows(&part, &lists) {
+                true => part,
+                false => self.settled(part),
+            });
+            fragment.parts = parts.collect();
+        }
         let columns: Vec<UnnestColumn> = unnest
             .dependency_indices
             .iter()
@@ -99,6 +110,75 @@ impl Lowering {
             schema,
         })
     }
+}
+
+impl Lowering {
+    /// Rows that were spread by arrival, by a hash instead, and with one change for all of an epoch's changes of equal rows. The
+    /// projection that makes the lists comes after that, so that the lists are not sent.
+    fn settled(&mut self, part: Part) -> Part {
+        let read = match &part.operator {
+            Operator::Project { input, .. } => input.schema(),
+            other => other.schema(),
+        };
+        // Of rows without columns there is nothing to go by.
+        if part.placement != Placement::Arrival
+            || part.operator.reads_working_table()
+            || read.fields().is_empty()
+        {
+            return part;
+        }
+        let (rows, projection) = match part.operator {
+            Operator::Project {
+                input,
+                expressions,
+                schema,
+            } => (*input, Some((expressions, schema))),
+            other => (other, None),
+        };
+        let schema = Arc::clone(rows.schema());
+        let fields = schema.fields().iter().enumerate();
+        let plain = fields.filter(|(_, field)| !field.data_type().is_nested());
+        let columns: Vec<usize> = plain.map(|(column, _)| column).collect();
+        let of_one = |operator, placement| Fragment {
+            parts: vec![Part { operator, placement }],
+            append_only: false,
+            key: None,
+            watermarks: vec![],
+            schema: Arc::clone(&schema),
+        };
+        let output = match columns.is_empty() {
+            true => Output::Single,
+            false => Output::Hash(columns),
+        };
+        let placement = placement_after(&output);
+        let input = self.stages.exchange(of_one(rows, Placement::Arrival), output);
+        let operator = Operator::PartialAggregate(Box::new(Aggregation {
+            input,
+            group_columns: 0,
+            calls: vec![],
+            exchange: ExchangeForm::Rows,
+            input_append_only: false,
+            closes: None,
+            timer: None,
+            schema: Arc::clone(&schema),
+        }));
+        match projection {
+            None => Part { operator, placement },
+            Some((expressions, projected)) => {
+                let mut placed = of_one(operator, placement).project(expressions, projected);
+                placed.parts.swap_remove(0)
+            }
+        }
+    }
+}
+
+/// Whether the lists are those of the windows of a row, of which there are few, and which sliding aggregates take elsewhere.
+fn is_of_windows(part: &Part, lists: &[usize]) -> bool {
+    let Operator::Project { expressions, .. } = &part.operator else {
+        return false;
+    };
+    let call = |list: &usize| expressions[*list].downcast_ref::<ScalarFunctionExpr>();
+    (lists.iter().filter_map(call)).any(|call| matches!(call.fun().name(), "$hop" | "$cumulate"))
 }
 
 /// The operator below an UNNEST of one list, without the list where it is made of a text there; and the columns then.

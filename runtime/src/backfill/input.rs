@@ -12,13 +12,14 @@
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
-use millrace_storage::{ChangeBatch, LogReader};
+use millrace_storage::{ChangeBatch, LogReader, rows_bytes};
 
 use crate::error::{Result, RuntimeError};
 use crate::relation::Relation;
 use crate::runtime::Runtime;
 use crate::snapshot::{Frozen, FrozenRows};
 use crate::state::{TableView, Version};
+use crate::worker::disk::{DiskScheduler, Moved, Phase};
 
 /// See the module.
 pub(crate) struct Input {
@@ -101,7 +102,7 @@ impl Input {
 
 impl Step {
     /// The next changes; `None`: that was all.
-    pub async fn next(&mut self, io: &tokio::runtime::Handle) -> Result<Option<ChangeBatch>> {
+    pub async fn next(&mut self, disk: &Arc<DiskScheduler>) -> Result<Option<ChangeBatch>> {
         match self {
             Step::Rows {
                 partitions,
@@ -114,9 +115,10 @@ impl Step {
                         continue;
                     }
                     *chunk += 1;
+                    let rows = view.chunk(*chunk - 1).await?;
                     let changes = match since {
-                        None => ChangeBatch::insertions(view.batch(*chunk - 1, None)?),
-                        Some(since) => view.changes(*chunk - 1, *since)?,
+                        None => ChangeBatch::insertions(view.batch_in(&rows, None)?),
+                        Some(since) => view.changes_in(&rows, *since)?,
                     };
                     if changes.num_rows() > 0 {
                         return Ok(Some(changes));
@@ -128,13 +130,20 @@ impl Step {
                 let Some(mut current) = reader.take() else {
                     return Ok(None);
                 };
-                let (current, block) = io
-                    .spawn_blocking(move || {
-                        let block = current.next();
-                        (current, block)
-                    })
-                    .await
-                    .map_err(|error| RuntimeError::Internal(error.to_string()))?;
+                let read = move || {
+                    let block = current.next();
+                    let moved = match &block {
+                        Some(Ok(block)) => Moved {
+                            bytes: rows_bytes(&block.changes.rows) as u64,
+                            rows: block.changes.num_rows() as u64,
+                        },
+                        _ => Moved::default(),
+                    };
+                    ((current, block), moved)
+                };
+                let read = disk.serve(Phase::Read, 0, read).await;
+                let ((current, block), _) =
+                    read.map_err(|error| RuntimeError::Internal(error.to_string()))?;
                 *reader = Some(current);
                 let block = block.transpose()?;
                 block

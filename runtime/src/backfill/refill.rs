@@ -1,4 +1,5 @@
-//! Views that were lost with a worker, and are in no checkpoint: they are filled again, under their own names.
+//! Views that were lost with a worker, and are in no checkpoint: they are filled again, under their own names. So are views
+//! that get more partitions, because their state is larger than memory.
 //!
 //! Until then whoever reads them waits, and so do jobs that read them. What depends on them was lost with them, since it is
 //! in the same pipeline.
@@ -8,11 +9,11 @@ use std::sync::atomic::Ordering;
 
 use millrace_planner::RelationId;
 
-use super::BackfillOptions;
+use super::{BackfillOptions, DIVIDED_PIECE};
 use crate::error::{Result, RuntimeError};
 use crate::relation::Relation;
 use crate::runtime::{Inner, Runtime, ViewSpec};
-use crate::worker::ViewInstance;
+use crate::worker::{PARTITIONS_DIVIDED, ViewInstance};
 
 impl Inner {
     /// Fills views again that are part of no pipeline any more; in the order in which they read each other.
@@ -43,7 +44,70 @@ impl Inner {
         let runtime = Runtime {
             inner: Arc::clone(self),
         };
-        self.io.spawn(async move { runtime.fill_again(lost).await });
+        self.io.spawn(async move { runtime.fill_again(lost, None).await });
+    }
+
+    /// Makes a view anew in more partitions, and whatever reads it with it. If its history is not there any more it stays as
+    /// it is.
+    pub(crate) async fn divide(self: &Arc<Self>, view: &Arc<ViewInstance>) {
+        let mut lost = vec![view.id];
+        {
+            let relations = self.relations.read();
+            let mut views: Vec<&Arc<ViewInstance>> = (relations.values())
+                .filter_map(|relation| match relation.as_ref() {
+                    Relation::View(view) => Some(view),
+                    Relation::Stream(_) | Relation::Table(_) => None,
+                })
+                .collect();
+            // Who reads another was made after it.
+            views.sort_by_key(|view| view.id);
+            for view in views {
+                if !lost.contains(&view.id) && view.graph.inputs.iter().any(|input| lost.contains(&input.id))
+                {
+                    lost.push(view.id);
+                }
+            }
+        }
+        let views: Vec<Arc<ViewInstance>> = lost.iter().filter_map(|id| self.view(*id)).collect();
+        if let Some(why) = self.history_gone(&views) {
+            tracing::error!(view = %view.name, why, "it cannot be made anew in more partitions, which its state needs");
+            if view.failure().is_some() {
+                self.options.memory.note_set_aside();
+                self.versions.give_up(view.id);
+            }
+            return;
+        }
+        let Ok(held) = self.quiesce(vec![view.id]).await else {
+            return;
+        };
+        // It may have been dropped meanwhile, or lost with a worker and be filled again.
+        let is_same = |view: &Arc<ViewInstance>| {
+            let is_now = self.view(view.id).is_some_and(|now| Arc::ptr_eq(&now, view));
+            is_now && self.versions.pipeline_of(view.id).is_some()
+        };
+        if !views.iter().all(is_same) {
+            if view.failure().is_some() {
+                self.versions.give_up(view.id);
+            }
+            return;
+        }
+        self.options.memory.note_divided();
+        for view in &views {
+            self.versions.abandon(view.id);
+            self.timers.remove(self, view.id);
+            self.checkpoints.remove(view.id);
+            self.uninstall(view.id);
+            for partition in 0..view.graph.partitions {
+                if let Err(error) = view.lose(partition) {
+                    view.fail(error.to_string());
+                }
+            }
+        }
+        held.resume(vec![], lost.clone());
+        let runtime = Runtime {
+            inner: Arc::clone(self),
+        };
+        runtime.fill_again(lost, Some(view.id)).await;
     }
 
     fn view(&self, id: RelationId) -> Option<Arc<ViewInstance>> {
@@ -89,11 +153,12 @@ impl Inner {
             if let Some(before) = relations.get(&view.id)
                 && let Relation::View(before) = before.as_ref()
             {
-                for (new, old) in view.contents.partitions.iter().zip(&before.contents.partitions) {
-                    for columns in old.read().indexed_columns() {
-                        if !columns.is_empty() {
-                            new.write().add_index(columns)?;
-                        }
+                // It may have more partitions now.
+                let indexes = before.contents.partitions.first();
+                let indexes = indexes.map_or(vec![], |partition| partition.read().indexed_columns());
+                for partition in &view.contents.partitions {
+                    for columns in indexes.iter().filter(|columns| !columns.is_empty()) {
+                        partition.write().add_index(columns.clone())?;
                     }
                 }
             }
@@ -104,7 +169,8 @@ impl Inner {
 }
 
 impl Runtime {
-    async fn fill_again(&self, mut lost: Vec<RelationId>) {
+    /// `divided`: one of them gets more partitions.
+    async fn fill_again(&self, mut lost: Vec<RelationId>, divided: Option<RelationId>) {
         loop {
             // What was dropped meanwhile is wanted by nobody.
             lost.retain(|id| self.inner.view(*id).is_some());
@@ -114,18 +180,36 @@ impl Runtime {
             }
             let specs = views
                 .iter()
-                .map(|view| ViewSpec {
-                    id: view.id,
-                    name: view.name.clone(),
-                    graph: view.graph.clone(),
+                .map(|view| {
+                    let mut graph = view.graph.clone();
+                    if divided == Some(view.id) {
+                        graph.partitions = PARTITIONS_DIVIDED;
+                    }
+                    ViewSpec {
+                        id: view.id,
+                        name: view.name.clone(),
+                        graph,
+                    }
                 })
                 .collect();
+            let why = match divided {
+                None => "it was lost with a worker",
+                Some(_) => "its state is larger than memory",
+            };
             let names: Vec<&str> = views.iter().map(|view| view.name.as_str()).collect();
             let error = match self.inner.history_gone(&views) {
                 Some(why) => why,
                 None => {
-                    tracing::warn!(views = ?names, "lost with a worker: filling again");
-                    match self.create_views(specs, BackfillOptions::default()).await {
+                    tracing::warn!(views = ?names, why, "filling again");
+                    let mut options = BackfillOptions::default();
+                    if divided.is_some()
+                        || views
+                            .iter()
+                            .any(|view| view.graph.partitions >= PARTITIONS_DIVIDED)
+                    {
+                        options.piece_rows *= DIVIDED_PIECE;
+                    }
+                    match self.create_views(specs, options).await {
                         Ok(()) => return,
                         // Another one was lost meanwhile: what it did of this is done by those that are left.
                         Err(RuntimeError::WorkerLost(_)) => continue,
@@ -138,9 +222,7 @@ impl Runtime {
             }
             tracing::error!(views = ?names, %error, "cannot be filled again");
             for view in views {
-                view.fail(format!(
-                    "it was lost with a worker, and cannot be filled again: {error}"
-                ));
+                view.fail(format!("{why}, and it cannot be filled again: {error}"));
                 self.inner.versions.give_up(view.id);
             }
             return;

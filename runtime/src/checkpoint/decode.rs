@@ -3,17 +3,15 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::compute::concat;
-use arrow::datatypes::UInt32Type;
+use arrow::array::{ArrayRef, RecordBatch};
 use millrace_storage::checkpoint::{
     BlockRef, Checkpoints, Slice, StoredImage, StoredPart, StoredTable, decode_rows, unpack_marks,
 };
 
 use crate::error::{Result, RuntimeError};
 use crate::operator::OperatorImage;
-use crate::operator::image::Part;
-use crate::state::row_table::arrow_error;
+use crate::operator::image::{Part, joined, tags_of};
+use crate::state::row_table::{Tags, arrow_error};
 use crate::state::{Chunk, Stored, TableImage};
 use crate::worker::Image;
 
@@ -78,9 +76,7 @@ pub(super) async fn table(checkpoints: &Checkpoints, stored: &StoredTable) -> Re
         None => None,
         Some(slices) => {
             let tags = columns(checkpoints, slices, 1).await?;
-            let tags = tags[0].as_primitive_opt::<UInt32Type>();
-            let tags = tags.ok_or_else(|| mismatch("tags of another type"))?;
-            Some(tags.values().to_vec())
+            Some(Tags::Here(tags_of(&tags[0])?))
         }
     };
     Ok(TableImage::new(chunks, tags))
@@ -89,24 +85,9 @@ pub(super) async fn table(checkpoints: &Checkpoints, stored: &StoredTable) -> Re
 async fn columns(checkpoints: &Checkpoints, slices: &[Slice], count: usize) -> Result<Vec<ArrayRef>> {
     let mut batches = vec![];
     for slice in slices {
-        let batch = rows(checkpoints, slice.block).await?;
-        if batch.num_columns() != count {
-            return Err(mismatch("a slice has another number of columns"));
-        }
-        batches.push(batch);
+        batches.push(rows(checkpoints, slice.block).await?);
     }
-    if batches.is_empty() {
-        return Err(mismatch("columns without a slice"));
-    }
-    (0..count)
-        .map(|column| {
-            let slices: Vec<&dyn Array> = batches
-                .iter()
-                .map(|batch| batch.column(column).as_ref())
-                .collect();
-            concat(&slices).map_err(arrow_error)
-        })
-        .collect()
+    joined(&batches, count)
 }
 
 async fn rows(checkpoints: &Checkpoints, block: BlockRef) -> Result<RecordBatch> {

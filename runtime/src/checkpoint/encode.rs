@@ -10,8 +10,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::datatypes::{Field, Schema};
+use arrow::array::{ArrayRef, RecordBatch};
 use futures::FutureExt;
 use millrace_storage::checkpoint::{
     BlockRef, Draft, FileUse, Slice, StoredChunk, StoredImage, StoredPart, StoredSet, StoredTable,
@@ -21,15 +20,13 @@ use twox_hash::XxHash3_64;
 
 use super::Part;
 use crate::error::Result;
-use crate::operator::image::Part as OperatorPart;
+use crate::operator::image::{AwaySet, Part as OperatorPart, sliced, tag_column};
 use crate::runtime::Inner;
-use crate::state::row_table::arrow_error;
+use crate::spill::SpilledRows;
+use crate::state::row_table::{Tags, arrow_error};
 use crate::state::{Chunk, TableImage};
 use crate::worker::Image;
 use crate::worker::cpu::QueryClass;
-
-/// Rows of a slice.
-const SLICE_ROWS: usize = 8192;
 
 /// The slices of the last checkpoint, by part and by their place in it.
 pub(crate) type Slices = HashMap<(Part, usize), Vec<Slice>>;
@@ -42,6 +39,13 @@ pub(super) struct Encoder<'a> {
     kept: HashSet<u64>,
     before: &'a Slices,
     pub slices: Slices,
+}
+
+/// The slices of one set of columns, one after the other.
+struct Slicing {
+    key: (Part, usize),
+    before: Vec<Slice>,
+    slices: Vec<Slice>,
 }
 
 impl<'a> Encoder<'a> {
@@ -76,6 +80,9 @@ impl<'a> Encoder<'a> {
                         }
                         OperatorPart::Columns(columns) => {
                             StoredPart::Columns(self.columns(part, &mut place, columns).await?)
+                        }
+                        OperatorPart::Away(sets) => {
+                            StoredPart::Columns(self.away(part, &mut place, sets).await?)
                         }
                     });
                 }
@@ -121,10 +128,8 @@ impl<'a> Encoder<'a> {
         }
         let tags = match image.tags() {
             None => None,
-            Some(tags) => {
-                let tags: ArrayRef = Arc::new(UInt32Array::from(tags.to_vec()));
-                Some(self.slices_of(part, place, &[tags]).await?)
-            }
+            Some(Tags::Here(tags)) => Some(self.slices_of(part, place, &[tag_column(tags)]).await?),
+            Some(Tags::Away(slices)) => Some(self.away_slices(part, place, slices).await?),
         };
         Ok(StoredTable { chunks, tags })
     }
@@ -147,22 +152,66 @@ impl<'a> Encoder<'a> {
 
     /// Columns of one length; at least one slice, so that their types are known.
     async fn slices_of(&mut self, part: Part, place: &mut usize, columns: &[ArrayRef]) -> Result<Vec<Slice>> {
+        let mut slicing = self.begin_slices(part, place);
+        for rows in sliced(columns)? {
+            let bytes = encoded(self.inner, rows).await?;
+            self.add_slice(&mut slicing, bytes).await?;
+        }
+        Ok(self.end_slices(slicing))
+    }
+
+    /// Columns that are on disk, as they are there.
+    async fn away(&mut self, part: Part, place: &mut usize, sets: &[AwaySet]) -> Result<Vec<StoredSet>> {
+        let mut stored = vec![];
+        for set in sets {
+            stored.push(StoredSet {
+                columns: set.columns,
+                slices: self.away_slices(part, place, &set.slices).await?,
+            });
+        }
+        Ok(stored)
+    }
+
+    async fn away_slices(
+        &mut self,
+        part: Part,
+        place: &mut usize,
+        slices: &[SpilledRows],
+    ) -> Result<Vec<Slice>> {
+        let mut slicing = self.begin_slices(part, place);
+        for slice in slices {
+            let bytes = slice.read().await?.into();
+            self.add_slice(&mut slicing, bytes).await?;
+        }
+        Ok(self.end_slices(slicing))
+    }
+
+    fn begin_slices(&self, part: Part, place: &mut usize) -> Slicing {
         let key = (part, *place);
         *place += 1;
-        let before = self.before.get(&key).cloned().unwrap_or_default();
-        let batch = unnamed(columns)?;
-        let mut slices = vec![];
-        for first in (0..batch.num_rows().max(1)).step_by(SLICE_ROWS) {
-            let rows = batch.slice(first, SLICE_ROWS.min(batch.num_rows() - first));
-            let bytes = encoded(self.inner, rows).await?;
-            slices.push(self.slice(before.get(slices.len()).copied(), bytes).await?);
+        Slicing {
+            key,
+            before: self.before.get(&key).cloned().unwrap_or_default(),
+            slices: vec![],
         }
-        self.slices.insert(key, slices.clone());
-        Ok(slices)
+    }
+
+    async fn add_slice(&mut self, slicing: &mut Slicing, bytes: Vec<u8>) -> Result<()> {
+        let before = slicing.before.get(slicing.slices.len()).copied();
+        slicing.slices.push(self.slice(before, bytes).await?);
+        Ok(())
+    }
+
+    fn end_slices(&mut self, slicing: Slicing) -> Vec<Slice> {
+        self.slices.insert(slicing.key, slicing.slices.clone());
+        slicing.slices
     }
 
     async fn rows(&mut self, chunk: &Arc<Chunk>) -> Result<BlockRef> {
-        let bytes = encoded(self.inner, chunk.rows.clone()).await?;
+        let bytes = match chunk.away() {
+            Some(away) => away.read().await?.into(),
+            None => encoded(self.inner, chunk.rows.clone()).await?,
+        };
         Ok(self.draft.put(bytes).await?)
     }
 
@@ -186,17 +235,6 @@ async fn encoded(inner: &Inner, rows: RecordBatch) -> Result<Vec<u8>> {
         async move { encode_rows(&rows).map_err(arrow_error) }.boxed()
     })?;
     task.await
-}
-
-fn unnamed(columns: &[ArrayRef]) -> Result<RecordBatch> {
-    let rows = columns.first().map_or(0, |column| column.len());
-    let fields = columns
-        .iter()
-        .enumerate()
-        .map(|(place, column)| Field::new(place.to_string(), column.data_type().clone(), true));
-    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(schema, columns.to_vec(), &options).map_err(arrow_error)
 }
 
 /// The slices that a part of a manifest refers to, by their place, as [`Encoder::image`] counts places.

@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use millrace_planner::RelationId;
 use millrace_storage::checkpoint::EpochRecord;
-use millrace_storage::{LogBlock, LogReader};
+use millrace_storage::{LogBlock, LogReader, rows_bytes};
 
 use super::Recovery;
 use crate::driver::PipelineId;
 use crate::error::{Result, RuntimeError};
 use crate::feed::Part;
 use crate::runtime::{Inner, Runtime};
+use crate::worker::disk::{Moved, Phase};
 use crate::write::WriteToken;
 
 /// Epochs that wait to be cut: bounds what of the log is in memory.
@@ -238,14 +239,19 @@ impl Feeder<'_> {
         };
         let read = {
             let inner = Arc::clone(&inner);
-            let read = self.runtime.inner.io.spawn_blocking(move || {
+            move || {
                 let write = merged.next(&inner);
-                (merged, write)
-            });
-            read.await
-                .map_err(|error| RuntimeError::Internal(error.to_string()))?
+                let parts = write.iter().flatten().flat_map(|write| &write.parts);
+                let mut moved = Moved::default();
+                for changes in parts.map(|part| &part.changes) {
+                    moved.bytes += rows_bytes(&changes.rows) as u64;
+                    moved.rows += changes.num_rows() as u64;
+                }
+                ((merged, write), moved)
+            }
         };
-        let (merged, write) = read;
+        let read = inner.disks.data().serve(Phase::Read, 0, read).await;
+        let ((merged, write), _) = read.map_err(|error| RuntimeError::Internal(error.to_string()))?;
         self.merged = Some(merged);
         let Some(write) = write? else {
             return Ok(false);

@@ -16,6 +16,7 @@ use futures::FutureExt;
 use futures::future::try_join_all;
 use millrace_planner::{RelationId, StageGraph};
 use millrace_storage::checkpoint::{Checkpoints, Manifest, StoredImage, StoredSource, StoredView};
+use tokio::sync::Semaphore;
 use twox_hash::XxHash3_64;
 
 use super::encode::{Slices, known_slices};
@@ -29,8 +30,11 @@ use crate::state::{Chunk, Stored, TableImage};
 use crate::worker::ViewInstance;
 use crate::worker::cpu::QueryClass;
 
-/// State of another version of this code is of no use.
-const STATE_VERSION: u32 = 1;
+/// The version of what operators keep, in which order and in which form: it grows when that changes for a plan that stays the same.
+const STATE_VERSION: u32 = 2;
+
+/// Parts of a view that are read at a time.
+const RESTORED_AT_ONCE: usize = 8;
 
 /// What there is to restore.
 #[derive(Debug)]
@@ -160,8 +164,7 @@ pub(super) fn plan_of(graph: &StageGraph) -> String {
         append_only,
         ..
     } = graph;
-    let version = env!("CARGO_PKG_VERSION");
-    let text = format!("{STATE_VERSION} {version} {stages:?} {schema:?} {key:?} {append_only}");
+    let text = format!("{STATE_VERSION} {stages:?} {schema:?} {key:?} {append_only}");
     format!("{:016x}", XxHash3_64::oneshot(text.as_bytes()))
 }
 
@@ -227,15 +230,19 @@ impl Inner {
             .map(|image| (part(view.id, &image), image))
             .collect();
         let mut restoring = vec![];
+        // Each is in memory as a whole, before parts of the view leave for it.
+        let places = Arc::new(Semaphore::new(RESTORED_AT_ONCE));
         for part in parts_of(&view) {
             let image = images.get(&part).cloned();
             let image = image.ok_or_else(|| {
                 RuntimeError::Internal(format!("a part of it is not in the checkpoint: {part:?}"))
             })?;
             let (inner, view, files) = (Arc::clone(self), Arc::clone(&view), Arc::clone(&files));
-            let restored = self
-                .io
-                .spawn(async move { inner.restore_part(&view, part, &image, &files).await });
+            let places = Arc::clone(&places);
+            let restored = self.io.spawn(async move {
+                let _place = places.acquire().await;
+                inner.restore_part(&view, part, &image, &files).await
+            });
             restoring.push(restored.map(|joined| match joined {
                 Ok(restored) => restored,
                 Err(error) => Err(RuntimeError::Internal(error.to_string())),
@@ -259,6 +266,10 @@ impl Inner {
         let held = self.quiesce(inputs).await?;
         self.adopt(std::slice::from_ref(&view))?;
         held.resume(vec![Arc::clone(&view.shape)], vec![]);
+        for partition in 0..view.contents.partitions.len() {
+            let view = Arc::clone(&view);
+            self.spawn_indexing(move || view.make_indexes(partition))?;
+        }
         Ok(())
     }
 
@@ -277,8 +288,11 @@ impl Inner {
                 let restored = std::panic::catch_unwind(AssertUnwindSafe(|| {
                     view.restore(part.stage, part.partition, &image, || true)
                 }));
-                restored
-                    .unwrap_or_else(|_| Err(RuntimeError::Internal("its state is not of this plan".into())))
+                restored.unwrap_or_else(|_| {
+                    Err(RuntimeError::Internal("its state is not of this plan".into()))
+                })?;
+                view.make_room().await;
+                Ok(())
             }
             .boxed()
         })?;

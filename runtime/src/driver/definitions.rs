@@ -97,6 +97,7 @@ impl Driver {
         pipeline.sources.extend(other.sources);
         // Views of different pipelines do not read each other: any order between them will do.
         pipeline.views.extend(other.views);
+        pipeline.faucets.extend(other.faucets);
         pipeline.hosts.extend(other.hosts);
         pipeline.forget_checkpoint();
         pipeline.skip_to(other.committed);

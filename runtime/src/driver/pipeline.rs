@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use millrace_planner::RelationId;
 
+use super::faucets::{FaucetRecord, Faucets};
 use super::spread::Spreader;
 use super::straggler::Stragglers;
 use super::{CheckpointPolicy, Command, PipelineId, Ticket};
@@ -81,6 +82,8 @@ pub struct PipelineRecord {
     pub groups: Vec<GroupRecord>,
     /// Of those with input, the newest last.
     pub epochs: Vec<EpochRecord>,
+    /// Stages that may have a faucet, by view.
+    pub faucets: Vec<FaucetRecord>,
 }
 
 #[derive(Debug)]
@@ -135,6 +138,7 @@ pub(super) struct Pipeline {
     pub is_recovering: bool,
     pub stragglers: Stragglers,
     pub spreader: Spreader,
+    pub faucets: Faucets,
 }
 
 /// Whether epochs run.
@@ -182,6 +186,7 @@ impl Pipeline {
             is_recovering: false,
             stragglers: Stragglers::default(),
             spreader: Spreader::default(),
+            faucets: Faucets::default(),
         }
     }
 
@@ -202,11 +207,17 @@ impl Pipeline {
             workers: self.participants,
             groups: self.remembered.iter().cloned().collect(),
             epochs: self.epochs.iter().copied().collect(),
+            faucets: self.faucets.records(&self.views, self.is_retained()),
         }
     }
 
     pub fn is_idle(&self) -> bool {
         self.phase == Phase::Closed { last: self.settled } && !self.is_recovering
+    }
+
+    /// Whether what tasks leave is kept for lost workers.
+    fn is_retained(&self) -> bool {
+        (self.template.as_ref()).is_some_and(|template| template.is_retained)
     }
 
     /// Whether a lost worker's part can be restored and run again.
@@ -437,6 +448,7 @@ impl Pipeline {
                 self.tuner.learn(group.costs);
                 self.spreader.learn(&group);
             }
+            self.faucets.learn(&group, &self.views, now);
             group.share = self.tuner.share();
             if self.remembered.len() == GROUPS_REMEMBERED {
                 self.remembered.pop_front();

@@ -19,6 +19,7 @@ fn view(id: u64, inputs: &[u64]) -> Arc<ViewShape> {
             reader: Some(inputs.len()),
             is_single: false,
             has_faucet: false,
+            flow_rows: None,
         })
         .collect();
     stages.push(StageShape {
@@ -26,6 +27,7 @@ fn view(id: u64, inputs: &[u64]) -> Arc<ViewShape> {
         reader: None,
         is_single: false,
         has_faucet: false,
+        flow_rows: None,
     });
     Arc::new(ViewShape {
         id: RelationId(id),

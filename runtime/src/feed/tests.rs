@@ -34,7 +34,11 @@ fn request(epoch: u64) -> CutRequest {
 }
 
 fn cut(feeds: &mut Feeds, epoch: u64) -> Taken {
-    match feeds.cut(request(epoch), 0) {
+    cut_within(feeds, epoch, usize::MAX)
+}
+
+fn cut_within(feeds: &mut Feeds, epoch: u64, bytes_max: usize) -> Taken {
+    match feeds.cut(request(epoch), 0, bytes_max) {
         CutAnswer::Taken(taken) => taken,
         other => panic!("{other:?}"),
     }
@@ -74,6 +78,27 @@ fn a_cut_takes_whole_writes_until_it_has_enough_rows() {
     assert_eq!(
         (memory.used(), feeds.size(PIPELINE)),
         (20 * 8, FeedSize::default())
+    );
+}
+
+#[test]
+fn a_cut_takes_whole_writes_until_it_has_enough_bytes() {
+    let memory = Memory::new(None, Resident::Unknown);
+    let account = memory.account(Holder::Relation(RELATION), "s");
+    let mut feeds = Feeds::default();
+    feeds.attach(RELATION, PIPELINE);
+    for rows in [10, 20, 30, 1_000, 5] {
+        feeds.submit_durable(PIPELINE, vec![part(&account, RELATION, rows)]);
+    }
+    // Of eight bytes a row.
+    let taken = [240, 240, 240].map(|bytes| {
+        let taken = cut_within(&mut feeds, 1, bytes);
+        let changes = taken.changes[&RELATION].changes.iter();
+        (changes.map(ChangeBatch::num_rows).collect::<Vec<_>>(), taken.more)
+    });
+    assert_eq!(
+        taken,
+        [(vec![10, 20], true), (vec![30], true), (vec![1_000], true)]
     );
 }
 

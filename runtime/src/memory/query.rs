@@ -2,7 +2,8 @@
 //!
 //! A query may have what nobody else has, up to the share of the limit at which memory is short. Operators that can write to
 //! disk (sorts, aggregates, exchanges) share that evenly, less what those have that cannot: whoever wants more than its part
-//! spills. Who cannot spill and finds nothing left fails, and its error says who holds what.
+//! spills. Who cannot spill and finds nothing left fails, and its error says who holds what. Small queries are let through
+//! until the limit itself is reached: so that one can look at what fills the memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,6 +15,10 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool
 use super::account::{Account, Charge, Use};
 use super::{Memory, SHORT_PERCENT, size};
 use crate::worker::cpu::{holds, releases};
+
+/// A query that has no more than this is a small one, in bytes and as a part of the limit.
+const SMALL_BYTES: usize = 1 << 20;
+const SMALL_PART: usize = 64;
 
 /// What all queries have together.
 #[derive(Debug, Default)]
@@ -107,7 +112,10 @@ impl MemoryPool for QueryMemory {
         } else {
             queries.saturating_add(additional) <= available
         };
-        if !is_given {
+        let small = SMALL_BYTES.min(memory.percent(100) / SMALL_PART);
+        let is_small = self.account.total().saturating_add(additional) <= small
+            && memory.used().saturating_add(additional) <= memory.percent(100);
+        if !is_given && !is_small {
             drop(shares);
             return Err(self.refuse(reservation, additional));
         }

@@ -233,6 +233,16 @@ impl AggregateInstance {
         self.emitted_first && !self.is_deferred
     }
 
+    /// Whether there are groups that are still to be emitted.
+    pub fn puts_off(&self) -> bool {
+        self.is_deferred
+    }
+
+    /// There are.
+    pub fn put_off(&mut self) {
+        self.is_deferred = true;
+    }
+
     pub fn state_bytes(&self) -> usize {
         self.groups.as_ref().map_or(0, Groups::memory_bytes)
     }

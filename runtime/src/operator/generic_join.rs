@@ -14,19 +14,23 @@
 //! The search is depth first and suspended whenever a batch is full: no more is in memory, whatever there is to find.
 
 mod image;
+mod query;
 mod search;
 
 use arrow::array::{Array, ArrayRef, Int64Array};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use hashbrown::HashMap;
-use millrace_planner::stage::GenericJoin;
+use millrace_planner::stage::GenericJoinShape;
 use millrace_storage::ChangeBatch;
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::aggregate::GroupKeys;
 use super::output::Output;
 use super::{Gate, batch_of, consolidate, weights_of};
 use crate::error::{Result, RuntimeError};
+pub(crate) use query::Found;
 use search::Search;
 
 /// Rows that are put out in one batch.
@@ -46,8 +50,8 @@ pub struct GenericJoinInstance {
     /// Attributes of more than one column: NULL equals nothing there.
     is_shared: Vec<bool>,
     relations: Vec<Relation>,
-    /// For a change of each relation, how the other attributes are found.
-    plans: Vec<Plan>,
+    /// For a change of a relation, how the other attributes are found.
+    plans: BTreeMap<usize, Plan>,
     /// The attribute of each column of the output.
     output: Vec<usize>,
     schema: SchemaRef,
@@ -182,24 +186,28 @@ impl Index {
 impl GenericJoinInstance {
     /// # Errors
     /// The relations do not hang together, or a type has no dictionary.
-    pub fn new(plan: &GenericJoin) -> Result<Self> {
+    pub fn new(shape: &GenericJoinShape) -> Result<Self> {
+        let all = 0..shape.attributes.len();
+        Self::of(shape, all)
+    }
+
+    /// As [`GenericJoinInstance::new`], for changes of these relations only.
+    fn of(shape: &GenericJoinShape, changing: Range<usize>) -> Result<Self> {
         let dictionary = |(name, data_type): (&String, &arrow::datatypes::DataType)| {
             let schema = Arc::new(Schema::new(vec![Field::new(name, data_type.clone(), true)]));
             GroupKeys::kept(&schema, 1)
         };
-        let dictionaries = (plan.names.iter().zip(&plan.types))
+        let dictionaries = (shape.names.iter().zip(&shape.types))
             .map(dictionary)
             .collect::<Result<Vec<_>>>()?;
-        let mut relations: Vec<Relation> = (plan.inputs.iter())
-            .map(|input| Relation::new(&input.attributes))
-            .collect();
+        let mut relations: Vec<Relation> = shape.attributes.iter().map(|of| Relation::new(of)).collect();
         let columns = |attribute: usize| {
-            let all = plan.inputs.iter().flat_map(|input| &input.attributes);
+            let all = shape.attributes.iter().flatten();
             all.filter(|of| **of == attribute).count()
         };
-        let plans = (0..relations.len())
-            .map(|changed| plan_for(changed, &mut relations, dictionaries.len()))
-            .collect::<Result<Vec<_>>>()?;
+        let plans = changing
+            .map(|changed| Ok((changed, plan_for(changed, &mut relations, dictionaries.len())?)))
+            .collect::<Result<_>>()?;
         Ok(GenericJoinInstance {
             is_shared: (0..dictionaries.len())
                 .map(|attribute| columns(attribute) > 1)
@@ -207,8 +215,8 @@ impl GenericJoinInstance {
             dictionaries,
             relations,
             plans,
-            output: plan.output.clone(),
-            schema: Arc::clone(&plan.schema),
+            output: shape.output.clone(),
+            schema: Arc::clone(&shape.schema),
         })
     }
 
@@ -235,14 +243,14 @@ impl GenericJoinInstance {
         for batch in &batches {
             let changes = self.changes(relation, batch)?;
             gate.checkpoint().await;
-            let mut search = Search::new(self.dictionaries.len(), &self.output);
+            let mut search = Search::new(self.dictionaries.len(), &self.output, OUTPUT_ROWS_STEP);
             for (number, (assignment, weight)) in changes.iter().enumerate() {
                 if number.is_multiple_of(CHANGES_STEP) {
                     gate.checkpoint().await;
                 }
                 search.begin(assignment, *weight);
                 while !self.search(relation, &mut search) {
-                    if search.found() >= OUTPUT_ROWS_STEP {
+                    if search.is_full() {
                         output.push(self.rows(search.take())?).await?;
                     }
                     gate.checkpoint().await;

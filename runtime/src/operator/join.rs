@@ -24,7 +24,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::physical_expr::PhysicalExpr;
 use millrace_planner::stage::{Join, JoinKind};
 use millrace_planner::watermark::Watermarks;
-use millrace_storage::ChangeBatch;
+use millrace_storage::{ChangeBatch, rows_bytes};
 
 use super::expression::{ErrorCounter, evaluate_predicate};
 use super::output::{Output, push_all};
@@ -37,6 +37,10 @@ use side::{Appearance, Side};
 
 /// Rows that one step of a join may put out at most, before it pushes them on and looks at the gate again.
 const OUTPUT_ROWS_STEP: usize = 65_536;
+/// The same in bytes, about.
+const PAIRS_BYTES_STEP: usize = 16 << 20;
+/// Of so few pairs nobody asks how large they are.
+const PAIRS_FEW: usize = 16;
 /// Rows whose counts changed are looked through for doubles when there are this many more.
 const TOUCHED_ROWS_STEP: usize = 1 << 20;
 
@@ -130,6 +134,16 @@ impl JoinInstance {
     /// Whether an epoch without input leaves the output as it is.
     pub fn idle_without_input(&self) -> bool {
         !self.is_deferred && !self.sides.iter().any(|side| side.table.is_lazy())
+    }
+
+    /// Whether rows were kept that are still to be joined.
+    pub fn puts_off(&self) -> bool {
+        self.is_deferred
+    }
+
+    /// Rows were kept that are still to be joined.
+    pub fn put_off(&mut self) {
+        self.is_deferred = true;
     }
 
     /// Whether the output would be taken back again while the sides are filled.
@@ -257,6 +271,13 @@ impl JoinInstance {
         Ok(())
     }
 
+    /// How many pairs of these rows with the other side are made at a time: fewer, where rows are large.
+    fn pairs_step(&self, rows: &RecordBatch, other: usize) -> usize {
+        let own_bytes = rows_bytes(rows) / rows.num_rows().max(1);
+        let pair_bytes = own_bytes + self.sides[other].table.row_bytes();
+        (PAIRS_BYTES_STEP / pair_bytes.max(1)).clamp(PAIRS_FEW, OUTPUT_ROWS_STEP)
+    }
+
     /// Pushes the pairs of these rows with the other side; returns how many each is in. `touched`: rows of the other side
     /// whose counts change, each with its count before.
     #[expect(clippy::too_many_arguments, reason = "one step of a join, in two halves")]
@@ -279,10 +300,15 @@ impl JoinInstance {
         };
         let mut matching = others.begin_matching(rows, &own.keys)?;
         let mut own_matches = vec![0_u32; rows.num_rows()];
+        let mut pairs_step = None;
         while let Some(matches) = self.sides[other].next_matches(&mut matching, null_equals_null)? {
             gate.checkpoint().await;
-            for start in (0..matches.rows.len()).step_by(OUTPUT_ROWS_STEP) {
-                let end = (start + OUTPUT_ROWS_STEP).min(matches.rows.len());
+            let step = match matches.rows.len() {
+                ..=PAIRS_FEW => PAIRS_FEW,
+                _ => *pairs_step.get_or_insert_with(|| self.pairs_step(rows, other)),
+            };
+            for start in (0..matches.rows.len()).step_by(step) {
+                let end = (start + step).min(matches.rows.len());
                 let candidates = Matches {
                     probe: matches.probe[start..end].to_vec(),
                     rows: matches.rows[start..end].to_vec(),

@@ -32,15 +32,20 @@ use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::datatypes::{Int64Type, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::utils::normalize_float_zero;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use millrace_planner::stage::{Recursion, RecursionLimits};
 use millrace_storage::ChangeBatch;
 
-use super::{CHUNK_ROWS, ErrorCounter, Gate, Inputs, OperatorInstance, batch_of};
+use super::{CHUNK_ROWS, ErrorCounter, Gate, Inputs, OperatorInstance, Output, batch_of};
 use crate::error::{Result, RuntimeError};
 use crate::state::row_table::arrow_error;
 use rows::{RowId, Rows};
 
 type Iteration = i64;
+
+/// Changes of candidates that are kept as they come.
+const PENDING_MIN: usize = 65_536;
 
 /// The state of a recursion beside its body's.
 pub struct RecursionInstance {
@@ -53,7 +58,45 @@ pub struct RecursionInstance {
     converter: RowConverter,
     rows: Rows,
     /// Between steps: changes of candidates that are still to be looked at. A change of 0 only asks for the row.
-    pending: BTreeMap<Iteration, Vec<(RowId, i64)>>,
+    pending: BTreeMap<Iteration, Pending>,
+}
+
+/// Changes of an iteration's candidates.
+#[derive(Debug, Default)]
+struct Pending {
+    changes: Vec<(RowId, i64)>,
+    /// So many different rows were among them when they were last added up.
+    rows: usize,
+}
+
+impl Pending {
+    fn push(&mut self, row: RowId, weight: i64) {
+        // However often the body derives a row, it takes the room of one or two.
+        if self.changes.len() >= PENDING_MIN.max(2 * self.rows) {
+            self.changes.sort_unstable_by_key(|(row, _)| *row);
+            self.changes.dedup_by(|later, first| {
+                let is_same = later.0 == first.0;
+                if is_same {
+                    first.1 += later.1;
+                }
+                is_same
+            });
+            self.rows = self.changes.len();
+        }
+        self.changes.push((row, weight));
+    }
+}
+
+/// Behind the body: notes what it derives while it makes it.
+struct Deriving<'a> {
+    recursion: &'a mut RecursionInstance,
+    rows_made: &'a mut usize,
+}
+
+impl Output for Deriving<'_> {
+    fn push(&mut self, batch: ChangeBatch) -> BoxFuture<'_, Result<()>> {
+        std::future::ready(self.recursion.derived(&batch, self.rows_made)).boxed()
+    }
 }
 
 /// A change of the working table.
@@ -91,7 +134,7 @@ impl RecursionInstance {
         self.rows.memory_bytes()
     }
 
-    /// Brings the fix-point up to date and returns how the query's rows change. What changed in the base is `base`; what
+    /// Brings the fix-point up to date and pushes how the query's rows change: each once. What changed in the base is `base`; what
     /// changed in the body's other inputs, the body takes from `inputs`.
     ///
     /// # Errors
@@ -103,63 +146,66 @@ impl RecursionInstance {
         inputs: &mut Inputs,
         gate: &dyn Gate,
         errors: &ErrorCounter,
-    ) -> Result<Vec<ChangeBatch>> {
+        output: &mut dyn Output,
+    ) -> Result<()> {
         for batch in &base {
             self.candidates(batch, |_| 0)?;
         }
         let mut rows_made = 0;
-        let derived = body.collect(inputs, gate, errors).await?;
-        self.derived(derived, &mut rows_made)?;
+        let mut deriving = Deriving {
+            recursion: self,
+            rows_made: &mut rows_made,
+        };
+        body.run(inputs, gate, errors, &mut deriving).await?;
         let mut changed: BTreeMap<RowId, i64> = BTreeMap::new();
-        while let Some((iteration, candidates)) = self.pending.pop_first() {
+        while let Some((iteration, pending)) = self.pending.pop_first() {
             if iteration > self.limits.iterations as Iteration {
                 return Err(self.endless(format!("{} iterations", self.limits.iterations)));
             }
-            let changes = self.step(iteration, candidates)?;
+            let changes = self.step(iteration, pending.changes)?;
             for change in &changes {
                 *changed.entry(change.row).or_default() += change.weight;
             }
             for part in parts(changes) {
                 inputs.working_table = vec![self.changes_of_working_table(&part)?];
-                let derived = body.collect(inputs, gate, errors).await?;
-                self.derived(derived, &mut rows_made)?;
+                let mut deriving = Deriving {
+                    recursion: self,
+                    rows_made: &mut rows_made,
+                };
+                body.run(inputs, gate, errors, &mut deriving).await?;
                 gate.checkpoint().await;
             }
         }
         changed.retain(|_, weight| *weight != 0);
-        let mut output = vec![];
         let changed: Vec<(RowId, i64)> = changed.into_iter().collect();
         for chunk in changed.chunks(CHUNK_ROWS) {
             let columns = self.columns(chunk.iter().map(|(row, _)| *row))?;
-            output.push(ChangeBatch {
-                rows: batch_of(&self.schema, columns, chunk.len())?,
-                weights: Some(chunk.iter().map(|(_, weight)| *weight).collect::<Vec<_>>().into()),
-            });
+            let weights: Vec<i64> = chunk.iter().map(|(_, weight)| *weight).collect();
+            let rows = batch_of(&self.schema, columns, chunk.len())?;
+            let weights = Some(weights.into());
+            output.push(ChangeBatch { rows, weights }).await?;
             gate.checkpoint().await;
         }
         self.rows.forget(self.distinct);
-        Ok(output)
+        Ok(())
     }
 
     /// Notes what the body put out, and how much that is.
-    fn derived(&mut self, batches: Vec<ChangeBatch>, rows_made: &mut usize) -> Result<()> {
-        for batch in batches {
-            *rows_made += match &batch.weights {
-                Some(weights) => weights
-                    .values()
-                    .iter()
-                    .map(|weight| weight.unsigned_abs() as usize)
-                    .sum(),
-                None => batch.num_rows(),
-            };
-            if *rows_made > self.limits.rows {
-                return Err(self.endless(format!("{} rows", self.limits.rows)));
-            }
-            let iterations = batch.rows.column(self.schema.fields().len());
-            let iterations = iterations.as_primitive::<Int64Type>().clone();
-            self.candidates(&batch, |row| iterations.value(row) + 1)?;
+    fn derived(&mut self, batch: &ChangeBatch, rows_made: &mut usize) -> Result<()> {
+        *rows_made += match &batch.weights {
+            Some(weights) => weights
+                .values()
+                .iter()
+                .map(|weight| weight.unsigned_abs() as usize)
+                .sum(),
+            None => batch.num_rows(),
+        };
+        if *rows_made > self.limits.rows {
+            return Err(self.endless(format!("{} rows", self.limits.rows)));
         }
-        Ok(())
+        let iterations = batch.rows.column(self.schema.fields().len());
+        let iterations = iterations.as_primitive::<Int64Type>().clone();
+        self.candidates(batch, |row| iterations.value(row) + 1)
     }
 
     fn endless(&self, limit: String) -> RuntimeError {
@@ -179,7 +225,7 @@ impl RecursionInstance {
         for row in 0..batch.num_rows() {
             let id = self.rows.intern(rows.row(row).data());
             let pending = self.pending.entry(iteration(row)).or_default();
-            pending.push((id, batch.weight(row)));
+            pending.push(id, batch.weight(row));
         }
         Ok(())
     }
@@ -232,7 +278,7 @@ impl RecursionInstance {
                     }
                     // Whether the next candidate stands is known at its step, and not before.
                     if let (Some(next), None) = (later, kept.member()) {
-                        self.pending.entry(next).or_default().push((row, 0));
+                        self.pending.entry(next).or_default().push(row, 0);
                     }
                 }
             }

@@ -4,6 +4,7 @@
 //! own on the cpu schedulers, one a partition, which begin when the first rows are asked for. That late: what an operator
 //! above does before (the value of a subquery, the build side of a join) is then done.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -19,7 +20,9 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::physical_expr::{LexOrdering, PhysicalExpr};
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, Time};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time,
+};
 use datafusion::physical_plan::repartition::BatchPartitioner;
 use datafusion::physical_plan::sorts::streaming_merge::StreamingMergeBuilder;
 use datafusion::physical_plan::{
@@ -65,6 +68,8 @@ pub struct StageBoundary {
 struct Execution {
     exchange: Arc<Exchange>,
     has_begun: AtomicBool,
+    /// Tasks that have not begun, in order: see [`Execution::at_once`].
+    waiting: Mutex<VecDeque<(usize, Producer)>>,
     input: Arc<dyn ExecutionPlan>,
     routing: Routing,
     partitioning: Partitioning,
@@ -132,9 +137,12 @@ impl StageBoundary {
     fn execution(&self, context: &Arc<TaskContext>) -> Arc<Execution> {
         let mut execution = self.execution.lock();
         let execution = execution.get_or_insert_with(|| {
+            let network = self.run.upgrade().and_then(|run| run.network());
+            let (shape, schema) = (self.shape(context), self.input.schema());
             Arc::new(Execution {
-                exchange: Exchange::new(self.shape(context), &self.input.schema(), context, &self.metrics),
+                exchange: Exchange::new(shape, &schema, context, &self.metrics, network),
                 has_begun: AtomicBool::new(false),
+                waiting: Mutex::default(),
                 input: Arc::clone(&self.input),
                 routing: self.routing.clone(),
                 partitioning: self.properties.partitioning.clone(),
@@ -148,6 +156,21 @@ impl StageBoundary {
 }
 
 impl Execution {
+    /// So many of its tasks are under way at a time. A stage that reads the query's input begins no more than keep every
+    /// resource at work: others would hold memory and wait. All of them at once where one may wait for another: where rows
+    /// keep their order, and above joins, some of which wait until all partitions have their tables.
+    fn at_once(&self, run: &QueryRun) -> usize {
+        let keeps_order = match &self.routing {
+            Routing::Partitioned { keeps_order } => *keeps_order,
+            Routing::Single { .. } => false,
+            Routing::Straight => true,
+        };
+        if keeps_order || !is_chain(&self.input) {
+            return usize::MAX;
+        }
+        run.tasks_in_flight()
+    }
+
     /// Starts the tasks of the stage, once.
     fn begin(self: &Arc<Self>) -> Result<()> {
         if self.has_begun.swap(true, Ordering::AcqRel) {
@@ -156,16 +179,47 @@ impl Execution {
         let run = self.run.upgrade().ok_or_else(|| {
             DataFusionError::Internal("a stage was asked for rows after the end of its query".into())
         })?;
-        for partition in 0..self.input.output_partitioning().partition_count() {
-            let execution = Arc::clone(self);
-            let mut producer = self.exchange.producer(partition);
-            run.spawn(self.stage, partition, move |gate| async move {
-                producer.begins(&gate);
-                execution.produce(partition, producer, &gate).await;
-            })
-            .map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let partitions = 0..self.input.output_partitioning().partition_count();
+        let producers = partitions.map(|partition| (partition, self.exchange.producer(partition)));
+        *self.waiting.lock() = producers.collect();
+        for _ in 0..self.at_once(&run) {
+            if !self.start_next(&run)? {
+                break;
+            }
         }
         Ok(())
+    }
+
+    /// Starts the next task; false: all have begun, or nobody wants their rows.
+    fn start_next(self: &Arc<Self>, run: &QueryRun) -> Result<bool> {
+        let Some((partition, mut producer)) = self.waiting.lock().pop_front() else {
+            return Ok(false);
+        };
+        if !producer.is_wanted() {
+            let others = std::mem::take(&mut *self.waiting.lock());
+            producer.end();
+            others.into_iter().for_each(|(_, producer)| producer.end());
+            return Ok(false);
+        }
+        let execution = Arc::clone(self);
+        run.spawn(self.stage, partition, move |gate| async move {
+            producer.begins(&gate);
+            execution.produce(partition, producer, &gate).await;
+            execution.follow();
+        })
+        .map_err(|error| DataFusionError::External(Box::new(error)))?;
+        Ok(true)
+    }
+
+    /// A task has ended: another one begins.
+    fn follow(self: &Arc<Self>) {
+        let run = self.run.upgrade();
+        let followed = run.map(|run| self.start_next(&run));
+        if !matches!(followed, Some(Ok(_))) {
+            // The query has ended, or the runtime has: readers that are left are told so.
+            let left = std::mem::take(&mut *self.waiting.lock());
+            drop(left);
+        }
     }
 
     /// One task.
@@ -215,6 +269,12 @@ impl Execution {
             Routing::Single { .. } | Routing::Straight => Ok(None),
         }
     }
+}
+
+/// Whether a plan is one operator over another, down to one that reads the query's input.
+fn is_chain(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let children = plan.children();
+    !plan.is::<StageBoundary>() && children.len() <= 1 && children.into_iter().all(is_chain)
 }
 
 impl fmt::Debug for StageBoundary {
@@ -284,6 +344,7 @@ impl ExecutionPlan for StageBoundary {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let execution = self.execution(&context);
         let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let bytes = MetricBuilder::new(&self.metrics).output_bytes(partition);
         let exchange = &execution.exchange;
         let readers: Vec<Reader> = match self.routing {
             Routing::Straight => vec![exchange.reader(partition, 0)],
@@ -304,6 +365,7 @@ impl ExecutionPlan for StageBoundary {
                     },
                     gave_way: false,
                     metrics: metrics.clone(),
+                    bytes: bytes.clone(),
                 })
             })
             .collect();
@@ -351,6 +413,7 @@ struct StageStream {
     rows_left: Option<usize>,
     gave_way: bool,
     metrics: BaselineMetrics,
+    bytes: Count,
 }
 
 impl Stream for StageStream {
@@ -376,11 +439,17 @@ impl Stream for StageStream {
                     batch = batch.slice(0, batch.num_rows().min(*left));
                     *left -= batch.num_rows();
                 }
+                // Of the rows alone: a batch may be a part of a larger one.
+                this.bytes.add(rows_bytes(&batch));
+                this.metrics.record_output(batch.num_rows());
                 Poll::Ready(Some(Ok(batch)))
             }
             other => other,
         };
-        this.metrics.record_poll(polled)
+        if let Poll::Ready(None | Some(Err(_))) = polled {
+            this.metrics.done();
+        }
+        polled
     }
 }
 

@@ -27,11 +27,13 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, SpillMetrics};
 use datafusion::physical_plan::spill::SpillManager;
-use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
 use millrace_storage::rows_bytes;
 use parking_lot::Mutex;
 
-use crate::worker::cpu::{CpuGate, Waits, waits_for};
+use crate::worker::cpu::{CpuGate, TaskLabel, Waits, running_task, waits_for};
+use crate::worker::network::{Network, NetworkUse};
 
 /// So many times the rows that a reader takes at once make a queue full.
 const FULL_TAKES: usize = 2;
@@ -49,7 +51,8 @@ pub struct Shape {
 }
 
 enum Piece {
-    Rows(RecordBatch, usize),
+    /// With their bytes, and the worker that put them out.
+    Rows(RecordBatch, usize, Option<u32>),
     /// On disk.
     Spilled(Arc<dyn datafusion::execution::spill_file::SpillFile>),
 }
@@ -84,15 +87,21 @@ pub struct Exchange {
     state: Mutex<State>,
     spills: SpillManager,
     schema: SchemaRef,
+    /// Workers fetch each other's rows over it; none if that takes no time.
+    network: Option<Arc<Network>>,
 }
 
+/// Rows that were taken, and how many bytes and rows of them are of other workers.
+type Taken = (Vec<RecordBatch>, (u64, u64));
+
 impl Exchange {
-    /// `metrics` gets what is spilled.
+    /// `metrics` gets what is spilled. `network`: by which workers fetch each other's rows, if that takes time.
     pub fn new(
         shape: Shape,
         schema: &SchemaRef,
         context: &TaskContext,
         metrics: &ExecutionPlanMetricsSet,
+        network: Option<Arc<Network>>,
     ) -> Arc<Exchange> {
         let Shape { producers, lanes, .. } = shape;
         let producers_a_lane = producers / lanes;
@@ -120,6 +129,7 @@ impl Exchange {
                 Arc::clone(schema),
             ),
             schema: Arc::clone(schema),
+            network,
         })
     }
 
@@ -139,7 +149,9 @@ impl Exchange {
             exchange: Arc::clone(self),
             lane,
             queue: lane * self.shape.consumers + consumer,
+            task: None,
             spilled: None,
+            fetching: None,
         }
     }
 
@@ -162,7 +174,7 @@ impl Exchange {
         &state.queues[lane * self.shape.consumers..(lane + 1) * self.shape.consumers]
     }
 
-    fn push(&self, lane: usize, consumer: usize, batch: RecordBatch) -> Result<()> {
+    fn push(&self, lane: usize, consumer: usize, batch: RecordBatch, worker: Option<u32>) -> Result<()> {
         let number = lane * self.shape.consumers + consumer;
         let bytes = rows_bytes(&batch);
         let mut state = self.state.lock();
@@ -173,14 +185,14 @@ impl Exchange {
         }
         if state_mut.reservation.try_grow(bytes).is_ok() {
             queue.rows += batch.num_rows();
-            queue.pieces.push_back(Piece::Rows(batch, bytes));
+            queue.pieces.push_back(Piece::Rows(batch, bytes, worker));
         } else {
             // All that the queue has in memory goes into one file. Its reader waits meanwhile, so that the order stays.
             let (mut batches, mut freed) = (vec![], 0);
             let mut kept = VecDeque::new();
             for piece in queue.pieces.drain(..) {
                 match piece {
-                    Piece::Rows(batch, bytes) => {
+                    Piece::Rows(batch, bytes, _) => {
                         freed += bytes;
                         batches.push(batch);
                     }
@@ -247,11 +259,7 @@ impl Exchange {
     }
 
     /// What a queue has, up to as many rows as a reader takes.
-    fn poll_take(
-        &self,
-        reader: &mut Reader,
-        context: &Context<'_>,
-    ) -> Poll<Option<Result<Vec<RecordBatch>>>> {
+    fn poll_take(&self, reader: &mut Reader, context: &Context<'_>) -> Poll<Option<Result<Taken>>> {
         let mut state = self.state.lock();
         if let Some(failure) = &state.failure {
             return Poll::Ready(Some(Err(DataFusionError::Shared(Arc::clone(failure)))));
@@ -266,7 +274,7 @@ impl Exchange {
             let blocked = self.unblocked(&mut state, reader.lane);
             drop(state);
             blocked.into_iter().for_each(Waker::wake);
-            return Poll::Ready(Some(Ok(vec![])));
+            return Poll::Ready(Some(Ok((vec![], (0, 0)))));
         }
         if queue.rows < self.shape.rows_a_take && !has_ended {
             queue.reader = Some(context.waker().clone());
@@ -274,11 +282,15 @@ impl Exchange {
             return Poll::Pending;
         }
         let (mut taken, mut rows, mut freed) = (vec![], 0, 0);
-        while let Some(Piece::Rows(batch, _)) = queue.pieces.front() {
+        let mut of_others = (0, 0);
+        while let Some(Piece::Rows(batch, ..)) = queue.pieces.front() {
             if rows > 0 && rows + batch.num_rows() > self.shape.rows_a_take {
                 break;
             }
-            if let Some(Piece::Rows(batch, bytes)) = queue.pieces.pop_front() {
+            if let Some(Piece::Rows(batch, bytes, worker)) = queue.pieces.pop_front() {
+                if worker != reader.task.map(|task| task.worker) {
+                    of_others = (of_others.0 + bytes as u64, of_others.1 + batch.num_rows() as u64);
+                }
                 rows += batch.num_rows();
                 freed += bytes;
                 taken.push(batch);
@@ -292,7 +304,7 @@ impl Exchange {
         let blocked = self.unblocked(&mut state, reader.lane);
         drop(state);
         blocked.into_iter().for_each(Waker::wake);
-        Poll::Ready(Some(Ok(taken)))
+        Poll::Ready(Some(Ok((taken, of_others))))
     }
 
     /// Those that waited for room, if there is some.
@@ -314,7 +326,7 @@ impl Exchange {
         let pieces = std::mem::take(&mut queue.pieces);
         let freed = (pieces.iter())
             .map(|piece| match piece {
-                Piece::Rows(_, bytes) => *bytes,
+                Piece::Rows(_, bytes, _) => *bytes,
                 Piece::Spilled(_) => 0,
             })
             .sum();
@@ -345,7 +357,16 @@ impl Producer {
     /// # Errors
     /// They have to go to disk, and cannot.
     pub fn push(&self, consumer: usize, batch: RecordBatch) -> Result<()> {
-        self.exchange.push(self.lane, consumer, batch)
+        let task = self.gate.as_ref().and_then(CpuGate::label);
+        let worker = task.map(|task| task.worker);
+        self.exchange.push(self.lane, consumer, batch, worker)
+    }
+
+    /// Whether somebody reads what it puts out, and nothing has failed.
+    pub fn is_wanted(&self) -> bool {
+        let state = self.exchange.state.lock();
+        let queues = self.exchange.queues(&state, self.lane);
+        state.failure.is_none() && !queues.iter().all(|queue| queue.is_closed)
     }
 
     /// Waits until there is room for more; false: nobody wants more.
@@ -383,13 +404,29 @@ pub struct Reader {
     exchange: Arc<Exchange>,
     lane: usize,
     queue: usize,
+    /// Whoever reads, once it has begun to.
+    task: Option<TaskLabel>,
     spilled: Option<SendableRecordBatchStream>,
+    /// Rows that are on their way.
+    fetching: Option<(Vec<RecordBatch>, BoxFuture<'static, NetworkUse>)>,
 }
 
 impl Reader {
     /// The next rows, as one batch.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
         loop {
+            if let Some((_, arrival)) = &mut self.fetching {
+                waits_for(Waits::Network);
+                let Poll::Ready(used) = arrival.poll_unpin(context) else {
+                    return Poll::Pending;
+                };
+                if let Some(task) = running_task() {
+                    task.used_network(used);
+                }
+                if let Some((batches, _)) = self.fetching.take() {
+                    return Poll::Ready(Some(self.together(batches)));
+                }
+            }
             if let Some(spilled) = &mut self.spilled {
                 match spilled.poll_next_unpin(context) {
                     Poll::Ready(None) => self.spilled = None,
@@ -397,19 +434,32 @@ impl Reader {
                 }
             }
             let exchange = Arc::clone(&self.exchange);
-            let mut batches = match exchange.poll_take(self, context) {
+            if exchange.network.is_some() && self.task.is_none() {
+                self.task = running_task().and_then(|task| task.label());
+            }
+            let (batches, (bytes, rows)) = match exchange.poll_take(self, context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
-                Poll::Ready(Some(Ok(batches))) => batches,
+                Poll::Ready(Some(Ok(taken))) => taken,
             };
-            match batches.len() {
-                0 => {}
-                1 => return Poll::Ready(batches.pop().map(Ok)),
-                _ => {
-                    let batch = concat_batches(&exchange.schema, &batches).map_err(DataFusionError::from);
-                    return Poll::Ready(Some(batch));
+            match (&exchange.network, self.task) {
+                (Some(network), Some(task)) if bytes > 0 => {
+                    let arrival = Arc::clone(network).fetch(task, bytes, rows).boxed();
+                    self.fetching = Some((batches, arrival));
                 }
+                _ if batches.is_empty() => {}
+                _ => return Poll::Ready(Some(self.together(batches))),
+            }
+        }
+    }
+
+    fn together(&self, mut batches: Vec<RecordBatch>) -> Result<RecordBatch> {
+        match (batches.pop(), batches.is_empty()) {
+            (Some(only), true) => Ok(only),
+            (last, _) => {
+                batches.extend(last);
+                Ok(concat_batches(&self.exchange.schema, &batches)?)
             }
         }
     }
@@ -451,7 +501,7 @@ mod tests {
             rows_a_take: 1,
         };
         let metrics = ExecutionPlanMetricsSet::new();
-        let exchange = Exchange::new(shape, &batch.schema(), &context, &metrics);
+        let exchange = Exchange::new(shape, &batch.schema(), &context, &metrics, None);
         let producer = exchange.producer(0);
         let mut reader = exchange.reader(0, 0);
         for _ in 0..FULL_TAKES {

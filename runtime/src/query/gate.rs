@@ -1,4 +1,4 @@
-//! A suspension point above a leaf that has none of its own.
+//! Suspension points: above a leaf that has none of its own, and within operators of ours.
 
 use std::fmt;
 use std::pin::Pin;
@@ -19,6 +19,20 @@ use datafusion::physical_plan::{
 use futures::{Stream, StreamExt};
 
 use crate::worker::cpu::should_yield;
+
+/// Lets what is more urgent have the core first.
+pub async fn give_way() {
+    let mut gave_way = false;
+    futures::future::poll_fn(|context| {
+        if !gave_way && should_yield() {
+            gave_way = true;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    })
+    .await;
+}
 
 /// Passes its input's rows on, and gives way after a batch when something more urgent waits for a slot.
 #[derive(Debug)]

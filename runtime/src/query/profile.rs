@@ -1,5 +1,6 @@
 //! What the schedulers saw of a run, as the time model reads it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,8 @@ use super::gate::Gated;
 use super::run::{QueryRun, StageRecord};
 use crate::runtime::Inner;
 use crate::worker::cpu::{TaskRecord, Waits};
-use crate::worker::disk::DiskUse;
+use crate::worker::disk::{DiskUse, Phase};
+use crate::worker::network::{FETCHING_TASKS_MAX, NetworkUse};
 
 /// Characters of an operator's description that are kept.
 const DESCRIPTION_CHARS_MAX: usize = 100;
@@ -50,10 +52,13 @@ impl ProfileHandle {
             .map(|task| task.end)
             .max()
             .unwrap_or(0);
-        let disk = &self.inner.disk;
         let uses: Vec<DiskUse> = self.run.with_stages(|stages| {
             let records = stages.iter().flat_map(|stage| &stage.tasks);
             records.flat_map(|record| record.disk_uses()).collect()
+        });
+        let fetches: Vec<NetworkUse> = self.run.with_stages(|stages| {
+            let records = stages.iter().flat_map(|stage| &stage.tasks);
+            records.flat_map(|record| record.network_uses()).collect()
         });
         let workers = self.inner.num_workers().max(1);
         Profile {
@@ -61,13 +66,27 @@ impl ProfileHandle {
             end,
             machine: Machine {
                 cores: self.inner.options.cores * workers,
-                disks: vec![Device {
-                    name: "data".into(),
-                    concurrency: disk.concurrency(),
-                    bytes_per_second: disk.bytes_per_second(),
-                    busy: busy(&uses, clock),
-                }],
-                network: None,
+                disks: (self.inner.disks.all().iter().enumerate())
+                    .map(|(place, disk)| Device {
+                        name: disk.name().to_owned(),
+                        concurrency: disk.concurrency(),
+                        measured: disk.measured(),
+                        bytes_per_second: disk.bytes_per_second(),
+                        busy: {
+                            let of_device = uses.iter().filter(|used| used.device == place);
+                            busy(of_device.map(|used| (used.started, used.service)), clock)
+                        },
+                    })
+                    .collect(),
+                network: (self.inner.network.bytes_per_second()).map(|rate| Device {
+                    name: "network".to_owned(),
+                    concurrency: FETCHING_TASKS_MAX,
+                    measured: vec![],
+                    // Each worker has a link.
+                    bytes_per_second: Some(rate * workers as f64),
+                    busy: busy(fetches.iter().map(|used| (used.started, used.service)), clock),
+                }),
+                tasks_in_flight: self.inner.tasks_in_flight(),
             },
             stages,
         }
@@ -88,12 +107,21 @@ fn nanoseconds(duration: Duration) -> Nanoseconds {
     duration.as_nanos() as Nanoseconds
 }
 
+/// What a disk monotask was for.
+fn kind(phase: Phase) -> Kind {
+    match phase {
+        Phase::Read => Kind::Read,
+        Phase::Write => Kind::Write,
+        Phase::Reread => Kind::Reread,
+    }
+}
+
 /// Time in which at least one request was in flight.
-fn busy(uses: &[DiskUse], clock: Clock) -> Nanoseconds {
-    let mut spans: Vec<(Nanoseconds, Nanoseconds)> = (uses.iter())
-        .map(|used| {
-            let start = clock.at(used.started);
-            (start, start + nanoseconds(used.service))
+fn busy(uses: impl Iterator<Item = (Instant, Duration)>, clock: Clock) -> Nanoseconds {
+    let mut spans: Vec<(Nanoseconds, Nanoseconds)> = uses
+        .map(|(started, service)| {
+            let start = clock.at(started);
+            (start, start + nanoseconds(service))
         })
         .collect();
     spans.sort_unstable();
@@ -214,19 +242,22 @@ fn task_profile(record: &Arc<TaskRecord>, plan: &Arc<dyn ExecutionPlan>, clock: 
     let status = record.final_status();
     let start = clock.at(status.first_run.unwrap_or(status.created));
     let end = clock.at(status.ended.unwrap_or_else(Instant::now)).max(start);
-    let partitioning = record.partitioning().min(status.cpu);
+    let partitioning = record.on_processor(record.partitioning()).min(status.cpu);
     let cpu = |kind, service: Duration, monotasks, queue| Usage {
         resource: Resource::Cpu,
         kind,
         monotasks,
         queue,
         service: nanoseconds(service),
+        copying: 0,
         bytes: status.bytes,
         rows: status.rows,
     };
     let queue = nanoseconds(status.wait.saturating_sub(status.paused));
     let partition = status.label.map_or(0, |label| label.partition);
-    let decoding = decoding(plan, partition).min(status.cpu - partitioning);
+    let decoding = record
+        .on_processor(decoding(plan, partition))
+        .min(status.cpu - partitioning);
     let mut usage = vec![cpu(
         Kind::Compute,
         status.cpu - partitioning - decoding,
@@ -240,15 +271,32 @@ fn task_profile(record: &Arc<TaskRecord>, plan: &Arc<dyn ExecutionPlan>, clock: 
         usage.push(cpu(Kind::Decode, decoding, 1, 0));
     }
     let uses = record.disk_uses();
-    if !uses.is_empty() {
+    let mut by_kind: BTreeMap<(Resource, Kind), Vec<&DiskUse>> = BTreeMap::new();
+    for used in &uses {
+        let what = (Resource::Disk(used.device), kind(used.phase));
+        by_kind.entry(what).or_default().push(used);
+    }
+    usage.extend(by_kind.into_iter().map(|((resource, kind), uses)| Usage {
+        resource,
+        kind,
+        monotasks: uses.len() as u64,
+        queue: uses.iter().map(|used| nanoseconds(used.queue())).sum(),
+        service: uses.iter().map(|used| nanoseconds(used.service)).sum(),
+        copying: uses.iter().map(|used| nanoseconds(used.copying)).sum(),
+        bytes: uses.iter().map(|used| used.moved.bytes).sum(),
+        rows: uses.iter().map(|used| used.moved.rows).sum(),
+    }));
+    let fetches = record.network_uses();
+    if !fetches.is_empty() {
         usage.push(Usage {
-            resource: Resource::Disk(0),
-            kind: Kind::Read,
-            monotasks: uses.len() as u64,
-            queue: uses.iter().map(|used| nanoseconds(used.queue())).sum(),
-            service: uses.iter().map(|used| nanoseconds(used.service)).sum(),
-            bytes: uses.iter().map(|used| used.bytes).sum(),
-            rows: uses.iter().map(|used| used.rows).sum(),
+            resource: Resource::Network,
+            kind: Kind::Fetch,
+            monotasks: fetches.len() as u64,
+            queue: fetches.iter().map(|used| nanoseconds(used.queue())).sum(),
+            service: fetches.iter().map(|used| nanoseconds(used.service)).sum(),
+            copying: 0,
+            bytes: fetches.iter().map(|used| used.bytes).sum(),
+            rows: fetches.iter().map(|used| used.rows).sum(),
         });
     }
     TaskProfile {
@@ -260,19 +308,25 @@ fn task_profile(record: &Arc<TaskRecord>, plan: &Arc<dyn ExecutionPlan>, clock: 
         pauses: status.pauses as u32,
         blocked: Blocked {
             disk: nanoseconds(record.blocked(Waits::Disk)),
-            network: 0,
+            network: nanoseconds(record.blocked(Waits::Network)),
             input: nanoseconds(record.blocked(Waits::Input)),
             output: nanoseconds(record.blocked(Waits::Output)),
         },
         rows: status.rows,
         bytes: status.bytes,
         usage,
-        monotasks: monotasks(record, status.polls, &uses, clock),
+        monotasks: monotasks(record, status.polls, &uses, &fetches, clock),
     }
 }
 
 /// The monotasks by start, if all of them were kept.
-fn monotasks(record: &TaskRecord, polls: u64, uses: &[DiskUse], clock: Clock) -> Vec<Monotask> {
+fn monotasks(
+    record: &TaskRecord,
+    polls: u64,
+    uses: &[DiskUse],
+    fetches: &[NetworkUse],
+    clock: Clock,
+) -> Vec<Monotask> {
     let stretches = record.stretches();
     if (stretches.len() as u64) < polls {
         return vec![];
@@ -293,8 +347,17 @@ fn monotasks(record: &TaskRecord, polls: u64, uses: &[DiskUse], clock: Clock) ->
         })
         .collect();
     monotasks.extend(uses.iter().map(|used| Monotask {
-        resource: Resource::Disk(0),
-        kind: Kind::Read,
+        resource: Resource::Disk(used.device),
+        kind: kind(used.phase),
+        queued_at: clock.at(used.queued),
+        started_at: clock.at(used.started),
+        service: nanoseconds(used.service),
+        bytes: used.moved.bytes,
+        rows: used.moved.rows,
+    }));
+    monotasks.extend(fetches.iter().map(|used| Monotask {
+        resource: Resource::Network,
+        kind: Kind::Fetch,
         queued_at: clock.at(used.queued),
         started_at: clock.at(used.started),
         service: nanoseconds(used.service),

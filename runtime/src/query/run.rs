@@ -1,22 +1,66 @@
 //! One run of a query: its stages, and the tasks that it has on the cpu schedulers.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use futures::FutureExt;
 use parking_lot::Mutex;
+use tokio::sync::mpsc;
 
 use crate::error::Result;
 use crate::runtime::Inner;
-use crate::worker::cpu::{CpuGate, CpuTask, TaskLabel, TaskRecord, TaskStatus, Work};
+use crate::worker::cpu::{CpuGate, CpuTask, TaskLabel, TaskRecord, TaskStatus, Waits, Work, waits_for};
+use crate::worker::network::Network;
 
 /// A stage of a run.
 pub struct StageRecord {
     /// Its plan, whose boundaries are the stages that it reads.
     pub plan: Arc<dyn ExecutionPlan>,
     pub tasks: Vec<Arc<TaskRecord>>,
+}
+
+/// Whether a query waits for its client.
+#[derive(Debug)]
+pub struct Client {
+    /// Batches of its result that may wait.
+    batches_max: usize,
+    since: Mutex<Option<Instant>>,
+    waited_ns: AtomicU64,
+}
+
+impl Client {
+    /// Room for a batch, waited for; none if the client wants no more.
+    pub async fn room<'a, T>(&self, sender: &'a mpsc::Sender<T>) -> Option<mpsc::Permit<'a, T>> {
+        match sender.try_reserve() {
+            Ok(room) => return Some(room),
+            Err(mpsc::error::TrySendError::Closed(())) => return None,
+            Err(mpsc::error::TrySendError::Full(())) => {}
+        }
+        let begin = Instant::now();
+        *self.since.lock() = Some(begin);
+        waits_for(Waits::Output);
+        let room = sender.reserve().await;
+        *self.since.lock() = None;
+        let waited_ns = begin.elapsed().as_nanos() as u64;
+        self.waited_ns.fetch_add(waited_ns, Ordering::Relaxed);
+        room.ok()
+    }
+}
+
+/// A query whose client does not take its rows.
+#[derive(Debug, Clone, Copy)]
+pub struct ClientWait {
+    pub query: u64,
+    /// The stage that puts out the result.
+    pub stage: usize,
+    /// Batches of the result that may wait.
+    pub batches_max: usize,
+    pub since: Instant,
+    /// How long it had waited before, all times together.
+    pub waited: Duration,
 }
 
 /// See the module. Dropping it gives up its tasks.
@@ -26,25 +70,47 @@ pub struct QueryRun {
     /// What its tasks share.
     pub work: Arc<Work>,
     pub started: Instant,
+    pub client: Arc<Client>,
     keeps_stretches: bool,
     stages: Mutex<Vec<StageRecord>>,
     tasks: Mutex<Vec<CpuTask<()>>>,
 }
 
 impl QueryRun {
-    /// A run that has no tasks yet.
-    pub fn new(inner: &Arc<Inner>, work: Arc<Work>, keeps_stretches: bool) -> Arc<QueryRun> {
+    /// A run that has no tasks yet. So many batches of its result may wait for the client.
+    pub fn new(
+        inner: &Arc<Inner>,
+        work: Arc<Work>,
+        keeps_stretches: bool,
+        batches_max: usize,
+    ) -> Arc<QueryRun> {
         let run = Arc::new(QueryRun {
             id: inner.new_query(),
             inner: Arc::clone(inner),
             work,
             started: Instant::now(),
+            client: Arc::new(Client {
+                batches_max,
+                since: Mutex::default(),
+                waited_ns: AtomicU64::new(0),
+            }),
             keeps_stretches,
             stages: Mutex::default(),
             tasks: Mutex::default(),
         });
         inner.queries.lock().insert(run.id, Arc::downgrade(&run));
         run
+    }
+
+    /// So many tasks of a stage that reads are under way at a time.
+    pub fn tasks_in_flight(&self) -> usize {
+        self.inner.tasks_in_flight()
+    }
+
+    /// By which its workers fetch each other's rows, if that takes time.
+    pub fn network(&self) -> Option<Arc<Network>> {
+        let network = &self.inner.network;
+        network.bytes_per_second().map(|_| Arc::clone(network))
     }
 
     /// The number of a stage with this plan.
@@ -103,6 +169,18 @@ impl QueryRun {
         let stages = self.stages.lock();
         let records = stages.iter().flat_map(|stage| &stage.tasks);
         records.map(|record| record.status()).collect()
+    }
+
+    /// Since when it has waited for its client, if it does. The stage that puts out the result is the last that was made.
+    pub fn client_wait(&self) -> Option<ClientWait> {
+        let since = (*self.client.since.lock())?;
+        Some(ClientWait {
+            query: self.id,
+            stage: self.stages.lock().len().saturating_sub(1),
+            batches_max: self.client.batches_max,
+            since,
+            waited: Duration::from_nanos(self.client.waited_ns.load(Ordering::Relaxed)),
+        })
     }
 
     /// Looks at the stages.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use millrace_planner::RelationId;
 use millrace_storage::{ChangeBatch, rows_bytes};
 
@@ -13,6 +14,7 @@ use super::{Inner, Runtime};
 use crate::memory::{Account, Charge, Holder, Memory, Use};
 use crate::relation::Relation;
 use crate::worker::ViewInstance;
+use crate::worker::cpu::QueryClass;
 
 /// How often the resident size is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -97,8 +99,51 @@ impl Inner {
                     Verdict::SetRunningAside => inner.set_running_aside(),
                     Verdict::SetLargestAside => inner.set_largest_aside(),
                 }
+                inner.divide_large();
+                if memory.is_crowded() {
+                    inner.relieve();
+                }
             }
         });
+    }
+
+    /// Has parts of the views leave that hold most. Their tasks see to it too, but not those of a view at rest.
+    fn relieve(&self) {
+        if self.options.memory.spill().is_none() {
+            return;
+        }
+        let views = self.going_views().into_iter();
+        for view in views.filter(|view| view.account.leaves()) {
+            let relieving = self.spawn(QueryClass::Stream, move |_| {
+                async move {
+                    view.relieve().await;
+                    Ok(())
+                }
+                .boxed()
+            });
+            if let Ok(relieving) = relieving {
+                relieving.detach();
+            }
+        }
+    }
+
+    /// Has views made anew in more partitions whose parts are too large to come and go.
+    pub(super) fn divide_large(self: &Arc<Self>) {
+        let views: Vec<Arc<ViewInstance>> = {
+            let relations = self.relations.read();
+            let views = relations.values().filter_map(|relation| match relation.as_ref() {
+                Relation::View(view) => Some(view),
+                Relation::Stream(_) | Relation::Table(_) => None,
+            });
+            views.filter(|view| view.take_to_divide()).cloned().collect()
+        };
+        for view in views {
+            if view.failure().is_some() {
+                self.versions.suspend(view.id);
+            }
+            let inner = Arc::clone(self);
+            self.io.spawn(async move { inner.divide(&view).await });
+        }
     }
 
     /// The views that there are, those included that are being made.
@@ -109,9 +154,11 @@ impl Inner {
         views
     }
 
-    /// Sets the view aside of which a task has been running for the longest, as long as more and more was taken.
+    /// Sets the view aside of which a task has been running for the longest, as long as more and more was taken. Not one that goes on
+    /// from the disk: its tasks take long because they wait for memory.
     fn set_running_aside(&self) {
-        let running = self.going_views().into_iter().filter_map(|view| {
+        let views = self.going_views().into_iter();
+        let running = views.filter(|view| !view.is_divided()).filter_map(|view| {
             let (_, since) = view.longest_task()?;
             (since.elapsed() >= LOOK_EVERY * GROWING_LOOKS).then_some((since, view))
         });
@@ -122,7 +169,9 @@ impl Inner {
 
     /// Sets the view aside that holds most, if that is enough to matter.
     fn set_largest_aside(&self) {
-        let views = self.going_views();
+        let mut views = self.going_views();
+        // What those hold that go on from the disk is on its way there.
+        views.retain(|view| !view.is_divided() || self.options.memory.is_overdrawn());
         let largest = views.iter().max_by_key(|view| view.account.total());
         match largest.filter(|view| view.account.is_large()) {
             Some(view) => self.set_aside(view),

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
+use futures::FutureExt;
 use millrace_planner::RelationId;
 use millrace_storage::{ChangeBatch, LogStore};
 use parking_lot::RwLock;
 
-use super::Runtime;
+use super::{Inner, Runtime};
 use crate::checkpoint::{RestoredSource, widen_image};
 use crate::driver::Event;
 use crate::error::{Result, RuntimeError};
@@ -17,6 +18,7 @@ use crate::event_time::{EventTime, EventTimeSpec, WatermarkStatus};
 use crate::memory::StateCharge;
 use crate::relation::{Relation, Stream, Table, widen};
 use crate::state::RowTable;
+use crate::worker::cpu::QueryClass;
 use crate::write::TableLocks;
 
 /// A stream or table to make known.
@@ -128,7 +130,16 @@ impl Runtime {
                 })
             }
         };
-        self.inner.relations.write().insert(id, Arc::new(relation));
+        let relation = Arc::new(relation);
+        if let Relation::Table(table) = relation.as_ref() {
+            let (rows, charge) = (Arc::clone(&table.rows), Arc::clone(&table.charge));
+            self.inner.spawn_indexing(move || {
+                make_indexes(&rows)?;
+                charge.set(rows.read().memory_bytes());
+                Ok(())
+            })?;
+        }
+        self.inner.relations.write().insert(id, relation);
         let pipeline = self.inner.new_pipeline();
         self.inner.post(Event::SourceAdded {
             relation: id,
@@ -237,6 +248,41 @@ impl Runtime {
     }
 }
 
+impl Inner {
+    /// Makes what indexes lack after a restart, while nobody waits for it.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub(crate) fn spawn_indexing(&self, make: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+        let indexing = self.spawn(QueryClass::Batch, move |_| {
+            async move {
+                if let Err(error) = make() {
+                    // Whoever asks for one meets the same error.
+                    tracing::error!(%error, "an index cannot be made");
+                }
+                Ok(())
+            }
+            .boxed()
+        })?;
+        indexing.detach();
+        Ok(())
+    }
+}
+
+/// Makes the indexes that lack all rows, while the table goes on.
+///
+/// # Errors
+/// A column cannot be hashed.
+pub(crate) fn make_indexes(table: &RwLock<RowTable>) -> Result<()> {
+    loop {
+        let Some(mut draft) = table.read().begin_index() else {
+            return Ok(());
+        };
+        draft.make()?;
+        table.write().put_index(draft)?;
+    }
+}
+
 /// The watermark of a stream, after these rows of its log.
 fn logged_watermark(
     logs: &LogStore,
@@ -277,7 +323,7 @@ fn replay(
     }) = restored
     {
         let widened = widen_image(image, &schema, missing);
-        match widened.and_then(|image| rows.restore(&image)) {
+        match widened.and_then(|image| rows.restore_rows(&image)) {
             Ok(()) => from = end,
             Err(error) => {
                 tracing::warn!(relation = id.0, %error, "a table's rows in a checkpoint do not fit: its log is read");

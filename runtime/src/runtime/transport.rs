@@ -93,7 +93,8 @@ impl Transport for InProcess {
         let now = inner.timers.now();
         let mut taken = {
             let mut feeds = inner.feeds.lock();
-            let taken = match feeds.cut(request, now) {
+            let bytes_max = inner.options.memory.cut_bytes_max();
+            let taken = match feeds.cut(request, now, bytes_max) {
                 CutAnswer::Taken(taken) => taken,
                 CutAnswer::New => return CutAnswer::New,
                 CutAnswer::Void => return CutAnswer::Void,
@@ -138,6 +139,12 @@ impl Transport for InProcess {
         self.inner
             .upgrade()
             .is_some_and(|inner| inner.urgent.lock().contains(&job))
+    }
+
+    fn out_of_memory(&self) {
+        if let Some(inner) = self.inner.upgrade() {
+            inner.divide_large();
+        }
     }
 
     fn low_water(&self, view: RelationId) -> u64 {

@@ -157,6 +157,8 @@ pub struct StageCosts {
     pub rows_in: u64,
     pub rows_out: u64,
     pub bytes_out: u64,
+    /// The most that one task put out in an epoch.
+    pub rows_out_max: u64,
     /// Nanoseconds in which they ran: all of them, and those of the partition that took longest.
     pub busy_ns: u64,
     pub busiest_ns: u64,
@@ -171,6 +173,7 @@ impl StageCosts {
             rows_in: 0,
             rows_out: 0,
             bytes_out: 0,
+            rows_out_max: 0,
             busy_ns: 0,
             busiest_ns: 0,
         }
@@ -182,6 +185,7 @@ impl StageCosts {
         self.rows_in += other.rows_in;
         self.rows_out += other.rows_out;
         self.bytes_out += other.bytes_out;
+        self.rows_out_max = self.rows_out_max.max(other.rows_out_max);
         self.busy_ns += other.busy_ns;
         self.busiest_ns = self.busiest_ns.max(other.busiest_ns);
     }

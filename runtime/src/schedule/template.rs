@@ -70,6 +70,8 @@ pub struct StageShape {
     pub is_single: bool,
     /// Whether its output may go on batch by batch while it is made.
     pub has_faucet: bool,
+    /// Where there may be a faucet: rows that it lets a task hold back or have in flight.
+    pub flow_rows: Option<u64>,
 }
 
 /// What a stage reads.
@@ -126,7 +128,8 @@ impl ViewShape {
                     input,
                     reader: None,
                     is_single: false,
-                    has_faucet: stage.faucet.is_some(),
+                    has_faucet: stage.faucet.as_ref().is_some_and(|faucet| faucet.is_placed),
+                    flow_rows: stage.faucet.as_ref().map(|_| graph.flow.rows() as u64),
                 }
             })
             .collect();

@@ -6,7 +6,8 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::ScalarValue;
+use datafusion::common::stats::Precision;
+use datafusion::common::{ScalarValue, Statistics};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown, TableType};
@@ -92,6 +93,10 @@ impl SnapshotTable {
         let mut batches = vec![];
         for partition in partitions {
             let table = partition.read();
+            // Without its rows it has no index, nor soon after a start: a scan reads them.
+            if table.is_away() || table.is_behind(index) {
+                return Ok(None);
+            }
             let matches = table
                 .probe_at(index, &keys, self.frozen.version)
                 .map_err(external)?;
@@ -136,6 +141,11 @@ impl TableProvider for SnapshotTable {
 
     fn table_type(&self) -> TableType {
         TableType::Base
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        let rows = Precision::Inexact(self.frozen.rows_max());
+        Some(Statistics::new_unknown(&self.schema).with_num_rows(rows))
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {

@@ -24,14 +24,13 @@ use datafusion::physical_plan::{
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream};
 use millrace_storage::LogReader;
-use tokio::task::JoinError;
 
 use super::provider::known_columns;
 use super::{Frozen, FrozenRows};
 use crate::relation::Relation;
-use crate::state::TableView;
+use crate::state::{Chunk, TableView};
 use crate::worker::cpu::{Waits, should_yield, used_disk, waits_for};
-use crate::worker::disk::{DiskScheduler, DiskUse, Phase};
+use crate::worker::disk::{DiskScheduler, DiskUse, Moved, Phase};
 
 /// A share of a relation's rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,11 +40,17 @@ enum Part {
         from: (usize, usize),
         to: (usize, usize),
     },
+    /// Rows of a large chunk, which is there.
+    Rows {
+        view: usize,
+        chunk: usize,
+        places: Range<usize>,
+    },
     /// Offsets of a log.
     Offsets(Range<u64>),
 }
 
-/// Divides a relation's rows into shares of similar size, in their order.
+/// Divides a relation's rows into about so many shares of similar size, in their order.
 fn parts_of(frozen: &Frozen, most: usize) -> Vec<Part> {
     let most = most.max(1);
     let views = match &frozen.rows {
@@ -67,11 +72,30 @@ fn parts_of(frozen: &Frozen, most: usize) -> Vec<Part> {
                 parts.push(Part::Chunks { from, to });
                 (from, rows) = (to, 0);
             }
-            rows += view.chunk_rows_max(chunk);
+            let of_chunk = view.chunk_rows_max(chunk);
+            // What was written at once is one chunk, however large. One that is on the disk is read as a whole.
+            let pieces = (of_chunk / each).min(most.saturating_sub(parts.len()));
+            if pieces < 2 || view.is_away(chunk) {
+                rows += of_chunk;
+                continue;
+            }
+            if rows > 0 {
+                let to = (number, chunk);
+                parts.push(Part::Chunks { from, to });
+            }
+            let end = |piece: usize| of_chunk * piece / pieces;
+            parts.extend((0..pieces).map(|piece| Part::Rows {
+                view: number,
+                chunk,
+                places: end(piece)..end(piece + 1),
+            }));
+            (from, rows) = ((number, chunk + 1), 0);
         }
     }
     let to = (views.len(), 0);
-    parts.push(Part::Chunks { from, to });
+    if rows > 0 || parts.is_empty() {
+        parts.push(Part::Chunks { from, to });
+    }
     parts
 }
 
@@ -92,7 +116,7 @@ pub struct SnapshotScan {
 impl SnapshotScan {
     /// A scan of the first columns of a relation, under the names of `known`, or of some of them.
     ///
-    /// In at most so many partitions; with one, in one, which then says nothing of how many rows there are: plans over
+    /// In about so many partitions; with one, in one, which then says nothing of how many rows there are: plans over
     /// little data are as they were written.
     pub(super) fn new(
         frozen: Frozen,
@@ -215,6 +239,16 @@ impl ExecutionPlan for SnapshotScan {
                 view: from.0,
                 chunk: from.1,
                 end: *to,
+                places: None,
+                coming: None,
+            },
+            (FrozenRows::Table(views), Part::Rows { view, chunk, places }) => Rows::Table {
+                views: views.clone(),
+                view: *view,
+                chunk: *chunk,
+                end: (*view, chunk + 1),
+                places: Some(places.clone()),
+                coming: None,
             },
             (FrozenRows::Log(logs, disk), Part::Offsets(offsets)) => {
                 let reader = logs
@@ -223,6 +257,7 @@ impl ExecutionPlan for SnapshotScan {
                 Rows::Log {
                     state: LogState::Idle(Some(Box::new(reader))),
                     disk: Arc::clone(disk),
+                    block_bytes: 0,
                 }
             }
             _ => {
@@ -262,10 +297,16 @@ enum Rows {
         view: usize,
         chunk: usize,
         end: (usize, usize),
+        /// Of the only chunk, if not all of it.
+        places: Option<Range<usize>>,
+        /// Of the chunk, as long as its rows come from the disk.
+        coming: Option<BoxFuture<'static, crate::error::Result<Arc<Chunk>>>>,
     },
     Log {
         state: LogState,
         disk: Arc<DiskScheduler>,
+        /// Of the last block, which stands for the next one's.
+        block_bytes: usize,
     },
 }
 
@@ -273,12 +314,12 @@ enum Rows {
 type Block = Result<RecordBatch, millrace_storage::StorageError>;
 
 /// A reader, and what it read.
-type Read = std::result::Result<(Box<LogReader>, Option<Block>), JoinError>;
+type Read = (Box<LogReader>, Option<Block>);
 
-/// Blocks of the log are read on the I/O runtime, never on a cpu slot; when, says the disk scheduler.
+/// Blocks of the log are read by the disk scheduler, never on a cpu slot.
 enum LogState {
     Idle(Option<Box<LogReader>>),
-    Reading(BoxFuture<'static, (Read, DiskUse)>),
+    Reading(BoxFuture<'static, std::io::Result<(Read, DiskUse)>>),
 }
 
 impl ScanStream {
@@ -289,6 +330,8 @@ impl ScanStream {
                 view,
                 chunk,
                 end,
+                places,
+                coming,
             } => loop {
                 if (*view, *chunk) == *end {
                     return Poll::Ready(None);
@@ -301,46 +344,67 @@ impl ScanStream {
                     *chunk = 0;
                     continue;
                 }
-                let batch = current.batch(*chunk, Some(&self.projection)).map_err(external);
+                let batch = if current.is_away(*chunk) {
+                    let future = coming.get_or_insert_with(|| {
+                        let (view, chunk) = (current.clone(), *chunk);
+                        async move { view.chunk(chunk).await }.boxed()
+                    });
+                    let Poll::Ready(rows) = future.poll_unpin(context) else {
+                        return Poll::Pending;
+                    };
+                    *coming = None;
+                    rows.and_then(|rows| match places {
+                        Some(places) => current.rows_in(&rows, places, &self.projection),
+                        None => current.batch_in(&rows, Some(&self.projection)),
+                    })
+                } else {
+                    match places {
+                        Some(places) => current.rows_of(*chunk, places, &self.projection),
+                        None => current.batch(*chunk, Some(&self.projection)),
+                    }
+                };
+                let batch = batch.map_err(external);
                 *chunk += 1;
                 if !matches!(&batch, Ok(batch) if batch.num_rows() == 0) {
                     return Poll::Ready(Some(batch));
                 }
             },
-            Rows::Log { state, disk } => loop {
+            Rows::Log {
+                state,
+                disk,
+                block_bytes,
+            } => loop {
                 match state {
                     LogState::Idle(reader) => {
                         let Some(mut reader) = reader.take() else {
                             return Poll::Ready(None);
                         };
-                        let disk = Arc::clone(disk);
-                        let request = async move {
-                            let read = tokio::task::spawn_blocking(move || {
-                                let block = reader.next().map(|block| block.map(|block| block.changes.rows));
-                                (reader, block)
-                            });
-                            let read = read.await;
-                            let (bytes, rows) = match &read {
-                                Ok((_, Some(Ok(rows)))) => (slice_bytes(rows), rows.num_rows()),
-                                _ => (0, 0),
+                        let read = move || {
+                            let block = reader.next().map(|block| block.map(|block| block.changes.rows));
+                            let moved = match &block {
+                                Some(Ok(rows)) => Moved {
+                                    bytes: slice_bytes(rows) as u64,
+                                    rows: rows.num_rows() as u64,
+                                },
+                                _ => Moved::default(),
                             };
-                            (read, bytes as u64, rows as u64)
+                            ((reader, block), moved)
                         };
-                        *state =
-                            LogState::Reading(async move { disk.serve(Phase::Read, request).await }.boxed());
+                        let (disk, bytes) = (Arc::clone(disk), *block_bytes);
+                        let read = async move { disk.serve(Phase::Read, bytes, read).await };
+                        *state = LogState::Reading(read.boxed());
                     }
                     LogState::Reading(handle) => {
-                        let Poll::Ready((outcome, used)) = handle.poll_unpin(context) else {
+                        let Poll::Ready(outcome) = handle.poll_unpin(context) else {
                             waits_for(Waits::Disk);
                             return Poll::Pending;
                         };
-                        used_disk(used);
-                        let (reader, block) = match outcome {
+                        let ((reader, block), used) = match outcome {
                             Ok(read) => read,
-                            Err(error) => {
-                                return Poll::Ready(Some(Err(DataFusionError::External(Box::new(error)))));
-                            }
+                            Err(error) => return Poll::Ready(Some(Err(external(error)))),
                         };
+                        used_disk(used);
+                        *block_bytes = used.moved.bytes as usize;
                         let Some(block) = block else {
                             *state = LogState::Idle(None);
                             return Poll::Ready(None);

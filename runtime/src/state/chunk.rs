@@ -1,14 +1,18 @@
 //! Immutable columns with, for each row, the version at which it appeared and the one at which it went.
 
-use std::sync::OnceLock;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use arrow::array::{BooleanArray, RecordBatch, UInt32Array};
+use arrow::array::{BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::buffer::BooleanBuffer;
+use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
 use millrace_storage::checkpoint::{BlockRef, Slice};
 use millrace_storage::rows_bytes;
 use parking_lot::Mutex;
+
+use crate::spill::SpilledRows;
 
 /// A point in a relation's history: an epoch for a view, a log offset for a table. A reader at version `v` sees what
 /// appeared at or before `v` and went after `v`.
@@ -20,6 +24,8 @@ const ALIVE: Version = Version::MAX;
 const ANCIENT: Version = 0;
 /// Rows that share one allocation of deletion marks.
 const BLOCK_ROWS: usize = 64;
+/// Of rows on disk, a bit each for so many versions at which some went is less than marks.
+const PACKED_VERSIONS_MAX: usize = 16;
 
 /// Rows from `first` on appeared at `version`.
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +46,12 @@ pub struct Chunk {
     created: Vec<Run>,
     /// Made by the first deletion: what only grows pays nothing, and what is deleted here and there little.
     deleted: OnceLock<Box<[Block]>>,
+    /// Of rows on disk, in place of marks: the rows that went, by when they did.
+    packed: Vec<(Version, BooleanBuffer)>,
     dead_rows: AtomicUsize,
     stored: Mutex<Stored>,
+    /// The rows are on disk; here are none of their columns.
+    away: Option<SpilledRows>,
 }
 
 /// Where the rows are in the checkpoint files, and the marks of those that were alive then.
@@ -61,9 +71,71 @@ impl Chunk {
             rows,
             created,
             deleted: OnceLock::new(),
+            packed: vec![],
             dead_rows: AtomicUsize::new(0),
             stored: Mutex::default(),
+            away: None,
         }
+    }
+
+    /// Where the rows are, if they are on disk.
+    pub(crate) fn away(&self) -> Option<&SpilledRows> {
+        self.away.as_ref()
+    }
+
+    /// The same without the columns, which are on disk. When rows went is told apart as far as somebody at `low_water` or later
+    /// can tell.
+    pub(crate) fn leave(&self, away: SpilledRows, low_water: Version) -> Result<Chunk, ArrowError> {
+        let options = RecordBatchOptions::new().with_row_count(Some(self.len()));
+        let none = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
+        let mut hollow = Chunk::with_runs(none, self.created.clone());
+        hollow.stored = Mutex::new(self.stored());
+        hollow.away = Some(away);
+        hollow.delete_all(self.deletions().map(|(row, version)| match version {
+            version if version <= low_water => (row, ANCIENT),
+            version => (row, version),
+        }));
+        Ok(hollow)
+    }
+
+    /// Marks the rows that are gone, for the first time: no row goes while they are on disk.
+    fn delete_all(&mut self, deletions: impl Iterator<Item = (usize, Version)>) {
+        match &self.away {
+            Some(_) => self.pack(deletions),
+            None => deletions.for_each(|(row, version)| self.delete(row, version)),
+        }
+    }
+
+    fn pack(&mut self, deletions: impl Iterator<Item = (usize, Version)>) {
+        let mut by_version: BTreeMap<Version, Vec<u32>> = BTreeMap::new();
+        for (row, version) in deletions {
+            by_version.entry(version).or_default().push(row as u32);
+        }
+        if by_version.len() > PACKED_VERSIONS_MAX {
+            for (version, rows) in by_version {
+                rows.iter().for_each(|row| self.delete(*row as usize, version));
+            }
+            return;
+        }
+        for (version, rows) in by_version {
+            let mut gone = BooleanBufferBuilder::new(self.len());
+            gone.append_n(self.len(), false);
+            rows.iter().for_each(|row| gone.set_bit(*row as usize, true));
+            self.dead_rows.fetch_add(rows.len(), Ordering::Relaxed);
+            self.packed.push((version, gone.finish()));
+        }
+    }
+
+    /// Whether a row ever went.
+    fn has_deletions(&self) -> bool {
+        self.deleted.get().is_some() || !self.packed.is_empty()
+    }
+
+    /// The same with the columns, as they were read from the disk.
+    pub fn come_back(&self, rows: RecordBatch) -> Chunk {
+        let mut whole = self.with_rows(rows);
+        whole.stored = Mutex::new(self.stored());
+        whole
     }
 
     /// Rows of a checkpoint file: whoever reads sees those that are alive.
@@ -88,7 +160,7 @@ impl Chunk {
     /// Which rows a reader at this version sees; none: all of them.
     pub fn alive_at(&self, version: Version) -> Option<BooleanBuffer> {
         let all_created = self.created.iter().all(|run| run.version <= version);
-        if all_created && self.deleted.get().is_none() {
+        if all_created && !self.has_deletions() {
             return None;
         }
         let mask = BooleanBuffer::collect_bool(self.len(), |row| self.is_visible(row, version));
@@ -97,21 +169,19 @@ impl Chunk {
 
     /// The same versions over other columns of as many rows.
     pub fn with_rows(&self, rows: RecordBatch) -> Chunk {
-        let copy = Chunk::with_runs(rows, self.created.clone());
-        for (row, version) in self.deletions() {
-            copy.delete(row, version);
-        }
+        let mut copy = Chunk::with_runs(rows, self.created.clone());
+        copy.delete_all(self.deletions());
         copy
     }
 
     /// The same rows with only these alive; the others are as they are here.
     pub fn as_of(&self, alive: Option<&BooleanBuffer>) -> Chunk {
-        let copy = Chunk::with_runs(self.rows.clone(), self.created.clone());
-        *copy.stored.lock() = self.stored();
+        let mut copy = Chunk::with_runs(self.rows.clone(), self.created.clone());
+        copy.stored = Mutex::new(self.stored());
+        copy.away.clone_from(&self.away);
         if let Some(alive) = alive {
-            for row in (0..self.len()).filter(|row| !alive.value(*row)) {
-                copy.delete(row, self.deleted_at(row));
-            }
+            let gone = (0..self.len()).filter(|row| !alive.value(*row));
+            copy.delete_all(gone.map(|row| (row, self.deleted_at(row))));
         }
         copy
     }
@@ -156,13 +226,15 @@ impl Chunk {
     /// Rows that are gone, with when they went.
     fn deletions(&self) -> impl Iterator<Item = (usize, Version)> + '_ {
         let blocks = self.deleted.get().map_or(&[][..], |blocks| blocks);
-        blocks.iter().enumerate().flat_map(|(place, block)| {
+        let marked = blocks.iter().enumerate().flat_map(|(place, block)| {
             let marks = block.get().map_or(&[][..], |marks| marks);
             marks.iter().enumerate().filter_map(move |(row, mark)| {
                 let version = mark.load(Ordering::Relaxed);
                 (version != ALIVE).then_some((place * BLOCK_ROWS + row, version))
             })
-        })
+        });
+        let packed = self.packed.iter();
+        marked.chain(packed.flat_map(|(version, gone)| gone.set_indices().map(|row| (row, *version))))
     }
 
     /// Positions of the rows that someone reading at `low_water` or later may still see.
@@ -199,6 +271,9 @@ impl Chunk {
     }
 
     pub fn deleted_at(&self, row: usize) -> Version {
+        if let Some((version, _)) = self.packed.iter().find(|(_, gone)| gone.value(row)) {
+            return *version;
+        }
         self.deleted
             .get()
             .and_then(|blocks| blocks[row / BLOCK_ROWS].get())
@@ -234,7 +309,7 @@ impl Chunk {
         let (mut positions, mut weights) = (vec![], vec![]);
         let is_older = self.created.iter().all(|run| run.version <= since);
         let is_newer = self.created.iter().all(|run| run.version > until);
-        if is_newer || (is_older && self.deleted.get().is_none()) {
+        if is_newer || (is_older && !self.has_deletions()) {
             return (positions, weights);
         }
         for row in 0..self.len() {
@@ -247,20 +322,26 @@ impl Chunk {
         (positions, weights)
     }
 
-    /// The rows that a reader at `version` sees, without copying where that is all of them.
-    pub fn visible(&self, version: Version, rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    /// The rows that a reader at `version` sees, without copying where that is all of them. `rows`: the chunk's from the place
+    /// `first` on, maybe with fewer columns.
+    pub fn visible(
+        &self,
+        version: Version,
+        rows: &RecordBatch,
+        first: usize,
+    ) -> Result<RecordBatch, ArrowError> {
         let all_created = self.created.iter().all(|run| run.version <= version);
-        if all_created && self.deleted.get().is_none() {
+        if all_created && !self.has_deletions() {
             return Ok(rows.clone());
         }
         let mask = if all_created {
-            BooleanBuffer::collect_bool(self.len(), |row| self.deleted_at(row) > version)
+            BooleanBuffer::collect_bool(rows.num_rows(), |row| self.deleted_at(first + row) > version)
         } else {
-            BooleanBuffer::collect_bool(self.len(), |row| self.is_visible(row, version))
+            BooleanBuffer::collect_bool(rows.num_rows(), |row| self.is_visible(first + row, version))
         };
         match mask.count_set_bits() {
             0 => Ok(rows.slice(0, 0)),
-            count if count == self.len() => Ok(rows.clone()),
+            count if count == rows.num_rows() => Ok(rows.clone()),
             _ => arrow::compute::filter_record_batch(rows, &BooleanArray::new(mask, None)),
         }
     }
@@ -272,7 +353,9 @@ impl Chunk {
             .iter()
             .filter_map(Block::get)
             .map(|marks| size_of_val::<[AtomicU64]>(marks));
+        let packed = self.packed.iter().map(|(_, gone)| gone.inner().len());
         rows_bytes(&self.rows)
+            + packed.sum::<usize>()
             + self.created.capacity() * size_of::<Run>()
             + size_of_val(blocks)
             + marks.sum::<usize>()
@@ -281,8 +364,6 @@ impl Chunk {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow::array::{ArrayRef, Int64Array};
 
     use super::*;
@@ -305,15 +386,59 @@ mod tests {
         let merged = Chunk::concat(&chunks.iter().collect::<Vec<_>>(), 6).unwrap();
         assert_eq!(merged.created.len(), 3, "{:?}", merged.created);
         for version in 6..14 {
-            let seen = merged.visible(version, &merged.rows).unwrap().num_rows();
+            let seen = merged.visible(version, &merged.rows, 0).unwrap().num_rows();
             let expected = (0..250).filter(|row| merged.is_visible(*row, version)).count();
             assert_eq!(seen, expected, "version {version}");
         }
-        assert_eq!(merged.visible(8, &merged.rows).unwrap().num_rows(), 199);
-        assert_eq!(merged.visible(12, &merged.rows).unwrap().num_rows(), 248);
+        assert_eq!(merged.visible(8, &merged.rows, 0).unwrap().num_rows(), 199);
+        assert_eq!(merged.visible(12, &merged.rows, 0).unwrap().num_rows(), 248);
         let survivors = merged.survivors(8).unwrap().unwrap();
         assert_eq!(survivors.len(), 249);
-        assert_eq!(survivors.visible(12, &survivors.rows).unwrap().num_rows(), 248);
+        assert_eq!(survivors.visible(12, &survivors.rows, 0).unwrap().num_rows(), 248);
+    }
+
+    #[test]
+    fn rows_that_are_away_know_when_they_went_in_a_bit_each() {
+        let chunk = chunk(0..6_400, 1);
+        let hollow = |chunk: &Chunk| {
+            let none = RecordBatch::try_new_with_options(
+                Arc::new(Schema::empty()),
+                vec![],
+                &RecordBatchOptions::new().with_row_count(Some(chunk.len())),
+            );
+            let mut hollow = Chunk::with_runs(none.unwrap(), chunk.created.clone());
+            hollow.pack(chunk.deletions());
+            hollow
+        };
+        let mut went = vec![];
+        for version in 5..8 {
+            for row in (version as usize..6_400).step_by(10) {
+                chunk.delete(row, version);
+                went.push((row, version));
+            }
+        }
+        went.sort_unstable();
+        let packed = hollow(&chunk);
+        let mut told: Vec<_> = packed.deletions().collect();
+        told.sort_unstable();
+        assert_eq!(told, went);
+        assert_eq!(packed.dead_rows(), chunk.dead_rows());
+        assert!(packed.memory_bytes() * 10 < chunk.memory_bytes() - rows_bytes(&chunk.rows));
+        for version in 4..9 {
+            assert_eq!(
+                packed.alive_at(version),
+                chunk.alive_at(version),
+                "version {version}"
+            );
+        }
+        // Very many versions are marks again.
+        for row in 0..20 {
+            chunk.delete(row * 10, 100 + row as u64);
+        }
+        assert_eq!(
+            hollow(&chunk).deletions().collect::<Vec<_>>(),
+            chunk.deletions().collect::<Vec<_>>()
+        );
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! 4. While many rows arrive and few are looked for, indexes are only brought up to date when they are asked for
 //!    ([`RowTable::set_lazy`]).
 
+mod away;
 mod delete;
 mod image;
 mod probe;
@@ -36,13 +37,17 @@ use parking_lot::Mutex;
 use super::chunk::{Chunk, Version};
 use super::index::HashIndex;
 use crate::error::{Result, RuntimeError};
+pub(crate) use away::write as write_away;
 use image::ChunkImage;
 pub use image::TableImage;
+pub(crate) use image::Tags;
 pub use probe::Matches;
 pub use view::TableView;
 
 /// Small chunks are merged up to this size, so that a merge never copies more.
 const CHUNK_ROWS_MAX: usize = 65_536;
+/// Chunks that are looked at to tell how large rows are.
+const CHUNKS_LOOKED_AT: usize = 8;
 
 /// See the module.
 #[derive(Debug)]
@@ -74,6 +79,8 @@ pub struct RowTable {
     crowded: Mutex<Vec<(usize, u64)>>,
     /// What the last image showed.
     last_image: Vec<ChunkImage>,
+    /// Another one whenever rows get other numbers.
+    numbering: Arc<()>,
 }
 
 impl RowTable {
@@ -96,6 +103,7 @@ impl RowTable {
             tags: None,
             crowded: Mutex::default(),
             last_image: vec![],
+            numbering: Arc::default(),
         }
     }
 
@@ -152,6 +160,14 @@ impl RowTable {
         chunks + tags + self.indexes.iter().map(HashIndex::memory_bytes).sum::<usize>()
     }
 
+    /// Bytes of a row, about: the most that rows take on average in any of a few parts of the table.
+    pub fn row_bytes(&self) -> usize {
+        let step = self.chunks.len().div_ceil(CHUNKS_LOOKED_AT).max(1);
+        let looked_at = self.chunks.iter().step_by(step);
+        let averages = looked_at.map(|chunk| chunk.memory_bytes() / chunk.len().max(1));
+        averages.max().unwrap_or(0)
+    }
+
     /// Adds an index over existing and later rows; returns its number. An equal one is used again.
     pub fn add_index(&mut self, columns: Vec<usize>) -> Result<usize> {
         if let Some(known) = self.index_over(&columns) {
@@ -159,7 +175,7 @@ impl RowTable {
         }
         self.indexes.push(HashIndex::new(columns));
         let added = self.indexes.len() - 1;
-        if !self.is_lazy {
+        if !self.is_lazy && !self.is_away() {
             self.catch_up(added)?;
         }
         Ok(added)
@@ -168,13 +184,17 @@ impl RowTable {
     /// Whether rows that are inserted from now on enter the indexes only when these are asked for
     /// ([`RowTable::catch_up`]). Ends with all indexes up to date.
     pub fn set_lazy(&mut self, is_lazy: bool) -> Result<()> {
-        if std::mem::replace(&mut self.is_lazy, is_lazy) && !is_lazy {
-            for index in 0..self.indexes.len() {
-                self.catch_up(index)?;
-            }
-            self.refine_by_sample()?;
+        if std::mem::replace(&mut self.is_lazy, is_lazy) && !is_lazy && !self.is_away() {
+            self.catch_up_all()?;
         }
         Ok(())
+    }
+
+    fn catch_up_all(&mut self) -> Result<()> {
+        for index in 0..self.indexes.len() {
+            self.catch_up(index)?;
+        }
+        self.refine_by_sample()
     }
 
     pub fn is_lazy(&self) -> bool {
@@ -196,6 +216,38 @@ impl RowTable {
             lacking.extend(hashes(&rows, &index.columns)?);
         }
         index.insert(behind, &lacking);
+        Ok(())
+    }
+
+    /// Whether rows are lacking in an index.
+    pub fn is_behind(&self, index: usize) -> bool {
+        self.indexes[index].rows() < self.rows
+    }
+
+    /// An index that lacks all rows, to be made while the table goes on.
+    pub fn begin_index(&self) -> Option<IndexDraft> {
+        if self.is_away() || self.is_lazy {
+            return None;
+        }
+        let place = self.indexes.iter().position(|index| index.rows() == 0)?;
+        (self.rows > 0).then(|| IndexDraft {
+            place,
+            index: HashIndex::new(self.indexes[place].columns.clone()),
+            chunks: Arc::clone(&self.chunks),
+            numbering: Arc::clone(&self.numbering),
+        })
+    }
+
+    /// Takes an index that was made, unless somebody could not wait for it.
+    ///
+    /// # Errors
+    /// A column cannot be hashed.
+    pub fn put_index(&mut self, made: IndexDraft) -> Result<()> {
+        let is_same = Arc::ptr_eq(&self.numbering, &made.numbering) && !self.is_away();
+        if is_same && self.indexes[made.place].rows() == 0 {
+            self.indexes[made.place] = made.index;
+            self.catch_up(made.place)?;
+        }
         Ok(())
     }
 
@@ -258,7 +310,8 @@ impl RowTable {
     /// Appends rows; returns the number of the first.
     pub fn insert(&mut self, rows: RecordBatch, version: Version) -> Result<u32> {
         if !self.is_lazy {
-            for index in &mut self.indexes {
+            // One that is behind stays so until it is asked for.
+            for index in self.indexes.iter_mut().filter(|index| index.rows() == self.rows) {
                 let hashes = hashes(&rows, &index.columns)?;
                 index.insert(self.rows, &hashes);
             }
@@ -343,6 +396,29 @@ impl RowTable {
     /// What a reader at `version` sees.
     pub fn view(&self, version: Version) -> TableView {
         TableView::new(Arc::clone(&self.schema), version, Arc::clone(&self.chunks))
+    }
+}
+
+/// An index that is made beside its table.
+pub struct IndexDraft {
+    place: usize,
+    index: HashIndex,
+    chunks: Arc<Vec<Arc<Chunk>>>,
+    numbering: Arc<()>,
+}
+
+impl IndexDraft {
+    /// Adds the rows that there were when it was begun.
+    ///
+    /// # Errors
+    /// A column cannot be hashed.
+    pub fn make(&mut self) -> Result<()> {
+        let mut all = vec![];
+        for chunk in self.chunks.iter() {
+            all.extend(hashes(&chunk.rows, &self.index.columns)?);
+        }
+        self.index.insert(0, &all);
+        Ok(())
     }
 }
 

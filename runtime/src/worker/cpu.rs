@@ -14,6 +14,7 @@
 //! A poll that takes long (a join's table, the groups of an aggregate) has no suspension point inside. What is more urgent
 //! does not wait for it: it is polled at once by a thread that the kernel prefers (see [`slots`]).
 
+mod crowding;
 mod histogram;
 mod policy;
 pub(crate) mod queue;
@@ -37,7 +38,8 @@ use crate::worker::disk::DiskUse;
 pub use histogram::{Durations, Histogram};
 pub use policy::{GiveWay, Place, Policy, SchedulerPolicy};
 pub use queue::Patience;
-use slots::{Alive, Ready, Shared};
+use slots::{Alive, Lane, Ready, Shared};
+pub use slots::{process_cpu_time, thread_cpu_time};
 pub use task::{CpuGate, CpuTask, Stretch, TaskLabel, TaskRecord, TaskState, TaskStatus, Waits, Work};
 
 /// How urgent a task is. The order is the order of service.
@@ -150,6 +152,11 @@ pub fn releases(bytes: usize) {
     });
 }
 
+/// The task that runs on this thread; none outside a slot.
+pub fn running_task() -> Option<Arc<TaskRecord>> {
+    RUNNING.with_borrow(|gate| gate.as_ref().map(|gate| Arc::clone(&gate.record)))
+}
+
 /// A disk monotask of the task that runs on this thread has ended.
 pub fn used_disk(used: DiskUse) {
     RUNNING.with_borrow(|gate| {
@@ -168,7 +175,7 @@ pub struct CpuScheduler {
 }
 
 impl CpuScheduler {
-    /// Starts the threads: for each slot one a class. `io`, if any, is where what tasks await is driven: files, timers.
+    /// Starts the threads: for each slot one a lane. `io`, if any, is where what tasks await is driven: files, timers.
     ///
     /// # Errors
     /// The operating system refuses a thread.
@@ -176,18 +183,18 @@ impl CpuScheduler {
         let slots = slots.max(1);
         let shared = Arc::new(Shared::new(slots));
         let mut threads = vec![];
-        for class in QueryClass::ALL {
+        for lane in Lane::ALL {
             for slot in 0..slots {
                 let shared = Arc::clone(&shared);
                 let io = io.clone();
                 let thread = std::thread::Builder::new()
-                    .name(format!("{class}-{slot}"))
+                    .name(format!("{}-{slot}", lane.name()))
                     // Deep plans and expressions recurse.
                     .stack_size(SLOT_STACK_BYTES)
                     .spawn(move || {
                         // What a task awaits (files, timers) lives on the I/O runtime; its own work stays here.
                         let _io = io.as_ref().map(tokio::runtime::Handle::enter);
-                        shared.run(class);
+                        shared.run(lane);
                     })
                     .map_err(|error| RuntimeError::Internal(format!("cannot start a cpu slot: {error}")))?;
                 threads.push(thread);

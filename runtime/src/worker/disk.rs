@@ -1,23 +1,53 @@
-//! The disk scheduler: a bounded number of requests in flight, each a disk monotask.
+//! The disk scheduler of a device: a bounded number of requests in flight, each a disk monotask.
 //!
-//! Requests wait in a queue for each phase of the tasks (reading input, writing, reading again what was written), which are
-//! served in turn, so that reads are not stuck behind writes (Ousterhout 2017, section 5.3.2). A rate, if one is set, stands
-//! for a slower device: a request then keeps its place until as much time has passed as its bytes would have taken.
+//! ```text
+//!   tasks, writers --submit--> queue of reads    --\   in turn, as many at once    threads of the device
+//!                              queue of writes   ---->  as the device is good for  --> work, flush --> answer
+//!                              queue of rereads  --/
+//!   the log's writer --at once, on its own thread---------------------------------> write, sync --> acknowledge
+//! ```
+//!
+//! A monotask is a piece of work that uses the device and nothing else: a thread of the scheduler runs it from its beginning
+//! to its end, so that the time is the device's, and no slot waits. Requests wait in a queue for each phase of the tasks
+//! (reading input, writing, reading again what was written), which are served in turn, so that reads are not stuck behind
+//! writes (Ousterhout 2017, section 5.3.2).
+//!
+//! A read that fills a buffer begins when the buffer fits into what memory there is; while memory is short, writes, which
+//! free some, go first. With nothing in flight the next request begins in any case: it may be what frees memory.
+//!
+//! Groups of writes to the log (`log`) are monotasks too, of the class of streams: somebody waits for each, so that they begin
+//! at once, whatever is in flight. They take one of the places meanwhile, so that less urgent requests begin later; one place
+//! is left to these, or writes without end would be the end of queries.
+//!
+//! A rate, if one is set, stands for a slower device: requests then take, one after another, as long as their bytes would.
 
+mod devices;
+mod log;
+mod spill;
 mod store;
+mod totals;
+mod tuner;
 
 use std::collections::VecDeque;
-use std::future::Future;
+use std::io;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
+pub use devices::Disks;
+pub use spill::SpillFiles;
 pub use store::DiskStore;
+pub use totals::{DiskTotals, Totals};
 
-/// Requests in flight on a device without moving parts.
+use self::tuner::Tuner;
+use crate::memory::Memory;
+use crate::worker::cpu::thread_cpu_time;
+
+/// Requests in flight on a device without moving parts, until more is known of it.
 pub const DISK_CONCURRENCY: usize = 4;
 
 /// What a request is for.
@@ -25,21 +55,34 @@ pub const DISK_CONCURRENCY: usize = 4;
 pub enum Phase {
     /// Input of a query.
     Read,
-    /// What a query writes.
+    /// What a query, a checkpoint or a sink writes.
     Write,
+    /// What was written for the same run: spilled rows.
+    Reread,
 }
 
-const PHASES: usize = 2;
+const PHASES: usize = 3;
+
+/// What a piece of work has moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Moved {
+    pub bytes: u64,
+    pub rows: u64,
+}
 
 /// A request that was served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskUse {
+    /// The device, by its place among the runtime's.
+    pub device: usize,
+    pub phase: Phase,
     /// When the scheduler got it.
     pub queued: Instant,
     pub started: Instant,
     pub service: Duration,
-    pub bytes: u64,
-    pub rows: u64,
+    /// Of that, on a processor: copying out of the system's cache and into it.
+    pub copying: Duration,
+    pub moved: Moved,
 }
 
 impl DiskUse {
@@ -49,206 +92,297 @@ impl DiskUse {
     }
 }
 
-#[derive(Default)]
+/// What a thread of the device does for a request. `None`: nobody wanted it any more, or it panicked.
+type Work = Box<dyn FnOnce(&Shared) -> Option<DiskUse> + Send>;
+
+struct Request {
+    /// Of the buffer that it fills.
+    buffer_bytes: usize,
+    work: Work,
+}
+
 struct State {
-    in_flight: usize,
-    queues: [VecDeque<oneshot::Sender<Place>>; PHASES],
+    queues: [VecDeque<Request>; PHASES],
     /// The phase that is looked at first the next time.
     turn: usize,
+    in_flight: usize,
+    /// Of the log's writers, beside these.
+    log_in_flight: usize,
+    /// Buffers of the requests in flight.
+    buffers_bytes: usize,
+    threads: usize,
+    idle: usize,
+    is_stopped: bool,
+    tuner: Tuner,
+    totals: DiskTotals,
 }
 
-/// See the module.
-pub struct DiskScheduler {
+/// What the threads share.
+struct Shared {
+    device: usize,
     state: Mutex<State>,
-    concurrency: usize,
+    work: Condvar,
+    /// Requests in flight at the most; changed under the lock.
+    concurrency: AtomicUsize,
     /// Bytes a second; 0: as fast as it is.
     rate: AtomicU64,
+    /// With a rate: when the device is done with what it has.
+    free_at: Mutex<Option<Instant>>,
+    memory: Arc<Memory>,
 }
 
-/// The right to use the device; passed on when it is dropped.
-struct Place(Option<Arc<DiskScheduler>>);
+/// See the module. Dropping it ends its threads after what they do.
+pub struct DiskScheduler {
+    shared: Arc<Shared>,
+    name: String,
+}
 
-impl Drop for Place {
+impl Drop for DiskScheduler {
     fn drop(&mut self) {
-        if let Some(scheduler) = self.0.take() {
-            scheduler.pass_on();
-        }
+        self.shared.state.lock().is_stopped = true;
+        self.shared.work.notify_all();
     }
 }
 
 impl DiskScheduler {
-    pub fn new(concurrency: usize) -> Arc<DiskScheduler> {
+    /// For a device with this name and place. `concurrency`: requests in flight at the most, to begin with.
+    pub fn new(name: &str, device: usize, concurrency: usize, memory: &Arc<Memory>) -> Arc<DiskScheduler> {
+        let tuner = Tuner::new(concurrency);
+        let concurrency = AtomicUsize::new(tuner.concurrency());
         Arc::new(DiskScheduler {
-            state: Mutex::default(),
-            concurrency: concurrency.max(1),
-            rate: AtomicU64::new(0),
+            shared: Arc::new(Shared {
+                device,
+                state: Mutex::new(State {
+                    queues: Default::default(),
+                    turn: 0,
+                    in_flight: 0,
+                    log_in_flight: 0,
+                    buffers_bytes: 0,
+                    threads: 0,
+                    idle: 0,
+                    is_stopped: false,
+                    tuner,
+                    totals: DiskTotals::default(),
+                }),
+                work: Condvar::new(),
+                concurrency,
+                rate: AtomicU64::new(0),
+                free_at: Mutex::default(),
+                memory: Arc::clone(memory),
+            }),
+            name: name.to_owned(),
         })
+    }
+
+    /// Of the device.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Requests in flight at the most.
     pub fn concurrency(&self) -> usize {
-        self.concurrency
+        self.shared.concurrency.load(Ordering::Relaxed)
+    }
+
+    /// What that was chosen from: requests in flight, and bytes a second.
+    pub fn measured(&self) -> Vec<(usize, f64)> {
+        self.shared.state.lock().tuner.measured()
+    }
+
+    /// What was served since the start.
+    pub fn totals(&self) -> DiskTotals {
+        self.shared.state.lock().totals
     }
 
     /// The rate that stands for a slower device, if there is one.
     pub fn bytes_per_second(&self) -> Option<f64> {
+        self.shared.rate()
+    }
+
+    /// Serves requests as a device with this rate would; `None`: as fast as it is.
+    pub fn set_bytes_per_second(&self, rate: Option<u64>) {
+        let rate = rate.unwrap_or(0);
+        if self.shared.rate.swap(rate, Ordering::Relaxed) != rate {
+            self.shared.state.lock().tuner.forget();
+        }
+    }
+
+    /// Serves a request when its turn comes. `buffer_bytes`: what it will hold in memory. The work answers with its result
+    /// and what it moved. Dropping the future gives up what has not begun.
+    ///
+    /// # Errors
+    /// The work panicked, or the operating system refuses a thread.
+    pub async fn serve<T: Send + 'static>(
+        self: &Arc<Self>,
+        phase: Phase,
+        buffer_bytes: usize,
+        work: impl FnOnce() -> (T, Moved) + Send + 'static,
+    ) -> io::Result<(T, DiskUse)> {
+        let (sender, receiver) = oneshot::channel();
+        let queued = Instant::now();
+        let work = move |shared: &Shared| {
+            // Whoever has gone wants nothing, now or when it is done.
+            if sender.is_closed() {
+                return None;
+            }
+            let served = shared.run(phase, queued, work)?;
+            let used = served.1;
+            let _ = sender.send(served);
+            Some(used)
+        };
+        self.submit(phase, buffer_bytes, Box::new(work))?;
+        receiver
+            .await
+            .map_err(|_| io::Error::other("a disk monotask ended without an answer"))
+    }
+
+    /// The same for whoever is told by a call; `done` is dropped without a call if the work panics.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread.
+    pub fn start<T: Send + 'static>(
+        self: &Arc<Self>,
+        phase: Phase,
+        buffer_bytes: usize,
+        work: impl FnOnce() -> (T, Moved) + Send + 'static,
+        done: impl FnOnce(T, DiskUse) + Send + 'static,
+    ) -> io::Result<()> {
+        let queued = Instant::now();
+        let work = move |shared: &Shared| {
+            let (result, used) = shared.run(phase, queued, work)?;
+            done(result, used);
+            Some(used)
+        };
+        self.submit(phase, buffer_bytes, Box::new(work))
+    }
+
+    fn submit(&self, phase: Phase, buffer_bytes: usize, work: Work) -> io::Result<()> {
+        let mut state = self.shared.state.lock();
+        let waiting: usize = state.queues.iter().map(VecDeque::len).sum();
+        if state.idle <= waiting && state.threads < self.concurrency() {
+            let shared = Arc::clone(&self.shared);
+            let started = std::thread::Builder::new()
+                .name(format!("disk-{}-{}", self.name, state.threads))
+                .spawn(move || shared.serve());
+            match started {
+                Ok(_) => state.threads += 1,
+                // Those that there are will do.
+                Err(_) if state.threads > 0 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        state.queues[phase as usize].push_back(Request { buffer_bytes, work });
+        drop(state);
+        self.shared.work.notify_one();
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn rate(&self) -> Option<f64> {
         match self.rate.load(Ordering::Relaxed) {
             0 => None,
             rate => Some(rate as f64),
         }
     }
 
-    /// Serves requests as a device with this rate would; `None`: as fast as it is.
-    pub fn set_bytes_per_second(&self, rate: Option<u64>) {
-        self.rate.store(rate.unwrap_or(0), Ordering::Relaxed);
-    }
-
-    /// Serves a request when its turn comes. It answers with its result, bytes and rows. Dropping the future gives it up.
-    pub async fn serve<T>(
-        self: &Arc<Self>,
-        phase: Phase,
-        request: impl Future<Output = (T, u64, u64)>,
-    ) -> (T, DiskUse) {
-        let queued = Instant::now();
-        let place = self.place(phase).await;
-        let started = Instant::now();
-        let (result, bytes, rows) = request.await;
-        if let Some(rate) = self.bytes_per_second() {
-            // All places share the device.
-            let share = rate / self.concurrency as f64;
-            let takes = Duration::from_secs_f64(bytes as f64 / share);
-            if let Some(left) = takes.checked_sub(started.elapsed()) {
-                tokio::time::sleep(left).await;
+    /// What a thread of the device does until it is stopped.
+    fn serve(&self) {
+        let mut state = self.state.lock();
+        loop {
+            if state.is_stopped {
+                return;
+            }
+            let Some(request) = self.next(&mut state) else {
+                state.idle += 1;
+                self.work.wait(&mut state);
+                state.idle -= 1;
+                continue;
+            };
+            state.in_flight += 1;
+            state.buffers_bytes += request.buffer_bytes;
+            drop(state);
+            let used = (request.work)(self);
+            state = self.state.lock();
+            if let Some(used) = &used {
+                state.totals.add(used);
+            }
+            let bytes = used.map_or(0, |used| used.moved.bytes);
+            let is_saturated = state.queues.iter().any(|queue| !queue.is_empty());
+            let concurrency = state.tuner.served(Instant::now(), bytes, is_saturated);
+            self.concurrency.store(concurrency, Ordering::Relaxed);
+            state.in_flight -= 1;
+            state.buffers_bytes -= request.buffer_bytes;
+            // What waited for the buffer's room may fit now.
+            if state.idle > 0 && is_saturated {
+                self.work.notify_one();
             }
         }
-        drop(place);
+    }
+
+    /// The request whose turn it is and whose buffer fits.
+    fn next(&self, state: &mut State) -> Option<Request> {
+        let places = self.concurrency.load(Ordering::Relaxed);
+        if state.in_flight >= places.saturating_sub(state.log_in_flight).max(1) {
+            return None;
+        }
+        let is_short = self.memory.is_short();
+        let in_turn = (0..PHASES).map(|step| (state.turn + step) % PHASES);
+        // Writes free memory.
+        let write = is_short.then_some(Phase::Write as usize);
+        for phase in write.into_iter().chain(in_turn) {
+            let Some(first) = state.queues[phase].front() else {
+                continue;
+            };
+            let fits = || self.memory.fits(state.buffers_bytes + first.buffer_bytes);
+            if state.in_flight == 0 || phase == Phase::Write as usize || fits() {
+                state.turn = (phase + 1) % PHASES;
+                return state.queues[phase].pop_front();
+            }
+        }
+        None
+    }
+
+    /// Does the work and sees how long it took; `None`: it panicked.
+    fn run<T>(
+        &self,
+        phase: Phase,
+        queued: Instant,
+        work: impl FnOnce() -> (T, Moved),
+    ) -> Option<(T, DiskUse)> {
+        let (mut started, on_processor) = (Instant::now(), thread_cpu_time());
+        let (result, moved) = match std::panic::catch_unwind(AssertUnwindSafe(work)) {
+            Ok(done) => done,
+            Err(panic) => {
+                let message = crate::worker::cpu::panic_message(&*panic);
+                tracing::error!(message, "a disk monotask panicked");
+                return None;
+            }
+        };
+        let on_processor = thread_cpu_time().zip(on_processor);
+        let copying = on_processor.map_or(Duration::ZERO, |(now, before)| now.saturating_sub(before));
+        if let Some(rate) = self.rate() {
+            let takes = Duration::from_secs_f64(moved.bytes as f64 / rate);
+            {
+                let mut free_at = self.free_at.lock();
+                // Until then it moves what others have asked for: that is no time of this request.
+                started = free_at.map_or(started, |free_at| free_at.max(started));
+                *free_at = Some(started + takes);
+            }
+            std::thread::sleep((started + takes).saturating_duration_since(Instant::now()));
+        }
         let used = DiskUse {
+            device: self.device,
+            phase,
             queued,
             started,
             service: started.elapsed(),
-            bytes,
-            rows,
+            copying,
+            moved,
         };
-        (result, used)
-    }
-
-    async fn place(self: &Arc<Self>, phase: Phase) -> Place {
-        let waiting = {
-            let mut state = self.state.lock();
-            if state.in_flight < self.concurrency {
-                state.in_flight += 1;
-                None
-            } else {
-                let (sender, receiver) = oneshot::channel();
-                state.queues[phase as usize].push_back(sender);
-                Some(receiver)
-            }
-        };
-        match waiting {
-            None => Place(Some(Arc::clone(self))),
-            // A sender is dropped only with the scheduler, which this future holds.
-            Some(waiting) => waiting.await.unwrap_or_else(|_| Place(Some(Arc::clone(self)))),
-        }
-    }
-
-    /// A place has become free: the next of the phases gets it.
-    fn pass_on(self: &Arc<Self>) {
-        loop {
-            let next = {
-                let mut state = self.state.lock();
-                let order = [state.turn, (state.turn + 1) % PHASES];
-                let phase = order.into_iter().find(|phase| !state.queues[*phase].is_empty());
-                let Some(phase) = phase else {
-                    state.in_flight -= 1;
-                    return;
-                };
-                state.turn = (phase + 1) % PHASES;
-                state.queues[phase].pop_front()
-            };
-            let Some(next) = next else { continue };
-            match next.send(Place(Some(Arc::clone(self)))) {
-                Ok(()) => return,
-                // Whoever waited has gone; the next one is asked, and this place is not passed on a second time.
-                Err(mut place) => place.0 = None,
-            }
-        }
+        Some((result, used))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn no_more_are_in_flight_than_fit_and_phases_take_turns() {
-        let disk = DiskScheduler::new(1);
-        let order = Arc::new(Mutex::new(vec![]));
-        let (release, released) = oneshot::channel::<()>();
-        let (begun, begins) = oneshot::channel::<()>();
-        let first = tokio::spawn({
-            let disk = Arc::clone(&disk);
-            async move {
-                disk.serve(Phase::Read, async {
-                    begun.send(()).unwrap();
-                    released.await.unwrap();
-                    ((), 1, 1)
-                })
-                .await
-            }
-        });
-        begins.await.unwrap();
-        let requests = [
-            ("read 1", Phase::Read),
-            ("read 2", Phase::Read),
-            ("write", Phase::Write),
-        ];
-        let mut waiting: Vec<_> = (requests.iter())
-            .map(|(name, phase)| {
-                let order = Arc::clone(&order);
-                Box::pin(disk.serve(*phase, async move {
-                    order.lock().push(*name);
-                    ((), 1, 1)
-                }))
-            })
-            .collect();
-        // They are in the queue once they have been polled.
-        for request in &mut waiting {
-            assert!(futures::poll!(request).is_pending());
-        }
-        // One that has gone is passed over.
-        let gone = waiting.remove(1);
-        drop(gone);
-        assert!(order.lock().is_empty());
-        release.send(()).unwrap();
-        let (_, used) = first.await.unwrap();
-        assert!(used.service > Duration::ZERO && used.bytes == 1);
-        futures::future::join_all(waiting).await;
-        assert_eq!(*order.lock(), ["read 1", "write"]);
-        assert_eq!(disk.state.lock().in_flight, 0);
-    }
-
-    #[tokio::test]
-    async fn a_rate_stands_for_a_slower_device() {
-        let disk = DiskScheduler::new(2);
-        disk.set_bytes_per_second(Some(100_000));
-        let begin = Instant::now();
-        let requests = (0..4).map(|_| disk.serve(Phase::Read, async { ((), 500, 0) }));
-        let served = futures::future::join_all(requests).await;
-        // Two thousand bytes at a hundred thousand a second.
-        assert!(
-            begin.elapsed() >= Duration::from_millis(20),
-            "{:?}",
-            begin.elapsed()
-        );
-        assert!(
-            served
-                .iter()
-                .all(|(_, used)| used.service >= Duration::from_millis(10))
-        );
-        assert!(
-            served
-                .iter()
-                .any(|(_, used)| used.queue() >= Duration::from_millis(9))
-        );
-    }
-}
+mod tests;

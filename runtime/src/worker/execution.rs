@@ -12,6 +12,7 @@ use super::cpu::CpuGate;
 use super::flow::{Batch, BatchId, Channel, FlowId, Part, Parts};
 use super::shuffle::Block;
 use super::task::{Running, TaskOutput};
+use super::view::Turn;
 use super::{ViewInstance, Worker};
 use crate::checkpoint::Part as Kept;
 use crate::driver::PipelineId;
@@ -208,12 +209,13 @@ impl Worker {
         // A panic in an operator is a failure of its view, not of the worker.
         let outcome = std::panic::AssertUnwindSafe(async {
             let gate = &ViewGate { gate, view: &view };
+            let turn = view.turn(id.stage, id.partition, inputs.has_more).await?;
             let output = tokio::select! {
                 biased;
                 () = view.until_set_aside() => return Err(set_aside(&view)),
                 output = self.run_operators(&view, ready, inputs, &mut rows_in, gate, errors) => output?,
             };
-            view.charge_state(id.stage, id.partition, bytes_in)?;
+            view.charge_state(id.stage, id.partition, bytes_in);
             if view.keeps_time(id.stage) {
                 self.transport.due(id, view.due(id.stage, id.partition));
             }
@@ -223,11 +225,16 @@ impl Worker {
                     stage: id.stage,
                     partition: id.partition,
                 };
+                view.leave_before_image(id.stage, id.partition).await;
                 let image = view.image(id.stage, id.partition)?;
                 if self.is_alive() {
                     self.transport.keep_image(part, id.epoch, image);
                 }
             }
+            // The place is given back when there is room for the next.
+            let place = turn.map(Turn::end);
+            view.room().await?;
+            drop(place);
             Ok::<_, RuntimeError>(output)
         })
         .catch_unwind()
@@ -266,6 +273,9 @@ impl Worker {
             tracing::error!(view = %view.name, stage = id.stage, partition = id.partition, epoch = id.epoch, %error,
                 "a view failed; it is set aside and the others go on");
             view.set_aside(error, is_memory);
+            if is_memory {
+                self.transport.out_of_memory();
+            }
         }
         Outcome::Ended(Ended::default())
     }
@@ -287,8 +297,9 @@ impl Worker {
         let held = hold_back(view, &flows, &mut inputs);
         let open = || self.open_channel(ready);
         let low_water = self.transport.low_water(view.id);
+        view.set_low_water(low_water);
         let is_alive = || self.is_alive();
-        let running = Running::begin(view, id, low_water, ready.is_read, &open, is_alive)?;
+        let running = Running::begin(view, ready, low_water, &open, is_alive)?;
         let Some(mut running) = running else {
             parts.drain().await;
             return Ok(TaskOutput::default());
@@ -319,7 +330,8 @@ impl Worker {
             *rows_in += rows.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
             inputs.exchanges.insert(stage, rows);
             running.run(&mut inputs, gate, errors).await?;
-            running.charge_state()?;
+            running.charge_state();
+            view.room().await?;
         }
         inputs.has_more = false;
         running.run(&mut inputs, gate, errors).await?;

@@ -16,7 +16,7 @@ use super::view::{Taken, ViewInstance};
 use crate::error::Result;
 use crate::memory::{Charge, Use};
 use crate::operator::{ErrorCounter, Gate, Inputs, Output, consolidate};
-use crate::schedule::local::TaskId;
+use crate::schedule::local::{ReadyTask, TaskId};
 use crate::state::row_table::arrow_error;
 
 /// What a task leaves behind.
@@ -75,12 +75,12 @@ impl<'a> Running<'a> {
     /// Takes the operators of a task; none if there is nobody to take them from.
     pub fn begin(
         view: &'a ViewInstance,
-        task: TaskId,
+        ready: &ReadyTask,
         low_water: u64,
-        is_read: bool,
         open: &'a OpenChannel<'a>,
         is_alive: impl Fn() -> bool,
     ) -> Result<Option<Running<'a>>> {
+        let task = ready.id;
         let Some(taken) = view.take(task.stage, task.partition, is_alive)? else {
             return Ok(None);
         };
@@ -89,7 +89,8 @@ impl<'a> Running<'a> {
             task,
             generation: taken.generation,
             low_water,
-            is_read,
+            is_read: ready.is_read,
+            has_faucet: ready.has_faucet,
             open,
             channel: None,
             sent: 0,
@@ -109,15 +110,12 @@ impl<'a> Running<'a> {
     }
 
     /// Charges the state of its operators, between two parts of an epoch.
-    ///
-    /// # Errors
-    /// There is no memory for the view.
-    pub fn charge_state(&self) -> Result<()> {
+    pub fn charge_state(&self) {
         let TaskId { stage, partition, .. } = self.sink.task;
         let operators = &self.taken.operators;
         self.sink
             .view
-            .charge_taken(stage, partition, || operators.state_bytes())
+            .charge_taken(stage, partition, || operators.state_bytes());
     }
 
     /// Puts the rest of the rows where the stage's output says.
@@ -135,6 +133,7 @@ struct Sink<'a> {
     generation: u64,
     low_water: u64,
     is_read: bool,
+    has_faucet: bool,
     open: &'a OpenChannel<'a>,
     /// Its rows go on in batches.
     channel: Option<Arc<Channel>>,
@@ -149,19 +148,13 @@ struct Sink<'a> {
 
 impl Output for Sink<'_> {
     fn push(&mut self, batch: ChangeBatch) -> BoxFuture<'_, Result<()>> {
-        let limits = self.view.graph.flow;
         self.held_rows += batch.num_rows();
         self.charge.resize(self.charge.bytes() + rows_bytes(&batch.rows));
         self.held.push(batch);
-        if let Err(error) = self.view.account.check() {
-            return std::future::ready(Err(error)).boxed();
+        if self.view.account.check().is_err() {
+            return self.after_making_room().boxed();
         }
-        let has_faucet = self.view.graph.stages[self.task.stage].faucet.is_some();
-        let is_full = match &self.channel {
-            Some(_) => self.held_rows >= limits.batch_rows,
-            None => self.held_rows > limits.rows(),
-        };
-        if has_faucet && is_full {
+        if self.has_to_let_go() {
             self.let_go().boxed()
         } else {
             std::future::ready(Ok(())).boxed()
@@ -170,6 +163,25 @@ impl Output for Sink<'_> {
 }
 
 impl Sink<'_> {
+    /// There is no memory for what is pushed: other parts of the view may leave for it.
+    async fn after_making_room(&mut self) -> Result<()> {
+        self.view.room().await?;
+        if self.has_to_let_go() {
+            self.let_go().await?;
+        }
+        Ok(())
+    }
+
+    /// More is held than may be.
+    fn has_to_let_go(&self) -> bool {
+        let limits = self.view.graph.flow;
+        let is_full = match &self.channel {
+            Some(_) => self.held_rows >= limits.batch_rows,
+            None => self.held_rows > limits.rows(),
+        };
+        self.has_faucet && is_full
+    }
+
     fn goes(&self) -> &Goes {
         &self.view.graph.stages[self.task.stage].output
     }

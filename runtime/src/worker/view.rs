@@ -1,5 +1,7 @@
 //! A view on a worker: its stages' operators with their state, and its contents.
 
+mod residence;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -14,11 +16,15 @@ use crate::ViewSpec;
 use crate::error::{Result, RuntimeError};
 use crate::memory::{Account, Holder, Memory, StateCharge};
 use crate::operator::{Combiner, CombinerCounts, ErrorCounter, OperatorImage, OperatorInstance};
+use crate::runtime::make_indexes;
 use crate::schedule::message::EpochTime;
 use crate::schedule::template::{StageInput, ViewShape, is_reduce};
 use crate::state::{RowTable, TableImage};
 use crate::worker::activity::{Activity, ActivityCounts, Filled};
 use crate::worker::flow::{FlowMeter, FlowStatus};
+pub(crate) use residence::PARTITIONS_DIVIDED;
+use residence::Residence;
+pub(super) use residence::Turn;
 
 /// The rows of a view, partition by partition.
 #[derive(Debug)]
@@ -32,6 +38,25 @@ pub struct ViewContents {
 pub(super) struct Taken {
     pub operators: OperatorInstance,
     pub generation: u64,
+}
+
+/// Where the operators of a part are.
+enum Slot {
+    /// With a task, or lost.
+    Empty,
+    Here(Box<OperatorInstance>),
+    /// On disk, because memory is short.
+    Away(OperatorImage),
+}
+
+impl Slot {
+    fn state_bytes(&self) -> usize {
+        match self {
+            Slot::Here(operators) => operators.state_bytes(),
+            Slot::Away(image) => image.memory_bytes(),
+            Slot::Empty => 0,
+        }
+    }
 }
 
 /// What a task keeps, as it was after an epoch.
@@ -61,7 +86,7 @@ pub struct ViewInstance {
     pub graph: StageGraph,
     pub shape: Arc<ViewShape>,
     /// For each stage, for each partition: the operators with their state. Maps have none and are made for each task.
-    reduces: Vec<Vec<Mutex<Option<OperatorInstance>>>>,
+    reduces: Vec<Vec<Mutex<Slot>>>,
     /// For each partition, how often it was lost: a task that began before has no business with what is there after.
     generations: Vec<AtomicU64>,
     losses: AtomicU64,
@@ -90,6 +115,8 @@ pub struct ViewInstance {
     filled: OnceLock<Filled>,
     /// For each stage, what went on in batches.
     flows: Vec<FlowMeter>,
+    /// Which of its state is on disk.
+    residence: Residence,
 }
 
 impl ViewInstance {
@@ -107,7 +134,8 @@ impl ViewInstance {
             let mut instances = vec![];
             if is_reduce(&stage.root) {
                 for partition in 0..graph.partitions {
-                    instances.push(Mutex::new(Some(OperatorInstance::new(&stage.root, partition)?)));
+                    let operators = OperatorInstance::new(&stage.root, partition)?;
+                    instances.push(Mutex::new(Slot::Here(Box::new(operators))));
                 }
             } else {
                 // Built once here so that a plan that cannot run is refused now.
@@ -140,6 +168,7 @@ impl ViewInstance {
             failure: Mutex::default(),
             is_out_of_memory: AtomicBool::new(false),
             is_aside: watch::Sender::new(false),
+            residence: Residence::new(&graph, &account),
             charges: (graph.stages.iter())
                 .map(|_| {
                     (0..graph.partitions)
@@ -181,7 +210,13 @@ impl ViewInstance {
             return Ok(None);
         }
         let operators = match &mut slot {
-            Some(slot) => slot.take(),
+            Some(slot) => match std::mem::replace(&mut **slot, Slot::Empty) {
+                Slot::Here(operators) => Some(*operators),
+                other => {
+                    **slot = other;
+                    None
+                }
+            },
             None => Some(OperatorInstance::new(&self.graph.stages[stage].root, partition)?),
         };
         Ok(operators.map(|operators| Taken {
@@ -195,7 +230,7 @@ impl ViewInstance {
         if let Some(instance) = self.reduces[stage].get(partition) {
             let mut instance = instance.lock();
             if self.generation(partition) == taken.generation {
-                *instance = Some(taken.operators);
+                *instance = Slot::Here(Box::new(taken.operators));
             }
         }
     }
@@ -219,7 +254,7 @@ impl ViewInstance {
         self.generations[partition].fetch_add(1, Ordering::AcqRel);
         for instances in &self.reduces {
             if let Some(instance) = instances.get(partition) {
-                *instance.lock() = None;
+                *instance.lock() = Slot::Empty;
             }
         }
         let mut empty = empty_contents(&self.graph, &self.contents.schema)?;
@@ -231,42 +266,37 @@ impl ViewInstance {
             *contents = empty;
         }
         self.charges.iter().for_each(|stage| stage[partition].set(0));
+        self.residence.lose(partition);
         Ok(())
     }
 
     /// Charges the state of a stage's task on a partition, to which so many bytes of changes came.
     ///
-    /// # Errors
-    /// There is no memory for the view: it cannot go on.
-    pub(super) fn charge_state(&self, stage: usize, partition: usize, bytes: usize) -> Result<()> {
-        let is_last = stage + 1 == self.graph.stages.len();
-        if !is_last && self.reduces[stage].is_empty() {
-            return Ok(());
+    pub(super) fn charge_state(&self, stage: usize, partition: usize, bytes: usize) {
+        if self.is_stateful(stage) {
+            self.charges[stage][partition].moved(bytes, || self.part_bytes(stage, partition));
         }
-        self.charges[stage][partition].moved(bytes, || self.part_bytes(stage, partition));
-        self.account.check()
     }
 
     /// The same while a task has the operators; `measure` tells the bytes of their state.
-    pub(super) fn charge_taken(
-        &self,
-        stage: usize,
-        partition: usize,
-        measure: impl FnOnce() -> usize,
-    ) -> Result<()> {
+    pub(super) fn charge_taken(&self, stage: usize, partition: usize, measure: impl FnOnce() -> usize) {
         let contents = || self.contents_bytes(stage, partition);
         self.charges[stage][partition].moved(0, || measure() + contents());
-        self.account.check()
+    }
+
+    /// Whether tasks of the stage keep something: keyed state, or the rows of the view.
+    fn is_stateful(&self, stage: usize) -> bool {
+        stage + 1 == self.graph.stages.len() || !self.reduces[stage].is_empty()
     }
 
     /// The state of a stage's task on a partition, for the checkpoint store. The task is not running.
     pub(super) fn image(&self, stage: usize, partition: usize) -> Result<Image> {
         let operators = match self.reduces[stage].get(partition) {
-            Some(instance) => instance
-                .lock()
-                .as_mut()
-                .map(OperatorInstance::image)
-                .transpose()?,
+            Some(instance) => match &mut *instance.lock() {
+                Slot::Here(operators) => Some(operators.image()?),
+                Slot::Away(image) => Some(image.clone()),
+                Slot::Empty => None,
+            },
             None => None,
         };
         let is_last = stage + 1 == self.graph.stages.len();
@@ -286,18 +316,23 @@ impl ViewInstance {
         is_alive: impl Fn() -> bool,
     ) -> Result<()> {
         if let (Some(instance), Some(operators)) = (self.reduces[stage].get(partition), &image.operators) {
-            let mut restored = OperatorInstance::new(&self.graph.stages[stage].root, partition)?;
-            restored.restore(operators)?;
+            let restored = if operators.is_away() {
+                Slot::Away(operators.clone())
+            } else {
+                let mut restored = OperatorInstance::new(&self.graph.stages[stage].root, partition)?;
+                restored.restore(operators)?;
+                Slot::Here(Box::new(restored))
+            };
             // As in `take`: a worker that died has nothing to put here.
             let mut instance = instance.lock();
             if is_alive() {
-                *instance = Some(restored);
+                *instance = restored;
             }
         }
         if let Some(image) = &image.contents {
             let mut contents = self.contents.partitions[partition].write();
             if is_alive() {
-                contents.restore(image)?;
+                contents.restore_rows(image)?;
             }
         }
         self.charges[stage][partition].set(self.part_bytes(stage, partition));
@@ -306,11 +341,18 @@ impl ViewInstance {
 
     /// Whether a reduce has nothing to do in an epoch that brings no input, at its time.
     pub(super) fn idle_without_input(&self, stage: usize, partition: usize, time: &EpochTime) -> bool {
-        self.reduces[stage].get(partition).is_none_or(|instance| {
-            instance.lock().as_ref().is_none_or(|operators| {
-                operators.idle_without_input(self.is_bulk()) && !operators.is_due(time)
+        self.reduces[stage]
+            .get(partition)
+            .is_none_or(|instance| match &*instance.lock() {
+                Slot::Empty => true,
+                Slot::Here(operators) => {
+                    operators.idle_without_input(self.is_bulk()) && !operators.is_due(time)
+                }
+                Slot::Away(image) => {
+                    let waits = image.waits();
+                    waits.idle_without_input(self.is_bulk()) && waits.due.is_none_or(|due| due > time.now)
+                }
             })
-        })
     }
 
     /// Whether the stage's output can change by time alone.
@@ -320,8 +362,11 @@ impl ViewInstance {
 
     /// When the output of a partition next changes without input.
     pub(crate) fn due(&self, stage: usize, partition: usize) -> Option<i64> {
-        let instance = self.reduces[stage].get(partition)?.lock();
-        instance.as_ref().and_then(OperatorInstance::due)
+        match &*self.reduces[stage].get(partition)?.lock() {
+            Slot::Empty => None,
+            Slot::Here(operators) => operators.due(),
+            Slot::Away(image) => image.waits().due,
+        }
     }
 
     /// Whether the fixed rows of a stage are still to come.
@@ -366,7 +411,7 @@ impl ViewInstance {
         let flows = stages.filter_map(|(stage, meter)| {
             Some(FlowStatus {
                 stage: stage.id,
-                reason: stage.faucet.as_ref()?.to_string(),
+                reason: stage.faucet.as_ref()?.reason.to_string(),
                 limits: self.graph.flow,
                 counts: meter.counts(),
             })
@@ -438,6 +483,14 @@ impl ViewInstance {
         self.contents.partitions[partition].write().set_lazy(false)
     }
 
+    /// Makes the indexes of its rows that it lacks after it was restored.
+    ///
+    /// # Errors
+    /// A column cannot be hashed.
+    pub(crate) fn make_indexes(&self, partition: usize) -> Result<()> {
+        make_indexes(&self.contents.partitions[partition])
+    }
+
     /// All rows that existed before the view were brought to it, and it is at rest.
     pub fn end_filling(&self) {
         self.is_filling.store(false, Ordering::Release);
@@ -462,7 +515,10 @@ impl ViewInstance {
     pub fn set_aside(&self, why: String, is_memory: bool) {
         if is_memory && self.failure().is_none() {
             self.is_out_of_memory.store(true, Ordering::Release);
-            self.account.memory().note_set_aside();
+            // One that is made anew in more partitions is not set aside for good.
+            if !self.can_be_divided() {
+                self.account.memory().note_set_aside();
+            }
         }
         self.fail(why);
         self.is_aside.send_replace(true);
@@ -509,7 +565,7 @@ impl ViewInstance {
             .reduces
             .iter()
             .flatten()
-            .map(|instance| instance.lock().as_ref().map_or(0, OperatorInstance::state_bytes))
+            .map(|instance| instance.lock().state_bytes())
             .sum();
         operators
             + self
@@ -523,9 +579,7 @@ impl ViewInstance {
     /// Bytes of what a stage's task keeps on a partition; of the last stage, with the rows of the view.
     pub(super) fn part_bytes(&self, stage: usize, partition: usize) -> usize {
         let instance = self.reduces[stage].get(partition);
-        let operators = instance.map_or(0, |instance| {
-            instance.lock().as_ref().map_or(0, OperatorInstance::state_bytes)
-        });
+        let operators = instance.map_or(0, |instance| instance.lock().state_bytes());
         operators + self.contents_bytes(stage, partition)
     }
 

@@ -34,6 +34,15 @@ const QUERIES: &[&str] = &[
     "SELECT a.k, count(DISTINCT b.name) AS n FROM s AS a JOIN t AS b ON a.k = b.k GROUP BY a.k",
     "SELECT a.v, b.v AS w FROM t AS a JOIN t AS b ON a.k = b.k UNION ALL SELECT a.v, b.v FROM t AS a, u AS c, t AS b WHERE b.k = c.k",
     "SELECT a.id, unnest(make_array(a.v, b.v)) AS x FROM t AS a JOIN t AS b ON a.k = b.k",
+    // Lists, some of them made where they are unnested.
+    "SELECT k, unnest(make_array(v, k, v + 1)) AS x FROM s",
+    "SELECT x, count(*) AS n FROM (SELECT unnest(generate_series(0, v)) AS x FROM s) AS q GROUP BY x",
+    "SELECT k, count(DISTINCT x) AS n FROM (SELECT k, unnest(generate_series(0, v)) AS x FROM s) AS q GROUP BY k",
+    "SELECT q.x, u.label FROM (SELECT unnest(make_array(k, v)) AS x FROM s) AS q JOIN u ON u.k = q.x",
+    "SELECT x, count(*) AS n FROM (SELECT unnest(generate_series(0, v)) AS x FROM t) AS q GROUP BY x",
+    // One row of `u` meets many of `t`.
+    "SELECT u.label, t.id, t.v FROM t JOIN u ON t.k = u.k",
+    "SELECT u.label, count(*) AS n, min(t.v) AS lo FROM t LEFT JOIN u ON t.k = u.k GROUP BY u.label",
     // Cycles, which are joined all at once.
     "SELECT a.id AS x, b.id AS y, c.id AS z FROM t AS a JOIN t AS b ON a.v = b.k JOIN t AS c ON b.v = c.k AND c.v = a.k",
     "SELECT a.k, count(*) AS n, sum(b.id) AS total FROM t AS a JOIN t AS b ON a.v = b.k JOIN s AS c ON b.v = c.k AND c.v = a.k GROUP BY a.k",

@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod aggregates;
+#[path = "../common/mod.rs"]
+mod common;
 mod flow;
 mod relational;
 mod workers;
@@ -16,9 +18,9 @@ use arrow::array::{
     ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringArray,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::catalog::{MemTable, TableProvider};
-use datafusion::common::TableReference;
-use datafusion::error::{DataFusionError, Result as DataFusionResult};
+use common::Relations;
+use datafusion::catalog::MemTable;
+use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -26,10 +28,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use futures::TryStreamExt;
 use millrace_planner::query::physical_optimizer_rules;
-use millrace_planner::{
-    Binder, CatalogReader, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions,
-    plan_view,
-};
+use millrace_planner::{Binder, PlanError, RelationId, RelationInfo, RelationKind, ViewOptions, plan_view};
 use millrace_runtime::{QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec};
 use millrace_storage::{ChangeBatch, Store, StoreOptions};
 use rand::rngs::StdRng;
@@ -170,17 +169,6 @@ fn label_batch(rows: &[(i64, String)]) -> RecordBatch {
     let k = Int64Array::from_iter_values(rows.iter().map(|r| r.0));
     let label = StringArray::from_iter_values(rows.iter().map(|r| r.1.as_str()));
     RecordBatch::try_new(label_schema(), vec![Arc::new(k), Arc::new(label)]).unwrap()
-}
-
-struct Relations(BTreeMap<String, RelationInfo>);
-
-impl CatalogReader for Relations {
-    fn table(&self, name: &TableReference) -> DataFusionResult<Arc<dyn TableProvider>> {
-        match self.0.get(name.table()) {
-            Some(info) => Ok(Arc::new(RelationTable::new(info.clone()))),
-            None => Err(DataFusionError::Plan(format!("no {name}"))),
-        }
-    }
 }
 
 struct Fixture {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millrace_runtime::schedule::group::GroupSize;
 use millrace_runtime::schedule::template::WorkerId;
-use millrace_runtime::{CheckpointPolicy, Spread};
+use millrace_runtime::{CheckpointPolicy, SpillOptions, Spread};
 
 use super::*;
 
@@ -19,13 +19,23 @@ fn spread(random: &mut StdRng) -> Spread {
     }
 }
 
+/// Parts of views leave for the disk at any time, or none does.
+fn spill(random: &mut StdRng, directory: &tempfile::TempDir) -> Option<SpillOptions> {
+    random.random_bool(0.7).then(|| SpillOptions {
+        by_chance: true,
+        ..SpillOptions::new(directory.path().join("spill"))
+    })
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn views_equal_the_batch_answer_while_workers_come_and_go() {
     for seed in first_seed()..first_seed() + cases() {
         let mut random = StdRng::seed_from_u64(seed);
+        let directory = tempfile::tempdir().unwrap();
         let mut fixture = Fixture::over(RuntimeOptions {
             workers: 3,
             spread: spread(&mut random),
+            spill: spill(&mut random, &directory),
             ..RuntimeOptions::new(1)
         })
         .await;
@@ -85,9 +95,11 @@ async fn views_equal_the_batch_answer_while_workers_are_killed() {
             0 => CheckpointPolicy::Shared { every_ns },
             _ => CheckpointPolicy::Always { every_ns },
         };
+        let directory = tempfile::tempdir().unwrap();
         let mut fixture = Fixture::over(RuntimeOptions {
             workers,
             checkpoints,
+            spill: spill(&mut random, &directory),
             group_size: GroupSize::Fixed(random.random_range(1..6)),
             spread: spread(&mut random),
             ..RuntimeOptions::new(1)

@@ -1,5 +1,7 @@
 //! External tables: files that queries read where they are.
 
+mod pieces;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,6 +9,8 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Statistics;
+use datafusion::common::stats::Precision;
 use datafusion::datasource::TableType;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::csv::CsvFormat;
@@ -162,7 +166,7 @@ impl Files {
 }
 
 /// Bytes of a file that stand for a row, where only that is known.
-const ROW_BYTES: u64 = 64;
+pub const ROW_BYTES: u64 = 64;
 
 /// An external table as DataFusion reads it.
 #[derive(Debug)]
@@ -192,9 +196,9 @@ impl ExternalTable {
         &self.files
     }
 
-    /// About how many rows there are at this moment.
-    pub fn rows_estimate(&self) -> usize {
-        (self.files.bytes() / ROW_BYTES) as usize
+    /// Bytes of the files at this moment.
+    pub fn bytes(&self) -> u64 {
+        self.files.bytes()
     }
 }
 
@@ -206,6 +210,11 @@ impl TableProvider for ExternalTable {
 
     fn table_type(&self) -> TableType {
         TableType::Base
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        let rows = Precision::Inexact((self.bytes() / ROW_BYTES) as usize);
+        Some(Statistics::new_unknown(&self.schema()).with_num_rows(rows))
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
@@ -221,6 +230,9 @@ impl TableProvider for ExternalTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         // Files that have gone would be read as no rows.
         self.files.check_there()?;
-        self.listing.scan(state, projection, filters, limit).await
+        let known = state.runtime_env().cache_manager.get_file_statistic_cache();
+        let listing = self.listing.clone().with_cache(known);
+        let scan = listing.scan(state, projection, filters, limit).await?;
+        pieces::divided(scan, state).await
     }
 }

@@ -1,5 +1,6 @@
 //! The relations of `mr_catalog`: what the runtime knows of itself, at the moment when a statement is bound.
 
+mod disks;
 pub(crate) mod flow;
 mod memory;
 mod performance;
@@ -24,14 +25,16 @@ use millrace_planner::growth::GrowingState;
 use millrace_storage::ObjectId;
 
 use crate::catalog::Object;
+use crate::catalog::pg_catalog::SystemRelation;
 use crate::database::jobs::JobInfo;
 use crate::database::{Database, df};
 use crate::error::{SqlResult, from_internal};
 
 /// The names of the relations.
-pub const RELATIONS: [&str; 19] = [
+pub const RELATIONS: [&str; 20] = [
     "batches",
     "checkpoints",
+    "disks",
     "feeds",
     "flow",
     "generators",
@@ -51,6 +54,19 @@ pub const RELATIONS: [&str; 19] = [
     "workers",
 ];
 
+/// All of them with their columns.
+///
+/// # Errors
+/// The rows of one could not be put together.
+pub fn shapes(database: &Database) -> SqlResult<Vec<SystemRelation>> {
+    let shape = |name: &'static str| Ok((name, relation(database, name)?));
+    let found: Vec<_> = RELATIONS.into_iter().map(shape).collect::<SqlResult<_>>()?;
+    let shapes = found.into_iter();
+    Ok(shapes
+        .filter_map(|(name, relation)| Some((name, relation?.schema())))
+        .collect())
+}
+
 /// A relation by name; `None`: there is none.
 ///
 /// # Errors
@@ -59,6 +75,7 @@ pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn Tab
     let columns = match name {
         "batches" => batches(database),
         "checkpoints" => recovery::checkpoints(database),
+        "disks" => disks::columns(database),
         "feeds" => flow::feeds(database),
         "flow" => flow::columns(database),
         "generators" => generators(database),
@@ -222,6 +239,7 @@ fn jobs(database: &Database) -> Columns {
             "time_left",
             Arc::new(IntervalMonthDayNanoArray::from_iter(time_left)),
         ),
+        ("on_disk_bytes", numbers(jobs.iter().map(|job| job.on_disk_bytes))),
         (
             "error",
             Arc::new(StringArray::from_iter(jobs.iter().map(|job| job.error.clone()))),
@@ -247,6 +265,10 @@ fn views(database: &Database) -> Columns {
         (
             "state_bytes",
             numbers(views.iter().map(|view| view.state_bytes as u64)),
+        ),
+        (
+            "on_disk_bytes",
+            numbers(views.iter().map(|view| view.on_disk_bytes as u64)),
         ),
         (
             "expression_errors",

@@ -4,12 +4,14 @@
 //! the value that PostgreSQL would have there for an ordinary object. The rows are those of the catalog snapshot of the
 //! statement that reads them. An object's oid is its identity plus [`FIRST_OID`].
 
+pub mod activity;
 pub mod definitions;
 mod relations;
 mod table;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::prelude::SessionContext;
@@ -22,12 +24,21 @@ use crate::catalog::{CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_USER};
 use crate::database::df;
 use crate::error::{SqlError, SqlResult, from_internal};
 
+/// The oid of the one role, as PostgreSQL numbers the first.
+const OWNER: i64 = 10;
+/// Oids of the relations of `mr_catalog`: this plus their places in its list.
+const SYSTEM_OID: i64 = 14_000;
 /// The first oid that PostgreSQL gives to objects of users.
 pub const FIRST_OID: i64 = 16_384;
 /// Oids of the indexes behind primary keys: this plus the table's identity.
 const KEY_INDEX_OID: i64 = 1_000_000_000;
 /// Oids of primary keys as constraints: this plus the table's identity.
 const CONSTRAINT_OID: i64 = 1_200_000_000;
+
+/// Whether an oid is that of a relation of `mr_catalog`.
+pub fn is_system(oid: i64) -> bool {
+    (SYSTEM_OID..FIRST_OID).contains(&oid)
+}
 
 /// The oid of an object.
 pub fn oid(id: ObjectId) -> i64 {
@@ -73,7 +84,12 @@ impl PgCatalogContextProvider for Roles {
 /// The relations of `pg_catalog`.
 pub struct PgCatalog {
     fixed: Arc<dyn SchemaProvider>,
+    /// The relations of `mr_catalog`, whose columns never change.
+    system: OnceLock<Vec<SystemRelation>>,
 }
+
+/// A relation of `mr_catalog`: its name and its columns.
+pub type SystemRelation = (&'static str, SchemaRef);
 
 impl PgCatalog {
     /// Registers the functions that go with the relations, and keeps the relations that never change.
@@ -87,10 +103,13 @@ impl PgCatalog {
             .catalog(DEFAULT_DATABASE)
             .and_then(|catalog| catalog.schema("pg_catalog"))
             .ok_or_else(|| SqlError::internal("pg_catalog was not registered"))?;
-        Ok(PgCatalog { fixed })
+        Ok(PgCatalog {
+            fixed,
+            system: OnceLock::new(),
+        })
     }
 
-    /// A relation by name; `None`: there is none.
+    /// A relation by name; `None`: there is none. `system`: what there is in `mr_catalog`.
     ///
     /// # Errors
     /// Its rows could not be put together.
@@ -99,13 +118,21 @@ impl PgCatalog {
         catalog: &CatalogSnapshot,
         database: &str,
         name: &str,
+        system: impl FnOnce() -> SqlResult<Vec<SystemRelation>>,
     ) -> SqlResult<Option<Arc<dyn TableProvider>>> {
         // The crate's future does nothing but build the table: it is ready at once.
         let fixed = match self.fixed.table(name).now_or_never() {
             Some(found) => df(found)?,
             None => return Err(SqlError::internal(format!("pg_catalog.{name} was not ready"))),
         };
-        let Some(rows) = relations::rows(catalog, database, name) else {
+        let system = match self.system.get() {
+            Some(known) => known,
+            None => {
+                let found = system()?;
+                self.system.get_or_init(|| found)
+            }
+        };
+        let Some(rows) = relations::rows(catalog, system, database, name) else {
             return Ok(fixed);
         };
         let schema = match &fixed {

@@ -34,7 +34,7 @@ pub struct ServeArgs {
     /// Workers in this process [default: 1]
     #[arg(long, value_name = "N")]
     workers: Option<String>,
-    /// Memory for queries, such as 600MB [default: half of the machine's]
+    /// Memory of the process, such as 600MB [default: 70 % of the machine's]
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<String>,
     /// The most PostgreSQL connections at a time [default: 200]

@@ -89,63 +89,70 @@ pub const KEYS: &[Key] = &[
         name: "batch_interval",
         default: "auto",
         help: "Time between two epochs, such as 100ms; auto is as soon as there is input.",
-        set: |config, text| config.tuning.set("batch_interval", text),
+        set: |config, text| tuned(config, "batch_interval", text),
     },
     Key {
         name: "checkpoint_interval",
         default: "10s",
         help: "Time between two checkpoints of what moves on, from which the next start goes on, or off.",
-        set: |config, text| config.tuning.set("checkpoint_interval", text),
+        set: |config, text| tuned(config, "checkpoint_interval", text),
     },
     Key {
         name: "recovery_reads",
         default: "wait",
         help: "Reads after a start: wait until the log behind the last checkpoint is replayed, or checkpoint, to see that.",
-        set: |config, text| config.tuning.set("recovery_reads", text),
+        set: |config, text| tuned(config, "recovery_reads", text),
     },
     Key {
         name: "durability",
         default: "group",
         help: "What an acknowledged write survives: with fsync and group the loss of power (group lets clients that write at \
                once share a sync, for which a write waits 5ms at the most), with off the death of the process.",
-        set: |config, text| config.tuning.set("durability", text),
+        set: |config, text| tuned(config, "durability", text),
+    },
+    Key {
+        name: "flush_writes",
+        default: "on",
+        help: "Whether files that queries spill and checkpoints are written through to the device, so that the time is told \
+               truly, or off: into the system's cache.",
+        set: |config, text| tuned(config, "flush_writes", text),
     },
     Key {
         name: "group_size",
         default: "auto",
         help: "Epochs that are scheduled at once; auto follows the measured cost of coordination.",
-        set: |config, text| config.tuning.set("group_size", text),
+        set: |config, text| tuned(config, "group_size", text),
     },
     Key {
         name: "group_overhead_bounds",
         default: "5%,10%",
         help: "Share of coordination in the time between which an automatic group_size keeps it.",
-        set: |config, text| config.tuning.set("group_overhead_bounds", text),
+        set: |config, text| tuned(config, "group_overhead_bounds", text),
     },
     Key {
         name: "pipeline_spread",
         default: "auto",
         help: "Workers over which the views of a pipeline are spread: auto is as many as their epochs have work for, or all.",
-        set: |config, text| config.tuning.set("pipeline_spread", text),
+        set: |config, text| tuned(config, "pipeline_spread", text),
     },
     Key {
         name: "scheduler_policy",
         default: "lma",
         help: "Who goes first on a core: lma and lb pause batch work for streams, fifo and fair pause nothing, kill starts \
                batch queries again.",
-        set: |config, text| config.tuning.set("scheduler_policy", text),
+        set: |config, text| tuned(config, "scheduler_policy", text),
     },
     Key {
         name: "suspension_max",
         default: "1s",
         help: "How long work waits for more urgent work at the most, before it runs for undisturbed_time.",
-        set: |config, text| config.tuning.set("suspension_max", text),
+        set: |config, text| tuned(config, "suspension_max", text),
     },
     Key {
         name: "undisturbed_time",
         default: "10ms",
         help: "How long work that has waited for suspension_max runs without being paused.",
-        set: |config, text| config.tuning.set("undisturbed_time", text),
+        set: |config, text| tuned(config, "undisturbed_time", text),
     },
     Key {
         name: "query_partition_rows",
@@ -160,7 +167,7 @@ pub const KEYS: &[Key] = &[
         name: "memory_limit",
         default: "auto",
         help: "Memory of the process, such as 600MB; auto is 70 % of the machine's, or of what its control group allows.",
-        set: |config, text| config.tuning.set("memory_limit", text),
+        set: |config, text| tuned(config, "memory_limit", text),
     },
     Key {
         name: "connections_max",
@@ -247,6 +254,12 @@ pub fn help_text() -> String {
     }
     text.push_str("\nMILLRACE_CONFIG names the file, MILLRACE_LOG what is logged (info, debug, ...).");
     text
+}
+
+/// Sets what belongs to the runtime's tuning.
+fn tuned(config: &mut Config, name: &str, text: &str) -> Result<(), String> {
+    let set = config.tuning.set(name, text);
+    set.map_err(|allowed| format!("it takes {allowed}"))
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

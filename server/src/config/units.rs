@@ -1,6 +1,8 @@
-//! Sizes and durations as people write them: `600MB`, `5ms`.
+//! Sizes and durations as people write them: `600MB`, `5ms`, `2 hours`.
 
 use std::time::Duration;
+
+use crate::types::parse::interval::interval;
 
 /// Reads a size. The units are PostgreSQL's, powers of 1024; a bare number is bytes.
 ///
@@ -39,28 +41,26 @@ pub fn size_text(bytes: u64) -> String {
     }
 }
 
-/// Reads a duration. The unit is required.
+/// Reads a duration, as intervals are written. The unit is required.
 ///
 /// # Errors
 /// The text is not a duration; the error says what is.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "a duration is a number with us, ms, s, min or h, such as 5ms".to_owned();
-    let (number, unit) = split(text);
-    let seconds = match unit {
-        "us" | "µs" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "min" | "m" => 60.0,
-        "h" => 3_600.0,
-        _ => return Err(wrong()),
+    let wrong = || "a duration is a number with us, ms, s, min, h or d, such as 5ms or 2 hours".to_owned();
+    // Of an interval, a number alone is seconds.
+    let has_unit = text.contains(':') || text.trim_end().ends_with(|last: char| last.is_alphabetic());
+    let length = match has_unit {
+        true => interval(&text.replace('µ', "u")).map_err(|_| wrong())?,
+        false => return Err(wrong()),
     };
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    // Rounded to a microsecond, so that 5ms is exactly 5 ms.
-    let micros = (number * seconds * 1e6).round();
-    if !(0.0..=1e15).contains(&micros) {
-        return Err("the duration is out of range".to_owned());
+    if length.months != 0 {
+        return Err("months have no fixed length: a duration has days at the most".to_owned());
     }
-    Ok(Duration::from_micros(micros as u64))
+    let micros = i64::from(length.days) * 86_400_000_000 + length.nanoseconds / 1_000;
+    match u64::try_from(micros) {
+        Ok(micros) => Ok(Duration::from_micros(micros)),
+        Err(_) => Err("a duration is not negative".to_owned()),
+    }
 }
 
 fn split(text: &str) -> (&str, &str) {
@@ -94,7 +94,12 @@ mod tests {
         assert_eq!(duration("5ms"), Ok(Duration::from_millis(5)));
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1_500)));
         assert_eq!(duration("2 min"), Ok(Duration::from_secs(120)));
-        for wrong in ["", "5", "s", "5 fortnights", "-1s"] {
+        assert_eq!(duration("250 µs"), Ok(Duration::from_micros(250)));
+        assert_eq!(duration("1 day"), Ok(Duration::from_secs(86_400)));
+        assert_eq!(duration("2 Hours"), Ok(Duration::from_secs(7_200)));
+        assert_eq!(duration("1h 30m"), Ok(Duration::from_secs(5_400)));
+        assert_eq!(duration("00:01:30"), Ok(Duration::from_secs(90)));
+        for wrong in ["", "5", "1h 5", "s", "5 fortnights", "-1s", "1 month", "2 years"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
     }

@@ -6,15 +6,20 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use datafusion::execution::cache::cache_manager::CacheManagerConfig;
+use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::spill_file::TempFileFactory;
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use millrace_planner::query::{logical_optimizer_rules, physical_optimizer_rules};
 use millrace_planner::reducer;
 use millrace_runtime::memory::Memory;
+use millrace_runtime::{BatchPlanner, FILE_PIECE_BYTES_MIN};
 
 use crate::catalog::pg_catalog::PgCatalog;
 use crate::catalog::{CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA};
+use crate::database::sessions::Sessions;
 use crate::database::{DatabaseOptions, df};
 use crate::error::{SqlResult, from_internal};
 use crate::functions;
@@ -30,6 +35,7 @@ fn config() -> SessionConfig {
         .with_information_schema(false)
         // Parallelism is the runtime's: it cuts plans at their exchanges.
         .with_target_partitions(1)
+        .with_repartition_file_min_size(FILE_PIECE_BYTES_MIN as usize)
         .with_batch_size(BATCH_ROWS);
     let options = config.options_mut();
     // Columns are stored as plain strings; views of strings would have every comparison cast.
@@ -39,7 +45,10 @@ fn config() -> SessionConfig {
     // NULL is larger than every value: last in ascending order, first in descending.
     options.sql_parser.default_null_ordering = "nulls_max".to_string();
     options.execution.time_zone = Some("UTC".to_string());
-    options.execution.collect_statistics = false;
+    // Of files: how many rows they have, and between which values, decides the order of joins. It is read once.
+    options.execution.collect_statistics = true;
+    // A task has its own rows: else those that begin first would take all, and the others nothing.
+    options.execution.enable_file_stream_work_stealing = false;
     options.explain.logical_plan_only = false;
     config
 }
@@ -51,18 +60,28 @@ fn config() -> SessionConfig {
 pub fn build(
     options: &DatabaseOptions,
     memory: &Arc<Memory>,
+    spills: Arc<dyn TempFileFactory>,
     catalog: &Arc<ArcSwap<CatalogSnapshot>>,
+    sessions: &Arc<Sessions>,
 ) -> SqlResult<(SessionState, PgCatalog)> {
     // For what runs outside of a query; each query has a pool of its own over the same memory.
     let pool = memory.query();
     pool.set_name("statements".to_owned());
-    let runtime = df(RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc())?;
+    let disks = DiskManagerBuilder::default().with_temp_file_factory(spills);
+    // A file that was added to a directory has to be seen by the next statement.
+    let caches = CacheManagerConfig::default().with_list_files_cache_limit(0);
+    let runtime = RuntimeEnvBuilder::new()
+        .with_cache_manager(caches)
+        .with_memory_pool(pool)
+        .with_disk_manager_builder(disks);
+    let runtime = df(runtime.build_arc())?;
     let state = SessionStateBuilder::new()
         .with_config(config())
         .with_runtime_env(runtime)
         .with_default_features()
         .with_optimizer_rules(logical_optimizer_rules())
         .with_physical_optimizer_rules(physical_optimizer_rules())
+        .with_query_planner(Arc::new(BatchPlanner))
         .build();
     let context = SessionContext::new_with_state(state);
     let pg_catalog = PgCatalog::install(&context)?;
@@ -75,12 +94,15 @@ pub fn build(
     for function in functions::system::catalog_udfs(catalog) {
         state.register_udf(function).map_err(from_internal::datafusion)?;
     }
+    let cancel = Arc::new(functions::cancel::udf(sessions));
+    state.register_udf(cancel).map_err(from_internal::datafusion)?;
     Ok((state, pg_catalog))
 }
 
 #[cfg(test)]
 mod tests {
     use millrace_runtime::memory::Resident;
+    use millrace_runtime::worker::disk::{Disks, SpillFiles};
 
     use super::*;
 
@@ -89,7 +111,16 @@ mod tests {
         let directory = std::path::PathBuf::from("unused");
         let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
         let memory = Memory::new(None, Resident::Unknown);
-        let (state, _) = build(&DatabaseOptions::new(directory), &memory, &catalog).unwrap();
+        let disks = Disks::new(&directory, &memory);
+        let spills = Arc::new(SpillFiles::new(&disks, directory.clone(), &Arc::default()));
+        let (state, _) = build(
+            &DatabaseOptions::new(directory),
+            &memory,
+            spills,
+            &catalog,
+            &Arc::default(),
+        )
+        .unwrap();
         for name in [
             "pg_cast",
             "json_get_json",

@@ -70,6 +70,8 @@ pub struct JobInfo {
     pub rows_total: u64,
     pub elapsed: Duration,
     pub time_left: Option<Duration>,
+    /// Bytes of the view's state that are on disk because memory is short.
+    pub on_disk_bytes: u64,
     /// Why it was set aside.
     pub error: Option<String>,
 }
@@ -372,7 +374,9 @@ impl Database {
             .map(|status| (status.relation, status))
             .collect();
         let jobs: Vec<Arc<Job>> = self.jobs.jobs.lock().values().cloned().collect();
-        let recovering = self.recovering_infos();
+        let on_disk = self.runtime().memory().on_disk();
+        let on_disk = |view: ObjectId| on_disk.get(&RelationId(view.0)).map_or(0, |bytes| *bytes as u64);
+        let recovering = self.recovering_infos(&on_disk);
         jobs.into_iter()
             .map(|job| {
                 let status = running.get(&RelationId(job.id.0));
@@ -391,6 +395,7 @@ impl Database {
                     rows_total: status.map_or(0, |status| status.rows_total),
                     elapsed: job.started.elapsed(),
                     time_left: status.and_then(millrace_runtime::JobStatus::time_left),
+                    on_disk_bytes: on_disk(job.id),
                     error,
                 }
             })
@@ -399,7 +404,7 @@ impl Database {
     }
 
     /// Views that show a checkpoint until the log behind it is replayed.
-    fn recovering_infos(&self) -> Vec<JobInfo> {
+    fn recovering_infos(&self, on_disk: &dyn Fn(ObjectId) -> u64) -> Vec<JobInfo> {
         let catching_up = self.views_catching_up();
         let catalog = self.catalog();
         let views = self.recovery().views().into_iter();
@@ -414,6 +419,7 @@ impl Database {
                     rows_total: 0,
                     elapsed: self.recovery().since_start(),
                     time_left: None,
+                    on_disk_bytes: on_disk(view.id),
                     error: None,
                 })
             })

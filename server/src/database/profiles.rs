@@ -100,6 +100,7 @@ mod tests {
                 cores: 1,
                 disks: vec![],
                 network: None,
+                tasks_in_flight: 0,
             },
             stages: vec![],
         };

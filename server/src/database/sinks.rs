@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use arrow::array::{RecordBatch, UInt32Array};
 use millrace_planner::RelationId;
-use millrace_runtime::{Changes, Follower, Runtime};
+use millrace_runtime::{Changes, Follower, QueryClass, Runtime};
 use millrace_storage::{ChangeBatch, ObjectId, ObjectKind};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -26,15 +26,16 @@ use tokio::task::JoinHandle;
 use crate::catalog::{Definition, Object};
 use crate::database::{Database, now_ms};
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
-use crate::sink::directory::Directory;
+use crate::sink::decode::Decoder;
+use crate::sink::directory::{Directory, io_error};
 use crate::sink::draft::Draft;
 use crate::sink::encode::{Encoder, Op};
 use crate::sink::{SinkDef, SinkType};
 
 /// When a sink that failed tries again.
 const RETRY: Duration = Duration::from_secs(1);
-/// Keys that are written at once.
-const KEYS_AT_ONCE: usize = 8_192;
+/// Rows that are compared with what was delivered at once.
+const KEYS_AT_ONCE: usize = 1_024;
 
 /// The fact that says what of a sink is committed.
 pub(crate) fn fact(sink: ObjectId) -> String {
@@ -242,7 +243,7 @@ impl Writing {
         *self.needed.lock() = self.committed.offset;
         self.tell();
         let (directory, next) = (self.directory.clone(), self.committed.next);
-        blocking(move || directory.settle(next)).await?;
+        self.on_disk(move || directory.settle(next)).await?;
         // A view that is not yet where it was would seem to have lost what the files have of it.
         let ready = async {
             self.runtime.caught_up().await?;
@@ -321,39 +322,42 @@ impl Writing {
 
     /// What the committed files say together: how often each row is there.
     async fn delivered(&self, encoder: &Arc<Encoder>) -> Result<HashMap<Box<[u8]>, i64>, Leave> {
-        let (directory, encoder) = (self.directory.clone(), Arc::clone(encoder));
-        let (next, stopped) = (self.committed.next, self.stopped.clone());
-        blocking(move || {
-            let mut counts: HashMap<Box<[u8]>, i64> = HashMap::new();
-            for number in 0..next {
-                if *stopped.borrow() {
-                    return Ok(HashMap::new());
-                }
-                let path = directory.file(number);
-                let read = encoder.read(&path, &mut |op, key| {
-                    let change = if op == Op::Insert { 1 } else { -1 };
-                    match counts.get_mut(key) {
-                        Some(count) => *count += change,
-                        None => {
-                            counts.insert(Box::from(key), change);
-                        }
-                    }
-                });
-                read.map_err(|error| match error.code {
+        let mut counts: HashMap<Box<[u8]>, i64> = HashMap::new();
+        for number in 0..self.committed.next {
+            self.check_running()?;
+            let path = self.directory.file(number);
+            let content = self.runtime.read_file(&path).await?;
+            let content = content.map_err(|error| {
+                let error = io_error("read", &path, &error);
+                match error.code {
                     SqlState::UndefinedFile => error
                         .with_detail("Without it is not known which rows the sink has delivered.")
                         .with_hint("Put it back, or drop the sink and create it again."),
                     _ => error,
-                })?;
+                }
+            })?;
+            let encoder = Arc::clone(encoder);
+            let decoder = self.compute(move || Decoder::new(encoder, path, content));
+            let (mut decoder, mut has_more) = (decoder.await?, true);
+            while has_more {
+                self.check_running()?;
+                let count = move || {
+                    let has_more = decoder.piece(&mut |op, key| {
+                        let change = if op == Op::Insert { 1 } else { -1 };
+                        match counts.get_mut(key) {
+                            Some(count) => *count += change,
+                            None => {
+                                counts.insert(Box::from(key), change);
+                            }
+                        }
+                    })?;
+                    Ok((decoder, counts, has_more))
+                };
+                (decoder, counts, has_more) = self.compute(count).await?;
             }
-            counts.retain(|_, count| *count != 0);
-            Ok(counts)
-        })
-        .await
-        .and_then(|counts| match *self.stopped.borrow() {
-            true => Err(Leave::Stopped),
-            false => Ok(counts),
-        })
+        }
+        counts.retain(|_, count| *count != 0);
+        Ok(counts)
     }
 
     /// Writes all changes: rows that go before rows that come.
@@ -367,14 +371,21 @@ impl Writing {
 
     async fn write_of(&self, op: Op, changes: &mut Changes, mut draft: Draft) -> Result<Draft, Leave> {
         while let Some(batch) = changes.next().await? {
-            self.check_running()?;
-            draft = blocking(move || {
-                if let Some(rows) = rows_of(op, &batch)? {
-                    draft.write(op, &rows)?;
-                }
-                Ok(draft)
-            })
-            .await?;
+            let encoder = draft.encoder();
+            let rows = self.compute(move || match rows_of(op, &batch)? {
+                Some(rows) => encoder.conform(&rows).map(Some),
+                None => Ok(None),
+            });
+            let Some(rows) = rows.await? else { continue };
+            let mut done = 0;
+            while done < rows.num_rows() {
+                draft = self.with_room(draft).await?;
+                let piece = rows.slice(done, draft.room().min(rows.num_rows() - done));
+                done += piece.num_rows();
+                draft = self
+                    .compute(move || draft.encode(op, &piece).map(|()| draft))
+                    .await?;
+            }
         }
         Ok(draft)
     }
@@ -391,18 +402,22 @@ impl Writing {
         let mut missing: Vec<Box<[u8]>> = vec![];
         while let Some(batch) = all.next().await? {
             self.check_running()?;
-            let encoder = Arc::clone(encoder);
-            (delivered, missing) = blocking(move || {
-                let rows = encoder.conform(&batch.rows)?;
-                for key in encoder.keys(&rows)? {
-                    match delivered.get_mut(&key) {
-                        Some(count) if *count > 0 => *count -= 1,
-                        _ => missing.push(key),
+            for from in (0..batch.rows.num_rows()).step_by(KEYS_AT_ONCE) {
+                let encoder = Arc::clone(encoder);
+                let piece = batch
+                    .rows
+                    .slice(from, KEYS_AT_ONCE.min(batch.rows.num_rows() - from));
+                let compare = move || {
+                    for key in encoder.keys(&encoder.conform(&piece)?)? {
+                        match delivered.get_mut(&key) {
+                            Some(count) if *count > 0 => *count -= 1,
+                            _ => missing.push(key),
+                        }
                     }
-                }
-                Ok((delivered, missing))
-            })
-            .await?;
+                    Ok((delivered, missing))
+                };
+                (delivered, missing) = self.compute(compare).await?;
+            }
         }
         if self.def.sink_type == SinkType::Changelog {
             let mut gone: Vec<(Box<[u8]>, i64)> =
@@ -416,39 +431,75 @@ impl Writing {
         self.write_keys(Op::Insert, missing, draft).await
     }
 
-    async fn write_keys(&self, op: Op, keys: Vec<Box<[u8]>>, mut draft: Draft) -> Result<Draft, Leave> {
-        for piece in keys.chunks(KEYS_AT_ONCE) {
-            self.check_running()?;
-            let piece = piece.to_vec();
-            draft = blocking(move || draft.write_keys(op, &piece).map(|()| draft)).await?;
+    async fn write_keys(&self, op: Op, mut keys: Vec<Box<[u8]>>, mut draft: Draft) -> Result<Draft, Leave> {
+        keys.reverse();
+        while !keys.is_empty() {
+            draft = self.with_room(draft).await?;
+            let piece: Vec<Box<[u8]>> = keys
+                .drain(keys.len().saturating_sub(draft.room())..)
+                .rev()
+                .collect();
+            draft = self
+                .compute(move || draft.encode_keys(op, &piece).map(|()| draft))
+                .await?;
         }
         Ok(draft)
     }
 
+    /// The draft, once it has room for rows.
+    async fn with_room(&self, mut draft: Draft) -> Result<Draft, Leave> {
+        self.check_running()?;
+        if draft.room() == 0 {
+            draft = self.compute(move || draft.end_if_full().map(|()| draft)).await?;
+            draft = self.on_disk(move || draft.proceed().map(|()| draft)).await?;
+        }
+        Ok(draft)
+    }
+
+    /// Runs what takes a processor as batch work.
+    async fn compute<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> SqlResult<T> + Send + 'static,
+    ) -> Result<T, Leave> {
+        let done = self.runtime.compute(QueryClass::Batch, work)?;
+        Ok(done.await??)
+    }
+
+    /// Runs what reads and writes files as a disk monotask of the device that they are on.
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> SqlResult<T> + Send + 'static,
+    ) -> Result<T, Leave> {
+        let place = self.directory.file(0);
+        Ok(self.runtime.use_files(&place, work).await??)
+    }
+
     /// Makes files count: the commit point is the fact.
-    async fn commit(&mut self, draft: Draft, follower: &Follower) -> Result<(), Leave> {
+    async fn commit(&mut self, mut draft: Draft, follower: &Follower) -> Result<(), Leave> {
         let (db, directory, fact) = (self.db()?, self.directory.clone(), fact(self.id));
         let mut committed = Committed {
             offset: follower.offset(),
             ..self.committed
         };
         let is_new = committed != self.committed;
-        self.committed = blocking(move || {
-            let (numbers, rows, bytes) = draft.finish()?;
-            if numbers.is_empty() && !is_new {
-                return Ok(committed);
-            }
-            committed.next = numbers.end;
-            committed.rows += rows;
-            committed.bytes += bytes;
-            committed.at_ms = now_ms();
-            let value =
-                serde_json::to_vec(&committed).map_err(|error| SqlError::internal(error.to_string()))?;
-            db.store().catalog().put_fact(&fact, &value)?;
-            directory.publish(numbers)?;
-            Ok(committed)
-        })
-        .await?;
+        let draft = self.compute(move || draft.end().map(|()| draft)).await?;
+        self.committed = self
+            .on_disk(move || {
+                let (numbers, rows, bytes) = draft.finish()?;
+                if numbers.is_empty() && !is_new {
+                    return Ok(committed);
+                }
+                committed.next = numbers.end;
+                committed.rows += rows;
+                committed.bytes += bytes;
+                committed.at_ms = now_ms();
+                let value =
+                    serde_json::to_vec(&committed).map_err(|error| SqlError::internal(error.to_string()))?;
+                db.store().catalog().put_fact(&fact, &value)?;
+                directory.publish(numbers)?;
+                Ok(committed)
+            })
+            .await?;
         *self.needed.lock() = self.committed.offset;
         self.tell();
         Ok(())
@@ -499,16 +550,4 @@ fn rows_of(op: Op, changes: &ChangeBatch) -> SqlResult<Option<RecordBatch>> {
     }
     let taken = arrow::compute::take_record_batch(&changes.rows, &UInt32Array::from(positions));
     taken.map(Some).map_err(from_internal::arrow)
-}
-
-/// Runs what reads and writes files where it may wait.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> SqlResult<T> + Send + 'static,
-) -> Result<T, Leave> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => Ok(done?),
-        Err(error) => Err(Leave::Failed(SqlError::internal(format!(
-            "writing a sink: {error}"
-        )))),
-    }
 }

@@ -16,10 +16,11 @@ use crate::database::Database;
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// The settings' names.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 12] = [
     "batch_interval",
     "checkpoint_interval",
     "durability",
+    "flush_writes",
     "group_overhead_bounds",
     "group_size",
     "memory_limit",
@@ -33,6 +34,7 @@ pub const NAMES: [&str; 11] = [
 const AUTO: &str = "auto";
 const ALL: &str = "all";
 const OFF: &str = "off";
+const ON: &str = "on";
 /// Replaying what comes in so long takes about a second.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
 /// The share of the machine's memory that an automatic limit is, in percent.
@@ -53,6 +55,9 @@ pub struct Tuning {
     pub recovery_reads: RecoveryReads,
     /// What an acknowledged write survives, where its stream or table does not say otherwise.
     pub durability: Durability,
+    /// Whether what queries spill and the blocks of checkpoints wait for the device, or for the system's cache alone. What
+    /// checkpoints and sinks promise is the same.
+    pub flush_writes: bool,
     /// Epochs of a group; `None`: so many that coordination stays within the bounds.
     pub group_size: Option<u64>,
     /// The share of coordination in the time, in percent, between which an automatic group size keeps it.
@@ -87,6 +92,7 @@ impl Default for Tuning {
             checkpoint_interval: Some(CHECKPOINT_INTERVAL),
             recovery_reads: RecoveryReads::default(),
             durability: Durability::default(),
+            flush_writes: true,
             group_size: None,
             group_overhead_bounds: (5.0, 10.0),
             memory_limit: None,
@@ -109,6 +115,7 @@ impl Tuning {
                 RecoveryReads::Checkpoint => "checkpoint".to_owned(),
             },
             "durability" => self.durability.to_string(),
+            "flush_writes" => if self.flush_writes { ON } else { OFF }.to_owned(),
             "group_size" => or_auto(self.group_size),
             "group_overhead_bounds" => {
                 let (lower, upper) = self.group_overhead_bounds;
@@ -137,15 +144,14 @@ impl Tuning {
             "batch_interval" if is_auto => self.batch_interval = None,
             "batch_interval" => {
                 let interval = time(text).ok_or_else(|| {
-                    "auto, or a time from 1ms to 1h with its unit, such as 100ms, is needed".to_owned()
+                    "auto, or a time from 1ms to 1h with its unit, such as 100ms".to_owned()
                 })?;
                 self.batch_interval = Some(interval);
             }
             "checkpoint_interval" if text.eq_ignore_ascii_case(OFF) => self.checkpoint_interval = None,
             "checkpoint_interval" => {
-                let interval = time(text).ok_or_else(|| {
-                    "off, or a time from 1ms to 1h with its unit, such as 10s, is needed".to_owned()
-                })?;
+                let interval = time(text)
+                    .ok_or_else(|| "off, or a time from 1ms to 1h with its unit, such as 10s".to_owned())?;
                 self.checkpoint_interval = Some(interval);
             }
             "recovery_reads" if text.eq_ignore_ascii_case("wait") => {
@@ -154,22 +160,24 @@ impl Tuning {
             "recovery_reads" if text.eq_ignore_ascii_case("checkpoint") => {
                 self.recovery_reads = RecoveryReads::Checkpoint;
             }
-            "recovery_reads" => return Err("wait or checkpoint is needed".to_owned()),
+            "recovery_reads" => return Err("wait or checkpoint".to_owned()),
             "durability" => {
                 self.durability = text
                     .to_ascii_lowercase()
                     .parse()
-                    .map_err(|()| "fsync, group or off is needed".to_owned())?;
+                    .map_err(|()| "fsync, group or off".to_owned())?;
             }
+            "flush_writes" if text.eq_ignore_ascii_case(ON) => self.flush_writes = true,
+            "flush_writes" if text.eq_ignore_ascii_case(OFF) => self.flush_writes = false,
+            "flush_writes" => return Err("on or off".to_owned()),
             "scheduler_policy" => {
                 self.scheduler_policy = text
                     .parse()
-                    .map_err(|_| "lma, lb, fifo, fair or kill is needed".to_owned())?;
+                    .map_err(|_| "lma, lb, fifo, fair or kill".to_owned())?;
             }
             "suspension_max" | "undisturbed_time" => {
-                let time = time(text).ok_or_else(|| {
-                    "a time from 1ms to 1h with its unit, such as 100ms, is needed".to_owned()
-                })?;
+                let time = time(text)
+                    .ok_or_else(|| "a time from 1ms to 1h with its unit, such as 100ms".to_owned())?;
                 match name {
                     "suspension_max" => self.suspension_max = time,
                     _ => self.undisturbed_time = time,
@@ -179,29 +187,29 @@ impl Tuning {
             "group_size" => match text.parse() {
                 Ok(size) if (1..=GROUP_MAX).contains(&size) => self.group_size = Some(size),
                 _ => {
-                    return Err(format!(
-                        "auto, or a whole number from 1 to {GROUP_MAX}, is needed"
-                    ));
+                    return Err(format!("auto, or a whole number from 1 to {GROUP_MAX}"));
                 }
             },
             "memory_limit" if is_auto => self.memory_limit = None,
             "memory_limit" => match units::size(text) {
                 Ok(bytes) if bytes >= MEMORY_LIMIT_MIN => self.memory_limit = Some(bytes),
                 _ => {
-                    return Err(
-                        "auto, or a size from 1MB on with its unit, such as 600MB, is needed".to_owned(),
-                    );
+                    return Err("auto, or a size from 1MB on with its unit, such as 600MB".to_owned());
                 }
             },
             "pipeline_spread" if is_auto => self.pipeline_spread = Spread::default(),
             "pipeline_spread" if text.eq_ignore_ascii_case(ALL) => self.pipeline_spread = Spread::All,
-            "pipeline_spread" => return Err("auto or all is needed".to_owned()),
+            "pipeline_spread" => return Err("auto or all".to_owned()),
             "group_overhead_bounds" => {
                 self.group_overhead_bounds = bounds(text).ok_or_else(|| {
-                    "two percentages above 0% and below 100%, the lower one first, such as 5%,10%, are needed".to_owned()
+                    "two percentages above 0% and below 100%, the lower one first, such as 5%,10%".to_owned()
                 })?;
             }
-            other => return Err(format!("there is no setting {other}")),
+            other => {
+                return Err(format!(
+                    "the name of a setting of the server, which {other} is not"
+                ));
+            }
         }
         Ok(())
     }
@@ -303,7 +311,7 @@ impl Database {
                 SqlState::InvalidParameterValue,
                 format!("invalid value for parameter \"{name}\": \"{text}\""),
             )
-            .with_hint(format!("{}{}.", allowed[..1].to_uppercase(), &allowed[1..])));
+            .with_hint(format!("It takes {allowed}.")));
         }
         let lasting = text.and_then(|_| tuning.get(name)).unwrap_or_default();
         self.store.catalog().put_fact(&fact(name), lasting.as_bytes())?;
@@ -314,6 +322,7 @@ impl Database {
     fn apply_tuning(&self, tuning: Tuning) {
         let mut current = self.tuning.lock();
         self.store.logs().set_durability(tuning.durability);
+        self.runtime.set_flushes_writes(tuning.flush_writes);
         if current.memory_limit != tuning.memory_limit {
             self.runtime.memory().set_limit(tuning.memory_limit_bytes());
         }
@@ -351,6 +360,8 @@ mod tests {
             ("recovery_reads", "wait", "wait"),
             ("durability", "OFF", "off"),
             ("durability", "group", "group"),
+            ("flush_writes", "OFF", "off"),
+            ("flush_writes", "on", "on"),
             ("group_size", "25", "25"),
             ("group_size", "auto", "auto"),
             ("group_overhead_bounds", "2.5%, 20 %", "2.5%,20%"),
@@ -384,6 +395,7 @@ mod tests {
             ("checkpoint_interval", &["", "auto", "10", "0s", "2h"][..]),
             ("recovery_reads", &["", "off", "now"][..]),
             ("durability", &["", "on", "fsync,group"][..]),
+            ("flush_writes", &["", "auto", "1"][..]),
             ("memory_limit", &["", "0", "1kB", "all"][..]),
             ("pipeline_spread", &["", "0", "some"][..]),
             ("scheduler_policy", &["", "lifo", "lma,fifo"][..]),

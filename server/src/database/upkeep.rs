@@ -104,15 +104,16 @@ impl Database {
             false => Some(Arc::clone(&self.ddl).lock_owned().await),
         };
         let db = Arc::clone(self);
-        let work = tokio::task::spawn_blocking(move || {
+        let place = self.store.logs().directory().join("maintained");
+        let work = move || {
             let needed = match guard {
                 Some(_) => db.needed_offsets(),
                 None => BTreeMap::new(),
             };
             db.store.logs().maintain(now_ms, &Owner { needed, db: &db });
             drop(guard);
-        });
-        if let Err(error) = work.await {
+        };
+        if let Err(error) = self.runtime.use_files(&place, work).await {
             tracing::error!(%error, "the upkeep of the logs ended early");
         }
     }
@@ -123,9 +124,6 @@ impl Database {
         let caches = &self.state.runtime_env().cache_manager;
         caches.get_file_metadata_cache().clear();
         if let Some(cache) = caches.get_file_statistic_cache() {
-            cache.clear();
-        }
-        if let Some(cache) = caches.get_list_files_cache() {
             cache.clear();
         }
     }

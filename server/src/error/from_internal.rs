@@ -112,6 +112,7 @@ pub fn runtime(error: RuntimeError) -> SqlError {
         .with_hint("Nothing of it was kept. Send it again later; SHOW BACKPRESSURE tells what is behind."),
         error @ RuntimeError::RowsLost { .. } => SqlError::new(SqlState::CrashShutdown, error.to_string()),
         RuntimeError::ShuttingDown => SqlError::new(SqlState::AdminShutdown, "the server is shutting down"),
+        error @ RuntimeError::Spill(_) => SqlError::new(SqlState::IoError, error.to_string()),
         RuntimeError::Internal(message) => SqlError::internal(message),
     }
 }
@@ -183,7 +184,7 @@ pub fn datafusion(error: DataFusionError) -> SqlError {
             }
             other => SqlError::internal(other.to_string()),
         },
-        DataFusionError::IoError(error) => SqlError::new(SqlState::IoError, error.to_string()),
+        DataFusionError::IoError(error) => SqlError::new(io_state(&error), error.to_string()),
         DataFusionError::ObjectStore(error) => SqlError::new(SqlState::IoError, error.to_string()),
         DataFusionError::ParquetError(error) => SqlError::new(SqlState::DataCorrupted, error.to_string()),
         DataFusionError::Internal(message) => SqlError::internal(plain(&message)),
@@ -212,7 +213,7 @@ fn arrow_ref(error: &ArrowError) -> SqlError {
         ArrowError::MemoryError(message) => SqlError::new(SqlState::OutOfMemory, plain(message)),
         ArrowError::CsvError(message) => SqlError::new(SqlState::BadCopyFileFormat, plain(message)),
         ArrowError::JsonError(message) => SqlError::new(SqlState::InvalidTextRepresentation, plain(message)),
-        ArrowError::IoError(message, _) => SqlError::new(SqlState::IoError, plain(message)),
+        ArrowError::IoError(message, error) => SqlError::new(io_state(error), plain(message)),
         ArrowError::OffsetOverflowError(_) => SqlError::new(
             SqlState::ProgramLimitExceeded,
             "a column of one batch holds more than 2 GB of text",
@@ -522,6 +523,14 @@ from! {
 impl From<SqlError> for DataFusionError {
     fn from(error: SqlError) -> Self {
         DataFusionError::External(Box::new(error))
+    }
+}
+
+/// A full disk is told apart: something can be done about it.
+fn io_state(error: &std::io::Error) -> SqlState {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => SqlState::DiskFull,
+        _ => SqlState::IoError,
     }
 }
 

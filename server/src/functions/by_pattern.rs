@@ -5,16 +5,16 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Date32Array, TimestampMicrosecondArray};
+use arrow::array::{Array, AsArray, Date32Array, TimestampMicrosecondArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use datafusion::scalar::ScalarValue;
 
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::on_arrays;
 use crate::types::parse::datetime::{MICROS_PER_DAY, days_from_civil, days_in_month};
 use crate::types::timestamptz;
 
@@ -56,39 +56,29 @@ impl ScalarUDFImpl for ByPattern {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let all_scalar = args
-            .args
-            .iter()
-            .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let rows = if all_scalar { 1 } else { args.number_rows };
-        let texts = |index: usize| -> Result<ArrayRef> {
-            Ok(cast(&args.args[index].to_array(rows)?, &DataType::Utf8)?)
-        };
-        let (values, patterns) = (texts(0)?, texts(1)?);
-        let (values, patterns) = (values.as_string::<i32>(), patterns.as_string::<i32>());
-        let instants = (0..rows)
-            .map(|row| {
-                (values.is_valid(row) && patterns.is_valid(row))
-                    .then(|| read(values.value(row), patterns.value(row)))
-                    .transpose()
+        on_arrays(&args, |arrays, rows| {
+            let texts = |index: usize| cast(&arrays[index], &DataType::Utf8);
+            let (values, patterns) = (texts(0)?, texts(1)?);
+            let (values, patterns) = (values.as_string::<i32>(), patterns.as_string::<i32>());
+            let instants = (0..rows)
+                .map(|row| {
+                    (values.is_valid(row) && patterns.is_valid(row))
+                        .then(|| read(values.value(row), patterns.value(row)))
+                        .transpose()
+                })
+                .collect::<SqlResult<Vec<Option<i64>>>>()?;
+            Ok(if self.to_date {
+                let days = |micros: i64| i32::try_from(micros.div_euclid(MICROS_PER_DAY)).unwrap_or(i32::MAX);
+                Arc::new(
+                    instants
+                        .into_iter()
+                        .map(|micros| micros.map(days))
+                        .collect::<Date32Array>(),
+                )
+            } else {
+                Arc::new(TimestampMicrosecondArray::from(instants).with_timezone("UTC"))
             })
-            .collect::<SqlResult<Vec<Option<i64>>>>()?;
-        let out: ArrayRef = if self.to_date {
-            let days = |micros: i64| i32::try_from(micros.div_euclid(MICROS_PER_DAY)).unwrap_or(i32::MAX);
-            Arc::new(
-                instants
-                    .into_iter()
-                    .map(|micros| micros.map(days))
-                    .collect::<Date32Array>(),
-            )
-        } else {
-            Arc::new(TimestampMicrosecondArray::from(instants).with_timezone("UTC"))
-        };
-        if all_scalar {
-            Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&out, 0)?))
-        } else {
-            Ok(ColumnarValue::Array(out))
-        }
+        })
     }
 }
 

@@ -15,6 +15,7 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::on_arrays;
 use crate::types::parse::datetime::{MICROS_PER_DAY, civil_from_days, days_from_civil};
 
 /// The function.
@@ -153,38 +154,29 @@ impl ScalarUDFImpl for DateTrunc {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let all_scalar = args
-            .args
-            .iter()
-            .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let rows = if all_scalar { 1 } else { args.number_rows };
-        let times = args.args[1].to_array(rows)?;
-        let times = times.as_primitive::<TimestampMicrosecondType>();
         let out_of_range = || SqlError::new(SqlState::DatetimeFieldOverflow, "timestamp out of range");
-        let begins: TimestampMicrosecondArray = match &args.args[0] {
-            ColumnarValue::Scalar(unit) => match unit.try_as_str().flatten() {
-                Some(unit) => {
-                    let unit = Unit::named(unit)?;
-                    times.try_unary(|time| unit.begin(time).ok_or_else(out_of_range))?
-                }
-                None => TimestampMicrosecondArray::new_null(rows),
-            },
-            ColumnarValue::Array(units) => times
-                .iter()
-                .zip(units.as_string::<i32>())
-                .map(|pair| match pair {
-                    (Some(time), Some(unit)) => {
-                        Unit::named(unit)?.begin(time).map(Some).ok_or_else(out_of_range)
+        on_arrays(&args, |arrays, rows| {
+            let times = arrays[1].as_primitive::<TimestampMicrosecondType>();
+            let begins: TimestampMicrosecondArray = match &args.args[0] {
+                ColumnarValue::Scalar(unit) => match unit.try_as_str().flatten() {
+                    Some(unit) => {
+                        let unit = Unit::named(unit)?;
+                        times.try_unary(|time| unit.begin(time).ok_or_else(out_of_range))?
                     }
-                    _ => Ok(None),
-                })
-                .collect::<SqlResult<_>>()?,
-        };
-        let begins = begins.with_data_type(times.data_type().clone());
-        Ok(if all_scalar {
-            ColumnarValue::Scalar(ScalarValue::try_from_array(&begins, 0)?)
-        } else {
-            ColumnarValue::Array(Arc::new(begins))
+                    None => TimestampMicrosecondArray::new_null(rows),
+                },
+                ColumnarValue::Array(units) => times
+                    .iter()
+                    .zip(units.as_string::<i32>())
+                    .map(|pair| match pair {
+                        (Some(time), Some(unit)) => {
+                            Unit::named(unit)?.begin(time).map(Some).ok_or_else(out_of_range)
+                        }
+                        _ => Ok(None),
+                    })
+                    .collect::<SqlResult<_>>()?,
+            };
+            Ok(Arc::new(begins.with_data_type(times.data_type().clone())))
         })
     }
 }

@@ -23,9 +23,9 @@ use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use datafusion::scalar::ScalarValue;
 
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::on_arrays;
 use crate::types::parse::datetime::{MICROS_PER_DAY, civil_from_days, days_in_month};
 use crate::types::timestamptz;
 use crate::types::zone::Zone;
@@ -113,22 +113,7 @@ impl ScalarUDFImpl for DateTimeFunction {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let all_scalar = args
-            .args
-            .iter()
-            .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let rows = if all_scalar { 1 } else { args.number_rows };
-        let arrays = args
-            .args
-            .iter()
-            .map(|arg| arg.to_array(rows))
-            .collect::<Result<Vec<_>>>()?;
-        let out = self.apply(&arrays)?;
-        if all_scalar {
-            Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&out, 0)?))
-        } else {
-            Ok(ColumnarValue::Array(out))
-        }
+        on_arrays(&args, |arrays, _| self.apply(arrays))
     }
 }
 

@@ -15,9 +15,9 @@ use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use datafusion::scalar::ScalarValue;
 
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::on_arrays;
 use crate::types::json::{self, Node};
 use crate::types::output::TextColumn;
 use crate::types::{ANNOTATION, SqlType, parse};
@@ -377,31 +377,22 @@ impl ScalarUDFImpl for Jsonb {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let definition = self.definition();
-        let all_scalar = args
-            .args
-            .iter()
-            .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let rows = if all_scalar { 1 } else { args.number_rows };
-        let columns = args
-            .args
-            .iter()
-            .zip(&args.arg_fields)
-            .map(|(arg, field)| Argument::new(&arg.to_array(rows)?, field, definition.input))
-            .collect::<Result<Vec<_>>>()?;
-        let mut out = Vec::with_capacity(rows);
-        for row in 0..rows {
-            let cells: Option<Vec<Cell<'_>>> = columns.iter().map(|column| column.cell(row)).collect();
-            out.push(match cells {
-                Some(cells) => (definition.apply)(&cells)?,
-                None => Out::Null,
-            });
-        }
-        let array = collect(definition.output, out);
-        if all_scalar {
-            Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?))
-        } else {
-            Ok(ColumnarValue::Array(array))
-        }
+        on_arrays(&args, |arrays, rows| {
+            let columns = arrays
+                .iter()
+                .zip(&args.arg_fields)
+                .map(|(array, field)| Argument::new(array, field, definition.input))
+                .collect::<Result<Vec<_>>>()?;
+            let mut out = Vec::with_capacity(rows);
+            for row in 0..rows {
+                let cells: Option<Vec<Cell<'_>>> = columns.iter().map(|column| column.cell(row)).collect();
+                out.push(match cells {
+                    Some(cells) => (definition.apply)(&cells)?,
+                    None => Out::Null,
+                });
+            }
+            Ok(collect(definition.output, out))
+        })
     }
 }
 

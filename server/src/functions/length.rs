@@ -10,9 +10,9 @@ use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use datafusion::scalar::ScalarValue;
 
 use crate::error::{SqlError, SqlState};
+use crate::functions::on_arrays;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Of {
@@ -76,38 +76,27 @@ impl ScalarUDFImpl for Length {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let all_scalar = args
-            .args
-            .iter()
-            .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let rows = if all_scalar { 1 } else { args.number_rows };
-        let arrays = args
-            .args
-            .iter()
-            .map(|arg| arg.to_array(rows))
-            .collect::<Result<Vec<_>>>()?;
-        let out: ArrayRef = match (arrays.as_slice(), &self.of) {
-            ([values], _) if values.data_type() == &DataType::Null => Arc::new(Int32Array::new_null(rows)),
-            ([values], Of::Value) => Arc::new(lengths(values)?),
-            ([lists, dimensions], Of::Dimension) => {
-                let dimensions = cast(dimensions, &DataType::Int64)?;
-                let dimensions = dimensions.as_primitive::<Int64Type>();
-                let out: Int32Array = (0..rows)
-                    .map(|row| {
-                        (lists.is_valid(row) && dimensions.is_valid(row))
-                            .then(|| dimension(lists, row, dimensions.value(row)))
-                            .flatten()
-                    })
-                    .collect();
-                Arc::new(out)
-            }
-            _ => return Err(exec_datafusion_err!("{} has other arguments", self.name())),
-        };
-        if all_scalar {
-            Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&out, 0)?))
-        } else {
-            Ok(ColumnarValue::Array(out))
-        }
+        on_arrays(&args, |arrays, rows| {
+            Ok(match (arrays, &self.of) {
+                ([values], _) if values.data_type() == &DataType::Null => {
+                    Arc::new(Int32Array::new_null(rows))
+                }
+                ([values], Of::Value) => Arc::new(lengths(values)?),
+                ([lists, dimensions], Of::Dimension) => {
+                    let dimensions = cast(dimensions, &DataType::Int64)?;
+                    let dimensions = dimensions.as_primitive::<Int64Type>();
+                    let out: Int32Array = (0..rows)
+                        .map(|row| {
+                            (lists.is_valid(row) && dimensions.is_valid(row))
+                                .then(|| dimension(lists, row, dimensions.value(row)))
+                                .flatten()
+                        })
+                        .collect();
+                    Arc::new(out)
+                }
+                _ => return Err(exec_datafusion_err!("{} has other arguments", self.name())),
+            })
+        })
     }
 }
 

@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 
 use crate::catalog::CatalogSnapshot;
-use crate::catalog::pg_catalog::definitions;
+use crate::catalog::pg_catalog::{definitions, is_system};
 use crate::types;
 
 /// What `version()` says. The first words are PostgreSQL's, because clients read the number after them.
@@ -284,8 +284,9 @@ impl ScalarUDFImpl for Visible {
             .map(|row| {
                 let oid = number(&arrays, 0, row)?;
                 Some(
-                    definitions::object(&catalog, oid)
-                        .is_none_or(|object| object.schema == crate::catalog::DEFAULT_SCHEMA),
+                    !is_system(oid)
+                        && definitions::object(&catalog, oid)
+                            .is_none_or(|object| object.schema == crate::catalog::DEFAULT_SCHEMA),
                 )
             })
             .collect();

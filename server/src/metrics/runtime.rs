@@ -1,9 +1,10 @@
 //! What the runtime and the sinks know of themselves, read at each scrape.
 
 use std::fmt;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use millrace_runtime::memory::MemoryStatus;
+use millrace_runtime::worker::disk::{DiskScheduler, DiskTotals, Totals};
 use millrace_runtime::{Durations, FeedStatus, QueryClass};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -55,6 +56,13 @@ impl Collector for RuntimeCollector {
         }
         memory(&mut encoder, &runtime.memory().status())?;
         feeds(&mut encoder, &runtime.feeds())?;
+        disks(&mut encoder, &runtime.disks().all())?;
+        let clients = ConstGauge::new(runtime.waiting_for_clients().len() as i64);
+        let (name, help) = (
+            "queries_waiting_for_clients",
+            "Queries whose clients do not take their rows now",
+        );
+        clients.encode(encoder.encode_descriptor(name, help, None, clients.metric_type())?)?;
         let sinks: Vec<SinkStatus> = database
             .sinks()
             .list()
@@ -102,7 +110,7 @@ impl Collector for RuntimeCollector {
         }
         let help = "Time from the arrival of more urgent work to giving way";
         seconds(&mut encoder, "pause_latency", help, &times.pause)?;
-        let gauges: [(&str, &str, i64); 10] = [
+        let gauges: [(&str, &str, i64); 11] = [
             (
                 "tasks_paused",
                 "Tasks that gave way to more urgent ones and wait",
@@ -153,6 +161,11 @@ impl Collector for RuntimeCollector {
                 "Keyed state and contents of all materialized views",
                 views.iter().map(|view| view.state_bytes as i64).sum(),
             ),
+            (
+                "view_state_on_disk_bytes",
+                "State of materialized views that is on disk because memory is short",
+                views.iter().map(|view| view.on_disk_bytes as i64).sum(),
+            ),
         ];
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(value);
@@ -200,9 +213,72 @@ fn memory(encoder: &mut DescriptorEncoder<'_>, status: &MemoryStatus) -> fmt::Re
             "Views that were set aside for want of memory",
             status.views_set_aside,
         ),
+        (
+            "memory_views_divided",
+            "Times that views were made anew in more partitions, because their state is larger than memory",
+            status.views_divided,
+        ),
+        (
+            "memory_spilled_bytes",
+            "State of views that was written to disk because memory was short",
+            status.spilled,
+        ),
+        (
+            "memory_brought_back_bytes",
+            "State of views that was read again from there",
+            status.brought_back,
+        ),
     ] {
         let counter = ConstCounter::new(value);
         counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
+    }
+    Ok(())
+}
+
+/// What the disks have served, by kind.
+fn disks(encoder: &mut DescriptorEncoder<'_>, disks: &[Arc<DiskScheduler>]) -> fmt::Result {
+    let sum = |of: fn(&DiskTotals) -> Totals| {
+        let mut sum = Totals::default();
+        disks.iter().for_each(|disk| sum += of(&disk.totals()));
+        sum
+    };
+    for (kind, what, totals) in [
+        ("log", "groups of writes to the log", sum(|totals| totals.log)),
+        ("read", "reads of input", sum(|totals| totals.read)),
+        (
+            "write",
+            "writes of queries, checkpoints and sinks",
+            sum(|totals| totals.write),
+        ),
+        ("reread", "reads of what was spilled", sum(|totals| totals.reread)),
+    ] {
+        let name = |of: &str| format!("disk_{kind}_{of}");
+        for (name, help, value) in [
+            (
+                name("monotasks"),
+                format!("Disk monotasks: {what}"),
+                totals.monotasks,
+            ),
+            (name("bytes"), format!("Bytes of {what}"), totals.bytes),
+        ] {
+            let counter = ConstCounter::new(value);
+            counter.encode(encoder.encode_descriptor(&name, &help, None, counter.metric_type())?)?;
+        }
+        for (name, help, time) in [
+            (
+                name("service_seconds"),
+                format!("Time of {what} on the devices"),
+                totals.service,
+            ),
+            (
+                name("queue_seconds"),
+                format!("Time that {what} waited"),
+                totals.queue,
+            ),
+        ] {
+            let counter = ConstCounter::new(time.as_secs_f64());
+            counter.encode(encoder.encode_descriptor(&name, &help, None, counter.metric_type())?)?;
+        }
     }
     Ok(())
 }

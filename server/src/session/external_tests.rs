@@ -3,8 +3,10 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::file::properties::WriterProperties;
+use millrace_planner::performance::render::Document;
 
 use crate::error::SqlState;
 use crate::session::tests::Fixture;
@@ -130,4 +132,74 @@ async fn what_cannot_be_read_is_refused() {
         assert_eq!(error.code, code, "{sql}: {error:?}");
     }
     assert_eq!(f.error("SELECT * FROM x").await.code, SqlState::UndefinedTable);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_group_is_read_by_several_tasks() {
+    const ROWS: i64 = 600_000;
+    let files = tempfile::tempdir().unwrap();
+    let path = files.path().join("one.parquet");
+    // Values that do not compress, and pages that end at different rows in different columns.
+    let scattered = |row: i64| row.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as i64) >> 8;
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("id", Arc::new(Int64Array::from_iter_values(0..ROWS))),
+        (
+            "v",
+            Arc::new(Int64Array::from_iter_values((0..ROWS).map(scattered))),
+        ),
+        (
+            "text",
+            Arc::new(StringArray::from_iter_values(
+                (0..ROWS).map(|row| format!("{:x}", scattered(row))),
+            )),
+        ),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let properties = WriterProperties::builder()
+        .set_data_page_row_count_limit(7_000)
+        .set_data_page_size_limit(50_000)
+        .build();
+    let file = File::create(&path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    assert_eq!(writer.close().unwrap().num_row_groups(), 1);
+    let f = Fixture::new().await;
+    f.ok(&format!(
+        "CREATE EXTERNAL TABLE one STORED AS PARQUET LOCATION '{}'",
+        path.display()
+    ))
+    .await;
+    let sum: i64 = (0..ROWS).map(|row| scattered(row) % 1_000).sum();
+    let whole = "SELECT count(*), count(DISTINCT id), min(id), max(id), sum(v % 1000), min(length(text)) > 0 FROM one";
+    assert_eq!(
+        f.ok(whole).await,
+        [format!("{ROWS}|{ROWS}|0|{}|{sum}|t", ROWS - 1)]
+    );
+    // Pages that a condition rules out are passed over within the pieces too.
+    let part = "SELECT count(*), sum(id) FROM one WHERE id BETWEEN 100000 AND 399999 AND v % 2 = 0";
+    let kept = (100_000..400_000).filter(|row| scattered(*row) % 2 == 0);
+    assert_eq!(
+        f.ok(part).await,
+        [format!("{}|{}", kept.clone().count(), kept.sum::<i64>())]
+    );
+    let found = f.ok("SELECT id FROM one LIMIT 10").await;
+    assert_eq!(found.len(), 10);
+    let lines = f
+        .ok("EXPLAIN (ANALYZE, FORMAT JSON) SELECT sum(v), max(text) FROM one")
+        .await;
+    let document: Document = serde_json::from_str(&lines[0]).unwrap();
+    let scan = &document.profile.stages[0];
+    let disk_bytes = |task: &millrace_planner::performance::profile::TaskProfile| -> u64 {
+        task.usage
+            .iter()
+            .filter(|usage| usage.kind.is_input())
+            .map(|usage| usage.bytes)
+            .sum()
+    };
+    let reading = scan
+        .tasks
+        .iter()
+        .filter(|task| disk_bytes(task) > 100_000)
+        .count();
+    assert!(reading >= 6, "{reading} tasks of {} read", scan.tasks.len());
 }

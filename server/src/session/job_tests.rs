@@ -126,6 +126,32 @@ async fn dropping_an_input_with_cascade_cancels_the_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn so_many_views_are_made_at_a_time() {
+    let f = with_rows().await;
+    f.ok("SET background_ddl = on").await;
+    f.ok(SLOWLY).await;
+    for number in 0..6 {
+        f.ok(&format!(
+            "CREATE MATERIALIZED VIEW slow{number} AS SELECT id FROM t"
+        ))
+        .await;
+    }
+    let states = "SELECT state, count(*) FROM mr_catalog.jobs GROUP BY state ORDER BY state";
+    while f.ok(states).await != ["filling|4", "queued|2"] {
+        tokio::task::yield_now().await;
+    }
+    // The next one begins when one has been given up.
+    let cancelled = f
+        .ok("SELECT min(id) FROM mr_catalog.jobs WHERE state = 'filling'")
+        .await;
+    f.ok(&format!("CANCEL JOB {}", cancelled[0])).await;
+    while f.ok(states).await != ["filling|4", "queued|1"] {
+        tokio::task::yield_now().await;
+    }
+    f.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_end_of_the_server_ends_jobs() {
     let f = with_rows().await;
     f.ok("SET background_ddl = on").await;

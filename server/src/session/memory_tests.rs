@@ -1,6 +1,9 @@
 //! Limits as clients see them: memory_limit, shown, changed, and short; and what a session keeps.
 
+use futures::StreamExt;
+
 use crate::error::SqlState;
+use crate::session::Outcome;
 use crate::session::kept::KEPT_MAX;
 use crate::session::tests::{Fixture, run};
 
@@ -68,6 +71,15 @@ async fn with_too_little_queries_and_writes_are_refused() {
         "{}",
         error.message
     );
+    let endless =
+        "WITH RECURSIVE r(n) AS (SELECT id FROM t UNION ALL SELECT n + 1 FROM r) SELECT max(n) FROM r";
+    let error = f.error(endless).await;
+    assert_eq!(error.code, SqlState::OutOfMemory, "{error:?}");
+    assert!(
+        error.message.contains("RecursiveQuery of the query needs"),
+        "{}",
+        error.message
+    );
     f.ok("BEGIN").await;
     let error = f.error("DELETE FROM t").await;
     assert_eq!(error.code, SqlState::OutOfMemory);
@@ -113,6 +125,73 @@ async fn who_waits_is_listed_with_what_for() {
     assert_eq!(f.ok("SELECT writes_waited FROM mr_catalog.feeds").await, ["1"]);
 }
 
+/// The rows of an UNNEST are made while the client takes them: what is in flight does not follow from the lists.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_query_unnests_is_in_flight_a_few_batches_at_a_time() {
+    let f = Fixture::new().await;
+    f.ok("CREATE TABLE t (id INT PRIMARY KEY, a INT[])").await;
+    f.ok("INSERT INTO t SELECT i, ARRAY[i, i + 1, NULL] FROM generate_series(1, 4000) AS g(i)")
+        .await;
+    f.ok("SET flow_batches = 3").await;
+    f.ok("SET flow_batch_rows = 500").await;
+    // A hundred million rows, and 800 MB of lists.
+    let large = "SELECT t.id, g.x FROM t, generate_series(1, 25000) AS g(x) WHERE t.a[1] <= g.x + t.id";
+    let listed = "SELECT id, generate_series(1, 25000 + id) AS x FROM t";
+    let in_order = "SELECT t.id, u.x FROM t, unnest(t.a) AS u(x) ORDER BY t.id, u.x";
+    let explained = f
+        .ok(&format!("EXPLAIN (TYPE PHYSICAL) {listed}"))
+        .await
+        .join("\n");
+    let faucet = "UnnestExec: 3 batches of 500 rows in flight, because UNNEST makes a row of each element";
+    assert!(explained.contains(faucet), "{explained}");
+    let other = f.other_session();
+    run(&other, "SET flow_batches = 3").await.unwrap();
+    run(&other, "SET flow_batch_rows = 500").await.unwrap();
+    for sql in [large, listed] {
+        let mut rows = other.run(sql).unwrap();
+        let Ok(Outcome::Rows { mut stream, .. }) = rows.next().await.unwrap() else {
+            panic!("no rows");
+        };
+        let taken = stream.next().await.unwrap().unwrap();
+        assert!(taken.num_rows() > 0);
+        // The client takes no more: the query waits, and is listed.
+        let waiting = loop {
+            let shown = f.ok("SHOW BACKPRESSURE").await;
+            if !shown.is_empty() {
+                break shown;
+            }
+            tokio::task::yield_now().await;
+        };
+        assert_eq!(waiting.len(), 1, "{waiting:?}");
+        assert!(waiting[0].starts_with("query "), "{waiting:?}");
+        let held: u64 = f
+            .ok("SELECT sum(bytes) FROM mr_catalog.memory WHERE holder = 'query'")
+            .await[0]
+            .parse()
+            .unwrap();
+        assert!(held < 12 << 20, "{sql}: {held} bytes are held");
+        if sql == listed {
+            assert_eq!(taken.num_rows(), 500);
+            let flow =
+                "SELECT reason, waits_for, tasks_waiting, query > 0, since <= now() FROM mr_catalog.flow";
+            let waits = "the client takes no rows|3 batches that the client has not taken|1|t|t";
+            assert_eq!(f.ok(flow).await, [waits]);
+        }
+        drop((stream, rows));
+    }
+    // As many rows, and the same ones, as DataFusion's own operator makes.
+    let counted = "SELECT count(*), sum(x), sum(id) FROM (SELECT id, generate_series(id % 7, id % 90) AS x FROM t) AS q";
+    let (flowing, ordered) = (f.ok(counted).await, f.ok(in_order).await);
+    f.ok("SET flow_batches = off").await;
+    let explained = f
+        .ok(&format!("EXPLAIN (TYPE PHYSICAL) {listed}"))
+        .await
+        .join("\n");
+    assert!(!explained.contains("in flight"), "{explained}");
+    assert_eq!((f.ok(counted).await, f.ok(in_order).await), (flowing, ordered));
+    f.stop().await;
+}
+
 #[tokio::test]
 async fn a_session_keeps_so_many_statements() {
     let f = Fixture::new().await;
@@ -124,4 +203,63 @@ async fn a_session_keeps_so_many_statements() {
     f.ok("DEALLOCATE p0").await;
     f.ok("PREPARE more AS SELECT 1").await;
     assert_eq!(f.ok("EXECUTE more").await, ["1"]);
+}
+
+/// Every view of the database as its rows, in order, and as a query says.
+async fn as_the_query_says(f: &Fixture, views: &[(&str, &str)], when: &str) {
+    for (name, query) in views {
+        let shown = f.ok(&format!("SELECT * FROM {name} ORDER BY 1, 2")).await;
+        let expected = f.ok(&format!("SELECT * FROM ({query}) AS q ORDER BY 1, 2")).await;
+        assert_eq!(shown, expected, "{name}, {when}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_on_the_disk_is_in_checkpoints_and_comes_back_after_a_restart() {
+    let views = [
+        ("sums", "SELECT k, sum(v) AS s FROM t GROUP BY k"),
+        ("pairs", "SELECT t.id, l.name FROM t LEFT JOIN l ON t.k = l.k"),
+        (
+            "best",
+            "SELECT k, id FROM (SELECT k, id, row_number() OVER (PARTITION BY k ORDER BY v DESC, id) AS r FROM t) AS x WHERE r <= 3",
+        ),
+        ("plain", "SELECT id, v FROM t WHERE v > 10"),
+    ];
+    let by_chance = |options: &mut crate::database::DatabaseOptions| options.spill_by_chance = true;
+    let mut f = Fixture::open_with(tempfile::tempdir().unwrap(), by_chance).await;
+    f.ok("CREATE TABLE t (id INT PRIMARY KEY, k INT, v INT)").await;
+    f.ok("CREATE TABLE l (k INT PRIMARY KEY, name TEXT)").await;
+    for (name, query) in views {
+        f.ok(&format!("CREATE MATERIALIZED VIEW {name} AS {query}")).await;
+    }
+    let mut on_disk = 0;
+    for round in 0..4 {
+        for step in 0..10 {
+            let first = (round * 10 + step) * 20;
+            f.ok(&format!(
+                "INSERT INTO t SELECT i, i % 37, i % 101 FROM generate_series({first}, {}) AS g(i)",
+                first + 19
+            ))
+            .await;
+            f.ok(&format!("UPDATE t SET v = v + 1 WHERE id % 13 = {step}"))
+                .await;
+            f.ok(&format!("DELETE FROM t WHERE id = {}", first / 2)).await;
+            f.ok(&format!(
+                "INSERT INTO l VALUES ({}, 'label {step}') ON CONFLICT DO NOTHING",
+                first % 37
+            ))
+            .await;
+        }
+        as_the_query_says(&f, &views, &format!("round {round}")).await;
+        let bytes = f
+            .ok("SELECT coalesce(sum(on_disk_bytes), 0) FROM mr_catalog.views")
+            .await;
+        on_disk += bytes[0].parse::<u64>().unwrap();
+        f.db.runtime().checkpoint().await;
+        f = Fixture::open_with(f.stop().await, by_chance).await;
+        let states = f.ok("SELECT DISTINCT state FROM mr_catalog.recovery").await;
+        assert_eq!(states, ["restored"], "round {round}");
+        as_the_query_says(&f, &views, &format!("after restart {round}")).await;
+    }
+    assert!(on_disk > 0);
 }

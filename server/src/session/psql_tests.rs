@@ -1,6 +1,6 @@
 //! The queries that psql 15 sends for its backslash commands, as it sends them.
 
-use crate::session::tests::Fixture;
+use crate::session::tests::{Fixture, run};
 
 const LIST: &str = r#"SELECT n.nspname as "Schema",
   c.relname as "Name",
@@ -278,4 +278,55 @@ async fn lists_of_other_things() {
             .await,
         ["2"]
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn relations_of_the_system_are_described() {
+    let f = fixture().await;
+    // As psql asks for `\d mr_catalog.tasks`.
+    let find = FIND.replace(
+        "AND pg_catalog.pg_table_is_visible(c.oid)",
+        "AND n.nspname OPERATOR(pg_catalog.~) '^(mr_catalog)$' COLLATE pg_catalog.default",
+    );
+    for name in crate::catalog::mr_catalog::RELATIONS {
+        let found = f.ok(&find.replace("NAME", name)).await;
+        assert_eq!(found.len(), 1, "{name}");
+        let oid = found[0].split('|').next().unwrap();
+        let columns = f.ok(&COLUMNS.replace("OID", oid)).await;
+        let read = f.ok(&format!("SELECT count(*) FROM mr_catalog.{name}")).await;
+        assert!(columns.len() > 2 && read.len() == 1, "{name}: {columns:?}");
+    }
+    let tasks = f.ok(&find.replace("NAME", "tasks")).await;
+    let oid = tasks[0].split('|').next().unwrap();
+    let columns = f.ok(&COLUMNS.replace("OID", oid)).await;
+    assert_eq!(columns[0], "query|bigint|null|f|||");
+    for sql in [CLASS, INDEXES_OF].iter().chain(BESIDE) {
+        f.ok(&sql.replace("OID", oid)).await;
+    }
+    // Without their schema they are not found, and not listed.
+    assert_eq!(f.ok(&FIND.replace("NAME", "tasks")).await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_are_shown_as_activity() {
+    let f = fixture().await;
+    let own = "SELECT datname, usename, state, query, backend_start <= query_start, wait_event \
+               FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+    assert_eq!(
+        f.ok(own).await,
+        [format!("millrace|millrace|active|{own}|t|null")]
+    );
+    f.ok("INSERT INTO item VALUES (1, 'one')").await;
+    // What the log wrote for that is its device's.
+    assert_eq!(
+        f.ok(
+            "SELECT disk, monotasks > 0, bytes > 0, service_us > 0 FROM mr_catalog.disks WHERE kind = 'log'"
+        )
+        .await,
+        ["data|t|t|t"]
+    );
+    f.ok("BEGIN").await;
+    let other = f.other_session();
+    let states = "SELECT state, query FROM pg_catalog.pg_stat_activity WHERE pid <> pg_backend_pid()";
+    assert_eq!(run(&other, states).await.unwrap(), ["idle in transaction|BEGIN"]);
 }

@@ -16,13 +16,15 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use millrace_planner::RelationId;
 use millrace_planner::performance::Profile;
+use millrace_planner::query::generic_join::{CyclicJoinChoice, CyclicJoins};
 use millrace_planner::relation::{attach, relation_of, relations};
 use millrace_runtime::QueryClass;
 
-use crate::catalog::external::ExternalTable;
+use crate::catalog::external::{ExternalTable, ROW_BYTES};
 use crate::database::df;
 use crate::error::{SqlError, SqlResult, from_internal};
 use crate::functions::{sort_key, zoned_cast};
+use crate::session::statement::create_view::flow;
 use crate::session::transaction::Transaction;
 use crate::session::{Running, Session, overlay};
 use crate::types::zone::Zone;
@@ -41,18 +43,18 @@ fn known_schemas(plan: &LogicalPlan) -> datafusion::error::Result<BTreeMap<Relat
     Ok(known)
 }
 
-/// About how many rows the largest external table of the plan has.
-fn external_rows(plan: &LogicalPlan) -> datafusion::error::Result<usize> {
-    let mut rows = 0;
+/// Bytes of the largest external table of the plan.
+fn external_bytes(plan: &LogicalPlan) -> datafusion::error::Result<u64> {
+    let mut bytes = 0;
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node
             && let Some(table) = source_as_provider(&scan.source)?.downcast_ref::<ExternalTable>()
         {
-            rows = rows.max(table.rows_estimate());
+            bytes = bytes.max(table.bytes());
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
-    Ok(rows)
+    Ok(bytes)
 }
 
 /// Providers that stand for some relations instead of the committed snapshot: the locked state, for DML.
@@ -68,17 +70,55 @@ impl Session {
         plan: LogicalPlan,
         instead: &Providers,
     ) -> SqlResult<Arc<dyn ExecutionPlan>> {
+        let choice = Arc::new(self.cyclic_joins(&plan)?);
+        self.physical_plan_choosing(plan, instead, choice).await
+    }
+
+    /// How the session's queries join cycles, and what is known of this one for it.
+    ///
+    /// # Errors
+    /// Those of a walk over the plan.
+    pub(crate) fn cyclic_joins(&self, plan: &LogicalPlan) -> SqlResult<CyclicJoinChoice> {
+        let mut choice = CyclicJoinChoice::new(match self.setting("cyclic_joins").as_deref() {
+            Some("generic") => CyclicJoins::Generic,
+            Some("binary") => CyclicJoins::Binary,
+            _ => CyclicJoins::Auto,
+        });
+        df(choice.note_keys(plan))?;
+        Ok(choice)
+    }
+
+    /// As [`Session::physical_plan`]; what is decided of cycles is noted.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn physical_plan_choosing(
+        &self,
+        plan: LogicalPlan,
+        instead: &Providers,
+        choice: Arc<CyclicJoinChoice>,
+    ) -> SqlResult<Arc<dyn ExecutionPlan>> {
+        let file_bytes = df(external_bytes(&plan))?;
         let (plan, rows) = self.attach_snapshot(plan, instead).await?;
         let mut plan = df(sort_key::by_value(plan))?;
         if let Some(zone) = self.other_zone() {
             plan = df(zoned_cast::in_zone(plan, zone))?;
         }
         let mut state = self.db.statement_state();
-        let partitions = self.db.runtime().partitions_for(rows);
-        if partitions > 1 {
-            state.config_mut().options_mut().execution.target_partitions = partitions;
+        state.config_mut().set_extension(choice);
+        let limits = flow(self)?.limits(self.db.options().partitions());
+        state.config_mut().set_extension(Arc::new(limits));
+        let runtime = self.db.runtime();
+        let rows = rows.max((file_bytes / ROW_BYTES) as usize);
+        let partitions = runtime.partitions_for(rows).max(runtime.waves_for(file_bytes));
+        if partitions <= 1 {
+            return df(state.create_physical_plan(&plan).await);
         }
-        df(state.create_physical_plan(&plan).await)
+        state.config_mut().options_mut().execution.target_partitions = partitions;
+        // The plan of a large query takes milliseconds of a processor, which those who take in rows would wait for.
+        let planning = async move { df(state.create_physical_plan(&plan).await) };
+        let planned = runtime.compute_async(self.query_class(), planning)?;
+        planned.await?
     }
 
     /// The plan with each relation bound to its rows, and how many the largest of them may have.
@@ -94,7 +134,7 @@ impl Session {
             .filter(|id| !instead.contains_key(id))
             .collect();
         let mut providers = instead.clone();
-        let mut rows = df(external_rows(&plan))?;
+        let mut rows = 0;
         if !wanted.is_empty() {
             let after = self.read_after();
             let snapshot = self.db.runtime().snapshot(&wanted, after.as_ref()).await?;
@@ -225,9 +265,15 @@ impl Session {
                 .collect();
             schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
         }
-        let state = (Some(stream), Arc::clone(self), running, Arc::clone(&schema));
+        let held = self.runs_for();
+        let state = (
+            Some((stream, held)),
+            Arc::clone(self),
+            running,
+            Arc::clone(&schema),
+        );
         let rows = futures::stream::unfold(state, move |(stream, session, running, schema)| async move {
-            let mut stream = stream?;
+            let (mut stream, held) = stream?;
             let next = running
                 .run(async {
                     match stream.next().await {
@@ -249,7 +295,7 @@ impl Session {
                     };
                     let batch = RecordBatch::try_new(Arc::clone(&schema), columns)
                         .or_else(|_| Ok::<_, datafusion::error::DataFusionError>(batch));
-                    Some((batch, (Some(stream), session, running, schema)))
+                    Some((batch, (Some((stream, held)), session, running, schema)))
                 }
                 Err(error) => {
                     session.fail_transaction();

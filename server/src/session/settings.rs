@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::catalog::flow::{self, FlowDef};
+use crate::config::units;
 use crate::error::names::did_you_mean;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::system::SERVER_VERSION;
@@ -113,6 +114,12 @@ pub const KNOWN: &[Known] = &[
         "The least severe messages that are sent to the client.",
     ),
     known(
+        "cyclic_joins",
+        "auto",
+        Form::OneOf(&["auto", "binary", "generic"]),
+        "How queries join cycles of relations: all at once, by binary joins, or as their sizes say.",
+    ),
+    known(
         "DateStyle",
         "ISO, MDY",
         Form::Text,
@@ -141,6 +148,12 @@ pub const KNOWN: &[Known] = &[
         "1",
         Form::Integer,
         "Accepted for drivers: floats are always written exactly.",
+    ),
+    known(
+        "flush_writes",
+        "on",
+        Form::Server,
+        "Whether files that queries spill and checkpoints are written through to the device.",
     ),
     known(
         flow::BATCHES,
@@ -552,7 +565,8 @@ fn checked(known: &Known, value: &str) -> SqlResult<String> {
         Form::Duration => match duration_ms(value) {
             Some(_) => Ok(value.trim().to_string()),
             None => Err(invalid(Some(
-                "Valid units are \"us\", \"ms\", \"s\", \"min\", \"h\" and \"d\".".to_string(),
+                "It takes milliseconds, or a time with its unit, such as 250ms, 5s or 2 hours, up to 24 days."
+                    .to_string(),
             ))),
         },
         Form::Flow => {
@@ -604,23 +618,13 @@ fn checked(known: &Known, value: &str) -> SqlResult<String> {
     }
 }
 
-/// Milliseconds of `250`, `250ms`, `1.5 s`, `2min`.
-pub fn duration_ms(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let end = text
-        .find(|character: char| !(character.is_ascii_digit() || character == '.'))
-        .unwrap_or(text.len());
-    let number: f64 = text[..end].parse().ok()?;
-    let factor = match text[end..].trim() {
-        "us" => 0.001,
-        "" | "ms" => 1.0,
-        "s" => 1e3,
-        "min" => 60e3,
-        "h" => 3_600e3,
-        "d" => 86_400e3,
-        _ => return None,
+/// Milliseconds of `250`, `250ms`, `1.5 s`, `2 hours`.
+fn duration_ms(text: &str) -> Option<u64> {
+    let micros = match text.trim().parse::<f64>() {
+        Ok(millis) => (millis * 1e3).round(),
+        Err(_) => units::duration(text).ok()?.as_micros() as f64,
     };
-    let millis = (number * factor).round();
+    let millis = (micros / 1e3).round();
     // A time of more than 24 days is not what anybody means, and PostgreSQL refuses it as well.
     #[expect(
         clippy::cast_possible_truncation,
@@ -640,6 +644,18 @@ mod tests {
         assert_eq!(settings.get("statement_timeout").unwrap(), "0");
         settings.set("STATEMENT_TIMEOUT", "2 s").unwrap();
         assert_eq!(settings.statement_timeout(), Some(Duration::from_secs(2)));
+        for (text, seconds) in [
+            ("1500", 1.5),
+            ("250 ms", 0.25),
+            ("1 day", 86_400.0),
+            ("2 hours", 7_200.0),
+        ] {
+            settings.set("statement_timeout", text).unwrap();
+            assert_eq!(
+                settings.statement_timeout(),
+                Some(Duration::from_secs_f64(seconds))
+            );
+        }
         settings.reset("statement_timeout").unwrap();
         assert_eq!(settings.statement_timeout(), None);
         assert_eq!(

@@ -157,6 +157,28 @@ async fn columns(session: &Arc<Session>, sql: &str) -> Vec<String> {
     schema.fields().iter().map(|field| field.name().clone()).collect()
 }
 
+/// A statement runs until its rows are taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_list_of_processes_says_what_runs_and_at_which_priority() {
+    let f = Fixture::new().await;
+    let other = f.other_session();
+    run(&other, "SET query_priority = 'batch'").await.unwrap();
+    let mut query = other.run("SELECT * FROM generate_series(1, 100000)").unwrap();
+    let rows = query.next().await.unwrap();
+    let states = async || -> Vec<String> {
+        let list = f.ok("SHOW PROCESSLIST").await;
+        let own = list
+            .iter()
+            .filter(|line| line.starts_with(&format!("{}|", other.id())));
+        own.map(|line| line.split('|').skip(5).take(2).collect::<Vec<_>>().join(" "))
+            .collect()
+    };
+    assert_eq!(states().await, ["active batch"]);
+    drop((rows, query));
+    assert_eq!(states().await, ["idle batch"]);
+    f.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn constants_are_postgresqls() {
     let f = Fixture::new().await;

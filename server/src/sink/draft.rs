@@ -1,9 +1,14 @@
 //! The files of one step, before they are committed.
 //!
-//! A file is full at so many rows or bytes; then the next one begins. What is not finished is removed.
+//! ```text
+//!   encode: rows into memory; end: what closes a file, into memory          take a processor
+//!   proceed: what is encoded goes to the disk, the next file is opened      waits for the disk
+//! ```
+//! They are apart, since they belong to different schedulers. A file is full at so many rows or bytes. What is not finished
+//! is removed.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,14 +20,45 @@ use datafusion::parquet::file::properties::WriterProperties;
 use super::SinkDef;
 use super::directory::{Directory, io_error};
 use super::encode::{Encoder, Op, parquet};
-use crate::error::SqlResult;
+use crate::error::{SqlError, SqlResult};
 
-/// Rows after which it is looked whether a file is full.
-const PIECE_ROWS: usize = 4_096;
+/// Rows that are encoded or decoded at once, without a suspension point.
+pub(super) const PIECE_ROWS: usize = 1_024;
+/// Encoded bytes that go to the disk at once.
+const WRITE_BYTES: usize = 1 << 20;
 
-enum Writer {
-    Text(BufWriter<File>, u64),
-    Parquet(Box<ArrowWriter<File>>),
+/// What rows are encoded into. It keeps what is not yet on the disk.
+enum Encoding {
+    Bytes(Vec<u8>),
+    Parquet(Box<ArrowWriter<Vec<u8>>>),
+}
+
+/// The file that is written.
+struct Open {
+    file: File,
+    encoding: Encoding,
+    rows: u64,
+    /// Those on the disk.
+    bytes: u64,
+    is_ended: bool,
+}
+
+impl Open {
+    /// Bytes for the disk.
+    fn encoded(&self) -> usize {
+        match &self.encoding {
+            Encoding::Bytes(bytes) => bytes.len(),
+            Encoding::Parquet(writer) => writer.inner().len(),
+        }
+    }
+
+    /// Bytes that the file will have at least.
+    fn size(&self) -> u64 {
+        match &self.encoding {
+            Encoding::Bytes(bytes) => self.bytes + bytes.len() as u64,
+            Encoding::Parquet(writer) => (writer.bytes_written() + writer.in_progress_size()) as u64,
+        }
+    }
 }
 
 /// See the module.
@@ -32,8 +68,7 @@ pub(crate) struct Draft {
     rows_max: u64,
     bytes_max: u64,
     numbers: Range<u64>,
-    /// The file that is written, with its rows.
-    open: Option<(Writer, u64)>,
+    open: Option<Open>,
     is_finished: bool,
     pub rows: u64,
     pub bytes: u64,
@@ -55,41 +90,80 @@ impl Draft {
         }
     }
 
-    /// Writes rows of the relation.
-    pub fn write(&mut self, op: Op, rows: &RecordBatch) -> SqlResult<()> {
-        let rows = self.encoder.conform(rows)?;
-        let mut done = 0;
-        while done < rows.num_rows() {
-            let room = self.room()?;
-            let piece = rows.slice(done, room.min(rows.num_rows() - done));
-            done += piece.num_rows();
-            if self.encoder.is_text() {
-                let lines = Arc::clone(&self.encoder).lines(&piece)?;
-                self.put_lines(op, lines.iter(), piece.num_rows())?;
-            } else {
-                self.put_rows(op, piece)?;
+    /// How the rows are encoded.
+    pub fn encoder(&self) -> Arc<Encoder> {
+        Arc::clone(&self.encoder)
+    }
+
+    /// How many rows may be encoded before the disk is needed.
+    pub fn room(&self) -> usize {
+        match &self.open {
+            Some(open) if !self.is_full(open) && open.encoded() < WRITE_BYTES => {
+                PIECE_ROWS.min(usize::try_from(self.rows_max - open.rows).unwrap_or(usize::MAX))
             }
+            _ => 0,
         }
+    }
+
+    fn is_full(&self, open: &Open) -> bool {
+        // A header alone fills no file.
+        open.is_ended || open.rows > 0 && (open.rows >= self.rows_max || open.size() >= self.bytes_max)
+    }
+
+    /// Ends the file if it is full.
+    pub fn end_if_full(&mut self) -> SqlResult<()> {
+        match &self.open {
+            Some(open) if self.is_full(open) => self.end(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the file that is written, if there is one.
+    pub fn end(&mut self) -> SqlResult<()> {
+        let Some(mut open) = self.open.take() else {
+            return Ok(());
+        };
+        if let Encoding::Parquet(writer) = open.encoding {
+            open.encoding = Encoding::Bytes(writer.into_inner().map_err(parquet)?);
+        }
+        open.is_ended = true;
+        self.open = Some(open);
         Ok(())
     }
 
-    /// Writes rows by their keys.
-    pub fn write_keys(&mut self, op: Op, mut keys: &[Box<[u8]>]) -> SqlResult<()> {
-        while !keys.is_empty() {
-            let (piece, rest) = keys.split_at(self.room()?.min(keys.len()));
-            keys = rest;
-            if self.encoder.is_text() {
-                self.put_lines(op, piece.iter().map(Box::as_ref), piece.len())?;
-            } else {
-                let rows = self.encoder.rows_of(piece)?;
-                self.put_rows(op, rows)?;
-            }
+    /// Makes room: writes what is encoded, closes the file if it has ended, and opens one if none is.
+    pub fn proceed(&mut self) -> SqlResult<()> {
+        self.write_encoded()?;
+        if self.open.as_ref().is_some_and(|open| open.is_ended) {
+            self.close_file()?;
         }
-        Ok(())
+        match &self.open {
+            Some(_) => Ok(()),
+            None => self.open_file(),
+        }
     }
 
-    /// Ends the last file; returns the numbers of all of them. They are on the disk then, and not committed.
+    /// Encodes rows as the encoder's `conform` gives them, of which there are no more than there is room for.
+    pub fn encode(&mut self, op: Op, rows: &RecordBatch) -> SqlResult<()> {
+        if self.encoder.is_text() {
+            let lines = self.encoder.lines(rows)?;
+            return self.put_lines(op, lines.iter(), rows.num_rows());
+        }
+        self.put_rows(op, rows.clone())
+    }
+
+    /// The same with rows by their keys.
+    pub fn encode_keys(&mut self, op: Op, keys: &[Box<[u8]>]) -> SqlResult<()> {
+        if self.encoder.is_text() {
+            return self.put_lines(op, keys.iter().map(Box::as_ref), keys.len());
+        }
+        let rows = self.encoder.rows_of(keys)?;
+        self.put_rows(op, rows)
+    }
+
+    /// Closes the last file, which has ended; returns the numbers of all of them. They are on the disk then, and not committed.
     pub fn finish(mut self) -> SqlResult<(Range<u64>, u64, u64)> {
+        self.write_encoded()?;
         self.close_file()?;
         if !self.numbers.is_empty() {
             self.directory.sync()?;
@@ -98,93 +172,95 @@ impl Draft {
         Ok((self.numbers.clone(), self.rows, self.bytes))
     }
 
-    /// How many rows may be written before this is asked again. There is an open file then.
-    fn room(&mut self) -> SqlResult<usize> {
-        let is_full = self.open.as_ref().is_some_and(|(writer, rows)| {
-            let bytes = match writer {
-                Writer::Text(_, bytes) => *bytes,
-                Writer::Parquet(writer) => (writer.bytes_written() + writer.in_progress_size()) as u64,
-            };
-            *rows >= self.rows_max || bytes >= self.bytes_max
-        });
-        if is_full {
-            self.close_file()?;
-        }
-        let rows = match &self.open {
-            Some((_, rows)) => *rows,
-            None => {
-                self.open_file()?;
-                0
-            }
-        };
-        Ok(PIECE_ROWS.min(usize::try_from(self.rows_max - rows).unwrap_or(usize::MAX)))
-    }
-
     fn open_file(&mut self) -> SqlResult<()> {
         let path = self.directory.hidden(self.numbers.end);
         let file = File::create_new(&path).map_err(|error| io_error("write", &path, &error))?;
         // From here on there is something to remove.
         self.numbers.end += 1;
-        let writer = if self.encoder.is_text() {
-            let header = self.encoder.header();
-            let mut file = BufWriter::new(file);
-            file.write_all(&header)
-                .map_err(|error| io_error("write", &path, &error))?;
-            Writer::Text(file, header.len() as u64)
+        let encoding = if self.encoder.is_text() {
+            Encoding::Bytes(self.encoder.header())
         } else {
             let compression = Compression::ZSTD(ZstdLevel::default());
             let properties = WriterProperties::builder().set_compression(compression).build();
             let schema = Arc::clone(self.encoder.schema());
-            Writer::Parquet(Box::new(
-                ArrowWriter::try_new(file, schema, Some(properties)).map_err(parquet)?,
-            ))
+            let writer = ArrowWriter::try_new(vec![], schema, Some(properties)).map_err(parquet)?;
+            Encoding::Parquet(Box::new(writer))
         };
-        self.open = Some((writer, 0));
+        self.open = Some(Open {
+            file,
+            encoding,
+            rows: 0,
+            bytes: 0,
+            is_ended: false,
+        });
+        Ok(())
+    }
+
+    /// Writes what is encoded.
+    fn write_encoded(&mut self) -> SqlResult<()> {
+        let path = self.directory.hidden(self.numbers.end.saturating_sub(1));
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
+        let encoded = match &mut open.encoding {
+            Encoding::Bytes(bytes) => bytes,
+            // Parquet counts what it was given, not what is still here.
+            Encoding::Parquet(writer) => writer.inner_mut(),
+        };
+        let written = open.file.write_all(encoded);
+        written.map_err(|error| io_error("write", &path, &error))?;
+        open.bytes += encoded.len() as u64;
+        encoded.clear();
         Ok(())
     }
 
     fn close_file(&mut self) -> SqlResult<()> {
-        let Some((writer, _)) = self.open.take() else {
+        let Some(open) = self.open.take() else {
             return Ok(());
         };
         let path = self.directory.hidden(self.numbers.end - 1);
-        let file = match writer {
-            Writer::Text(file, _) => {
-                let flushed = file.into_inner().map_err(std::io::IntoInnerError::into_error);
-                flushed.map_err(|error| io_error("write", &path, &error))?
-            }
-            Writer::Parquet(writer) => writer.into_inner().map_err(parquet)?,
-        };
-        let synced = file.sync_all().and_then(|()| file.metadata());
+        let synced = open.file.sync_all().and_then(|()| open.file.metadata());
         self.bytes += synced.map_err(|error| io_error("sync", &path, &error))?.len();
         Ok(())
     }
 
-    fn put_lines<'a>(&mut self, op: Op, keys: impl Iterator<Item = &'a [u8]>, rows: usize) -> SqlResult<()> {
-        let path = self.directory.hidden(self.numbers.end - 1);
-        if let Some((Writer::Text(file, bytes), in_file)) = &mut self.open {
-            let mut out = vec![];
-            for key in keys {
-                self.encoder.put_line(op, key, &mut out);
-            }
-            file.write_all(&out)
-                .map_err(|error| io_error("write", &path, &error))?;
-            *bytes += out.len() as u64;
-            *in_file += rows as u64;
-            self.rows += rows as u64;
+    fn put_lines<'a>(&mut self, op: Op, keys: impl Iterator<Item = &'a [u8]>, count: usize) -> SqlResult<()> {
+        let Some(Open {
+            encoding: Encoding::Bytes(bytes),
+            rows,
+            ..
+        }) = &mut self.open
+        else {
+            return Err(no_file());
+        };
+        for key in keys {
+            self.encoder.put_line(op, key, bytes);
         }
+        *rows += count as u64;
+        self.rows += count as u64;
         Ok(())
     }
 
-    fn put_rows(&mut self, op: Op, rows: RecordBatch) -> SqlResult<()> {
-        if let Some((Writer::Parquet(writer), in_file)) = &mut self.open {
-            let count = rows.num_rows() as u64;
-            writer.write(&self.encoder.with_op(op, rows)?).map_err(parquet)?;
-            *in_file += count;
-            self.rows += count;
-        }
+    fn put_rows(&mut self, op: Op, batch: RecordBatch) -> SqlResult<()> {
+        let Some(Open {
+            encoding: Encoding::Parquet(writer),
+            rows,
+            ..
+        }) = &mut self.open
+        else {
+            return Err(no_file());
+        };
+        let count = batch.num_rows() as u64;
+        writer.write(&self.encoder.with_op(op, batch)?).map_err(parquet)?;
+        *rows += count;
+        self.rows += count;
         Ok(())
     }
+}
+
+/// Rows were encoded without room.
+fn no_file() -> SqlError {
+    SqlError::internal("a sink encoded rows before a file was open")
 }
 
 impl Drop for Draft {

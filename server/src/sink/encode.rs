@@ -1,27 +1,25 @@
 //! Rows of a sink in the form of its files.
 //!
 //! A **key** is what a row is apart from what happened to it: of JSON and CSV its line without the `op`, of Parquet Arrow's
-//! row format. Rows with the same key are the same to whoever reads the files. Files can be read back to keys, and keys be
-//! written: so that a start finds out what was delivered, and takes back what must not have been.
+//! row format. Rows with the same key are the same to whoever reads the files. Files can be read back to keys
+//! ([`super::decode`]), and keys be written: so that a start finds out what was delivered, and takes back what must not have
+//! been.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray, new_null_array};
+use arrow::array::{ArrayRef, RecordBatch, StringArray, new_null_array};
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 use bytes::{BufMut, BytesMut};
 use datafusion::parquet::arrow::ArrowWriter;
-use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use datafusion::parquet::errors::ParquetError;
 
 use super::directory::io_error;
 use super::{FileFormat, SinkDef, SinkType};
 use crate::copy::layout::Header;
 use crate::copy::{Layout, encode};
-use crate::error::{SqlError, SqlResult, SqlState, from_internal};
+use crate::error::{SqlError, SqlResult, from_internal};
 use crate::pg::encode::{Column, json};
 use crate::types;
 
@@ -40,7 +38,7 @@ impl Op {
         }
     }
 
-    fn parse(name: &[u8]) -> Option<Op> {
+    pub(super) fn parse(name: &[u8]) -> Option<Op> {
         [Op::Insert, Op::Delete]
             .into_iter()
             .find(|op| op.name().as_bytes() == name)
@@ -65,12 +63,12 @@ impl Lines {
 
 /// See the module.
 pub(crate) struct Encoder {
-    format: FileFormat,
-    is_changelog: bool,
+    pub(super) format: FileFormat,
+    pub(super) is_changelog: bool,
     /// The columns of the files, with the `op` of a changelog.
     schema: SchemaRef,
     /// Those of the relation, called as in the files.
-    columns: SchemaRef,
+    pub(super) columns: SchemaRef,
     layout: Layout,
 }
 
@@ -226,89 +224,6 @@ impl Encoder {
 
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
-    }
-
-    /// Reads a file back, key by key.
-    ///
-    /// # Errors
-    /// It is not there, or is not what this wrote.
-    pub fn read(&self, path: &Path, each: &mut dyn FnMut(Op, &[u8])) -> SqlResult<()> {
-        let mut file = File::open(path).map_err(|error| io_error("read", path, &error))?;
-        let damaged = || {
-            SqlError::new(
-                SqlState::DataCorrupted,
-                format!("\"{}\" is not as the sink wrote it", path.display()),
-            )
-        };
-        if self.is_text() {
-            let mut bytes = vec![];
-            file.read_to_end(&mut bytes)
-                .map_err(|error| io_error("read", path, &error))?;
-            let mut rest = bytes.strip_prefix(self.header().as_slice()).ok_or_else(damaged)?;
-            while !rest.is_empty() {
-                let end = self.line_end(rest).ok_or_else(damaged)?;
-                let (op, key) = self.parse_line(&rest[..end]).ok_or_else(damaged)?;
-                each(op, key);
-                rest = &rest[end..];
-            }
-            return Ok(());
-        }
-        let reader = ParquetRecordBatchReaderBuilder::try_new(file)
-            .and_then(|builder| builder.build())
-            .map_err(|error| damaged().with_detail(error.to_string()))?;
-        for batch in reader {
-            let batch = batch.map_err(|error| damaged().with_detail(error.to_string()))?;
-            if batch.num_columns() != self.schema.fields().len() {
-                return Err(damaged());
-            }
-            let first = usize::from(self.is_changelog);
-            let rows = RecordBatch::try_new(Arc::clone(&self.columns), batch.columns()[first..].to_vec())
-                .map_err(|error| damaged().with_detail(error.to_string()))?;
-            let ops = match self.is_changelog {
-                true => Some(batch.column(0).as_string_opt::<i32>().ok_or_else(damaged)?),
-                false => None,
-            };
-            for (row, key) in self.keys(&rows)?.iter().enumerate() {
-                let op = match ops {
-                    Some(ops) => Op::parse(ops.value(row).as_bytes()).ok_or_else(damaged)?,
-                    None => Op::Insert,
-                };
-                each(op, key);
-            }
-        }
-        Ok(())
-    }
-
-    /// Where the first line ends: behind its line feed, which in CSV is not one inside quotes.
-    fn line_end(&self, bytes: &[u8]) -> Option<usize> {
-        let mut is_quoted = false;
-        for (position, byte) in bytes.iter().enumerate() {
-            match byte {
-                b'"' if self.format == FileFormat::Csv => is_quoted = !is_quoted,
-                b'\n' if !is_quoted => return Some(position + 1),
-                _ => {}
-            }
-        }
-        None
-    }
-
-    fn parse_line<'a>(&self, line: &'a [u8]) -> Option<(Op, &'a [u8])> {
-        let mut rest = line;
-        if self.format == FileFormat::Json {
-            rest = rest.strip_prefix(b"{")?;
-        }
-        if !self.is_changelog {
-            return Some((Op::Insert, rest));
-        }
-        if self.format == FileFormat::Json {
-            rest = rest.strip_prefix(b"\"op\":\"")?;
-        }
-        let (op, behind) = rest.split_at_checked(Op::Insert.name().len())?;
-        let behind = match self.format {
-            FileFormat::Json => behind.strip_prefix(b"\"")?,
-            _ => behind,
-        };
-        Some((Op::parse(op)?, behind.strip_prefix(b",").unwrap_or(behind)))
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
 use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::arrow::arrow_writer::ArrowWriterOptions;
 use datafusion::parquet::basic::Compression;
 use datafusion::parquet::file::properties::WriterProperties;
 
@@ -62,7 +63,11 @@ fn write(
         .build();
     let mut batches = batches.into_iter().peekable();
     let schema = batches.peek().ok_or("a table without rows")?.schema();
-    let mut writer = ArrowWriter::try_new(File::create(&path)?, schema, Some(properties))?;
+    // As other programs write them: no hint of the types that the rows had in this one.
+    let options = (ArrowWriterOptions::new())
+        .with_properties(properties)
+        .with_skip_arrow_metadata(true);
+    let mut writer = ArrowWriter::try_new_with_options(File::create(&path)?, schema, options)?;
     for batch in batches {
         writer.write(&batch)?;
     }

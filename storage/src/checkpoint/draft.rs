@@ -65,7 +65,7 @@ impl Draft {
         let path = self.checkpoints.directory.join(&name);
         let failed = |error: object_store::Error| write_error(&path, error);
         if self.upload.is_none() {
-            let objects = &self.checkpoints.objects;
+            let objects = self.checkpoints.objects();
             let upload = objects.put_multipart(&Path::from(name)).await.map_err(failed)?;
             let mut upload = WriteMultipart::new_with_chunk_size(upload, UPLOAD_BYTES);
             let mut header = [0; ALIGNMENT as usize];
@@ -125,7 +125,8 @@ impl Draft {
         };
         let total = manifest.bytes();
         let location = Path::from(name);
-        let put = checkpoints.objects.put(&location, bytes.into());
+        let objects = checkpoints.objects();
+        let put = objects.put(&location, bytes.into());
         put.await.map_err(|error| write_error(&path, error))?;
         let commit = move || {
             // What the object store renamed into place lasts only now.

@@ -4,13 +4,16 @@ use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 use crate::StorageError;
 use crate::log::types::{Appended, PreparedPart, PreparedWrite};
+
+/// Writes of so many bytes wait for no company: the disk would stand still meanwhile, and that costs more than a sync.
+const ALONE_BYTES: usize = 1 << 20;
 
 /// What a write resolves to.
 pub(super) type WriteResult = Result<Vec<Appended>, StorageError>;
@@ -78,6 +81,8 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Submission>,
+    /// When the first of those was submitted.
+    since: Option<Instant>,
     bytes: usize,
     closed: bool,
 }
@@ -103,6 +108,7 @@ impl Queue {
             return AppendReceipt::failed(StorageError::Closed);
         }
         state.bytes += write.bytes;
+        state.since.get_or_insert_with(Instant::now);
         state.waiting.push_back(Submission {
             parts: write.parts,
             bytes: write.bytes,
@@ -114,9 +120,10 @@ impl Queue {
         }
     }
 
-    /// All that waits, as soon as something does; `None` when the queue is closed and empty. Fewer than `company`
-    /// wait up to `delay` for more.
-    pub(super) fn take(&self, company: usize, delay: Duration) -> Option<VecDeque<Submission>> {
+    /// All that waits, as soon as something does, and since when; `None` when the queue is closed and empty. Fewer than
+    /// `company` wait up to `delay` for more, unless
+    /// they are [`ALONE_BYTES`].
+    pub(super) fn take(&self, company: usize, delay: Duration) -> Option<(Instant, VecDeque<Submission>)> {
         let mut state = self.state.lock();
         while state.waiting.is_empty() {
             if state.closed {
@@ -126,14 +133,17 @@ impl Queue {
         }
         if !delay.is_zero() {
             let too_few = |state: &mut State| {
-                state.waiting.len() < company && state.bytes < self.bytes_max && !state.closed
+                state.waiting.len() < company
+                    && state.bytes < ALONE_BYTES.min(self.bytes_max)
+                    && !state.closed
             };
             let _ = self.arrived.wait_while_for(&mut state, too_few, delay);
         }
         state.bytes = 0;
         let group = std::mem::take(&mut state.waiting);
         self.room.notify_all();
-        Some(group)
+        let since = state.since.take().unwrap_or_else(Instant::now);
+        Some((since, group))
     }
 
     /// Fails the writes of `failed`, and whatever of `rest` and of the queue depends on them: writes to the same
@@ -159,6 +169,9 @@ impl Queue {
             }
         }
         state.bytes = state.waiting.iter().map(|submission| submission.bytes).sum();
+        if state.waiting.is_empty() {
+            state.since = None;
+        }
         for submission in doomed {
             submission.acknowledge(Err(error.clone()));
         }

@@ -1,16 +1,20 @@
-//! What the store shares with its writer: the durability, the time, and the right to show writes to readers.
+//! What the store shares with its writer: the durability, the time, the device, and the right to show writes to readers.
 
+use std::sync::Weak;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::Durability;
+use crate::log::device::{LogDevice, LogGroup, Turn};
 
 /// See the module. Storage has no clock of its own: the time is what it was told last.
 #[derive(Debug)]
 pub(super) struct LogSettings {
     durability: AtomicU8,
     now_ms: AtomicI64,
+    /// Whoever schedules the device that the log is on, if somebody does.
+    device: RwLock<Option<Weak<dyn LogDevice>>>,
     /// Held while durable writes are shown to readers: whoever has it sees whole writes only.
     pub(super) publishing: Mutex<()>,
 }
@@ -22,6 +26,7 @@ impl LogSettings {
         let settings = LogSettings {
             durability: AtomicU8::new(0),
             now_ms: AtomicI64::new(0),
+            device: RwLock::default(),
             publishing: Mutex::new(()),
         };
         settings.set_durability(durability);
@@ -39,6 +44,15 @@ impl LogSettings {
             Durability::Off => 2,
         };
         self.durability.store(level, Ordering::Release);
+    }
+
+    pub(super) fn set_device(&self, device: Weak<dyn LogDevice>) {
+        *self.device.write() = Some(device);
+    }
+
+    /// Takes the device for a group of writes.
+    pub(super) fn turn(&self, group: LogGroup) -> Option<Turn> {
+        Turn::begin(self.device.read().as_ref(), group)
     }
 
     pub(super) fn now_ms(&self) -> i64 {

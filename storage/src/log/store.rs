@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::disk::{Disk, OsDisk};
 use crate::log::block::{self, Members};
 use crate::log::copy::LogCopy;
+use crate::log::device::LogDevice;
 use crate::log::hold::LogHold;
 use crate::log::queue::{AppendReceipt, Queue};
 use crate::log::reader::LogReader;
@@ -53,6 +54,11 @@ pub struct LogStore {
 
 impl LogStore {
     /// Opens the logs below `directory`, or makes it; recovers them, and starts the writer.
+    /// Where the logs are.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     pub(crate) fn open(directory: &Path, options: LogOptions) -> Result<LogStore, StorageError> {
         LogStore::open_with(directory, options, Arc::new(OsDisk))
     }
@@ -252,6 +258,11 @@ impl LogStore {
     /// acknowledged by the new rule.
     pub fn set_durability(&self, durability: Durability) {
         self.settings.set_durability(durability);
+    }
+
+    /// Has the writer say to whoever schedules the device when it uses it, from the next group of writes on.
+    pub fn set_device(&self, device: Weak<dyn LogDevice>) {
+        self.settings.set_device(device);
     }
 
     /// Says what is particular about the log of a relation. This is not kept: it is said after each open.

@@ -1,6 +1,6 @@
 //! The writer: the one thread that writes to segments.
 //!
-//! It takes all writes that wait, as a group, and then:
+//! It takes all writes that wait, as a group, and then, as one disk monotask ([`super::device`]) up to the syncs:
 //! 1. writes their blocks, write by write, each behind the last of its relation;
 //! 2. syncs every file that it touched, once (not under `Durability::Off`);
 //! 3. publishes the blocks to readers and acknowledges the writes.
@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::log::block::Frame;
+use crate::log::device::LogGroup;
 use crate::log::queue::{Queue, Submission};
 use crate::log::relation::{BlockEntry, RelationLog};
 use crate::log::settings::LogSettings;
@@ -58,7 +59,7 @@ impl Writer {
         // If this thread panics, nobody must wait for it for ever.
         let _abandon = AbandonOnDrop(self.queue.clone());
         let (mut company, mut delay) = (0, Duration::ZERO);
-        while let Some(group) = self.queue.take(company, delay) {
+        while let Some((queued, group)) = self.queue.take(company, delay) {
             // Who wrote with the last group is likely to write with the next; and to wait for longer than a sync takes
             // would cost more than a sync of one's own.
             let started = Instant::now();
@@ -66,12 +67,17 @@ impl Writer {
                 Durability::Group => group.len(),
                 Durability::Fsync | Durability::Off => 0,
             };
-            self.commit(group);
+            self.commit(group, queued, started);
             delay = started.elapsed().min(self.delay_max);
         }
     }
 
-    fn commit(&mut self, mut group: VecDeque<Submission>) {
+    fn commit(&mut self, mut group: VecDeque<Submission>, queued: Instant, started: Instant) {
+        let turn = self.settings.turn(LogGroup {
+            queued,
+            started,
+            bytes: group.iter().map(|submission| submission.bytes as u64).sum(),
+        });
         let mut written = Vec::with_capacity(group.len());
         let mut retried = false;
         while let Some(mut submission) = group.pop_front() {
@@ -97,7 +103,9 @@ impl Writer {
                 }
             }
         }
-        self.complete(written, &mut group);
+        let failed = self.sync(&mut written);
+        drop(turn);
+        self.settle(written, failed, &mut group);
     }
 
     /// Writes all blocks of a write, or none.
@@ -153,10 +161,21 @@ impl Writer {
         Ok((appended, blocks))
     }
 
-    /// Syncs what was written, publishes and acknowledges it, in order. What cannot be synced fails, with what depends
-    /// on it in `rest` and in the queue.
+    /// Syncs what was written, publishes and acknowledges it, in order.
     fn complete(&mut self, mut written: Vec<Written>, rest: &mut VecDeque<Submission>) {
-        let Some((mut tainted, error)) = self.sync(&mut written) else {
+        let failed = self.sync(&mut written);
+        self.settle(written, failed, rest);
+    }
+
+    /// Publishes and acknowledges what was synced, in order. What could not be fails, with what depends on it in `rest` and
+    /// in the queue.
+    fn settle(
+        &self,
+        written: Vec<Written>,
+        failed: Option<(BTreeSet<u64>, StorageError)>,
+        rest: &mut VecDeque<Submission>,
+    ) {
+        let Some((mut tainted, error)) = failed else {
             let _publishing = self.settings.publishing.lock();
             written.into_iter().for_each(Written::publish);
             return;

@@ -8,12 +8,15 @@ use crate::performance::profile::{
 /// finds no more.
 const EDGE_SHARE: f64 = 0.01;
 
+/// Tasks of a stage that is cut by cores, for each core at the least.
+const WAVES_MIN: usize = 3;
+
 /// What is asked of each resource in a stretch of the run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Demand {
     /// Nanoseconds on cores, over all tasks.
     pub cpu: f64,
-    /// The most that one task of those that are not cut finer computes.
+    /// The most that one task computes.
     pub longest_task: f64,
     pub disks: Vec<Flow>,
     pub network: Flow,
@@ -64,26 +67,27 @@ impl Demand {
     }
 }
 
-/// The stretches of a run, in order. Only what `counts` is asked for.
-pub fn stretches(profile: &Profile, counts: impl Fn(&Usage) -> bool) -> Vec<Demand> {
+/// The stretches of a run, in order, on a machine with so many cores. Only what `counts` is asked for.
+pub fn stretches(profile: &Profile, cores: usize, counts: impl Fn(&Usage) -> bool) -> Vec<Demand> {
     let cuts = cuts(profile);
     let mut demands = vec![Demand::new(profile.machine.disks.len()); cuts.len() + 1];
     for stage in &profile.stages {
+        let part = stage.part_of_a_task(cores);
         for task in &stage.tasks {
             let mut cpu = vec![0.0; demands.len()];
             for usage in task.usage.iter().filter(|usage| counts(usage)) {
                 for (stretch, share) in shares(task, usage, &cuts) {
                     let service = usage.service as f64 * share;
                     demands[stretch].add(usage.resource, service, usage.bytes as f64 * share);
+                    // A core of the disk's scheduler, but no part of the task's own work.
+                    demands[stretch].cpu += usage.copying as f64 * share;
                     if usage.resource == Resource::Cpu {
                         cpu[stretch] += service;
                     }
                 }
             }
-            if stage.parallelism == Parallelism::Fixed {
-                for (demand, cpu) in demands.iter_mut().zip(cpu) {
-                    demand.longest_task = demand.longest_task.max(cpu);
-                }
+            for (demand, cpu) in demands.iter_mut().zip(cpu) {
+                demand.longest_task = demand.longest_task.max(cpu * part);
             }
         }
     }
@@ -142,6 +146,15 @@ fn spread(start: Nanoseconds, length: Nanoseconds, cuts: &[Nanoseconds], into: &
 }
 
 impl StageProfile {
+    /// What is left of its largest task on a machine with so many cores, which may cut it finer: into the waves that every core
+    /// has at the least.
+    pub fn part_of_a_task(&self, cores: usize) -> f64 {
+        match self.parallelism {
+            Parallelism::Fixed => 1.0,
+            Parallelism::Cores => (self.tasks.len() as f64 / (WAVES_MIN * cores.max(1)) as f64).min(1.0),
+        }
+    }
+
     /// When the stage did its work: from its first monotasks until its last ones, without edges of next to no work. `None`: it
     /// had no task.
     pub fn active(&self) -> Option<(Nanoseconds, Nanoseconds)> {

@@ -4,7 +4,7 @@ use super::*;
 use crate::performance::fixtures::{
     MS, SECOND, compute, decode, disk, machine, monotask, profile, read, stage, task, usage,
 };
-use crate::performance::profile::Kind;
+use crate::performance::profile::{Kind, Parallelism};
 use crate::performance::scenario::Speed;
 
 fn close(left: f64, right: f64) {
@@ -221,4 +221,58 @@ fn a_stage_has_ideal_times_of_its_own() {
     close(ideal.cpu, 1.5 * SECOND as f64);
     close(ideal.disk, 4.0 * SECOND as f64);
     assert_eq!(ideal.limit().unwrap().0, Limit::Disk);
+}
+
+/// 4 s of disk that took 5: the rest is not the disk's.
+#[test]
+fn what_is_not_explained_does_not_grow_with_a_slower_disk() {
+    let scan = task(0, 0, 5 * SECOND, vec![read(4 * SECOND, 400_000_000)]);
+    let run = profile(
+        machine(2, vec![disk(100e6)]),
+        5 * SECOND,
+        vec![stage(0, &[], vec![scan])],
+    );
+    let disk_times = |factor: f64| Scenario {
+        disk: Speed::Times(factor),
+        ..Scenario::default()
+    };
+    assert_eq!(predict(&run, &disk_times(0.25)), 17 * SECOND);
+    // But it shrinks with a faster one.
+    assert_eq!(predict(&run, &disk_times(4.0)), 1_250 * MS);
+}
+
+/// One of eight tasks has half of the work: two cores are done with the others long before it.
+#[test]
+fn the_largest_task_bounds_a_stage() {
+    let tasks = (0..8).map(|partition| {
+        let work = if partition == 0 { 7 * SECOND } else { SECOND };
+        task(partition, 0, 7 * SECOND, vec![compute(work)])
+    });
+    let run = profile(
+        machine(1, vec![]),
+        14 * SECOND,
+        vec![stage(0, &[], tasks.collect())],
+    );
+    let cores = |cores: usize| Scenario {
+        cores: Some(cores),
+        ..Scenario::default()
+    };
+    assert_eq!(predict(&run, &cores(2)), 7 * SECOND);
+    // With four there would be twelve tasks of the same work.
+    assert!(predict(&run, &cores(4)).abs_diff(7 * SECOND * 8 / 12) <= 1);
+}
+
+/// What a disk's monotasks copy takes a core, but is no task's own work.
+#[test]
+fn copying_takes_cores() {
+    let mut reads = read(SECOND, 1_000_000);
+    reads.copying = SECOND;
+    let scan = task(0, 0, 2 * SECOND, vec![reads, compute(SECOND)]);
+    let run = profile(
+        machine(1, vec![disk(100e6)]),
+        2 * SECOND,
+        vec![stage(0, &[], vec![scan])],
+    );
+    let modelled = model(&run, &Scenario::default());
+    assert_eq!(modelled.limits, [(Limit::Cpu, 2.0 * SECOND as f64)]);
 }

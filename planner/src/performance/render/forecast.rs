@@ -31,9 +31,10 @@ pub fn forecast_text(forecast: &Forecast) -> Vec<String> {
         table.row(vec![
             operator.name.clone(),
             count(operator.rows_in.round() as u64),
-            operator
-                .cpu
-                .map_or("unknown".to_owned(), |cpu| duration(cpu as f64)),
+            match operator.is_measured {
+                true => duration(operator.cpu as f64),
+                false => format!("~ {}", duration(operator.cpu as f64)),
+            },
         ]);
     }
     let mut lines = table.lines(0, WIDTH_MAX);
@@ -44,14 +45,17 @@ pub fn forecast_text(forecast: &Forecast) -> Vec<String> {
 
 /// `expected: 1.21 s, between 900 ms and 1.60 s; certainty high, from 4 runs`.
 pub fn forecast_line(forecast: &Forecast) -> String {
-    let runs = if forecast.runs == 1 { "run" } else { "runs" };
+    let source = match forecast.runs {
+        0 => "no run was analysed yet".to_owned(),
+        1 => "from 1 run".to_owned(),
+        runs => format!("from {runs} runs"),
+    };
     format!(
-        "expected: {}, between {} and {}; certainty {}, from {} {runs}",
+        "expected: {}, between {} and {}; certainty {}, {source}",
         duration(forecast.expected as f64),
         duration(forecast.low as f64),
         duration(forecast.high as f64),
         forecast.certainty.name(),
-        forecast.runs
     )
 }
 
@@ -73,7 +77,7 @@ mod tests {
             planned("Window: row_number()", 200_000.0, false),
             planned("Scan: lineitem", 1_000_000.0, true),
         ];
-        let found = forecast(&plan, &Rates::of([&two_stages()]), 2, 2, 1_000_000).unwrap();
+        let found = forecast(&plan, &Rates::of([&two_stages()], 1.0), 2, 2, 1_000_000);
         let lines = forecast_text(&found);
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH_MAX));
         insta::assert_snapshot!(lines.join("\n"));

@@ -4,7 +4,9 @@ use super::table::{Table, cut};
 use super::units::{bytes, count, duration, percent};
 use crate::performance::analysis::{Analysis, StageAnalysis, UsageAnalysis};
 use crate::performance::model::Limit;
-use crate::performance::profile::{Kind, Nanoseconds, Parallelism, Profile, Resource, StageProfile};
+use crate::performance::profile::{
+    Kind, Nanoseconds, Parallelism, Profile, Resource, StageProfile, TaskProfile,
+};
 
 /// Characters of a line.
 pub const WIDTH_MAX: usize = 100;
@@ -32,6 +34,17 @@ fn stage_lines(profile: &Profile, stage: &StageProfile, analysed: &StageAnalysis
     let mut title = format!("Stage {} ({tasks} {}", stage.id, plural("task", tasks as u64));
     if stage.parallelism == Parallelism::Fixed {
         title.push_str(" on any machine");
+    }
+    // There may be fewer pieces than tasks.
+    let reads = |task: &&TaskProfile| {
+        task.usage
+            .iter()
+            .any(|usage| usage.kind == Kind::Read && usage.bytes > 0)
+    };
+    let reading = stage.tasks.iter().filter(reads).count();
+    if reading > 0 {
+        let waves = reading as f64 / profile.machine.cores.max(1) as f64;
+        title.push_str(&format!(", {waves:.1} waves"));
     }
     title.push(')');
     if !stage.depends_on.is_empty() {
@@ -183,6 +196,13 @@ fn task_lines(stage: &StageProfile, analysed: &StageAnalysis) -> Vec<String> {
             straggler.cause.text()
         ));
     }
+    if skew.idle > 0 {
+        lines.push(format!(
+            "  {} of these {} had next to nothing to do",
+            skew.idle,
+            plural("task", stage.tasks.len() as u64)
+        ));
+    }
     let untold = skew.stragglers.len().saturating_sub(STRAGGLERS_MAX);
     if untold > 0 {
         lines.push(format!("  and {untold} more"));
@@ -195,10 +215,8 @@ fn run_lines(profile: &Profile, analysis: &Analysis) -> Vec<String> {
     let cores = machine.cores;
     let mut parts = vec![format!("{cores} {}", plural("core", cores as u64))];
     parts.extend(machine.disks.iter().map(|device| {
-        let speed = device.bytes_per_second.map_or(String::new(), |speed| {
-            format!(" ({}/s, {} in flight)", bytes(speed), device.concurrency)
-        });
-        format!("disk {}{speed}", device.name)
+        let speed = (device.bytes_per_second).map_or(String::new(), |speed| format!("{}/s, ", bytes(speed)));
+        format!("disk {} ({speed}{} in flight)", device.name, device.concurrency)
     }));
     let mut lines = vec![cut(
         &format!(
@@ -209,6 +227,7 @@ fn run_lines(profile: &Profile, analysis: &Analysis) -> Vec<String> {
         ),
         WIDTH_MAX,
     )];
+    lines.extend(chosen(profile));
     if !analysis.resources.is_empty() {
         lines.extend(usage_table(profile, &analysis.resources).lines(2, WIDTH_MAX));
     }
@@ -223,6 +242,36 @@ fn run_lines(profile: &Profile, analysis: &Analysis) -> Vec<String> {
             let change = change(elapsed, analysis.elapsed);
             lines.push(format!("  {what}: {} ({change})", duration(elapsed as f64)));
         }
+    }
+    lines
+}
+
+/// What the schedulers have chosen by themselves, and from what.
+fn chosen(profile: &Profile) -> Vec<String> {
+    let mut lines = vec![];
+    if profile.machine.tasks_in_flight > 0 {
+        let most = profile.machine.tasks_in_flight;
+        lines.push(format!(
+            "  of a stage that reads, {most} tasks are under way at the most"
+        ));
+    }
+    for device in profile
+        .machine
+        .disks
+        .iter()
+        .filter(|device| !device.measured.is_empty())
+    {
+        let measured = device.measured.iter();
+        let rates: Vec<String> = measured
+            .map(|(requests, rate)| format!("{}/s with {requests}", bytes(*rate)))
+            .collect();
+        let line = format!(
+            "  disk {} moves {}: {} is chosen",
+            device.name,
+            rates.join(", "),
+            device.concurrency
+        );
+        lines.push(cut(&line, WIDTH_MAX));
     }
     lines
 }

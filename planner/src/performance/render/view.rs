@@ -27,6 +27,17 @@ impl ViewDocument {
     }
 }
 
+/// What of a view's state is on disk, if any is.
+fn on_disk(on_disk_bytes: u64) -> String {
+    match on_disk_bytes {
+        0 => String::new(),
+        on_disk => format!(
+            " in memory, and {} on disk, since memory is short",
+            bytes(on_disk as f64)
+        ),
+    }
+}
+
 /// The lines of EXPLAIN ANALYZE MATERIALIZED VIEW; the last one is the verdict.
 pub fn view_text(profile: &ViewProfile, analysis: &ViewAnalysis) -> Vec<String> {
     let mut lines = vec![
@@ -39,26 +50,46 @@ pub fn view_text(profile: &ViewProfile, analysis: &ViewAnalysis) -> Vec<String> 
             WIDTH_MAX,
         ),
         format!(
-            "  {} rows/s came in {:.1} epochs/s; it holds {} rows, {} with its state",
+            "  {} rows/s came in {:.1} epochs/s; it holds {} rows, {} with its state{}",
             count(analysis.rows_per_second.round() as u64),
             analysis.epochs_per_second,
             count(profile.rows),
-            bytes(profile.state_bytes as f64)
+            bytes(profile.state_bytes as f64),
+            on_disk(profile.on_disk_bytes)
         ),
         String::new(),
     ];
     lines.extend(stages(profile, analysis));
     lines.push(String::new());
     lines.push(format!(
-        "cpu: {} of {} cores by this view, {} with the others of its pipeline",
+        "cpu: {} of {} cores by this view, {} with the others of its pipeline; taking rows in: {}",
         percent(analysis.view_cpu),
         profile.cores,
-        percent(analysis.pipeline_cpu)
+        percent(analysis.pipeline_cpu),
+        percent(analysis.outside_cpu)
     ));
+    if let Some(log) = &profile.log {
+        let each = |time: u64| duration(time as f64 / log.groups.max(1) as f64);
+        let line = format!(
+            "log on disk {}: {} of the time in {} groups of writes, {}; {} each, queued {}",
+            log.disk,
+            percent(log.service as f64 / profile.watched.max(1) as f64),
+            count(log.groups),
+            bytes(log.bytes as f64),
+            each(log.service),
+            each(log.queue)
+        );
+        lines.push(cut(&line, WIDTH_MAX));
+    }
     let coordination = &profile.coordination;
     lines.push(format!(
-        "groups: {} epochs; coordination {}: driver {}, waiting for it {}, epochs {}",
+        "groups: {} {}; coordination {}: driver {}, waiting for it {}, epochs {}",
         profile.group_size,
+        if profile.group_size == 1 {
+            "epoch"
+        } else {
+            "epochs"
+        },
         percent(analysis.coordination_share),
         duration(coordination.scheduling as f64),
         duration(coordination.waited as f64),

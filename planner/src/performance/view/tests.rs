@@ -48,8 +48,17 @@ pub fn watched(rows: impl Fn(u64) -> u64) -> ViewProfile {
             },
         ],
         pipeline_busy: busy,
+        outside: 0,
         rows: 700,
         state_bytes: 1_200_000,
+        on_disk_bytes: 0,
+        log: Some(LogUse {
+            disk: "data".to_owned(),
+            groups: 400,
+            bytes: 9_500_000,
+            queue: 60 * MS,
+            service: 380 * MS,
+        }),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The search for the rows that a change makes: depth first, and suspended at any point.
 
-use super::{GenericJoinInstance, OUTPUT_ROWS_STEP, Step, Value, key};
+use super::{GenericJoinInstance, Step, Value, key};
 
 /// Bindings that are tried before the search looks at its surroundings again.
 const BINDINGS_STEP: usize = 8_192;
@@ -16,10 +16,12 @@ pub(super) struct Search {
     wanted: Vec<usize>,
     found: Vec<Vec<usize>>,
     weights: Vec<i64>,
+    /// When so many rows were found, they are to be taken.
+    rows_max: usize,
 }
 
 impl Search {
-    pub fn new(attributes: usize, wanted: &[usize]) -> Search {
+    pub fn new(attributes: usize, wanted: &[usize], rows_max: usize) -> Search {
         Search {
             assignment: vec![0; attributes],
             levels: vec![],
@@ -27,6 +29,7 @@ impl Search {
             wanted: wanted.to_vec(),
             found: vec![vec![]; wanted.len()],
             weights: vec![],
+            rows_max,
         }
     }
 
@@ -39,6 +42,11 @@ impl Search {
     /// Rows that were found and not taken.
     pub fn found(&self) -> usize {
         self.weights.len()
+    }
+
+    /// Whether it does not go on before what was found is taken.
+    pub fn is_full(&self) -> bool {
+        self.found() >= self.rows_max
     }
 
     /// Takes what was found: the values of each column, and how often each row comes or goes.
@@ -58,7 +66,9 @@ impl Search {
 impl GenericJoinInstance {
     /// Goes on with a search after a change of a relation, for a while or until enough is found; returns whether it is over.
     pub(super) fn search(&self, changed: usize, search: &mut Search) -> bool {
-        let plan = &self.plans[changed];
+        let Some(plan) = self.plans.get(&changed) else {
+            return true;
+        };
         if let Some(mut weight) = search.begins.take() {
             for relation in &plan.bound {
                 let relation = &self.relations[*relation];
@@ -74,7 +84,7 @@ impl GenericJoinInstance {
             }
         }
         for _ in 0..BINDINGS_STEP {
-            if search.found() >= OUTPUT_ROWS_STEP {
+            if search.is_full() {
                 return false;
             }
             let depth = search.levels.len();

@@ -13,7 +13,8 @@ impl JoinInstance {
 
     pub(in crate::operator) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
         for side in &mut self.sides {
-            side.table.restore(&parts.table()?)?;
+            // Who asks an index of a side brings it up to date.
+            side.table.restore_rows(&parts.table()?)?;
         }
         Ok(())
     }

@@ -52,6 +52,8 @@ pub struct ReadyTask {
     /// Its state after this epoch is to be put into the checkpoint store before it ends.
     pub is_checkpoint: bool,
     pub sources: Vec<Source>,
+    /// Whether its rows may go on in batches.
+    pub has_faucet: bool,
     /// It is a copy of a task of this worker.
     pub copy_for: Option<WorkerId>,
 }

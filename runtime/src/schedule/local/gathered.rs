@@ -21,6 +21,7 @@ struct Sums {
     rows_in: u64,
     rows_out: u64,
     bytes_out: u64,
+    rows_out_max: u64,
     busy_ns: u64,
 }
 
@@ -37,6 +38,7 @@ impl Gathered {
         sums.rows_in += ended.rows_in;
         sums.rows_out += ended.rows_out;
         sums.bytes_out += ended.bytes_out;
+        sums.rows_out_max = sums.rows_out_max.max(ended.rows_out);
         sums.busy_ns += ended.busy_ns;
     }
 
@@ -53,6 +55,7 @@ impl Gathered {
             costs.rows_in = sums.rows_in;
             costs.rows_out = sums.rows_out;
             costs.bytes_out = sums.bytes_out;
+            costs.rows_out_max = sums.rows_out_max;
             costs.busy_ns = sums.busy_ns;
             costs.busiest_ns = sums.busy_ns;
             // Tasks of one stage follow each other.

@@ -408,6 +408,7 @@ impl Pipeline {
             is_read: !plan.readers(id.view).is_empty(),
             is_checkpoint,
             sources,
+            has_faucet: plan.view(planned).stages[planned.stage].has_faucet,
             copy_for: None,
         }));
     }

@@ -45,9 +45,10 @@ impl Progress {
     }
 }
 
-/// Whether tasks of a stage may run twice: without state, and over rows that are there to be read again.
+/// Whether tasks of a stage may run twice: without state, over rows that are there to be read again, and with nothing out of
+/// hand before they end.
 fn is_copied(stage: &StageShape) -> bool {
-    matches!(stage.input, StageInput::Relation(_)) && !stage.is_stateful()
+    matches!(stage.input, StageInput::Relation(_)) && !stage.is_stateful() && !stage.has_faucet
 }
 
 impl Pipeline {
@@ -194,6 +195,7 @@ impl Pipeline {
                 is_read: false,
                 is_checkpoint: false,
                 sources,
+                has_faucet: false,
                 copy_for: Some(from),
             }));
         }

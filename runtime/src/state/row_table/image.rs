@@ -9,8 +9,9 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::SchemaRef;
 
-use super::{RowTable, arrow_error, hashes, mismatch};
+use super::{RowTable, arrow_error, mismatch};
 use crate::error::Result;
+use crate::spill::SpilledRows;
 use crate::state::chunk::Chunk;
 use crate::state::index::HashIndex;
 
@@ -24,18 +25,26 @@ pub(super) struct ChunkImage {
     dead_rows: usize,
 }
 
+/// A number for each row.
+#[derive(Debug, Clone)]
+pub(crate) enum Tags {
+    Here(Vec<u32>),
+    /// On disk, in slices of one column.
+    Away(Vec<SpilledRows>),
+}
+
 /// See the module.
 #[derive(Debug, Clone, Default)]
 pub struct TableImage {
     chunks: Vec<ChunkImage>,
-    tags: Option<Vec<u32>>,
+    tags: Option<Tags>,
 }
 
 impl TableImage {
     /// The image of chunks, each with the rows that are alive (none: all of them), and of a number for each row.
-    pub fn new(
+    pub(crate) fn new(
         chunks: impl IntoIterator<Item = (Arc<Chunk>, Option<BooleanBuffer>)>,
-        tags: Option<Vec<u32>>,
+        tags: Option<Tags>,
     ) -> Self {
         let chunks = chunks.into_iter().map(|(chunk, alive)| ChunkImage {
             dead_rows: alive
@@ -57,8 +66,27 @@ impl TableImage {
     }
 
     /// The number that is kept with each row, if one is.
-    pub fn tags(&self) -> Option<&[u32]> {
-        self.tags.as_deref()
+    pub(crate) fn tags(&self) -> Option<&Tags> {
+        self.tags.as_ref()
+    }
+
+    /// Whether some of it is on disk.
+    pub(crate) fn is_away(&self) -> bool {
+        matches!(self.tags, Some(Tags::Away(_)))
+            || self.chunks.iter().any(|image| image.chunk.away().is_some())
+    }
+
+    /// Bytes of what it has of its own, and of chunks whose rows are on disk.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let chunks = self.chunks.iter().map(|image| {
+            let away = image.chunk.away().map_or(0, |_| image.chunk.memory_bytes());
+            away + image.alive.as_ref().map_or(0, |alive| alive.inner().len())
+        });
+        let tags = match &self.tags {
+            Some(Tags::Here(tags)) => size_of_val(&tags[..]),
+            Some(Tags::Away(_)) | None => 0,
+        };
+        chunks.sum::<usize>() + tags
     }
 }
 
@@ -82,7 +110,7 @@ impl RowTable {
         self.last_image = chunks.clone();
         TableImage {
             chunks,
-            tags: self.tags.clone(),
+            tags: self.tags.clone().map(Tags::Here),
         }
     }
 
@@ -91,22 +119,35 @@ impl RowTable {
     /// # Errors
     /// A column that is indexed cannot be hashed, or the image is one of another table.
     pub fn restore(&mut self, image: &TableImage) -> Result<()> {
+        self.restore_rows(image)?;
+        if self.is_away() {
+            return Ok(());
+        }
+        (0..self.indexes.len()).try_for_each(|index| self.catch_up(index))
+    }
+
+    /// As [`RowTable::restore`]; indexes lack the rows until they are asked for, or made ([`RowTable::begin_index`]).
+    ///
+    /// # Errors
+    /// The image is one of another table.
+    pub fn restore_rows(&mut self, image: &TableImage) -> Result<()> {
         self.check(image)?;
         let indexes = self.indexes.iter().map(|index| index.columns.clone());
         let mut restored = RowTable::new(Arc::clone(&self.schema), None);
         restored.identity = self.identity;
         restored.finer = self.finer.take();
         restored.indexes = indexes.map(HashIndex::new).collect();
-        restored.tags = image.tags.clone();
+        restored.tags = match &image.tags {
+            Some(Tags::Here(tags)) => Some(tags.clone()),
+            // They are refused above.
+            Some(Tags::Away(_)) | None => None,
+        };
         let mut chunks = vec![];
         let mut bases = vec![];
         for ChunkImage { chunk, alive, .. } in &image.chunks {
             let mut copy = chunk.as_of(alive.as_ref());
-            if copy.rows.schema_ref() != &self.schema {
+            if copy.away().is_none() && copy.rows.schema_ref() != &self.schema {
                 copy.rows = under(&self.schema, &copy.rows)?;
-            }
-            for index in &mut restored.indexes {
-                index.insert(restored.rows, &hashes(&copy.rows, &index.columns)?);
             }
             let dead = copy.dead_rows();
             restored.live_rows += copy.len() - dead;
@@ -134,13 +175,18 @@ impl RowTable {
         for ChunkImage { chunk, alive, .. } in &image.chunks {
             rows += chunk.len();
             let columns = chunk.rows.columns().iter().map(|column| column.data_type());
-            let fits = columns.eq(self.schema.fields().iter().map(|field| field.data_type()))
+            let is_away = chunk.away().is_some();
+            let fits = (is_away || columns.eq(self.schema.fields().iter().map(|field| field.data_type())))
                 && alive.as_ref().is_none_or(|alive| alive.len() == chunk.len());
             if !fits {
                 return Err(mismatch());
             }
         }
-        let tags = image.tags.as_ref().map(Vec::len);
+        let tags = match &image.tags {
+            Some(Tags::Here(tags)) => Some(tags.len()),
+            Some(Tags::Away(_)) => return Err(mismatch()),
+            None => None,
+        };
         if u32::try_from(rows).is_err()
             || tags.is_some() != self.tags.is_some()
             || tags.is_some_and(|tags| tags != rows)
@@ -152,7 +198,7 @@ impl RowTable {
 }
 
 /// Rows under a schema of the same types.
-fn under(schema: &SchemaRef, rows: &RecordBatch) -> Result<RecordBatch> {
+pub(super) fn under(schema: &SchemaRef, rows: &RecordBatch) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(schema), rows.columns().to_vec(), &options)
         .map_err(arrow_error)
@@ -223,6 +269,52 @@ mod tests {
         let mut again = empty();
         again.restore(&restored.image()).unwrap();
         assert_eq!(seen(&again.view(6)), seen(&restored.view(6)));
+    }
+
+    fn found(table: &RowTable, value: i64) -> usize {
+        let keys: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(vec![value]))];
+        table.probe(0, &keys, false).unwrap().rows.len()
+    }
+
+    #[test]
+    fn indexes_of_a_restored_table_are_made_while_it_goes_on() {
+        let mut table = empty();
+        table.apply(&change(0..1_000, 1), 1, 0).unwrap();
+        let image = table.image();
+        let restored = || {
+            let mut restored = empty();
+            restored.restore_rows(&image).unwrap();
+            assert!(restored.is_behind(0));
+            restored
+        };
+        // Made beside it, while rows come.
+        let mut slow = restored();
+        let mut draft = slow.begin_index().unwrap();
+        slow.apply(&change(1_000..1_100, 1), 2, 0).unwrap();
+        draft.make().unwrap();
+        slow.put_index(draft).unwrap();
+        assert!(!slow.is_behind(0) && slow.begin_index().is_none());
+        assert_eq!([5, 1_050, 2_000].map(|value| found(&slow, value)), [1, 1, 0]);
+        // Somebody could not wait for it, and rows have other numbers by then.
+        let mut hasty = restored();
+        let mut draft = hasty.begin_index().unwrap();
+        draft.make().unwrap();
+        hasty.apply(&change(0..10, -1), 2, 0).unwrap();
+        assert!(!hasty.is_behind(0));
+        hasty.rebuild(2).unwrap();
+        hasty.put_index(draft).unwrap();
+        assert_eq!([5, 10, 999].map(|value| found(&hasty, value)), [0, 1, 1]);
+        // Of a table that became another one.
+        let mut other = restored();
+        let mut draft = other.begin_index().unwrap();
+        draft.make().unwrap();
+        let mut few = empty();
+        few.apply(&change(7..9, 1), 1, 0).unwrap();
+        other.restore_rows(&few.image()).unwrap();
+        other.put_index(draft).unwrap();
+        assert!(other.is_behind(0));
+        other.restore(&few.image()).unwrap();
+        assert_eq!([7, 9].map(|value| found(&other, value)), [1, 0]);
     }
 
     #[test]

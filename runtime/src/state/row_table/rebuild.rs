@@ -13,17 +13,22 @@ const REBUILD_DEAD_ROWS_MIN: usize = 1_024;
 impl RowTable {
     /// Frees what no reader at `low_water` or later can see, when there is enough of it. Row numbers change.
     pub fn tidy(&mut self, low_water: Version) -> Result<()> {
-        self.low_water = low_water;
         self.prune(low_water);
-        while let Some((_, rows)) = self.deletions.pop_front_if(|(version, _)| *version <= low_water) {
-            self.forgotten_rows += rows;
-        }
+        self.settle_deletions(low_water);
         // It costs what is kept: what is alive, and what someone may still read.
         let kept = self.live_rows + self.dead_rows - self.forgotten_rows;
         if self.forgotten_rows > REBUILD_DEAD_ROWS_MIN.max(kept) {
             self.rebuild(low_water)?;
         }
         Ok(())
+    }
+
+    /// Counts the dead rows that no reader at `low_water` or later can see.
+    pub(super) fn settle_deletions(&mut self, low_water: Version) {
+        self.low_water = low_water;
+        while let Some((_, rows)) = self.deletions.pop_front_if(|(version, _)| *version <= low_water) {
+            self.forgotten_rows += rows;
+        }
     }
 
     /// Unlinks rows that no reader can see from the chains in which probes met many of them.
@@ -39,7 +44,7 @@ impl RowTable {
     }
 
     /// Makes the table anew from the rows that are alive or that a reader at `low_water` or later may see.
-    fn rebuild(&mut self, low_water: Version) -> Result<()> {
+    pub(super) fn rebuild(&mut self, low_water: Version) -> Result<()> {
         let mut rebuilt = RowTable::new(Arc::clone(&self.schema), None);
         rebuilt.identity = self.identity;
         rebuilt.finer = self.finer.take();

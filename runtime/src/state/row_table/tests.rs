@@ -66,7 +66,9 @@ fn changes_lead_from_one_version_to_another() {
             .map(|(row, count)| (row, count as i64))
             .collect();
         for chunk in 0..views[until].num_chunks() {
-            let changes = views[until].changes(chunk, since as u64).unwrap();
+            let changes = views[until]
+                .changes_in(&views[until].chunks()[chunk], since as u64)
+                .unwrap();
             let k = changes.rows.column(0).as_primitive::<Int64Type>();
             let v = changes.rows.column(1).as_string::<i32>();
             for row in 0..changes.num_rows() {

@@ -1,5 +1,6 @@
 //! What a reader has of a table.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Int64Array, RecordBatch, UInt32Array};
@@ -7,6 +8,7 @@ use arrow::datatypes::SchemaRef;
 use millrace_storage::ChangeBatch;
 
 use super::arrow_error;
+use super::image::under;
 use crate::error::Result;
 use crate::state::chunk::{Chunk, Version};
 
@@ -27,7 +29,7 @@ impl TableView {
         }
     }
 
-    /// Batches of the visible rows, `projection` applied.
+    /// Batches of the visible rows, `projection` applied. None of them may be on disk.
     pub fn batches(&self, projection: Option<&[usize]>) -> Result<Vec<RecordBatch>> {
         (0..self.chunks.len())
             .map(|chunk| self.batch(chunk, projection))
@@ -54,20 +56,61 @@ impl TableView {
         &self.chunks
     }
 
-    /// The visible rows of one chunk.
-    pub fn batch(&self, chunk: usize, projection: Option<&[usize]>) -> Result<RecordBatch> {
+    /// Whether the rows of a chunk are on disk.
+    pub fn is_away(&self, chunk: usize) -> bool {
+        self.chunks[chunk].away().is_some()
+    }
+
+    /// A chunk with its rows, read from the disk if they are there.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn chunk(&self, chunk: usize) -> Result<Arc<Chunk>> {
         let chunk = &self.chunks[chunk];
+        match chunk.away() {
+            None => Ok(Arc::clone(chunk)),
+            Some(away) => {
+                let rows = under(&self.schema, &away.load().await?)?;
+                Ok(Arc::new(chunk.come_back(rows)))
+            }
+        }
+    }
+
+    /// The visible rows of one chunk, which are in memory.
+    ///
+    /// # Errors
+    /// They are not.
+    pub fn batch(&self, chunk: usize, projection: Option<&[usize]>) -> Result<RecordBatch> {
+        self.batch_in(&self.chunks[chunk], projection)
+    }
+
+    /// The visible rows of a chunk that [`TableView::chunk`] gave.
+    pub fn batch_in(&self, chunk: &Chunk, projection: Option<&[usize]>) -> Result<RecordBatch> {
         let rows = match projection {
             Some(columns) => chunk.rows.project(columns).map_err(arrow_error)?,
             None => chunk.rows.clone(),
         };
-        chunk.visible(self.version, &rows).map_err(arrow_error)
+        chunk.visible(self.version, &rows, 0).map_err(arrow_error)
     }
 
-    /// What changed in one chunk since an older version, which must have been pinned all the while: else rows that went
+    /// The visible ones of some rows of a chunk, by their places in it.
+    pub fn rows_of(&self, chunk: usize, places: &Range<usize>, projection: &[usize]) -> Result<RecordBatch> {
+        self.rows_in(&self.chunks[chunk], places, projection)
+    }
+
+    /// The same of a chunk that [`TableView::chunk`] gave.
+    pub fn rows_in(&self, chunk: &Chunk, places: &Range<usize>, projection: &[usize]) -> Result<RecordBatch> {
+        let rows = chunk.rows.project(projection).map_err(arrow_error)?;
+        let end = places.end.min(rows.num_rows());
+        let rows = rows.slice(places.start.min(end), end - places.start.min(end));
+        chunk
+            .visible(self.version, &rows, places.start)
+            .map_err(arrow_error)
+    }
+
+    /// What changed in such a chunk since an older version, which must have been pinned all the while: else rows that went
     /// since then may be missing.
-    pub fn changes(&self, chunk: usize, since: Version) -> Result<ChangeBatch> {
-        let chunk = &self.chunks[chunk];
+    pub fn changes_in(&self, chunk: &Chunk, since: Version) -> Result<ChangeBatch> {
         let (positions, weights) = chunk.changes(since, self.version);
         if positions.is_empty() {
             return Ok(ChangeBatch::empty(Arc::clone(&self.schema)));

@@ -1,7 +1,7 @@
 //! The slots: who is polled where and when.
 //!
-//! A slot is the right to be polled: there are as many as cores. Every class has as many threads, and the operating system
-//! is told that those of a less urgent class matter less. A class's tasks find a slot taken only by those that are at least
+//! A slot is the right to be polled: there are as many as cores. Every class has as many threads ([`Lane`]), and the operating
+//! system is told that those of a less urgent class matter less. A class's tasks find a slot taken only by those that are at least
 //! as urgent; if all are in less urgent polls, one more poll begins at once, on a thread that the kernel prefers, and the
 //! poll that was under way stands still until its gate pauses it or the urgent one has ended.
 
@@ -12,17 +12,56 @@ use std::time::{Duration, Instant};
 
 use async_task::Runnable;
 use parking_lot::{Condvar, Mutex};
+#[cfg(target_os = "linux")]
+use thread_priority::{
+    NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
+    thread_native_id,
+};
 
+use super::crowding::Crowding;
 use super::queue::{Cause, RunQueue, Turn, Waiting};
 use super::task::{CpuGate, TaskRecord};
 use super::{CLASSES, ClassTimes, Histogram, QueryClass, RUNNING, SchedulerPolicy};
 use crate::error::RuntimeError;
 use crate::memory::Memory;
 
-/// How much less the threads of a class matter to the operating system, in steps of nice. Ten steps are a tenth of the
-/// processor where both want all of it, and to be preempted as soon as the other is ready.
+/// How much less the threads of interactive and of batch tasks matter to the operating system, in steps of nice: five are a
+/// third, and ten a tenth of the processor where both want all of it.
 #[cfg(target_os = "linux")]
-const NICE: [i32; CLASSES] = [0, 5, 10];
+const INTERACTIVE_NICE: i32 = 5;
+#[cfg(target_os = "linux")]
+const BATCH_NICE: i32 = 10;
+
+/// For how long after a stream's task batch work is idle work to the operating system.
+const STREAMS_PAUSE_NS: u64 = 1_000_000_000;
+
+/// What kind of thread polls.
+///
+/// Batch work beside streams is idle work to the operating system: any other thread preempts it at once. That can mean next to
+/// nothing of the cores beside other programs, so without streams it has threads that are only nicer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lane {
+    Stream,
+    Interactive,
+    Batch,
+    Idle,
+}
+
+impl Lane {
+    pub const ALL: [Lane; LANES] = [Lane::Stream, Lane::Interactive, Lane::Batch, Lane::Idle];
+
+    /// As in threads' names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Lane::Stream => "stream",
+            Lane::Interactive => "interactive",
+            Lane::Batch => "batch",
+            Lane::Idle => "idle",
+        }
+    }
+}
+
+const LANES: usize = 4;
 
 pub(super) struct Ready {
     pub runnable: Runnable,
@@ -32,8 +71,8 @@ pub(super) struct Ready {
 #[derive(Default)]
 pub(super) struct Queues {
     pub run: RunQueue<Ready>,
-    /// What the threads of each class are to poll.
-    turns: [VecDeque<Turn<Ready>>; CLASSES],
+    /// What the threads of each lane are to poll.
+    turns: [VecDeque<Turn<Ready>>; LANES],
     /// When the last poll ended.
     freed_ns: u64,
     is_stopped: bool,
@@ -44,8 +83,11 @@ pub(super) struct Queues {
 pub(super) struct Shared {
     pub queues: Mutex<Queues>,
     slots: usize,
-    /// There is something to poll for the threads of a class.
-    ready: [Condvar; CLASSES],
+    /// There is something to poll for the threads of a lane.
+    ready: [Condvar; LANES],
+    /// Until then batch work is idle work, unless others crowd it out.
+    idle_until_ns: AtomicU64,
+    crowding: Mutex<Crowding>,
     /// Tasks a class that wait for a slot, for gates to look at without the lock.
     pub waiting: [AtomicUsize; CLASSES],
     /// When the first of those began to wait, in nanoseconds since `started`.
@@ -100,6 +142,8 @@ impl Shared {
             queues: Mutex::default(),
             slots,
             ready: Default::default(),
+            idle_until_ns: AtomicU64::new(0),
+            crowding: Mutex::default(),
             waiting: Default::default(),
             waiting_since: Default::default(),
             polls: Default::default(),
@@ -206,6 +250,10 @@ impl Shared {
         let class = ready.record.class();
         let pauses = ready.record.pauses_since_undisturbed();
         let ready_is_new = ready.record.is_new();
+        if class == QueryClass::Stream {
+            self.idle_until_ns
+                .store(now + STREAMS_PAUSE_NS, Ordering::Relaxed);
+        }
         let mut queues = self.queues.lock();
         if queues.is_stopped {
             // Dropped outside the lock: a task's destructor may wake others.
@@ -246,6 +294,25 @@ impl Shared {
         left
     }
 
+    /// Where a poll is made that takes a place of a class.
+    fn lane(&self, policy: SchedulerPolicy, rank: QueryClass, now: u64) -> Lane {
+        // Without pauses all are alike, to the operating system too.
+        if !policy.pauses() {
+            return Lane::Stream;
+        }
+        match rank {
+            QueryClass::Stream => Lane::Stream,
+            QueryClass::Interactive => Lane::Interactive,
+            QueryClass::Batch => {
+                let is_beside_streams = now < self.idle_until_ns.load(Ordering::Relaxed);
+                match is_beside_streams && !self.crowding.lock().is_crowded_out(now) {
+                    true => Lane::Idle,
+                    false => Lane::Batch,
+                }
+            }
+        }
+    }
+
     /// Gives out turns as long as there is room. `mine`: the lane of the thread that calls, which will look for a turn itself.
     fn dispatch(&self, queues: &mut Queues, now: u64, mut mine: Option<usize>) {
         let policy = self.policy();
@@ -265,8 +332,7 @@ impl Shared {
                 self.crowded_since.store(turn.waited.since_ns, Ordering::Relaxed);
             }
             self.polls[turn.rank as usize].fetch_add(1, Ordering::Relaxed);
-            // Without pauses all are alike, to the operating system too.
-            let lane = if policy.pauses() { class } else { 0 };
+            let lane = self.lane(policy, turn.rank, now) as usize;
             queues.turns[lane].push_back(turn);
             if mine == Some(lane) {
                 mine = None;
@@ -288,10 +354,10 @@ impl Shared {
         })
     }
 
-    /// What a thread of a class does until the scheduler is stopped.
-    pub fn run(self: &Arc<Self>, class: QueryClass) {
-        yield_to_more_urgent_classes(class);
-        let lane = class as usize;
+    /// What a thread of a lane does until the scheduler is stopped.
+    pub fn run(self: &Arc<Self>, lane: Lane) {
+        yield_to_more_urgent_lanes(lane);
+        let lane = lane as usize;
         let mut queues = self.queues.lock();
         loop {
             if queues.is_stopped {
@@ -301,8 +367,12 @@ impl Shared {
                 let freed = queues.freed_ns;
                 drop(queues);
                 let rank = turn.rank;
-                let (class, held) = self.poll(turn, freed);
+                let (class, held, cpu) = self.poll(turn, freed);
                 let now = self.now_ns();
+                if lane == Lane::Idle as usize {
+                    let mut crowding = self.crowding.lock();
+                    crowding.polled(held, cpu, now, self.slots, process_cpu_time);
+                }
                 queues = self.queues.lock();
                 queues.run.served_ns[class as usize] += held.as_nanos() as u64;
                 queues.freed_ns = now;
@@ -316,8 +386,9 @@ impl Shared {
         }
     }
 
-    /// Polls a task; returns its class and for how long it held a slot. `freed_ns`: when the last poll before had ended.
-    fn poll(self: &Arc<Self>, turn: Turn<Ready>, freed_ns: u64) -> (QueryClass, Duration) {
+    /// Polls a task; returns its class, for how long it held a slot, and the processor time in that. `freed_ns`: when the last
+    /// poll before had ended.
+    fn poll(self: &Arc<Self>, turn: Turn<Ready>, freed_ns: u64) -> (QueryClass, Duration, Duration) {
         let Turn {
             waited,
             class,
@@ -352,12 +423,12 @@ impl Shared {
         self.busy_ns.fetch_add(cpu.as_nanos() as u64, Ordering::Relaxed);
         record.ran(turn, started, held, cpu);
         RUNNING.set(None);
-        (class, held)
+        (class, held, cpu)
     }
 }
 
 /// Processor time of this thread; `None`: the operating system does not tell.
-fn thread_cpu_time() -> Option<Duration> {
+pub fn thread_cpu_time() -> Option<Duration> {
     #[cfg(target_os = "linux")]
     {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -367,19 +438,46 @@ fn thread_cpu_time() -> Option<Duration> {
     None
 }
 
+/// The same of the process.
+pub fn process_cpu_time() -> Option<Duration> {
+    #[cfg(target_os = "linux")]
+    {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        Duration::try_from(time).ok()
+    }
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
 /// Tells the operating system how much this thread matters. Where it does not listen, polls of all classes are alike to it.
-fn yield_to_more_urgent_classes(class: QueryClass) {
+fn yield_to_more_urgent_lanes(lane: Lane) {
     #[cfg(target_os = "linux")]
     {
         // To Linux a thread is a process here.
         let thread = Some(rustix::thread::gettid());
-        let nice = rustix::process::getpriority_process(thread)
-            .map(|nice| (nice + NICE[class as usize]).min(19))
-            .and_then(|nice| rustix::process::setpriority_process(thread, nice));
-        if let Err(error) = nice {
-            tracing::debug!(%error, %class, "threads of a less urgent class are not told apart");
+        let be_nicer = |steps: i32| {
+            rustix::process::getpriority_process(thread)
+                .map(|nice: i32| (nice + steps).min(19))
+                .and_then(|nice| rustix::process::setpriority_process(thread, nice))
+                .map_err(|error| error.to_string())
+        };
+        let told = match lane {
+            Lane::Stream => Ok(()),
+            Lane::Interactive => be_nicer(INTERACTIVE_NICE),
+            Lane::Batch => be_nicer(BATCH_NICE),
+            // Under the usual policy, however nice, a running thread is let be for about 3 ms.
+            Lane::Idle => set_thread_priority_and_policy(
+                thread_native_id(),
+                ThreadPriority::Min,
+                ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle),
+            )
+            .map_err(|error| error.to_string()),
+        };
+        if let Err(error) = told {
+            let lane = lane.name();
+            tracing::debug!(error, lane, "threads of a less urgent class are not told apart");
         }
     }
     #[cfg(not(target_os = "linux"))]
-    let _ = class;
+    let _ = lane;
 }

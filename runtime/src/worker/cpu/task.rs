@@ -17,6 +17,7 @@ use super::{GiveWay, QueryClass, Shared};
 use crate::error::{Result, RuntimeError};
 use crate::operator::Gate;
 use crate::worker::disk::DiskUse;
+use crate::worker::network::NetworkUse;
 
 /// CPU time after which an interactive query counts as batch work.
 const INTERACTIVE_CPU_MAX: Duration = Duration::from_millis(20);
@@ -92,7 +93,12 @@ pub enum Waits {
     Output,
     /// A file.
     Disk,
+    /// Rows of another worker.
+    Network,
 }
+
+/// How many kinds of [`Waits`] there are.
+const WAITS: usize = 4;
 
 /// Which task of which query it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,6 +158,8 @@ struct Notes {
     /// Turns that have begun.
     turns: u64,
     polls: u64,
+    /// Time in which it had a slot, whether it had the processor or not.
+    polled: Duration,
     wait: Duration,
     pauses: u64,
     paused: Duration,
@@ -163,9 +171,10 @@ struct Notes {
     idle_since: Option<Instant>,
     waits_for: Option<Waits>,
     /// In the order of [`Waits`].
-    blocked: [Duration; 3],
+    blocked: [Duration; WAITS],
     stretches: Vec<Stretch>,
     disk_uses: Vec<DiskUse>,
+    network_uses: Vec<NetworkUse>,
 }
 
 /// What the scheduler knows of a task.
@@ -242,6 +251,7 @@ impl TaskRecord {
                 yields: false,
                 turns: 0,
                 polls: 0,
+                polled: Duration::ZERO,
                 wait: Duration::ZERO,
                 pauses: 0,
                 paused: Duration::ZERO,
@@ -251,9 +261,10 @@ impl TaskRecord {
                 ended: None,
                 idle_since: None,
                 waits_for: None,
-                blocked: [Duration::ZERO; 3],
+                blocked: [Duration::ZERO; WAITS],
                 stretches: vec![],
                 disk_uses: vec![],
+                network_uses: vec![],
             }),
         }
     }
@@ -284,7 +295,17 @@ impl TaskRecord {
         self.notes.lock().stretches.clone()
     }
 
-    /// Of the processor time, what went into dividing rows among partitions.
+    /// What a part of its polls, measured on the clock, was on the processor: others may have had that meanwhile.
+    pub fn on_processor(&self, time: Duration) -> Duration {
+        let polled = self.notes.lock().polled;
+        if polled.is_zero() {
+            return Duration::ZERO;
+        }
+        let share = self.cpu().as_secs_f64() / polled.as_secs_f64();
+        time.mul_f64(share.min(1.0))
+    }
+
+    /// Of the time in polls, what went into dividing rows among partitions.
     pub fn partitioning(&self) -> Duration {
         Duration::from_nanos(self.partitioning_ns.load(Ordering::Relaxed))
     }
@@ -308,8 +329,29 @@ impl TaskRecord {
         self.notes.lock().waits_for = Some(what);
     }
 
-    pub(super) fn used_disk(&self, used: DiskUse) {
+    /// A disk monotask of it has ended.
+    pub fn used_disk(&self, used: DiskUse) {
         self.notes.lock().disk_uses.push(used);
+    }
+
+    /// Its network monotasks.
+    pub fn network_uses(&self) -> Vec<NetworkUse> {
+        self.notes.lock().network_uses.clone()
+    }
+
+    /// A network monotask of it has ended.
+    pub fn used_network(&self, used: NetworkUse) {
+        self.notes.lock().network_uses.push(used);
+    }
+
+    /// Which task of which query it is.
+    pub fn label(&self) -> Option<TaskLabel> {
+        self.label
+    }
+
+    /// It waited within a poll.
+    pub fn waited(&self, what: Waits, time: Duration) {
+        self.notes.lock().blocked[what as usize] += time;
     }
 
     /// What there is to see of it now.
@@ -412,6 +454,7 @@ impl TaskRecord {
         self.work.ran(cpu);
         let mut notes = self.notes.lock();
         notes.polls += 1;
+        notes.polled += time;
         if notes.state == TaskState::Ended {
             // With the poll in which it ended.
             notes.ended = Some(started + time);
@@ -567,6 +610,11 @@ impl CpuGate {
             self.shared.pause.record(latency);
         }
         true
+    }
+
+    /// Which task of which query it is.
+    pub fn label(&self) -> Option<TaskLabel> {
+        self.record.label
     }
 
     /// Notes what the task puts out.

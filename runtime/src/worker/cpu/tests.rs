@@ -274,25 +274,36 @@ fn a_long_poll_keeps_everything_waiting_under_fifo() {
 #[cfg(target_os = "linux")]
 #[test]
 fn classes_are_told_apart_by_the_operating_system() {
+    use thread_priority::{NormalThreadSchedulePolicy, ThreadSchedulePolicy};
     let cpu = CpuScheduler::start(1, None).unwrap();
-    let nice = |class| {
+    let seen = |class| {
         let task = cpu.spawn(class, |_| {
             async {
                 let thread = Some(rustix::thread::gettid());
-                Ok(rustix::process::getpriority_process(thread).unwrap())
+                let nice = rustix::process::getpriority_process(thread).unwrap();
+                Ok((thread_priority::thread_schedule_policy().unwrap(), nice))
             }
             .boxed()
         });
         futures::executor::block_on(task).unwrap()
     };
-    let nices = QueryClass::ALL.map(nice);
+    let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
     // Of a process that is very nice already there is nothing left to take.
+    let is_nicer = |a: i32, b: i32| a < b || b == 19;
+    let [batch, interactive, stream] =
+        [QueryClass::Batch, QueryClass::Interactive, QueryClass::Stream].map(seen);
     assert!(
-        nices.is_sorted() && (nices[0] < nices[2] || nices[0] == 19),
-        "{nices:?}"
+        is_nicer(stream.1, interactive.1) && is_nicer(interactive.1, batch.1),
+        "{stream:?} {interactive:?} {batch:?}"
     );
+    assert_eq!(
+        [stream, interactive, batch].map(|seen| seen.0 == idle),
+        [false; 3]
+    );
+    // Beside streams.
+    assert_eq!(seen(QueryClass::Batch).0, idle);
     cpu.set_policy(SchedulerPolicy::Fifo);
-    assert_eq!(nice(QueryClass::Batch), nices[0]);
+    assert_eq!(seen(QueryClass::Batch), stream);
     cpu.stop();
 }
 

@@ -1,13 +1,13 @@
 //! `mr_catalog.flow` and `.feeds`: where rows wait. SHOW BACKPRESSURE is what waits now: tasks that put out more than may be in
-//! flight, and writes for which there is no room.
+//! flight, writes for which there is no room, and queries whose clients do not take what they have.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{ArrayRef, StringArray, TimestampMicrosecondArray};
+use arrow::array::{ArrayRef, BooleanArray, StringArray, TimestampMicrosecondArray};
 use millrace_planner::RelationId;
-use millrace_runtime::FeedStatus;
 use millrace_runtime::worker::flow::FlowStatus;
+use millrace_runtime::{FaucetRecord, FeedStatus};
 use millrace_storage::ObjectId;
 
 use super::{Columns, numbers, optional_numbers, texts};
@@ -53,6 +53,8 @@ fn times(since: Vec<Option<Instant>>) -> ArrayRef {
 
 /// Something that may wait.
 struct Row {
+    /// The query that waits for its client.
+    query: Option<u64>,
     /// The view that has to go on first.
     view: Option<RelationId>,
     view_name: String,
@@ -64,12 +66,22 @@ struct Row {
     since: Option<Instant>,
     waited_us: u64,
     source: Option<String>,
+    /// Whether the stage has a faucet now, and why or why not.
+    placement: Option<FaucetRecord>,
 }
 
 fn rows(database: &Database) -> Vec<Row> {
     let flows = flows(database).into_iter();
+    let pipelines = database.runtime().pipelines().into_iter();
+    let placements: Vec<FaucetRecord> = pipelines.flat_map(|status| status.pipeline.faucets).collect();
+    let placement = |view, stage| {
+        let mut placements = placements.iter();
+        let found = placements.find(|placement| (placement.view, placement.stage) == (view, stage));
+        found.cloned()
+    };
     let mut rows: Vec<Row> = flows
         .map(|(view, view_name, flow)| Row {
+            query: None,
             view: Some(view),
             view_name,
             stage: Some(flow.stage as u64),
@@ -79,29 +91,51 @@ fn rows(database: &Database) -> Vec<Row> {
             waiting: flow.counts.waiting,
             since: flow.counts.since,
             waited_us: flow.counts.waited_ns / 1_000,
+            placement: placement(view, flow.stage),
             flow: Some(flow),
             source: None,
         })
         .collect();
     let feeds = database.runtime().feeds().into_iter();
     rows.extend(feeds.filter(|feed| feed.writes_waiting > 0).map(|feed| Row {
+        query: None,
         view: feed.behind.map(|(view, _, _)| view),
         view_name: (feed.behind).map_or_else(String::new, |(view, _, _)| name_of(database, view)),
         stage: feed.behind.map(|(_, stage, _)| stage as u64),
         reason: "writes wait for room".to_owned(),
         flow: None,
+        placement: None,
         waits_for: feed.lack.map(|lack| lack.to_string()),
         waiting: feed.writes_waiting,
         since: feed.since,
         waited_us: feed.waited.as_micros() as u64,
         source: Some(sources(database, &feed)),
     }));
+    let clients = database.runtime().waiting_for_clients().into_iter();
+    rows.extend(clients.map(|client| Row {
+        query: Some(client.query),
+        view: None,
+        view_name: format!("query {}", client.query),
+        stage: Some(client.stage as u64),
+        reason: "the client takes no rows".to_owned(),
+        flow: None,
+        placement: None,
+        waits_for: Some(format!(
+            "{} batches that the client has not taken",
+            client.batches_max
+        )),
+        waiting: 1,
+        since: Some(client.since),
+        waited_us: client.waited.as_micros() as u64,
+        source: None,
+    }));
     rows
 }
 
-/// One row a stage that may multiply rows: why, how much of a task of it may be in flight, what went on in batches since the
+/// One row a stage that may multiply rows: why, whether it has a faucet and since when, how much of a task of it may be in flight, what went on in batches since the
 /// view was made, how many tasks wait for room now, and how long it has been so. One row more for each pipeline of which writes
-/// wait: the view whose task has been running for the longest, what is lacking, how many writes wait, and since when.
+/// wait: the view whose task has been running for the longest, what is lacking, how many writes wait, and since when. And one for
+/// each query that waits for its client.
 pub fn columns(database: &Database) -> Columns {
     let all = rows(database);
     let of_flow =
@@ -116,6 +150,20 @@ pub fn columns(database: &Database) -> Columns {
         ),
         ("stage", optional_numbers(all.iter().map(|row| row.stage))),
         ("reason", texts(all.iter().map(|row| row.reason.clone()))),
+        (
+            "is_placed",
+            Arc::new(BooleanArray::from_iter(all.iter().map(|row| {
+                row.placement.as_ref().map(|placement| placement.is_placed)
+            }))),
+        ),
+        (
+            "placement",
+            Arc::new(StringArray::from_iter(all.iter().map(|row| {
+                row.placement
+                    .as_ref()
+                    .map(|placement| placement.cause.to_string())
+            }))),
+        ),
         ("flow_batches", of_flow(|flow| flow.limits.batches as u64)),
         ("flow_batch_rows", of_flow(|flow| flow.limits.batch_rows as u64)),
         ("batches", of_flow(|flow| flow.counts.batches)),
@@ -126,6 +174,7 @@ pub fn columns(database: &Database) -> Columns {
         ("waits_for", optional(|row| row.waits_for.clone())),
         ("since", times(all.iter().map(|row| row.since).collect())),
         ("source", optional(|row| row.source.clone())),
+        ("query", optional_numbers(all.iter().map(|row| row.query))),
     ]
 }
 
@@ -149,7 +198,7 @@ pub fn feeds(database: &Database) -> Columns {
     ]
 }
 
-/// What waits for room now: view, stage, what it waits for, tasks or writes, microseconds, and the sources of writes.
+/// What waits for room now: view or query, stage, what it waits for, tasks or writes, microseconds, and the sources of writes.
 pub fn waiting(database: &Database) -> Vec<[String; 6]> {
     let waiting = rows(database).into_iter().filter(|row| row.waiting > 0);
     waiting

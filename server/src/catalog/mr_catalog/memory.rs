@@ -64,14 +64,14 @@ fn of_process(status: &MemoryStatus) -> Vec<Row> {
     rows
 }
 
-/// One row a view, table, stream or query that holds memory, what of it is for what, and the process as a whole: the limit, what
-/// counts against it, the sum of all accounts, the resident size.
+/// One row a view, table, stream or query that holds memory, what of it is for what, what of a view's state is on disk for want of it, and
+/// the process as a whole: the limit, what counts against it, the sum of all accounts, the resident size.
 pub fn columns(database: &Database) -> Columns {
     let memory = database.runtime().memory();
     let accounts = memory
         .accounts()
         .into_iter()
-        .filter(|account| account.total() > 0);
+        .filter(|account| account.total() > 0 || account.on_disk > 0);
     let mut rows: Vec<Row> = accounts.map(|account| of_account(database, account)).collect();
     rows.extend(of_process(&memory.status()));
     let of = |what: Use| {
@@ -95,5 +95,12 @@ pub fn columns(database: &Database) -> Columns {
         ("input_bytes", of(Use::Input)),
         ("query_bytes", of(Use::Query)),
         ("result_bytes", of(Use::Result)),
+        (
+            "on_disk_bytes",
+            numbers(rows.iter().map(|row| {
+                let account = row.account.as_ref();
+                account.map_or(0, |account| account.on_disk as u64)
+            })),
+        ),
     ]
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{Float64Array, StringArray};
 use millrace_planner::performance::analyse;
 use millrace_planner::performance::analysis::UsageAnalysis;
-use millrace_planner::performance::profile::{Monotask, StageProfile, TaskProfile};
+use millrace_planner::performance::profile::{Machine, Monotask, Resource, StageProfile, TaskProfile};
 use millrace_planner::performance::render::text::{kind_name, resource_name};
 
 use super::{Columns, numbers, texts};
@@ -116,5 +116,28 @@ pub fn resources(database: &Database) -> Columns {
         ),
         ("bytes", numbers(rows.iter().map(|(.., usage)| usage.bytes))),
         ("rows", numbers(rows.iter().map(|(.., usage)| usage.rows))),
+        (
+            "at_once",
+            numbers(
+                rows.iter()
+                    .map(|(run, _, usage)| at_once(&run.profile.machine, usage.resource) as u64),
+            ),
+        ),
+        (
+            "tasks_at_once",
+            numbers(
+                rows.iter()
+                    .map(|(run, ..)| run.profile.machine.tasks_in_flight as u64),
+            ),
+        ),
     ]
+}
+
+/// Monotasks that a resource's scheduler lets run at once.
+fn at_once(machine: &Machine, resource: Resource) -> usize {
+    match resource {
+        Resource::Cpu => machine.cores,
+        Resource::Disk(disk) => machine.disks.get(disk).map_or(0, |disk| disk.concurrency),
+        Resource::Network => machine.network.as_ref().map_or(0, |network| network.concurrency),
+    }
 }

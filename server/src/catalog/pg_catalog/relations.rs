@@ -8,21 +8,25 @@ use millrace_planner::RelationKind;
 use millrace_storage::ObjectKind;
 
 use crate::catalog::pg_catalog::table::Row;
-use crate::catalog::pg_catalog::{CONSTRAINT_OID, KEY_INDEX_OID, definitions, namespace_oid, oid};
+use crate::catalog::pg_catalog::{
+    CONSTRAINT_OID, KEY_INDEX_OID, OWNER, SYSTEM_OID, SystemRelation, definitions, namespace_oid, oid,
+};
 use crate::catalog::{CatalogSnapshot, DEFAULT_USER, Definition, Object, Relation};
 use crate::types::{self, ANNOTATION};
-
-/// The oid of the one role, as PostgreSQL numbers the first.
-const OWNER: i64 = 10;
 
 /// The oid of the foreign server that external tables and sinks belong to: the machine's files.
 const FILES_OID: i64 = 13_100;
 
-/// The rows of a relation; `None`: it does not name our objects.
-pub fn rows(catalog: &CatalogSnapshot, database: &str, name: &str) -> Option<Vec<Row>> {
+/// The rows of a relation; `None`: it does not name our objects. `system`: the relations of `mr_catalog`.
+pub fn rows(
+    catalog: &CatalogSnapshot,
+    system: &[SystemRelation],
+    database: &str,
+    name: &str,
+) -> Option<Vec<Row>> {
     Some(match name {
-        "pg_class" => pg_class(catalog, database),
-        "pg_attribute" => pg_attribute(catalog, database),
+        "pg_class" => pg_class(catalog, system, database),
+        "pg_attribute" => pg_attribute(catalog, system, database),
         "pg_namespace" => pg_namespace(catalog, database),
         "pg_database" => pg_database(catalog),
         "pg_index" => pg_index(catalog, database),
@@ -120,7 +124,12 @@ fn pg_foreign_table(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
     catalog.relations(database).filter(is_foreign).map(row).collect()
 }
 
-fn pg_class(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
+/// The relations of `mr_catalog` with their oids.
+fn numbered(system: &[SystemRelation]) -> impl Iterator<Item = (i64, &SystemRelation)> {
+    (SYSTEM_OID..).zip(system)
+}
+
+fn pg_class(catalog: &CatalogSnapshot, system: &[SystemRelation], database: &str) -> Vec<Row> {
     let row = |oid: i64, name: &str, schema: &str, kind: &str, columns: usize| {
         Row::from([
             ("oid", oid.to_string()),
@@ -177,6 +186,9 @@ fn pg_class(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
             ));
         }
     }
+    for (oid, (name, schema)) in numbered(system) {
+        rows.push(row(oid, name, "mr_catalog", "v", schema.fields().len()));
+    }
     for (object, relation, name) in keyed(catalog, database) {
         rows.push(row(
             key_oid(object, KEY_INDEX_OID),
@@ -202,7 +214,7 @@ fn type_modifier(field: &Field) -> i64 {
     }
 }
 
-fn pg_attribute(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
+fn pg_attribute(catalog: &CatalogSnapshot, system: &[SystemRelation], database: &str) -> Vec<Row> {
     let mut rows = vec![];
     let mut add = |relid: i64, number: usize, field: &Field, default: bool, generated: bool| {
         let pg = types::pg_type(field);
@@ -232,6 +244,11 @@ fn pg_attribute(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
             let default = column.is_some_and(|column| column.default.is_some() || column.proctime);
             let generated = column.is_some_and(|column| column.generated.is_some());
             add(oid(object.id), index + 1, field, default, generated);
+        }
+    }
+    for (oid, (_, schema)) in numbered(system) {
+        for (index, field) in schema.fields().iter().enumerate() {
+            add(oid, index + 1, field, false, false);
         }
     }
     for (relid, on, positions) in indexes(catalog, database) {

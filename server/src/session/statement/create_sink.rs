@@ -12,8 +12,7 @@ use crate::database::jobs::Making;
 use crate::database::now_ms;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::constants::lasting_search_path;
-use crate::session::statement::create_relation::check_columns;
-use crate::session::statement::create_view::{check_names, emit, flow, make, say_what_is_gone, slides};
+use crate::session::statement::create_view::{check_names, emit, flow, make, plan, say_what_is_gone, slides};
 use crate::session::statement::{done, names};
 use crate::session::{Outcome, Scope, Session, Severity};
 use crate::sink::directory::Directory;
@@ -74,19 +73,7 @@ pub(crate) async fn execute(session: &Arc<Session>, create: CreateSink, text: &s
     check_names(&query, &[])?;
     let query = QueryDef::new(query.to_string(), lasting_search_path(session), vec![]).with_emit(emit);
     let query = query.with_slides(slides(session)).with_flow(flow(session)?);
-    let planned = session
-        .database()
-        .plan_materialized(&scope.catalog, &scope.database, &query)?;
-    let depends = planned.query.depends();
-    check_columns(
-        planned
-            .graph
-            .schema
-            .fields()
-            .iter()
-            .map(|field| field.name().as_str()),
-    )?;
-    session.database().jobs().check_unlocked(&depends)?;
+    let (planned, depends) = plan(session, &scope, &query)?;
     let view_name = format!("{name}$rows");
     guard.check_free(&scope.database, &schema, &view_name)?;
     let view = guard.next_id()?;

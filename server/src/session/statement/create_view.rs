@@ -8,10 +8,10 @@ use millrace_parser::ast::{CreateMaterializedView, Emit, Options};
 use millrace_planner::growth::Growth;
 use millrace_planner::{Binder, Priority, StageGraph};
 use millrace_runtime::{BackfillOptions, ViewSpec};
-use millrace_storage::ObjectKind;
+use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::catalog::flow::{self, FlowDef};
-use crate::catalog::{Definition, Object, QueryDef, Relation};
+use crate::catalog::{Definition, Object, Planned, QueryDef, Relation};
 use crate::database::ddl::DdlGuard;
 use crate::database::jobs::{Making, Waiting};
 use crate::database::now_ms;
@@ -21,7 +21,7 @@ use crate::functions::rewrite;
 use crate::session::constants::lasting_search_path;
 use crate::session::statement::create_relation::check_columns;
 use crate::session::statement::{done, names, select};
-use crate::session::{Outcome, Session, Severity};
+use crate::session::{Outcome, Scope, Session, Severity};
 
 /// CREATE VIEW.
 pub(crate) async fn plain(session: &Arc<Session>, view: CreateView, text: &str) -> SqlResult<Outcome> {
@@ -187,7 +187,7 @@ pub(super) fn slides(session: &Session) -> bool {
 ///
 /// # Errors
 /// A setting has a value that it cannot have.
-pub(super) fn flow(session: &Session) -> SqlResult<FlowDef> {
+pub(crate) fn flow(session: &Session) -> SqlResult<FlowDef> {
     let mut flow = FlowDef::default();
     for name in [flow::BATCHES, flow::BATCH_ROWS] {
         if let Some(text) = session.setting(name) {
@@ -227,6 +227,24 @@ pub(super) fn options(session: &Session, options: &Options) -> SqlResult<(FlowDe
         }
     }
     Ok((flow, priority))
+}
+
+/// The plan of a view that is to be made, and what it names.
+///
+/// # Errors
+/// It cannot be maintained, two of its columns have one name, or a job is making something that it names.
+pub(super) fn plan(
+    session: &Session,
+    scope: &Scope,
+    query: &QueryDef,
+) -> SqlResult<(Planned, Vec<ObjectId>)> {
+    let database = session.database();
+    let planned = database.plan_materialized(&scope.catalog, &scope.database, query)?;
+    let fields = planned.graph.schema.fields();
+    check_columns(fields.iter().map(|field| field.name().as_str()))?;
+    let depends = planned.query.depends();
+    database.jobs().check_unlocked(&depends)?;
+    Ok((planned, depends))
 }
 
 /// CREATE MATERIALIZED VIEW: returns when the view is live.
@@ -279,22 +297,10 @@ pub(crate) async fn materialized(
         .with_slides(slides(session))
         .with_flow(flow)
         .with_priority(priority);
-    let planned = session
-        .database()
-        .plan_materialized(&scope.catalog, &scope.database, &query)?;
-    let depends = planned.query.depends();
-    check_columns(
-        planned
-            .graph
-            .schema
-            .fields()
-            .iter()
-            .map(|field| field.name().as_str()),
-    )?;
+    let (planned, depends) = plan(session, &scope, &query)?;
     if let Some(old) = &before {
         check_no_circle(&scope.catalog, old, &depends)?;
     }
-    session.database().jobs().check_unlocked(&depends)?;
     let id = guard.next_id()?;
     let columns_before = before.as_ref().and_then(|old| old.relation());
     let columns_before = columns_before.map_or(&[][..], |relation| &relation.columns);

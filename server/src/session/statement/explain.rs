@@ -1,10 +1,13 @@
 //! EXPLAIN: the logical plan, the physical plan, the stages, and with ANALYZE where the time went.
 
 mod analyze;
+mod placement;
 mod predict;
 mod predict_view;
+mod slowness;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::logical_expr::LogicalPlan;
@@ -12,7 +15,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::sql::sqlparser::ast;
 use millrace_parser::ast::{Explain, ExplainFormat, ExplainTarget, ExplainType, Statement};
-use millrace_planner::{StageGraph, plan_view};
+use millrace_planner::{RelationId, StageGraph, plan_view};
 
 use crate::catalog::{Definition, QueryDef};
 use crate::database::df;
@@ -50,7 +53,7 @@ pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResu
                         .with_priority(priority);
                 match explain.options.predict {
                     true => predict_view::view(session, &definition, &explain.options).await?,
-                    false => view(session, &definition, plan_type)?,
+                    false => view(session, &definition, plan_type, &BTreeMap::new())?,
                 }
             }
             other => {
@@ -88,7 +91,10 @@ pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResu
                 false if explain.options.predict => {
                     predict_view::view(session, &definition, &explain.options).await?
                 }
-                false => view(session, &definition, plan_type)?,
+                false => {
+                    let runs = placement::faucets(session.database().runtime(), RelationId(object.id.0));
+                    view(session, &definition, plan_type, &runs)?
+                }
             }
         }
     };
@@ -167,8 +173,14 @@ async fn query(
     match plan_type {
         ExplainType::Logical => Ok(logical(session, &plan)?),
         ExplainType::Physical => {
-            let physical = session.physical_plan(plan, &Providers::new()).await?;
-            Ok(physical_lines(physical.as_ref(), verbose))
+            let choice = Arc::new(session.cyclic_joins(&plan)?);
+            let physical = session
+                .physical_plan_choosing(plan, &Providers::new(), Arc::clone(&choice))
+                .await?;
+            let mut lines = physical_lines(physical.as_ref(), verbose);
+            let why = choice.binary().into_iter();
+            lines.extend(why.map(|why| format!("cycle with binary joins: {why}")));
+            Ok(lines)
         }
         ExplainType::Stages => {
             let database = session.database();
@@ -177,12 +189,18 @@ async fn query(
                 plan,
                 database.view_options(slides(session), flow(session)?),
             )?;
-            Ok(stages(&graph))
+            Ok(stages(&graph, &BTreeMap::new()))
         }
     }
 }
 
-fn view(session: &Session, definition: &QueryDef, plan_type: ExplainType) -> SqlResult<Vec<String>> {
+/// The plan of a view; `faucets` is what those of a view that runs do, by stage.
+fn view(
+    session: &Session,
+    definition: &QueryDef,
+    plan_type: ExplainType,
+    faucets: &BTreeMap<usize, String>,
+) -> SqlResult<Vec<String>> {
     let db = session.database();
     let scope = session.scope();
     if plan_type == ExplainType::Logical {
@@ -194,7 +212,7 @@ fn view(session: &Session, definition: &QueryDef, plan_type: ExplainType) -> Sql
         return logical(session, &plan);
     }
     let planned = db.plan_materialized(&scope.catalog, &scope.database, definition)?;
-    Ok(stages(&planned.graph))
+    Ok(stages(&planned.graph, faucets))
 }
 
 fn logical(session: &Session, plan: &LogicalPlan) -> SqlResult<Vec<String>> {
@@ -206,8 +224,8 @@ fn physical_lines(plan: &dyn ExecutionPlan, verbose: bool) -> Vec<String> {
     split(&DisplayableExecutionPlan::new(plan).indent(verbose).to_string())
 }
 
-fn stages(graph: &StageGraph) -> Vec<String> {
-    split(&millrace_planner::explain::stages(graph))
+fn stages(graph: &StageGraph, faucets: &BTreeMap<usize, String>) -> Vec<String> {
+    split(&millrace_planner::explain::stages_with(graph, faucets))
 }
 
 fn split(text: &str) -> Vec<String> {

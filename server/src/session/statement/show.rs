@@ -17,7 +17,7 @@ use crate::database::Database;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::query::rows_of;
 use crate::session::statement::names;
-use crate::session::{CommandTag, Outcome, Scope, Session};
+use crate::session::{Activity, CommandTag, Outcome, Scope, Session};
 use crate::types;
 
 /// A table of texts: what SHOW answers with.
@@ -50,6 +50,7 @@ pub(crate) fn columns(target: &ShowTarget) -> SchemaRef {
             "percent",
             "elapsed",
             "time_left",
+            "on_disk_bytes",
             "error",
         ]),
         ShowTarget::Processlist => schema(&[
@@ -59,6 +60,7 @@ pub(crate) fn columns(target: &ShowTarget) -> SchemaRef {
             "peer",
             "application",
             "state",
+            "priority",
             "started_at",
             "info",
         ]),
@@ -240,6 +242,7 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
                     Some(format!("{:.1}", job.percent())),
                     Some(clock(job.elapsed)),
                     job.time_left.map(clock),
+                    some(job.on_disk_bytes),
                     job.error,
                 ]
             })
@@ -457,7 +460,7 @@ fn processes(session: &Session) -> Rows {
         .map(|other| {
             let info = other.info();
             let activity = other.activity();
-            let running = activity.as_ref().is_some_and(|activity| activity.running);
+            let running = activity.as_ref().is_some_and(Activity::is_running);
             let started = activity.as_ref().and_then(|activity| {
                 chrono::DateTime::from_timestamp_millis(activity.started_at_ms).map(|time| time.to_rfc3339())
             });
@@ -468,6 +471,7 @@ fn processes(session: &Session) -> Rows {
                 some(&info.peer),
                 other.setting("application_name"),
                 some(if running { "active" } else { "idle" }),
+                some(other.query_class()),
                 started,
                 activity.map(|activity| activity.statement),
             ]

@@ -45,7 +45,8 @@ pub(super) async fn query(
             );
         }
         let at = lines.len() - 1;
-        if let Some(forecast) = forecast {
+        // A guess without any run is for those who cannot run it.
+        if forecast.runs > 0 {
             lines.insert(at, format!("before it ran, {}", forecast_line(&forecast)));
         }
         lines.insert(

@@ -14,8 +14,9 @@ use millrace_planner::performance::render::{ForecastDocument, forecast_text};
 use millrace_runtime::scanned_rows;
 
 use super::analyze::json;
+use super::slowness::slowness;
 use crate::database::Database;
-use crate::error::{SqlError, SqlResult, SqlState};
+use crate::error::SqlResult;
 use crate::session::Session;
 use crate::session::query::Providers;
 use crate::session::statement::select;
@@ -39,33 +40,25 @@ pub(super) async fn query(
     let (plan, _) = select::bind(session, &scope, sql, &query_text, select::Purpose::Run)?;
     let physical = session.physical_plan(plan, &Providers::new()).await?;
     let planning = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let found = of_plan(session.database(), &query_text, &physical, planning).ok_or_else(|| {
-        SqlError::new(
-            SqlState::ObjectNotInPrerequisiteState,
-            "nothing is known yet of what queries take on this machine",
-        )
-        .with_hint(
-            "Predictions rest on runs that were measured: use EXPLAIN ANALYZE on a query or two first.",
-        )
-    })?;
+    let found = of_plan(session.database(), &query_text, &physical, planning);
     match options.format {
         ExplainFormat::Text => Ok(forecast_text(&found)),
         _ => json(&ForecastDocument::new(found)),
     }
 }
 
-/// The forecast of a plan; `None`: no run was ever analysed. Runs of the same text count alone.
+/// The forecast of a plan. Runs of the same text count alone.
 pub(super) fn of_plan(
     database: &Database,
     query_text: &str,
     plan: &Arc<dyn ExecutionPlan>,
     planning: u64,
-) -> Option<Forecast> {
+) -> Forecast {
     let recent = database.profiles().all();
     let same: Vec<_> = recent.iter().filter(|run| run.query == query_text).collect();
     let rates = match same.is_empty() {
-        true => Rates::of(recent.iter().map(|run| &run.profile)),
-        false => Rates::of(same.iter().map(|run| &run.profile)),
+        true => Rates::of(recent.iter().map(|run| &run.profile), slowness()),
+        false => Rates::of(same.iter().map(|run| &run.profile), slowness()),
     };
     let mut operators = vec![];
     walk(plan.as_ref(), &rates, &mut operators);

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use millrace_parser::ast::{ExplainFormat, ExplainOptions};
 use millrace_planner::performance::render::{ViewDocument, view_text};
 use millrace_planner::performance::view::{
-    Coordination, EpochSample, PartitionCounts, ViewProfile, ViewStage, analyse_view,
+    Coordination, EpochSample, LogUse, PartitionCounts, ViewProfile, ViewStage, analyse_view,
 };
 use millrace_planner::{RelationId, StageGraph, explain};
+use millrace_runtime::worker::cpu::process_cpu_time;
+use millrace_runtime::worker::disk::Totals;
 use millrace_runtime::{ActivityCounts, PipelineStatus, ViewStatus};
 
 use super::analyze::{json, scenario};
@@ -46,8 +48,11 @@ pub(super) async fn view(
         samples: samples(&before, &after),
         stages: stages(graph, &before.view.activity, &after.view.activity),
         pipeline_busy: after.pipeline_busy.saturating_sub(before.pipeline_busy),
+        outside: nanos(after.outside(), before.outside()),
         rows: after.view.rows as u64,
         state_bytes: after.view.state_bytes as u64,
+        on_disk_bytes: after.view.on_disk_bytes as u64,
+        log: log(session, &before.log, &after.log),
     };
     let analysis = analyse_view(&profile, options.what_if.as_ref().map(scenario));
     match options.format {
@@ -61,18 +66,16 @@ pub(super) fn duration(options: &ExplainOptions, default: Duration) -> SqlResult
     let Some(text) = &options.duration else {
         return Ok(default);
     };
-    let refused = |hint: String| {
-        SqlError::new(
-            SqlState::InvalidParameterValue,
-            format!("invalid value for EXPLAIN option \"duration\": \"{text}\""),
-        )
-        .with_hint(hint)
-    };
-    let duration = units::duration(text).map_err(refused)?;
-    if duration.is_zero() || duration > DURATION_MAX {
-        return Err(refused("It is more than nothing and at most 1h.".to_owned()));
-    }
-    Ok(duration)
+    let found = units::duration(text).ok();
+    found
+        .filter(|duration| !duration.is_zero() && *duration <= DURATION_MAX)
+        .ok_or_else(|| {
+            SqlError::new(
+                SqlState::InvalidParameterValue,
+                format!("invalid value for EXPLAIN option \"duration\": \"{text}\""),
+            )
+            .with_hint("It takes a time with its unit, such as 5s, of at most 1h.")
+        })
 }
 
 /// What the runtime has counted of a view and its pipeline.
@@ -81,6 +84,11 @@ struct Counts {
     pipeline: millrace_runtime::PipelineRecord,
     /// Time of the tasks of all the pipeline's views.
     pipeline_busy: u64,
+    /// Writes of the log, of all streams and tables.
+    log: Totals,
+    /// Of the process on processors, and of its tasks on slots.
+    process: Duration,
+    tasks: Duration,
 }
 
 impl Counts {
@@ -115,8 +123,33 @@ impl Counts {
             view: view.clone(),
             pipeline,
             pipeline_busy,
+            log: runtime.disks().data().totals().log,
+            process: process_cpu_time().unwrap_or_default(),
+            tasks: runtime.cpu_times().poll.iter().map(|polls| polls.sum).sum(),
         })
     }
+}
+
+impl Counts {
+    /// What was computed and is no task's.
+    fn outside(&self) -> Duration {
+        self.process.saturating_sub(self.tasks)
+    }
+}
+
+fn nanos(after: Duration, before: Duration) -> u64 {
+    u64::try_from(after.saturating_sub(before).as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn log(session: &Session, before: &Totals, after: &Totals) -> Option<LogUse> {
+    let groups = after.monotasks - before.monotasks;
+    (groups > 0).then(|| LogUse {
+        disk: session.database().runtime().disks().data().name().to_owned(),
+        groups,
+        bytes: after.bytes - before.bytes,
+        queue: nanos(after.queue, before.queue),
+        service: nanos(after.service, before.service),
+    })
 }
 
 fn coordination(before: &Counts, after: &Counts) -> Coordination {

@@ -2,28 +2,27 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
+#[path = "../common/mod.rs"]
+mod common;
+mod larger;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
-use datafusion::catalog::TableProvider;
-use datafusion::common::TableReference;
-use datafusion::error::{DataFusionError, Result as DataFusionResult};
+use common::Relations;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use millrace_planner::query::physical_optimizer_rules;
-use millrace_planner::{
-    Binder, CatalogReader, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions, plan_view,
-};
+use millrace_planner::{Binder, RelationId, RelationInfo, RelationKind, ViewOptions, plan_view};
 use millrace_runtime::memory::{Memory, Resident};
 use millrace_runtime::{
-    FeedLimits, FeedStatus, Lack, Runtime, RuntimeError, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
-    WriteToken,
+    FeedLimits, FeedStatus, Lack, Runtime, RuntimeError, RuntimeOptions, SourceKind, SourceSpec,
+    SpillOptions, ViewSpec, WriteToken,
 };
 use millrace_storage::{ChangeBatch, Store, StoreOptions};
 
@@ -38,18 +37,6 @@ const SMALL: RelationId = RelationId(12);
 
 fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, false)]))
-}
-
-#[derive(Default)]
-struct Relations(BTreeMap<String, RelationInfo>);
-
-impl CatalogReader for Relations {
-    fn table(&self, name: &TableReference) -> DataFusionResult<Arc<dyn TableProvider>> {
-        match self.0.get(name.table()) {
-            Some(info) => Ok(Arc::new(RelationTable::new(info.clone()))),
-            None => Err(DataFusionError::Plan(format!("no {name}"))),
-        }
-    }
 }
 
 struct Fixture {
@@ -69,6 +56,17 @@ impl Fixture {
             ..RuntimeOptions::new(2)
         })
         .await
+    }
+
+    /// The same, where state of views goes to the disk when memory is short.
+    async fn spilling(limit: usize) -> (Fixture, tempfile::TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let options = RuntimeOptions {
+            memory: Memory::new(Some(limit), Resident::Unknown),
+            spill: Some(SpillOptions::new(directory.path().join("spill"))),
+            ..RuntimeOptions::new(2)
+        };
+        (Self::over(options).await, directory)
     }
 
     async fn over(options: RuntimeOptions) -> Fixture {
@@ -111,6 +109,16 @@ impl Fixture {
     }
 
     async fn create(&self, id: RelationId, name: &str, sql: &str) -> Result<(), RuntimeError> {
+        self.create_with(id, name, sql, ViewOptions::new(2)).await
+    }
+
+    async fn create_with(
+        &self,
+        id: RelationId,
+        name: &str,
+        sql: &str,
+        options: ViewOptions,
+    ) -> Result<(), RuntimeError> {
         let statement = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap().remove(0);
         let state = self.context.state();
         let plan = Binder::new(&state, &self.relations)
@@ -119,7 +127,7 @@ impl Fixture {
         let spec = ViewSpec {
             id,
             name: name.into(),
-            graph: plan_view(&state, plan, ViewOptions::new(2)).unwrap(),
+            graph: plan_view(&state, plan, options).unwrap(),
         };
         self.runtime.create_view(spec).await
     }
@@ -149,6 +157,11 @@ impl Fixture {
 
     /// The sum over the second column of a view.
     async fn sum(&self, view: RelationId) -> Result<i64, RuntimeError> {
+        Ok(self.seconds(view).await?.iter().sum())
+    }
+
+    /// The second column of a view.
+    async fn seconds(&self, view: RelationId) -> Result<Vec<i64>, RuntimeError> {
         let snapshot = self.runtime.snapshot(&[view], None).await?;
         let provider = snapshot.table_provider(view)?;
         let frame = self.context.read_table(provider).unwrap();
@@ -156,7 +169,37 @@ impl Fixture {
         Ok(batches
             .iter()
             .flat_map(|batch| batch.column(1).as_primitive::<Int64Type>().values().to_vec())
-            .sum())
+            .collect())
+    }
+
+    /// Bytes of a view's state that are on disk.
+    fn on_disk(&self, view: RelationId) -> usize {
+        let views = self.runtime.views();
+        views
+            .iter()
+            .find(|status| status.relation == view)
+            .unwrap()
+            .on_disk_bytes
+    }
+
+    /// Writes so many values from 0 on, in steps that are waited for as long as it takes.
+    async fn write_all(&self, id: RelationId, rows: i64, step: i64) {
+        for first in (0..rows).step_by(step as usize) {
+            self.write_range(id, first..rows.min(first + step)).await;
+        }
+    }
+
+    /// Writes values, which are waited for as long as it takes.
+    async fn write_range(&self, id: RelationId, values: std::ops::Range<i64>) {
+        let written = self.append(id, values, None).await.unwrap();
+        self.runtime.wait_for(&written).await.unwrap();
+    }
+
+    /// Resolves when so much of a view has left that it holds no more than this.
+    async fn until_within(&self, view: RelationId, bytes: usize) {
+        while self.held(view) > bytes {
+            tokio::task::yield_now().await;
+        }
     }
 
     fn held(&self, view: RelationId) -> usize {
@@ -370,5 +413,36 @@ async fn a_task_that_takes_what_no_account_sees_is_ended() {
     fixture.runtime.memory().look();
     fixture.write(B, 0..1_000).await.unwrap();
     assert_eq!(fixture.sum(SMALL).await.unwrap(), 1_000);
+    fixture.runtime.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_unnest_makes_is_in_flight_a_few_batches_at_a_time() {
+    const WHOLE: RelationId = RelationId(13);
+    let fixture = Fixture::new(24 * MB).await;
+    // Each of 400 rows makes 10,000, and three of all are kept.
+    let sql = "SELECT x, x + 1 AS y FROM (SELECT unnest(generate_series(v * 10000, v * 10000 + 9999)) AS x FROM a) AS q
+      ORDER BY x LIMIT 3";
+    let sql_whole = sql.replace("FROM a)", "FROM b)");
+    fixture.create(LARGE, "large", sql).await.unwrap();
+    let mut options = ViewOptions::new(2);
+    options.flow.batches = 0;
+    fixture
+        .create_with(WHOLE, "whole", &sql_whole, options)
+        .await
+        .unwrap();
+    fixture.write(A, 0..400).await.unwrap();
+    assert_eq!(fixture.sum(LARGE).await.unwrap(), 6);
+    let views = fixture.runtime.views();
+    let large = views.iter().find(|view| view.relation == LARGE).unwrap();
+    assert!(
+        large.flows.iter().any(|flow| flow.counts.batches > 0),
+        "{:?}",
+        large.flows
+    );
+    // The same without flow control.
+    fixture.write(B, 0..400).await.unwrap();
+    let error = fixture.sum(WHOLE).await.unwrap_err();
+    assert!(error.to_string().contains("needs more memory"), "{error}");
     fixture.runtime.shutdown().await;
 }
