@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::{AccountStatus, Holder, Memory};
+use super::{AccountStatus, Holder, LEAVING_PART, Memory};
 use crate::error::{Result, RuntimeError};
 
 /// Who has less than this part of the limit is not asked to go.
@@ -38,6 +38,8 @@ pub struct Account {
     holder: Holder,
     name: Mutex<String>,
     bytes: [AtomicUsize; Use::ALL.len()],
+    on_disk: AtomicUsize,
+    can_leave: AtomicBool,
 }
 
 impl Account {
@@ -47,6 +49,8 @@ impl Account {
             holder,
             name: Mutex::new(name.to_owned()),
             bytes: Default::default(),
+            on_disk: AtomicUsize::new(0),
+            can_leave: AtomicBool::new(false),
         }
     }
 
@@ -73,6 +77,7 @@ impl Account {
             holder: self.holder,
             name: self.name(),
             bytes: Use::ALL.map(|what| self.bytes[what as usize].load(Ordering::Relaxed)),
+            on_disk: self.on_disk(),
         }
     }
 
@@ -102,18 +107,47 @@ impl Account {
     /// No memory is left, and the view is among those that hold most: not less than half of what the largest relation has,
     /// and a sixteenth of the limit. It cannot go on.
     pub fn check(&self) -> Result<()> {
-        if !self.memory.is_exhausted() {
-            return Ok(());
+        if self.memory.is_exhausted() && self.gives_way() {
+            return Err(self.out_of_memory());
+        }
+        Ok(())
+    }
+
+    /// Whether it is among the relations that are asked first when memory is short; see [`Account::check`].
+    pub fn gives_way(&self) -> bool {
+        if !self.is_large() {
+            return false;
         }
         let accounts = self.memory.accounts();
         let relations = accounts
             .iter()
             .filter(|account| matches!(account.holder, Holder::Relation(_)));
         let most = relations.map(AccountStatus::total).max().unwrap_or(0);
-        if !self.is_large() || self.total() < most / 2 {
-            return Ok(());
-        }
-        Err(self.out_of_memory())
+        self.total() >= most / 2
+    }
+
+    /// Its state can leave for the disk.
+    pub(crate) fn set_leaving(&self) {
+        self.can_leave.store(true, Ordering::Relaxed);
+    }
+
+    /// What it holds, if its state can leave.
+    pub(super) fn can_leave(&self) -> Option<usize> {
+        self.can_leave.load(Ordering::Relaxed).then(|| self.total())
+    }
+
+    /// Whether it is among those whose state is to leave first when memory is short: not those that are too small to matter, or
+    /// hold less than half of what the largest of them does. What cannot leave does not count.
+    pub fn leaves(&self) -> bool {
+        let total = self.total();
+        self.can_leave.load(Ordering::Relaxed)
+            && total >= self.memory.limit() / LEAVING_PART
+            && total >= self.memory.most_that_can_leave() / 2
+    }
+
+    /// Bytes of its state that are on disk because memory is short.
+    pub fn on_disk(&self) -> usize {
+        self.on_disk.load(Ordering::Relaxed)
     }
 
     /// Whether it holds so much that others would notice if it went.
@@ -179,6 +213,40 @@ impl Drop for Charge {
     }
 }
 
+/// Bytes of an account's state that are on disk as long as this exists.
+#[derive(Debug)]
+pub struct OnDisk {
+    account: Arc<Account>,
+    bytes: usize,
+}
+
+impl OnDisk {
+    /// Nothing yet.
+    pub fn new(account: &Arc<Account>) -> OnDisk {
+        OnDisk {
+            account: Arc::clone(account),
+            bytes: 0,
+        }
+    }
+
+    /// From now on it is so many bytes.
+    pub fn set(&mut self, bytes: usize) {
+        self.account.on_disk.fetch_add(bytes, Ordering::Relaxed);
+        self.account.on_disk.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.bytes = bytes;
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for OnDisk {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 /// State is measured again after so long at the latest, if it changed,
 const MEASURED_EVERY: Duration = Duration::from_millis(100);
 /// or when so many bytes have come,
@@ -188,8 +256,11 @@ const MOVED_PART: usize = 16;
 /// But measuring takes such a part of the time at most: some operators have to look at every group.
 const MEASURING_PART: u32 = 50;
 
+/// A byte of changes is not taken to make more bytes of state than this.
+const GROWTH_MAX: f64 = 16.0;
+
 /// The charge for a piece of state. To measure state costs more than a small change of it: until it is measured again, what
-/// comes in is taken to stay.
+/// comes in is taken to stay, and to make state as what came before did.
 #[derive(Debug)]
 pub struct StateCharge(Mutex<Measured>);
 
@@ -198,6 +269,8 @@ struct Measured {
     charge: Charge,
     bytes: usize,
     moved: usize,
+    /// Bytes of state that a byte of changes made when it was measured last; 1 at least.
+    growth: f64,
     at: Instant,
     /// How long it took.
     took: Duration,
@@ -210,6 +283,7 @@ impl StateCharge {
             charge: account.charge(Use::State, 0),
             bytes: 0,
             moved: 0,
+            growth: 1.0,
             at: Instant::now(),
             took: Duration::ZERO,
         }))
@@ -226,11 +300,20 @@ impl StateCharge {
         if is_due && since >= measured.took * MEASURING_PART {
             let bytes = measure();
             measured.took = began.elapsed();
+            if measured.moved > 0 {
+                let grown = bytes.saturating_sub(measured.bytes) as f64;
+                measured.growth = (grown / measured.moved as f64).clamp(1.0, GROWTH_MAX);
+            }
             measured.set(bytes);
         } else {
-            let assumed = measured.bytes + measured.moved;
+            let assumed = measured.bytes + (measured.moved as f64 * measured.growth) as usize;
             measured.charge.resize(assumed);
         }
+    }
+
+    /// The bytes that are charged.
+    pub fn bytes(&self) -> usize {
+        self.0.lock().charge.bytes()
     }
 
     /// There are so many bytes now.

@@ -93,6 +93,19 @@ fn queries_get_what_others_leave_and_the_error_says_who_has_it() {
 }
 
 #[test]
+fn small_queries_run_until_the_limit_itself_is_reached() {
+    let memory = memory(100 * MB);
+    let state = view(&memory, 7).charge(Use::State, 90 * MB);
+    let pool: Arc<dyn MemoryPool> = memory.query();
+    let aggregate = MemoryConsumer::new("Aggregate").register(&pool);
+    aggregate.try_grow(MB / 2).unwrap();
+    assert!(aggregate.try_grow(MB).is_err());
+    let more = view(&memory, 8).charge(Use::State, 10 * MB);
+    assert!(aggregate.try_grow(1).is_err());
+    drop((state, more));
+}
+
+#[test]
 fn writes_wait_before_views_are_set_aside() {
     let memory = memory(100 * MB);
     let large = view(&memory, 1);
@@ -130,8 +143,11 @@ fn state_is_measured_when_enough_has_moved() {
     let not_yet = || -> usize { panic!("it is not due") };
     charge.moved(1_000, not_yet);
     assert_eq!(account.total(), 8 * MB + 1_000);
-    charge.moved(MB, || 9 * MB);
-    assert_eq!(account.total(), 9 * MB);
+    charge.moved(MB - 1_000, || 11 * MB);
+    assert_eq!(account.total(), 11 * MB);
+    // What comes next is taken to make as much.
+    charge.moved(1_000, not_yet);
+    assert_eq!(account.total(), 11 * MB + 3_000);
 }
 
 #[tokio::test]
