@@ -10,6 +10,7 @@
 //! block by block, each checked, into segments of the same format. What can be made again from that is left out.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::catalog::CatalogCopy;
@@ -31,15 +32,18 @@ pub struct Backup {
 }
 
 impl Backup {
-    /// Copies it into a directory, which must be empty or not be there. Without the manifest, which comes last, what is
-    /// there is no backup.
+    /// Copies it into a directory, which must be empty or not be there, and is again if this fails. Without the manifest,
+    /// which comes last, what is there is no backup.
     ///
     /// # Errors
     /// The directory has something in it, cannot be written, or what is copied is damaged.
     pub fn write(self, target: &Path) -> Result<(), StorageError> {
         let disk = &OsDisk;
+        fill(disk, target, || self.write_into(disk, target))
+    }
+
+    fn write_into(self, disk: &dyn Disk, target: &Path) -> Result<(), StorageError> {
         let data = target.join(DATA);
-        make_empty(disk, target)?;
         make_empty(disk, &data)?;
         let log = data.join("log");
         make_empty(disk, &log)?;
@@ -60,7 +64,7 @@ impl Backup {
     }
 }
 
-/// Makes a data directory from a backup, checking every byte; `data` must be empty or not be there.
+/// Makes a data directory from a backup, checking every byte; `data` must be empty or not be there, and is again if this fails.
 ///
 /// # Errors
 /// There is no whole backup at `from`, `data` has something in it, or cannot be written.
@@ -68,9 +72,17 @@ pub fn restore(from: &Path, data: &Path) -> Result<(), StorageError> {
     let disk = &OsDisk;
     let path = from.join(MANIFEST);
     // A backup may lie where nothing can be written.
-    let manifest = fs::read(&path).map_err(|e| StorageError::io("read", &path, e))?;
-    let listed = parse_manifest(&manifest).map_err(|why| StorageError::corrupt(&path, 0, why))?;
-    make_empty(disk, data)?;
+    let manifest = fs::read(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => StorageError::NoBackup {
+            directory: from.to_owned(),
+        },
+        _ => StorageError::io("read", &path, error),
+    })?;
+    let listed = parse_manifest(&manifest).map_err(|why| StorageError::damaged(&path, 0, why))?;
+    fill(disk, data, || restore_files(disk, from, data, listed))
+}
+
+fn restore_files(disk: &dyn Disk, from: &Path, data: &Path, listed: Vec<Listed>) -> Result<(), StorageError> {
     for Listed { crc, bytes, relative } in listed {
         let (source, target) = (from.join(DATA).join(&relative), data.join(&relative));
         // Directories come as their files do.
@@ -87,7 +99,7 @@ pub fn restore(from: &Path, data: &Path) -> Result<(), StorageError> {
                 "it has {} bytes with checksum {:08x}, not {bytes} with {crc:08x}",
                 found.1, found.0
             );
-            return Err(StorageError::corrupt(&source, 0, why));
+            return Err(StorageError::damaged(&source, 0, why));
         }
         disk::sync_parent(disk, &target)?;
     }
@@ -136,6 +148,53 @@ fn parse_manifest(content: &[u8]) -> Result<Vec<Listed>, String> {
         .collect()
 }
 
+/// Fills a directory, which must be empty or not be there. If that fails it is so again.
+fn fill(
+    disk: &dyn Disk,
+    directory: &Path,
+    write: impl FnOnce() -> Result<(), StorageError>,
+) -> Result<(), StorageError> {
+    let was_there = disk.exists(directory);
+    if was_there {
+        make_empty(disk, directory)?;
+    }
+    let written = match was_there {
+        true => write(),
+        false => make_empty(disk, directory).and_then(|()| write()),
+    };
+    written.map_err(|error| {
+        let (directory, error) = (directory.to_owned(), Box::new(error));
+        match take_back(disk, &directory, was_there) {
+            Ok(()) => StorageError::NotFilled { directory, error },
+            Err(left) => StorageError::LeftBehind {
+                directory,
+                error,
+                left: Box::new(left),
+            },
+        }
+    })
+}
+
+/// Removes what is in a directory, and the directory itself unless it is to stay.
+fn take_back(disk: &dyn Disk, directory: &Path, stays: bool) -> Result<(), StorageError> {
+    if !disk.exists(directory) {
+        return Ok(());
+    }
+    let remove = |path: &Path| {
+        let removed = match disk.list(path) {
+            Ok(_) => disk.remove_directory(path),
+            Err(_) => disk.remove(path),
+        };
+        removed.map_err(|error| StorageError::io("remove", path, error))
+    };
+    if !stays {
+        return remove(directory);
+    }
+    let listed = disk.list(directory);
+    let listed = listed.map_err(|error| StorageError::io("list", directory, error))?;
+    listed.iter().try_for_each(|path| remove(path))
+}
+
 /// Makes a directory; one that is there must be empty.
 fn make_empty(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
     if !disk.exists(path) {
@@ -162,7 +221,7 @@ fn files(disk: &dyn Disk, directory: &Path) -> Result<Vec<PathBuf>, StorageError
     while let Some(path) = open.pop() {
         match disk.list(&path) {
             Ok(listed) => open.extend(listed),
-            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => found.push(path),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => found.push(path),
             Err(error) => return Err(StorageError::io("list", &path, error)),
         }
     }
@@ -303,14 +362,26 @@ mod tests {
                 bytes[at] ^= 4;
                 fs::write(&path, bytes).unwrap();
                 let target = dir.path().join(format!("restored{i}-{at}"));
+                // One that is there stays, and is empty as before.
+                let was_there = at > 0;
+                if was_there {
+                    fs::create_dir(&target).unwrap();
+                }
                 let error = restore(&backup, &target).unwrap_err();
-                assert!(matches!(error, StorageError::Corrupt { .. }), "{error}");
-                assert!(!target.join(directory::FORMAT_FILE).exists() || path.ends_with("FORMAT"));
+                let why = match &error {
+                    StorageError::NotFilled { directory, error } if *directory == target => error,
+                    refused => refused,
+                };
+                assert!(matches!(why, StorageError::Damaged { .. }), "{error}");
+                assert_eq!(target.exists(), was_there, "{error}");
+                assert!(!was_there || fs::read_dir(&target).unwrap().next().is_none());
             }
             fs::write(&path, whole).unwrap();
         }
         restore(&backup, &dir.path().join("well")).unwrap();
         fs::remove_file(backup.join(MANIFEST)).unwrap();
-        assert!(restore(&backup, &dir.path().join("unfinished")).is_err());
+        let error = restore(&backup, &dir.path().join("unfinished")).unwrap_err();
+        assert!(matches!(error, StorageError::NoBackup { .. }), "{error}");
+        assert!(!dir.path().join("unfinished").exists());
     }
 }

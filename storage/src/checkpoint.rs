@@ -201,11 +201,11 @@ impl Checkpoints {
         let name = file_name(block.file, BLOCKS);
         let path = self.directory.join(&name);
         let end = block.at.checked_add(block.bytes);
-        let end = end.ok_or_else(|| StorageError::corrupt(&path, block.at, "no file is so long"))?;
+        let end = end.ok_or_else(|| StorageError::damaged(&path, block.at, "no file is so long"))?;
         let location = object_store::path::Path::from(name);
         let bytes = match self.objects().get_range(&location, block.at..end).await {
             Ok(bytes) => bytes,
-            Err(error) => return Err(StorageError::corrupt(&path, block.at, error.to_string())),
+            Err(error) => return Err(StorageError::damaged(&path, block.at, error.to_string())),
         };
         let crc = crc32c::crc32c(&bytes);
         if bytes.len() as u64 != block.bytes || crc != block.crc {
@@ -215,7 +215,7 @@ impl Checkpoints {
                 block.bytes,
                 block.crc
             );
-            return Err(StorageError::corrupt(&path, block.at, why));
+            return Err(StorageError::damaged(&path, block.at, why));
         }
         Ok(bytes)
     }

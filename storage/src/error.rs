@@ -39,9 +39,36 @@ pub enum StorageError {
     #[error("{} is not empty: it contains {found:?}; choose an empty or a new directory", directory.display())]
     NotEmpty { directory: PathBuf, found: String },
 
+    /// A directory could not be filled; it is as it was before.
+    #[error("{error} ({} is as it was before: nothing of it is kept there)", directory.display())]
+    NotFilled {
+        directory: PathBuf,
+        error: Box<StorageError>,
+    },
+
+    /// The same, and what was written cannot be taken back.
+    #[error("{error}; what was written to {} cannot be removed ({left}): remove it", directory.display())]
+    LeftBehind {
+        directory: PathBuf,
+        error: Box<StorageError>,
+        left: Box<StorageError>,
+    },
+
+    /// There is no backup, or one that was not finished.
+    #[error(
+        "{} is no backup: it has no file BACKUP, which comes last; name the directory that a BACKUP TO wrote that \
+         was not broken off",
+        directory.display()
+    )]
+    NoBackup { directory: PathBuf },
+
     /// Bytes that were durable do not say what was written.
     #[error("{} is damaged at byte {offset}: {why}; restore the file from a backup", path.display())]
     Corrupt { path: PathBuf, offset: u64, why: String },
+
+    /// Bytes of which there is another copy, or that can be made again, do not say what was written.
+    #[error("{} is damaged at byte {offset}: {why}", path.display())]
+    Damaged { path: PathBuf, offset: u64, why: String },
 
     /// A line of the catalog's journal that was durable does not say what was written.
     #[error("{} is damaged at line {line}: {why}; restore the file from a backup", path.display())]
@@ -124,6 +151,14 @@ impl StorageError {
                 path: path.to_owned(),
                 source: Arc::new(source),
             },
+        }
+    }
+
+    pub(crate) fn damaged(path: &Path, offset: u64, why: impl Into<String>) -> Self {
+        StorageError::Damaged {
+            path: path.to_owned(),
+            offset,
+            why: why.into(),
         }
     }
 

@@ -128,12 +128,22 @@ pub fn duplicate_key(key: &str) -> SqlError {
 
 /// A failure of the data directory.
 pub fn storage(error: StorageError) -> SqlError {
-    let code = match &error {
+    SqlError::new(storage_state(&error), error.to_string())
+}
+
+fn storage_state(error: &StorageError) -> SqlState {
+    match error {
+        StorageError::NotFilled { error, .. } | StorageError::LeftBehind { error, .. } => {
+            storage_state(error)
+        }
         StorageError::InUse { .. } => SqlState::ObjectInUse,
         StorageError::NewerFormat { .. }
         | StorageError::NotADataDirectory { .. }
-        | StorageError::NotEmpty { .. } => SqlState::ObjectNotInPrerequisiteState,
-        StorageError::Corrupt { .. } | StorageError::CorruptJournal { .. } => SqlState::DataCorrupted,
+        | StorageError::NotEmpty { .. }
+        | StorageError::NoBackup { .. } => SqlState::ObjectNotInPrerequisiteState,
+        StorageError::Corrupt { .. } | StorageError::Damaged { .. } | StorageError::CorruptJournal { .. } => {
+            SqlState::DataCorrupted
+        }
         StorageError::Full { .. } => SqlState::DiskFull,
         StorageError::Io { .. } | StorageError::Poisoned { .. } => SqlState::IoError,
         StorageError::UnknownRelation { .. } => SqlState::UndefinedTable,
@@ -144,8 +154,7 @@ pub fn storage(error: StorageError) -> SqlError {
         | StorageError::SchemaMismatch { .. }
         | StorageError::InvalidChange { .. }
         | StorageError::Index { .. } => SqlState::InternalError,
-    };
-    SqlError::new(code, error.to_string())
+    }
 }
 
 /// An error of DataFusion, at planning or while running.

@@ -131,7 +131,7 @@ async fn damage_is_an_error_and_never_rows() {
         damaged[place as usize] ^= 4;
         fs::write(&path, &damaged).unwrap();
         let error = store.checkpoints().read(block).await.unwrap_err();
-        assert!(matches!(error, StorageError::Corrupt { .. }), "{error}");
+        assert!(matches!(error, StorageError::Damaged { .. }), "{error}");
         assert!(store.checkpoints().read(chunks(&manifest)[0].data).await.is_ok());
     }
     fs::write(&path, &whole[..block.at as usize + 3]).unwrap();
