@@ -93,6 +93,20 @@ fn queries_get_what_others_leave_and_the_error_says_who_has_it() {
 }
 
 #[test]
+fn what_is_on_disk_is_named_too() {
+    let memory = memory(100 * MB);
+    let account = view(&memory, 7);
+    let _state = account.charge(Use::State, 40 * MB);
+    let mut away = OnDisk::new(&account);
+    away.set(300 * MB);
+    let shown = memory.shown();
+    assert!(
+        shown.contains("view \"v7\" 40.0 MB (and 300.0 MB on disk)"),
+        "{shown}"
+    );
+}
+
+#[test]
 fn small_queries_run_until_the_limit_itself_is_reached() {
     let memory = memory(100 * MB);
     let state = view(&memory, 7).charge(Use::State, 90 * MB);
@@ -148,6 +162,38 @@ fn state_is_measured_when_enough_has_moved() {
     // What comes next is taken to make as much.
     charge.moved(1_000, not_yet);
     assert_eq!(account.total(), 11 * MB + 3_000);
+}
+
+#[test]
+fn a_step_of_an_allocation_is_not_taken_to_go_on() {
+    let memory = memory(100 * MB);
+    let account = view(&memory, 1);
+    let charge = StateCharge::new(&account);
+    let measured = |moved: usize, state: usize| {
+        let mut is_measured = false;
+        charge.moved(moved, || {
+            is_measured = true;
+            state
+        });
+        // It is put off if the last one was just now.
+        while !is_measured {
+            charge.moved(0, || {
+                is_measured = true;
+                state
+            });
+        }
+    };
+    for state in 1..=8 {
+        measured(MB / 2, state * MB);
+    }
+    // A hash table has doubled.
+    measured(MB / 2, 16 * MB);
+    charge.moved(MB / 4, || 16 * MB);
+    assert!(
+        (16 * MB..18 * MB).contains(&account.total()),
+        "{}",
+        account.total()
+    );
 }
 
 #[tokio::test]

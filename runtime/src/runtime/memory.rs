@@ -171,13 +171,15 @@ impl Inner {
     fn set_largest_aside(&self) {
         let mut views = self.going_views();
         // What those hold that go on from the disk is on its way there.
+        let all = views.len();
         views.retain(|view| !view.is_divided() || self.options.memory.is_overdrawn());
+        let divided = all - views.len();
         let largest = views.iter().max_by_key(|view| view.account.total());
         match largest.filter(|view| view.account.is_large()) {
             Some(view) => self.set_aside(view),
             None => {
                 let memory = self.options.memory.shown();
-                tracing::warn!(memory, "no memory is left, and no view is large");
+                tracing::warn!(memory, "{}", nothing_to_set_aside(divided));
             }
         }
     }
@@ -190,9 +192,36 @@ impl Inner {
     }
 }
 
+/// What is said when nothing is left and no view is set aside for it; `divided`: so many views go on from the disk.
+fn nothing_to_set_aside(divided: usize) -> String {
+    let views = match divided {
+        0 => "no view holds enough for it to matter".to_owned(),
+        1 => "the view that is larger than it goes on from the disk with the parts that its epochs need"
+            .to_owned(),
+        _ => format!(
+            "the {divided} views that are larger than it go on from the disk with the parts that their epochs need"
+        ),
+    };
+    format!(
+        "no memory is left, and {views}: writes wait, nothing is set aside; if this stays, raise memory_limit (ALTER SYSTEM \
+         SET memory_limit), cancel the queries or drop the tables and views that hold most"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_said_names_what_holds_the_memory() {
+        let none = nothing_to_set_aside(0);
+        assert!(
+            none.contains("no view holds enough") && none.contains("raise memory_limit"),
+            "{none}"
+        );
+        let several = nothing_to_set_aside(3);
+        assert!(several.contains("the 3 views that are larger"), "{several}");
+    }
 
     fn verdicts(watch: &mut Watch, looks: u32, used: impl Fn(u32) -> Option<usize>) -> Vec<(u32, Verdict)> {
         let steps = (1..=looks).map(|look| (look, watch.step(used(look))));
