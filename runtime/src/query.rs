@@ -9,6 +9,7 @@
 //! A plan over little data has one stage of one task, and nothing of this is felt.
 
 mod boundary;
+mod carry;
 mod cut;
 mod exchange;
 mod gate;

@@ -4,6 +4,7 @@ mod chunk;
 mod compare;
 mod index;
 pub(crate) mod row_table;
+pub(crate) mod width;
 
 pub use chunk::{Chunk, Stored, Version};
 pub(crate) use compare::rows_equal;

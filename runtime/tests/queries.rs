@@ -49,6 +49,11 @@ const QUERIES: &[&str] = &[
     "SELECT s, k, sum(v) FROM a GROUP BY ROLLUP (s, k)",
     "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT a.id + 1 FROM r JOIN a ON a.id = r.n WHERE a.id < 20) SELECT n FROM r",
     "SELECT x.k, y.n FROM (SELECT k, max(id) AS id FROM a GROUP BY k) x JOIN (SELECT id, count(*) AS n FROM b GROUP BY id) y ON x.id = y.id",
+    "SELECT a.id, a.s, b.s FROM a LEFT JOIN b ON a.id = b.k AND a.s < b.s",
+    "SELECT a.s, b.id, b.s FROM a FULL JOIN b ON a.s = b.s AND a.k = b.id",
+    "SELECT a.s, b.s FROM a CROSS JOIN (SELECT s FROM b WHERE id < 3) b WHERE a.id < 9",
+    "SELECT a.s, b.s FROM (SELECT * FROM a WHERE id < 40) a JOIN b ON a.s || '1' > b.s AND b.id < 40",
+    "SELECT s FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.k = a.id AND b.s <> a.s)",
     "SELECT 1 WHERE 1 = 0",
     "SELECT k, 1 / (v - v) FROM a WHERE v < 0",
 ];
@@ -59,6 +64,7 @@ const ORDERED: &[&str] = &[
     "SELECT id, s FROM c ORDER BY s, id LIMIT 50 OFFSET 10",
     "SELECT k, sum(v) AS t FROM a GROUP BY k ORDER BY t, k LIMIT 3",
     "SELECT a.id, b.v FROM a JOIN b ON a.id = b.id ORDER BY b.v, a.id",
+    "SELECT a.s, b.s, b.id FROM b JOIN (SELECT * FROM a WHERE id < 30) a ON a.k = b.k ORDER BY a.s, b.s, b.id",
     "SELECT * FROM (SELECT id, v FROM a UNION ALL SELECT id, v FROM b) ORDER BY v, id",
 ];
 

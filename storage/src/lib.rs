@@ -36,5 +36,5 @@ pub use log::{
     AppendReceipt, Appended, LogBlock, LogDevice, LogGroup, LogHold, LogNote, LogOwner, LogReader, LogStore,
     LogWrite, PreparedWrite, RelationOptions,
 };
-pub use memory::rows_bytes;
+pub use memory::{column_bytes, rows_bytes};
 pub use store::{Durability, Store, StoreOptions};

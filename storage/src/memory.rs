@@ -12,7 +12,8 @@ pub fn rows_bytes(rows: &RecordBatch) -> usize {
     rows.columns().iter().map(|column| column_bytes(column)).sum()
 }
 
-fn column_bytes(column: &dyn Array) -> usize {
+/// Bytes of one column, likewise.
+pub fn column_bytes(column: &dyn Array) -> usize {
     let behind_views = |lengths: &mut dyn Iterator<Item = u32>| -> usize {
         lengths
             .filter(|length| *length > VIEW_INLINE_MAX)

@@ -24,23 +24,20 @@ use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::physical_expr::PhysicalExpr;
 use millrace_planner::stage::{Join, JoinKind};
 use millrace_planner::watermark::Watermarks;
-use millrace_storage::{ChangeBatch, rows_bytes};
+use millrace_storage::ChangeBatch;
 
 use super::expression::{ErrorCounter, evaluate_predicate};
 use super::output::{Output, push_all};
 use super::{CHUNK_ROWS, Gate, batch_of, concat, consolidate, nullable};
 use crate::error::Result;
 use crate::state::row_table::{Matches, arrow_error, split};
+use crate::state::width::COPIED_BYTES_MAX;
 pub(super) use joining::Joining;
 use joining::Touched;
 use side::{Appearance, Side};
 
 /// Rows that one step of a join may put out at most, before it pushes them on and looks at the gate again.
 const OUTPUT_ROWS_STEP: usize = 65_536;
-/// The same in bytes, about.
-const PAIRS_BYTES_STEP: usize = 16 << 20;
-/// Of so few pairs nobody asks how large they are.
-const PAIRS_FEW: usize = 16;
 /// Rows whose counts changed are looked through for doubles when there are this many more.
 const TOUCHED_ROWS_STEP: usize = 1 << 20;
 
@@ -271,11 +268,23 @@ impl JoinInstance {
         Ok(())
     }
 
-    /// How many pairs of these rows with the other side are made at a time: fewer, where rows are large.
-    fn pairs_step(&self, rows: &RecordBatch, other: usize) -> usize {
-        let own_bytes = rows_bytes(rows) / rows.num_rows().max(1);
-        let pair_bytes = own_bytes + self.sides[other].table.row_bytes();
-        (PAIRS_BYTES_STEP / pair_bytes.max(1)).clamp(PAIRS_FEW, OUTPUT_ROWS_STEP)
+    /// Where the pairs end that are made in the step that begins with this one: earlier, where rows are large.
+    fn step_end(&self, side: usize, rows: &RecordBatch, matches: &Matches, start: usize) -> usize {
+        let end = matches.rows.len().min(start + OUTPUT_ROWS_STEP);
+        if !self.emits_pairs && self.filter.is_none() {
+            return end;
+        }
+        let (own, others) = (&self.sides[side], &self.sides[1 - side]);
+        if let (Some(own), Some(others)) = (own.copied.constant(), others.copied.constant()) {
+            return end.min(start + (COPIED_BYTES_MAX / (own + others)).max(1));
+        }
+        let mut bytes = 0;
+        let fit = (start..end).take_while(|pair| {
+            bytes += own.copied.row_bytes(rows, matches.probe[*pair] as usize);
+            bytes += others.table.copied_bytes(&others.copied, matches.rows[*pair]);
+            bytes <= COPIED_BYTES_MAX
+        });
+        start + fit.count().clamp(1, end - start)
     }
 
     /// Pushes the pairs of these rows with the other side; returns how many each is in. `touched`: rows of the other side
@@ -300,15 +309,11 @@ impl JoinInstance {
         };
         let mut matching = others.begin_matching(rows, &own.keys)?;
         let mut own_matches = vec![0_u32; rows.num_rows()];
-        let mut pairs_step = None;
         while let Some(matches) = self.sides[other].next_matches(&mut matching, null_equals_null)? {
             gate.checkpoint().await;
-            let step = match matches.rows.len() {
-                ..=PAIRS_FEW => PAIRS_FEW,
-                _ => *pairs_step.get_or_insert_with(|| self.pairs_step(rows, other)),
-            };
-            for start in (0..matches.rows.len()).step_by(step) {
-                let end = (start + step).min(matches.rows.len());
+            let mut start = 0;
+            while start < matches.rows.len() {
+                let end = self.step_end(side, rows, &matches, start);
                 let candidates = Matches {
                     probe: matches.probe[start..end].to_vec(),
                     rows: matches.rows[start..end].to_vec(),
@@ -326,6 +331,7 @@ impl JoinInstance {
                 }
                 push_all(output, pairs).await?;
                 gate.checkpoint().await;
+                start = end;
             }
         }
         Ok(own_matches)
@@ -532,3 +538,6 @@ fn take_columns(rows: &RecordBatch, width: usize, positions: &[u32]) -> Result<V
         .map(|column| take(rows.column(column), &positions, None).map_err(arrow_error))
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

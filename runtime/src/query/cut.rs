@@ -20,6 +20,7 @@ use datafusion::physical_plan::{
 };
 
 use super::boundary::{Routing, StageBoundary};
+use super::carry::carried;
 use super::gate::Gated;
 use super::run::QueryRun;
 use crate::snapshot::SnapshotScan;
@@ -89,7 +90,10 @@ fn cut_node(
     if node.children().is_empty() && !has_suspension_points(node.as_ref()) {
         return Ok(Transformed::yes(Arc::new(Gated::new(node))));
     }
-    Ok(Transformed::no(node))
+    Ok(match carried(&node)? {
+        Some(join) => Transformed::yes(join),
+        None => Transformed::no(node),
+    })
 }
 
 /// Whether a leaf gives way by itself, or is too short to.

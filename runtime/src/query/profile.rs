@@ -14,6 +14,7 @@ use millrace_planner::performance::profile::{
 
 use super::PARTITIONS_MAX;
 use super::boundary::StageBoundary;
+use super::carry::Carried;
 use super::gate::Gated;
 use super::run::{QueryRun, StageRecord};
 use crate::runtime::Inner;
@@ -168,7 +169,7 @@ fn walk(
     operators: &mut Vec<OperatorProfile>,
     depends_on: &mut Vec<usize>,
 ) {
-    if plan.is::<Gated>() {
+    if plan.is::<Gated>() || plan.is::<Carried>() {
         for child in plan.children() {
             walk(child, depth, operators, depends_on);
         }

@@ -36,6 +36,7 @@ use parking_lot::Mutex;
 
 use super::chunk::{Chunk, Version};
 use super::index::HashIndex;
+use super::width::Widths;
 use crate::error::{Result, RuntimeError};
 pub(crate) use away::write as write_away;
 use image::ChunkImage;
@@ -46,8 +47,6 @@ pub use view::TableView;
 
 /// Small chunks are merged up to this size, so that a merge never copies more.
 const CHUNK_ROWS_MAX: usize = 65_536;
-/// Chunks that are looked at to tell how large rows are.
-const CHUNKS_LOOKED_AT: usize = 8;
 
 /// See the module.
 #[derive(Debug)]
@@ -160,12 +159,10 @@ impl RowTable {
         chunks + tags + self.indexes.iter().map(HashIndex::memory_bytes).sum::<usize>()
     }
 
-    /// Bytes of a row, about: the most that rows take on average in any of a few parts of the table.
-    pub fn row_bytes(&self) -> usize {
-        let step = self.chunks.len().div_ceil(CHUNKS_LOOKED_AT).max(1);
-        let looked_at = self.chunks.iter().step_by(step);
-        let averages = looked_at.map(|chunk| chunk.memory_bytes() / chunk.len().max(1));
-        averages.max().unwrap_or(0)
+    /// Bytes of a copy of a row.
+    pub fn copied_bytes(&self, widths: &Widths, row: u32) -> usize {
+        let (chunk, place) = self.locate(row);
+        widths.row_bytes(&self.chunks[chunk].rows, place)
     }
 
     /// Adds an index over existing and later rows; returns its number. An equal one is used again.

@@ -13,6 +13,7 @@ use crate::operator::closing::Closer;
 use crate::operator::{filter_changes, nullable};
 use crate::state::RowTable;
 use crate::state::row_table::Matches;
+use crate::state::width::Widths;
 
 /// How a side's rows appear by themselves, beside the pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub(super) struct Side {
     pub index: Option<usize>,
     pub keys: Vec<usize>,
     pub width: usize,
+    /// Of what of a row is in a pair.
+    pub copied: Widths,
     pub append_only: bool,
     pub appearance: Appearance,
     pub closer: Option<Closer>,
@@ -50,6 +53,7 @@ impl Side {
         appearance: Appearance,
         closes: Option<&Closing>,
     ) -> Result<Side> {
+        let copied = Widths::of(schema, 0..width);
         let schema = nullable(schema);
         let all = || (0..schema.fields().len()).collect::<Vec<_>>();
         let mut table = match unique.filter(|unique| !unique.is_empty()) {
@@ -82,6 +86,7 @@ impl Side {
             index,
             keys,
             width,
+            copied,
             append_only,
             appearance,
             closer: Closer::new(closes),

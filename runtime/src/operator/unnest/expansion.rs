@@ -6,24 +6,21 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, Int64Array, ListArray, RecordBatch, StringArray, UInt32Array, UInt64Array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, ListArray, StringArray, UInt32Array, UInt64Array};
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::take;
-use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Int64Type, SchemaRef};
 use datafusion::common::NullHandling;
 use millrace_planner::stage::UnnestColumn;
-use millrace_storage::{ChangeBatch, rows_bytes};
+use millrace_storage::ChangeBatch;
 
 use crate::error::{Result, RuntimeError};
 use crate::operator::{CHUNK_ROWS, batch_of};
 use crate::state::row_table::arrow_error;
+use crate::state::width::{COPIED_BYTES_MAX, Widths};
 
 /// Bytes of lists that are made at a time, unless those of one row are more.
 const LIST_BYTES_STEP: usize = 4 << 20;
-/// Bytes that copies of what is kept of rows may take in a batch, unless one copy takes more.
-const COPIED_BYTES_MAX: usize = 16 << 20;
 
 /// Of how many rows lists are computed at a time, so that the lists fit: from one row on, as long as they are small.
 #[derive(Debug)]
@@ -70,8 +67,8 @@ pub(crate) struct Expansion {
     lists: Lists,
     /// By row: how many rows it makes.
     lengths: Vec<usize>,
-    /// Of what is kept, the columns whose values differ in size; and the bytes of a row's other ones.
-    kept: (Vec<ArrayRef>, usize),
+    /// Of what is kept.
+    kept: Widths,
     at: At,
 }
 
@@ -88,7 +85,11 @@ impl Expansion {
     /// # Errors
     /// A column is no list.
     pub fn of(batch: ChangeBatch, columns: &[UnnestColumn], null_handling: NullHandling) -> Result<Self> {
-        let kept = kept_columns(&batch, columns);
+        let is_kept = columns.iter().filter_map(|column| match column {
+            UnnestColumn::Kept(index) => Some(*index),
+            _ => None,
+        });
+        let kept = Widths::of(&batch.rows.schema(), is_kept);
         if null_handling == NullHandling::Drop
             && let Some((elements, ends)) = of_one_list(&batch, columns)?
         {
@@ -142,22 +143,11 @@ impl Expansion {
         piece.map(|piece| self.rows(piece, columns, schema)).transpose()
     }
 
-    /// Bytes of what is kept of a row.
-    fn kept_bytes(&self, row: usize) -> usize {
-        let (columns, fixed) = &self.kept;
-        let sizes = columns.iter().map(|column| match column.data_type() {
-            DataType::Utf8 => column.as_string::<i32>().value_length(row) as usize,
-            DataType::Binary => column.as_binary::<i32>().value_length(row) as usize,
-            _ => array_bytes(&column.slice(row, 1)),
-        });
-        fixed + sizes.sum::<usize>()
-    }
-
     /// What makes the next rows, so many at most.
     fn next_piece(&mut self, rows_max: usize) -> Option<Piece> {
         let At { row, position: from } = self.at;
         let length = *self.lengths.get(row)?;
-        let copied = |row: usize| self.kept_bytes(row).max(1);
+        let copied = |row: usize| self.kept.row_bytes(&self.batch.rows, row);
         let fit = rows_max.min(COPIED_BYTES_MAX / copied(row)).max(1);
         if length > fit {
             let to = length.min(from + fit);
@@ -230,28 +220,6 @@ impl Expansion {
             weights: weights_at(&self.batch, &taken)?,
         })
     }
-}
-
-/// Of what is kept, the columns whose values differ in size, and the bytes that a row has in the others.
-fn kept_columns(batch: &ChangeBatch, columns: &[UnnestColumn]) -> (Vec<ArrayRef>, usize) {
-    let (mut differing, mut fixed) = (vec![], 0);
-    for column in columns {
-        let UnnestColumn::Kept(index) = column else {
-            continue;
-        };
-        let column = batch.rows.column(*index);
-        match column.data_type().primitive_width() {
-            Some(width) => fixed += width,
-            None => differing.push(Arc::clone(column)),
-        }
-    }
-    (differing, fixed)
-}
-
-fn array_bytes(array: &ArrayRef) -> usize {
-    let field = Field::new("value", array.data_type().clone(), true);
-    let batch = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![Arc::clone(array)]);
-    batch.map_or(0, |batch| rows_bytes(&batch))
 }
 
 /// The weights of these rows.
@@ -360,6 +328,10 @@ fn as_list(array: &ArrayRef) -> Result<ListArray> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::RecordBatch;
+    use arrow::datatypes::Schema;
+    use millrace_storage::rows_bytes;
+
     use super::*;
 
     /// All rows of a batch, unnested so many at a time.
