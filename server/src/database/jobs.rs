@@ -27,6 +27,8 @@ use crate::error::{SqlError, SqlResult, SqlState};
 
 /// Back-fills that run at once; more wait for their turn.
 const RUNNING_MAX: usize = 4;
+/// Jobs in the background, those that wait and those that failed among them. Others have a client each, which waits for them.
+pub(crate) const BACKGROUND_MAX: usize = 64;
 
 /// What a job makes.
 pub struct Making {
@@ -141,6 +143,26 @@ impl Jobs {
         Ok(())
     }
 
+    /// Takes a job up, unless there are too many in the background.
+    ///
+    /// # Errors
+    /// 54000.
+    fn add(&self, job: &Arc<Job>) -> SqlResult<()> {
+        let mut jobs = self.jobs.lock();
+        let background = jobs.values().filter(|job| job.is_background).count();
+        if job.is_background && background >= BACKGROUND_MAX {
+            return Err(SqlError::new(
+                SqlState::ProgramLimitExceeded,
+                format!("there are {background} jobs in the background, which is as many as there can be"),
+            )
+            .with_hint(
+                "Wait until some are done, or use CANCEL JOB, for those that failed too: SHOW JOBS lists them. With background_ddl = off the statement waits itself.",
+            ));
+        }
+        jobs.insert(job.id, Arc::clone(job));
+        Ok(())
+    }
+
     fn get(&self, id: ObjectId) -> Option<Arc<Job>> {
         self.jobs.lock().get(&id).cloned()
     }
@@ -241,6 +263,9 @@ impl Drop for Waiting {
 
 impl DdlGuard<'_> {
     /// Begins to make views. The names must be free, and what is read must be there: both stay so until the job is done.
+    ///
+    /// # Errors
+    /// There are too many jobs in the background.
     pub fn start_job(
         &self,
         making: Making,
@@ -261,7 +286,7 @@ impl DdlGuard<'_> {
             phase: watch::Sender::new(Phase::Queued),
         });
         let db = Arc::clone(self.database());
-        db.jobs.jobs.lock().insert(job.id, Arc::clone(&job));
+        db.jobs.add(&job)?;
         tokio::spawn(run(db, Arc::clone(&job), specs, options));
         Ok(job)
     }

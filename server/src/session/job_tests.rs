@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::database::jobs::BACKGROUND_MAX;
 use crate::error::SqlState;
 use crate::session::Session;
 use crate::session::tests::{Fixture, run};
@@ -140,12 +141,35 @@ async fn so_many_views_are_made_at_a_time() {
     while f.ok(states).await != ["filling|4", "queued|2"] {
         tokio::task::yield_now().await;
     }
+    // In the background there are only so many; a client that waits for its view itself is none of them.
+    for number in 6..BACKGROUND_MAX {
+        f.ok(&format!(
+            "CREATE MATERIALIZED VIEW slow{number} AS SELECT id FROM t"
+        ))
+        .await;
+    }
+    let error = f.error("CREATE MATERIALIZED VIEW more AS SELECT id FROM t").await;
+    assert_eq!(error.code, SqlState::ProgramLimitExceeded, "{error:?}");
+    assert!(
+        error.message.contains("64 jobs in the background"),
+        "{}",
+        error.message
+    );
+    assert!(error.hint.unwrap().contains("CANCEL JOB"));
+    let waiting = f.other_session();
+    run(&waiting, SLOWLY).await.unwrap();
+    let waits =
+        tokio::spawn(async move { run(&waiting, "CREATE MATERIALIZED VIEW more AS SELECT id FROM t").await });
+    while f.ok(states).await != ["filling|4", "queued|61"] {
+        tokio::task::yield_now().await;
+    }
+    waits.abort();
     // The next one begins when one has been given up.
     let cancelled = f
         .ok("SELECT min(id) FROM mr_catalog.jobs WHERE state = 'filling'")
         .await;
     f.ok(&format!("CANCEL JOB {}", cancelled[0])).await;
-    while f.ok(states).await != ["filling|4", "queued|1"] {
+    while f.ok(states).await != ["filling|4", "queued|59"] {
         tokio::task::yield_now().await;
     }
     f.stop().await;
