@@ -60,12 +60,15 @@ fn number(name: &str, text: &str, most: usize, may_be_off: bool) -> SqlResult<Op
         .filter(|number| (1..=most).contains(number))
         .map(Some)
         .ok_or_else(|| {
-            let or_off = if may_be_off { ", or \"off\"" } else { "" };
+            let words = match may_be_off {
+                true => ", \"auto\" or \"off\"",
+                false => " or \"auto\"",
+            };
             SqlError::new(
                 SqlState::InvalidParameterValue,
                 format!("invalid value for parameter \"{name}\": \"{text}\""),
             )
-            .with_hint(format!("Give a number from 1 to {most}, \"auto\"{or_off}."))
+            .with_hint(format!("Give a number from 1 to {most}{words}."))
         })
 }
 
@@ -94,5 +97,11 @@ mod tests {
         ] {
             assert!(flow.set(name, text).is_err(), "{name} = {text}");
         }
+        let hint = |name: &str| FlowDef::default().set(name, "-1").unwrap_err().hint.unwrap();
+        assert_eq!(
+            hint(BATCHES),
+            "Give a number from 1 to 1024, \"auto\" or \"off\"."
+        );
+        assert_eq!(hint(BATCH_ROWS), "Give a number from 1 to 10000000 or \"auto\".");
     }
 }

@@ -94,6 +94,24 @@ impl<'a> Given<'a> {
         .with_hint(format!("It can be {what}."))
     }
 
+    /// What was asked for, the options of columns once.
+    fn options(&self) -> String {
+        let mut options: Vec<String> = vec![];
+        for name in &self.known {
+            let option = match name
+                .strip_prefix("fields.")
+                .and_then(|field| field.rsplit_once('.'))
+            {
+                Some((_, option)) => format!("fields.<column>.{option}"),
+                None => name.clone(),
+            };
+            if !options.contains(&option) {
+                options.push(option);
+            }
+        }
+        options.join(", ")
+    }
+
     /// Refuses what nobody asked for.
     pub(crate) fn finish(self) -> SqlResult<()> {
         let Some(name) = self.left.keys().next() else {
@@ -103,6 +121,7 @@ impl<'a> Given<'a> {
             SqlState::InvalidParameterValue,
             format!("connector \"{}\" has no option \"{name}\"", self.connector),
         )
+        .with_detail(format!("Its options are {}.", self.options()))
         .with_hint_opt(did_you_mean(name, self.known.iter().map(String::as_str))))
     }
 }

@@ -95,6 +95,9 @@ async fn who_waits_is_listed_with_what_for() {
     f.ok("CREATE TABLE t (id INT PRIMARY KEY)").await;
     f.ok("CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n FROM t")
         .await;
+    f.ok("CREATE TABLE large (v TEXT)").await;
+    f.ok("INSERT INTO large SELECT 'value ' || i FROM generate_series(1, 10000) AS g(i)")
+        .await;
     assert!(f.ok("SHOW BACKPRESSURE").await.is_empty());
     f.ok("ALTER SYSTEM SET memory_limit = '1MB'").await;
     let other = f.other_session();
@@ -112,17 +115,22 @@ async fn who_waits_is_listed_with_what_for() {
             tokio::task::yield_now().await;
         };
         let columns: Vec<&str> = shown[0].split('|').collect();
+        // Who holds the most of what is lacking, which is none of those that wait.
+        assert_eq!((columns[0], columns[1]), ("large", ""));
         assert_eq!((columns[2], columns[3], columns[5]), ("memory", "1", "t"));
         let flow = "SELECT reason, waits_for, tasks_waiting, since <= now(), source FROM mr_catalog.flow";
         assert_eq!(f.ok(flow).await, ["writes wait for room|memory|1|t|t"]);
         let feeds = "SELECT sources, rows_max, writes_waiting FROM mr_catalog.feeds";
-        assert_eq!(f.ok(feeds).await, ["t|1048576|1"]);
+        assert_eq!(f.ok(feeds).await, ["t|1048576|1", "large|1048576|0"]);
         f.ok("ALTER SYSTEM RESET memory_limit").await;
     };
     tokio::join!(waiting, watching);
     assert_eq!(f.ok("SELECT n FROM n").await, ["1"]);
     assert!(f.ok("SHOW BACKPRESSURE").await.is_empty());
-    assert_eq!(f.ok("SELECT writes_waited FROM mr_catalog.feeds").await, ["1"]);
+    assert_eq!(
+        f.ok("SELECT writes_waited FROM mr_catalog.feeds").await,
+        ["1", "0"]
+    );
 }
 
 /// The rows of an UNNEST are made while the client takes them: what is in flight does not follow from the lists.

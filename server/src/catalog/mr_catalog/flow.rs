@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use arrow::array::{ArrayRef, BooleanArray, StringArray, TimestampMicrosecondArray};
 use millrace_planner::RelationId;
+use millrace_runtime::memory::{AccountStatus, Holder};
 use millrace_runtime::worker::flow::FlowStatus;
-use millrace_runtime::{FaucetRecord, FeedStatus};
+use millrace_runtime::{FaucetRecord, FeedStatus, Lack};
 use millrace_storage::ObjectId;
 
 use super::{Columns, numbers, optional_numbers, texts};
@@ -30,6 +31,18 @@ fn name_of(database: &Database, relation: RelationId) -> String {
     let catalog = database.catalog();
     let object = catalog.object(ObjectId(relation.0));
     object.map(|object| object.display_name()).unwrap_or_default()
+}
+
+/// Who holds the most memory: a view or table, or what its account is called.
+fn holds_most(database: &Database) -> (Option<RelationId>, String) {
+    let accounts = database.runtime().memory().accounts().into_iter();
+    match accounts.max_by_key(AccountStatus::total) {
+        Some(most) => match most.holder {
+            Holder::Relation(relation) => (Some(relation), name_of(database, relation)),
+            Holder::Query(_) | Holder::Clients => (None, most.name),
+        },
+        None => (None, String::new()),
+    }
 }
 
 /// The streams and tables of a pipeline.
@@ -97,19 +110,30 @@ fn rows(database: &Database) -> Vec<Row> {
         })
         .collect();
     let feeds = database.runtime().feeds().into_iter();
-    rows.extend(feeds.filter(|feed| feed.writes_waiting > 0).map(|feed| Row {
-        query: None,
-        view: feed.behind.map(|(view, _, _)| view),
-        view_name: (feed.behind).map_or_else(String::new, |(view, _, _)| name_of(database, view)),
-        stage: feed.behind.map(|(_, stage, _)| stage as u64),
-        reason: "writes wait for room".to_owned(),
-        flow: None,
-        placement: None,
-        waits_for: feed.lack.map(|lack| lack.to_string()),
-        waiting: feed.writes_waiting,
-        since: feed.since,
-        waited_us: feed.waited.as_micros() as u64,
-        source: Some(sources(database, &feed)),
+    let waiting = feeds.filter(|feed| feed.writes_waiting > 0);
+    rows.extend(waiting.map(|feed| {
+        let (view, stage, view_name) = match (feed.lack, feed.behind) {
+            (Some(Lack::Memory), _) => {
+                let (relation, name) = holds_most(database);
+                (relation, None, name)
+            }
+            (_, Some((view, stage, _))) => (Some(view), Some(stage as u64), name_of(database, view)),
+            (_, None) => (None, None, String::new()),
+        };
+        Row {
+            query: None,
+            view,
+            view_name,
+            stage,
+            reason: "writes wait for room".to_owned(),
+            flow: None,
+            placement: None,
+            waits_for: feed.lack.map(|lack| lack.to_string()),
+            waiting: feed.writes_waiting,
+            since: feed.since,
+            waited_us: feed.waited.as_micros() as u64,
+            source: Some(sources(database, &feed)),
+        }
     }));
     let clients = database.runtime().waiting_for_clients().into_iter();
     rows.extend(clients.map(|client| Row {
@@ -134,8 +158,8 @@ fn rows(database: &Database) -> Vec<Row> {
 
 /// One row a stage that may multiply rows: why, whether it has a faucet and since when, how much of a task of it may be in flight, what went on in batches since the
 /// view was made, how many tasks wait for room now, and how long it has been so. One row more for each pipeline of which writes
-/// wait: the view whose task has been running for the longest, what is lacking, how many writes wait, and since when. And one for
-/// each query that waits for its client.
+/// wait: the view whose task has been running for the longest, or who holds the most memory if that is what is lacking, how many
+/// writes wait, and since when. And one for each query that waits for its client.
 pub fn columns(database: &Database) -> Columns {
     let all = rows(database);
     let of_flow =

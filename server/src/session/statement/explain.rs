@@ -5,6 +5,7 @@ mod placement;
 mod predict;
 mod predict_view;
 mod slowness;
+mod unnested;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -98,7 +99,8 @@ pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResu
             }
         }
     };
-    let rows = lines.into_iter().map(|line| vec![Some(line)]).collect();
+    let rows = lines.iter().map(|line| vec![Some(unnested::as_written(line))]);
+    let rows = rows.collect();
     let outcome = show::answer(show::schema(&["QUERY PLAN"]), &rows, "EXPLAIN")?;
     Ok(match outcome {
         Outcome::Rows { schema, stream, .. } => Outcome::Rows {
