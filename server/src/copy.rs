@@ -465,3 +465,6 @@ fn json_failure(what: &str, before: u64, failure: RowError) -> SqlError {
         Some(row) => (*failure.error).with_context(format!("{what}, row {}", before + row as u64 + 1)),
     }
 }
+
+#[cfg(test)]
+mod tests;

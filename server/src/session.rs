@@ -47,7 +47,7 @@ pub mod simple;
 mod sink_tests;
 pub mod statement;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod transaction;
 pub mod write;
 

@@ -18,7 +18,7 @@ const GROUPS_REMEMBERED: usize = 64;
 /// Epochs that are remembered for it: enough for a median and a 99th percentile.
 const EPOCHS_REMEMBERED: usize = 1024;
 /// Input rows after which a checkpoint is due before its time: until then what epochs left is kept in memory.
-const RETAINED_ROWS_MAX: u64 = 4 << 20;
+pub(super) const RETAINED_ROWS_MAX: u64 = 4 << 20;
 
 /// A group that ended.
 #[derive(Debug, Clone, PartialEq)]

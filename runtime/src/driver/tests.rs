@@ -332,3 +332,68 @@ fn a_checkpoint_that_is_due_is_told_to_the_cutter_of_an_open_pipeline() {
     quiesce(&mut driver, 1, &[1]);
     assert_eq!(driver.on(Event::CheckpointDue { pipeline }, 0), []);
 }
+
+/// What epochs leave is kept for lost workers until a checkpoint lets it go: with many rows one is made before its time.
+#[test]
+fn many_rows_make_a_checkpoint_due() {
+    let mut driver = driver(&[1]);
+    let every_ns = 3_600_000_000_000;
+    driver.on(Event::Checkpoints(CheckpointPolicy::Always { every_ns }), 0);
+    quiesce(&mut driver, 1, &[1]);
+    closed(&mut driver, 1, 0);
+    let resume = Event::Resume {
+        ticket: Ticket(1),
+        views: vec![view(9, &[1])],
+        dropped: vec![],
+    };
+    let checkpoints = |commands: &[Command]| -> Vec<u64> {
+        let launches = commands.iter().filter_map(|command| match command {
+            Command::Send(_, ToWorker::Launch { checkpoints, .. }) => Some(checkpoints.clone()),
+            _ => None,
+        });
+        launches.flatten().collect()
+    };
+    let opened = driver.on(resume, 0);
+    assert_eq!((launches(&opened), checkpoints(&opened)), (vec![(1, 1)], vec![1]));
+    let done = ToDriver::EpochDone {
+        pipeline: PipelineId(1),
+        version: version(&driver, 1),
+        epoch: 1,
+        worker: WORKER,
+        costs: EpochCosts::default(),
+        stages: vec![],
+        is_checkpoint: true,
+    };
+    driver.on(Event::Worker(done), 0);
+    let need = |driver: &mut Driver, last| {
+        let need = ToDriver::NeedEpochs {
+            pipeline: PipelineId(1),
+            version: version(driver, 1),
+            last,
+        };
+        driver.on(Event::Worker(need), 0)
+    };
+    let of_rows = |rows| EpochCosts {
+        rows,
+        ..EpochCosts::default()
+    };
+    let launched = need(&mut driver, 1);
+    assert_eq!(
+        (launches(&launched), checkpoints(&launched)),
+        (vec![(2, 3)], vec![])
+    );
+    epoch_took(&mut driver, 1, 2, of_rows(pipeline::RETAINED_ROWS_MAX - 1), 0);
+    epoch_took(&mut driver, 1, 3, of_rows(0), 0);
+    let launched = need(&mut driver, 3);
+    assert_eq!(
+        (launches(&launched), checkpoints(&launched)),
+        (vec![(4, 5)], vec![])
+    );
+    epoch_took(&mut driver, 1, 4, of_rows(1), 0);
+    epoch_took(&mut driver, 1, 5, of_rows(0), 0);
+    let launched = need(&mut driver, 5);
+    assert_eq!(
+        (launches(&launched), checkpoints(&launched)),
+        (vec![(6, 7)], vec![7])
+    );
+}

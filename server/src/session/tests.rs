@@ -12,9 +12,9 @@ use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::{CopyOut, Outcome, Session, SessionInfo, TransactionStatus};
 use crate::types::output;
 
-pub(super) struct Fixture {
+pub(crate) struct Fixture {
     pub(super) db: Arc<Database>,
-    pub(super) session: Arc<Session>,
+    pub(crate) session: Arc<Session>,
     directory: Option<TempDir>,
 }
 
@@ -26,7 +26,7 @@ fn options(directory: &TempDir) -> DatabaseOptions {
 }
 
 impl Fixture {
-    pub(super) async fn new() -> Fixture {
+    pub(crate) async fn new() -> Fixture {
         let directory = tempfile::tempdir().unwrap();
         Self::open(directory).await
     }
@@ -48,7 +48,7 @@ impl Fixture {
         }
     }
 
-    pub(super) fn other_session(&self) -> Arc<Session> {
+    pub(crate) fn other_session(&self) -> Arc<Session> {
         Session::new(Arc::clone(&self.db), SessionInfo::default()).unwrap()
     }
 
@@ -76,7 +76,7 @@ impl Fixture {
         directory
     }
 
-    pub(super) async fn ok(&self, sql: &str) -> Vec<String> {
+    pub(crate) async fn ok(&self, sql: &str) -> Vec<String> {
         run(&self.session, sql)
             .await
             .unwrap_or_else(|error| panic!("{sql}: {error:?}"))
@@ -104,7 +104,7 @@ fn copy_directory(from: &std::path::Path, to: &std::path::Path) {
 }
 
 /// Runs a simple query; rows as `a|b`, other outcomes as their tags.
-pub(super) async fn run(session: &Arc<Session>, sql: &str) -> SqlResult<Vec<String>> {
+pub(crate) async fn run(session: &Arc<Session>, sql: &str) -> SqlResult<Vec<String>> {
     let mut query = session.run(sql)?;
     let mut out = vec![];
     while let Some(outcome) = query.next().await {

@@ -373,6 +373,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn all_files_together_take_so_much_of_the_disk() {
+        let (_directory, files) = spill_files();
+        let file = files.create_temp_file("a test").unwrap();
+        // As if other queries had spilled nearly all that may be.
+        let shared = &files.shared;
+        shared.files_bytes.store(FILES_BYTES_MAX - 150, Ordering::Relaxed);
+        let write = |bytes: usize| {
+            let mut writer = file.open_writer().unwrap();
+            io::Write::write_all(&mut writer, &vec![7; bytes]).unwrap();
+            writer.finish()
+        };
+        write(100).unwrap();
+        let error = write(100).unwrap_err();
+        assert!(
+            error.to_string().contains("queries may spill 100 GB at most"),
+            "{error}"
+        );
+        write(50).unwrap();
+    }
+
+    #[tokio::test]
     async fn a_write_that_fails_fails_whoever_reads() {
         let (directory, files) = spill_files();
         let path = directory.path().join("only to be read");
