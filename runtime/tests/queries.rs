@@ -320,6 +320,30 @@ async fn a_query_that_is_given_up_leaves_no_task() {
     fixture.runtime.shutdown().await;
 }
 
+/// Of a recursion without an end every step is short, and none of them waits for anything.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endless_recursion_that_is_given_up_ends() {
+    let fixture = Fixture::new(6, 1).await;
+    let (cut, _) = fixture.contexts(None).await;
+    let sql = "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT max(n) FROM r";
+    // More than there are slots for.
+    for _ in 0..20 {
+        let plan = cut.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+        let stream = fixture.execute(&cut, plan, QueryClass::Interactive);
+        while fixture
+            .runtime
+            .query_tasks()
+            .iter()
+            .all(|task| task.first_run.is_none())
+        {
+            tokio::task::yield_now().await;
+        }
+        drop(stream);
+    }
+    assert!(fixture.runtime.query_tasks().is_empty());
+    fixture.runtime.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failing_row_fails_its_query_in_every_stage() {
     let fixture = Fixture::new(5, 1).await;

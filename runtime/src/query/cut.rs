@@ -98,8 +98,12 @@ fn cut_node(
 
 /// Whether a leaf gives way by itself, or is too short to.
 fn has_suspension_points(leaf: &dyn ExecutionPlan) -> bool {
-    if leaf.is::<SnapshotScan>() || leaf.is::<PlaceholderRowExec>() || leaf.is::<WorkTableExec>() {
+    if leaf.is::<SnapshotScan>() || leaf.is::<PlaceholderRowExec>() {
         return true;
+    }
+    // It is short in each step of its recursion, of which there may be any number.
+    if leaf.is::<WorkTableExec>() {
+        return false;
     }
     let rows = StatisticsContext::default()
         .compute(leaf, &Default::default())
