@@ -256,13 +256,8 @@ const MOVED_PART: usize = 16;
 /// But measuring takes such a part of the time at most: some operators have to look at every group.
 const MEASURING_PART: u32 = 50;
 
-/// A byte of changes is not taken to make more bytes of state than this.
-const GROWTH_MAX: f64 = 16.0;
-/// How much it makes is told from so many bytes of changes at least, once they have come.
-const CHANGED_MAX: usize = 4 * MOVED_BYTES_MIN;
-
 /// The charge for a piece of state. To measure state costs more than a small change of it: until it is measured again, what
-/// comes in is taken to stay, and to make state as what came before did.
+/// comes in is taken to stay.
 #[derive(Debug)]
 pub struct StateCharge(Mutex<Measured>);
 
@@ -271,10 +266,6 @@ struct Measured {
     charge: Charge,
     bytes: usize,
     moved: usize,
-    /// Bytes of changes, and the bytes of state that they made; what is long ago counts less. Over as many bytes as there are of
-    /// state: what is allocated grows in steps, and state does not go on to grow as it did in one.
-    changed: usize,
-    grown: usize,
     at: Instant,
     /// How long it took.
     took: Duration,
@@ -287,8 +278,6 @@ impl StateCharge {
             charge: account.charge(Use::State, 0),
             bytes: 0,
             moved: 0,
-            changed: 0,
-            grown: 0,
             at: Instant::now(),
             took: Duration::ZERO,
         }))
@@ -305,15 +294,9 @@ impl StateCharge {
         if is_due && since >= measured.took * MEASURING_PART {
             let bytes = measure();
             measured.took = began.elapsed();
-            measured.changed += measured.moved;
-            measured.grown += bytes.saturating_sub(measured.bytes);
-            while measured.changed > bytes.max(CHANGED_MAX) {
-                measured.changed /= 2;
-                measured.grown /= 2;
-            }
             measured.set(bytes);
         } else {
-            let assumed = measured.bytes + (measured.moved as f64 * measured.growth()) as usize;
+            let assumed = measured.bytes + measured.moved;
             measured.charge.resize(assumed);
         }
     }
@@ -330,14 +313,6 @@ impl StateCharge {
 }
 
 impl Measured {
-    /// Bytes of state that a byte of changes is taken to make.
-    fn growth(&self) -> f64 {
-        match self.changed {
-            0 => 1.0,
-            changed => (self.grown as f64 / changed as f64).clamp(1.0, GROWTH_MAX),
-        }
-    }
-
     fn set(&mut self, bytes: usize) {
         self.bytes = bytes;
         self.moved = 0;
