@@ -10,11 +10,13 @@ use std::sync::Arc;
 
 use millrace_planner::RelationId;
 use millrace_storage::ChangeBatch;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::backfill::input::{Input, Step};
 use crate::error::{Result, RuntimeError};
 use crate::relation::Relation;
 use crate::runtime::Runtime;
+use crate::snapshot::{Frozen, FrozenRows};
 use crate::state::Version;
 use crate::worker::disk::DiskScheduler;
 
@@ -31,7 +33,60 @@ pub struct Changes {
     disk: Arc<DiskScheduler>,
 }
 
+/// A table or view as of a checkpoint that is about to count. It counts when this is dropped, at the latest.
+pub struct Checkpointed {
+    /// The checkpoint's.
+    pub number: u64,
+    pub(crate) relation: Frozen,
+    pub(crate) _seen: oneshot::Sender<()>,
+}
+
+/// What is between a checkpoint and what was taken of a relation.
+pub struct Between {
+    pub changes: Changes,
+    /// The changes lead to the checkpoint; otherwise they lead from there to what was taken.
+    pub is_ahead: bool,
+}
+
 impl Runtime {
+    /// Every checkpoint of a table or view from now on, before it counts.
+    pub fn checkpoints_of(&self, relation: RelationId) -> mpsc::UnboundedReceiver<Checkpointed> {
+        let (tell, told) = mpsc::unbounded_channel();
+        if let Some(durable) = &self.inner.durable {
+            durable.tell(relation, tell);
+        }
+        told
+    }
+
+    /// A table or view as of the checkpoint that it was restored from. To be asked before [`Runtime::replay`].
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub async fn restored(&self, relation: RelationId) -> Result<Option<Checkpointed>> {
+        let number = {
+            let recovery = self.inner.recovery.lock();
+            recovery
+                .as_ref()
+                .and_then(|recovery| recovery.number_of(relation))
+        };
+        let Some(number) = number else { return Ok(None) };
+        let snapshot = self.snapshot(&[relation], None).await?;
+        Ok(Some(Checkpointed {
+            number,
+            relation: snapshot.frozen(relation)?.clone(),
+            _seen: oneshot::channel().0,
+        }))
+    }
+
+    /// Begins to follow a relation that was taken as of a checkpoint.
+    pub fn follow_from(&self, checkpoint: &Checkpointed) -> Follower {
+        Follower {
+            runtime: self.clone(),
+            input: Input::taken_as(&checkpoint.relation),
+            taken: Some(checkpoint.relation.version),
+        }
+    }
+
     /// Begins to follow a relation. The first step brings all rows of a table or view, of a stream those from `offset` on.
     pub fn follow(&self, relation: RelationId, offset: u64) -> Follower {
         Follower {
@@ -90,6 +145,30 @@ impl Follower {
         })
     }
 
+    /// What a checkpoint has that was not taken, or the other way round. `None`: it is of other tables than what was taken.
+    pub fn between(&self, checkpoint: &Checkpointed) -> Option<Between> {
+        let (taken, of_checkpoint) = (self.input.taken()?, &checkpoint.relation);
+        if !taken.is_same_incarnation(of_checkpoint) || !taken.is_current() {
+            return None;
+        }
+        let is_ahead = taken.version <= of_checkpoint.version;
+        let (older, newer) = match is_ahead {
+            true => (taken, of_checkpoint),
+            false => (of_checkpoint, taken),
+        };
+        let FrozenRows::Table(partitions) = &newer.rows else {
+            return None;
+        };
+        let step = Step::Rows {
+            partitions: partitions.clone(),
+            since: Some(older.version),
+            at: (0, 0),
+        };
+        let disk = Arc::clone(self.runtime.inner.disks.data());
+        let changes = Changes { step, disk };
+        Some(Between { changes, is_ahead })
+    }
+
     /// Of a stream, the offset up to which it was taken.
     pub fn offset(&self) -> u64 {
         self.input.offset()
@@ -103,6 +182,11 @@ impl Changes {
     /// The log is damaged.
     pub async fn next(&mut self) -> Result<Option<ChangeBatch>> {
         self.step.next(&self.disk).await
+    }
+
+    /// Whether rows may have gone; not if these are all rows that there are, or those of a stream.
+    pub fn has_deletions(&self) -> bool {
+        matches!(self.step, Step::Rows { since: Some(_), .. })
     }
 
     /// Begins again with the first change, if it is a table or a view.

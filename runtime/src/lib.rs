@@ -43,7 +43,7 @@ pub use driver::{
 pub use error::RuntimeError;
 pub use event_time::{EventTime, EventTimeSpec, Judged, WatermarkStatus};
 pub use feed::{FeedLimits, FeedSize};
-pub use follow::{Changes, Follower};
+pub use follow::{Between, Changes, Checkpointed, Follower};
 pub use operator::Gate;
 pub use query::{
     BatchPlanner, ClientWait, FILE_PIECE_BYTES_MIN, GenericJoinExec, ProfileHandle, QueryOptions,

@@ -20,7 +20,7 @@ pub mod replace;
 pub mod sessions;
 pub mod sinks;
 pub mod tuning;
-mod upkeep;
+pub(crate) mod upkeep;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -218,8 +218,10 @@ impl Database {
         self.stop_upkeep().await;
         self.cancel_jobs(&self.jobs.active()).await;
         self.generators.stop_all().await;
-        self.sinks.stop_all().await;
+        // They note with the last checkpoint what they have delivered.
+        self.sinks.flush().await;
         self.checkpoint_at_end().await;
+        self.sinks.stop_all().await;
         self.runtime.shutdown().await;
         Ok(self.store.close()?)
     }
@@ -382,6 +384,7 @@ impl Database {
             }
             self.publish([Arc::new(object)], &[]);
         }
+        let mut restored = self.restored_for_sinks().await?;
         self.replay(!later.is_empty()).await?;
         // What is filled is filled from what is there now: the time of replayed epochs is before that.
         for (mut object, rest) in later {
@@ -393,7 +396,7 @@ impl Database {
         // Nothing is to come before what there is has come up.
         for object in self.catalog().objects() {
             self.start_generator(object)?;
-            self.start_sink(object);
+            self.start_sink(object, restored.remove(&object.id));
         }
         Ok(())
     }

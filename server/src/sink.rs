@@ -9,6 +9,7 @@
 //! whole or not at all, and never twice. Which rows of a table or view were delivered is known from the files themselves
 //! (`database/sinks.rs`).
 
+pub(crate) mod base;
 pub(crate) mod decode;
 pub(crate) mod directory;
 pub(crate) mod draft;

@@ -61,6 +61,14 @@ impl Input {
         }
     }
 
+    /// Of a table or view, one that was fed so far.
+    pub fn taken_as(fed: &Frozen) -> Self {
+        Input {
+            fed: Some(fed.clone()),
+            ..Input::new(fed.relation.id())
+        }
+    }
+
     /// What was fed last of a table or view.
     pub fn taken(&self) -> Option<&Frozen> {
         self.fed.as_ref()

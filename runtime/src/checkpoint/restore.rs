@@ -107,6 +107,12 @@ impl Recovery {
         Some((manifest, view))
     }
 
+    /// The checkpoint that a relation was restored from.
+    pub fn number_of(&self, id: RelationId) -> Option<u64> {
+        let manifest = self.manifest(id).filter(|_| self.restored.contains(&id));
+        manifest.map(|manifest| manifest.number)
+    }
+
     /// The latest time of the checkpoints that something was restored from.
     pub fn now(&self) -> Option<i64> {
         let restored = self.restored.iter().filter_map(|id| self.manifest(*id));

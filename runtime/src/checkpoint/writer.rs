@@ -14,6 +14,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::FutureExt;
+use futures::future::join_all;
 use millrace_planner::RelationId;
 use millrace_storage::checkpoint::{Checkpoints, Manifest, StoredSource, StoredView, Written};
 use parking_lot::Mutex;
@@ -24,8 +25,10 @@ use super::encode::{Encoder, Slices};
 use super::restore::plan_of;
 use crate::driver::{Event, PipelineId};
 use crate::error::Result;
+use crate::follow::Checkpointed;
 use crate::relation::Relation;
 use crate::runtime::Inner;
+use crate::snapshot::Frozen;
 use crate::state::{TableImage, TableView};
 use crate::versions::{Committed, Pin};
 use crate::worker::cpu::QueryClass;
@@ -68,6 +71,9 @@ pub struct CheckpointRecord {
     pub taken_at_ms: i64,
 }
 
+/// How long a checkpoint waits for those who want to see it before it counts.
+const SEEN_WITHIN: Duration = Duration::from_secs(5);
+
 /// A view with what its tasks keep.
 type ImagesOfView = (Arc<ViewInstance>, Vec<(Part, Arc<Image>)>);
 
@@ -77,6 +83,8 @@ struct Taken {
     committed: Committed,
     views: Vec<ImagesOfView>,
     tables: BTreeMap<RelationId, TableView>,
+    /// Tables and views that somebody wants to see.
+    shown: Vec<Frozen>,
     _pin: Arc<Pin>,
     epochs_from: u64,
     waited: Duration,
@@ -115,6 +123,8 @@ pub struct Durable {
     state: Mutex<State>,
     taken: mpsc::UnboundedSender<Taken>,
     requests: mpsc::UnboundedSender<oneshot::Sender<()>>,
+    /// Who wants to see each checkpoint of a relation before it counts.
+    told: Mutex<BTreeMap<RelationId, Vec<mpsc::UnboundedSender<Checkpointed>>>>,
 }
 
 /// What the task that writes waits for.
@@ -136,6 +146,7 @@ impl Durable {
             state: Mutex::default(),
             taken,
             requests,
+            told: Mutex::default(),
         };
         let inbox = Inbox {
             taken: taken_inbox,
@@ -190,12 +201,13 @@ impl Durable {
         if committed.epoch != epoch {
             return;
         }
+        let views: Vec<ImagesOfView> = (views.iter())
+            .filter_map(|view| images(inner, *view, epoch))
+            .collect();
         let taken = Taken {
             pipeline,
-            views: views
-                .iter()
-                .filter_map(|view| images(inner, *view, epoch))
-                .collect(),
+            shown: self.shown(inner, &committed, &views),
+            views,
             tables: tables(inner, &committed),
             committed,
             _pin: pin,
@@ -206,6 +218,53 @@ impl Durable {
         state.wanted.remove(&pipeline);
         // A task that is gone writes nothing.
         let _ = self.taken.send(taken);
+    }
+
+    /// Has somebody see each checkpoint of a relation before it counts.
+    pub fn tell(&self, relation: RelationId, teller: mpsc::UnboundedSender<Checkpointed>) {
+        let mut told = self.told.lock();
+        for tellers in told.values_mut() {
+            tellers.retain(|teller| !teller.is_closed());
+        }
+        told.retain(|_, tellers| !tellers.is_empty());
+        told.entry(relation).or_default().push(teller);
+    }
+
+    /// The relations of a checkpoint that somebody wants to see, as of it.
+    fn shown(&self, inner: &Inner, committed: &Committed, views: &[ImagesOfView]) -> Vec<Frozen> {
+        let wanted: Vec<RelationId> = self.told.lock().keys().copied().collect();
+        let shown = wanted.into_iter().filter_map(|id| {
+            let end = committed.ends.get(&id).copied();
+            let is_view = views.iter().any(|(view, _)| view.id == id);
+            let version = end.or(is_view.then_some(committed.epoch))?;
+            let relation = inner.relation(id).ok()?;
+            let (_, versions, pin) = inner.versions.pin(&[(id, !is_view)], &BTreeMap::new())?;
+            let logs = &inner.logs;
+            let frozen = Frozen::new(&relation, version, &pin, logs, inner.disks.data());
+            (versions == [version]).then_some(frozen)
+        });
+        shown.collect()
+    }
+
+    /// Shows a checkpoint to those who want to see it; resolves when they have.
+    fn show(&self, number: u64, shown: Vec<Frozen>) -> impl Future<Output = ()> + Send + use<> {
+        let told = self.told.lock();
+        let mut seen = vec![];
+        for relation in shown {
+            for teller in told.get(&relation.relation.id()).into_iter().flatten() {
+                let (sender, receiver) = oneshot::channel();
+                let checkpointed = Checkpointed {
+                    number,
+                    relation: relation.clone(),
+                    _seen: sender,
+                };
+                // Who is gone need not be waited for.
+                if teller.send(checkpointed).is_ok() {
+                    seen.push(receiver);
+                }
+            }
+        }
+        join_all(seen).map(|_| ())
     }
 
     /// Two pipelines became one.
@@ -258,8 +317,9 @@ impl Durable {
     }
 
     /// Writes a checkpoint, and remembers how that went.
-    async fn write(&self, inner: &Arc<Inner>, taken: Taken, slices: &mut Slices) {
+    async fn write(&self, inner: &Arc<Inner>, mut taken: Taken, slices: &mut Slices) {
         let draft = self.files.begin();
+        let seen = self.show(draft.number(), std::mem::take(&mut taken.shown));
         let (pipeline, epoch) = (taken.pipeline, taken.committed.epoch);
         let mut relations: Vec<RelationId> = taken.committed.ends.keys().copied().collect();
         relations.extend(taken.views.iter().map(|(view, _)| view.id));
@@ -287,7 +347,7 @@ impl Durable {
         }
         let (at, epochs_from) = (taken.at, taken.epochs_from);
         let encoder = Encoder::new(inner, draft, self.files.files(), slices);
-        let written = write(inner, encoder, taken).await;
+        let written = write(inner, encoder, taken, seen).await;
         let mut state = self.state.lock();
         let record = state.records.back_mut();
         if let Some(record) = record.filter(|record| record.state == CheckpointState::Writing) {
@@ -380,7 +440,12 @@ async fn run(inner: Weak<Inner>, mut inbox: Inbox, mut slices: Slices) {
 }
 
 /// Writes all of a checkpoint and commits it.
-async fn write(inner: &Arc<Inner>, mut encoder: Encoder<'_>, taken: Taken) -> Result<(Written, Slices)> {
+async fn write(
+    inner: &Arc<Inner>,
+    mut encoder: Encoder<'_>,
+    taken: Taken,
+    seen: impl Future<Output = ()>,
+) -> Result<(Written, Slices)> {
     let Committed {
         epoch,
         ends,
@@ -432,6 +497,8 @@ async fn write(inner: &Arc<Inner>, mut encoder: Encoder<'_>, taken: Taken) -> Re
             images,
         });
     }
+    // Who does not get to it in time goes without.
+    let _ = tokio::time::timeout(SEEN_WITHIN, seen).await;
     let exists: BTreeSet<u64> = inner.relations.read().keys().map(|id| id.0).collect();
     let Encoder { draft, slices, .. } = encoder;
     Ok((draft.commit(manifest, exists).await?, slices))

@@ -114,7 +114,7 @@ impl DdlGuard<'_> {
         db.publish(objects.iter().cloned(), &[]);
         for object in &objects {
             db.start_generator(object)?;
-            db.start_sink(object);
+            db.start_sink(object, None);
         }
         Ok(())
     }
@@ -207,6 +207,7 @@ pub(crate) async fn take_down(db: &Database, objects: &[Arc<Object>]) {
     for object in objects {
         db.generators().stop(object.id).await;
         db.sinks().stop(object.id).await;
+        db.forget_sink(object);
     }
     let relations: Vec<RelationId> = objects
         .iter()

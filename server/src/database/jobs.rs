@@ -368,7 +368,7 @@ async fn commit(guard: &DdlGuard<'_>, job: &Job) -> SqlResult<()> {
     db.store().catalog().apply(changes)?;
     db.publish(job.put.iter().cloned(), &job.removed);
     for object in &job.put {
-        db.start_sink(object);
+        db.start_sink(object, None);
     }
     take_down(db, &gone).await;
     Ok(())

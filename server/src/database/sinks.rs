@@ -8,15 +8,20 @@
 //! view came up after a crash, or whether it was filled again and rows are other ones now: what the files say is what the view
 //! says, after the first step as after every other. Of a stream the fact says up to which offset it was delivered.
 //!
+//! So that not all files have to be read for that, a sink notes with each checkpoint of its relation how the files differ from
+//! it (`sink/base`). A start from that checkpoint reads the files that came since, and compares them with what changed since.
+//!
 //! When something fails (no room, a file that is gone) the task says so, and begins anew a little later.
 
-use std::collections::{BTreeMap, HashMap};
+mod delivered;
+
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arrow::array::{RecordBatch, UInt32Array};
 use millrace_planner::RelationId;
-use millrace_runtime::{Changes, Follower, QueryClass, Runtime};
+use millrace_runtime::{Changes, Checkpointed, Follower, QueryClass, Runtime};
 use millrace_storage::{ChangeBatch, ObjectId, ObjectKind};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -26,7 +31,7 @@ use tokio::task::JoinHandle;
 use crate::catalog::{Definition, Object};
 use crate::database::{Database, now_ms};
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
-use crate::sink::decode::Decoder;
+use crate::sink::base::{Bases, Counts};
 use crate::sink::directory::{Directory, io_error};
 use crate::sink::draft::Draft;
 use crate::sink::encode::{Encoder, Op};
@@ -34,8 +39,9 @@ use crate::sink::{SinkDef, SinkType};
 
 /// When a sink that failed tries again.
 const RETRY: Duration = Duration::from_secs(1);
-/// Rows that are compared with what was delivered at once.
-const KEYS_AT_ONCE: usize = 1_024;
+
+/// With more rows than these waiting for rollover at a checkpoint, a sink writes them before: what is noted stays small.
+const AHEAD_MAX: usize = 262_144;
 
 /// The fact that says what of a sink is committed.
 pub(crate) fn fact(sink: ObjectId) -> String {
@@ -141,8 +147,41 @@ impl Database {
         &self.sinks
     }
 
-    /// Starts to write a sink, if the object is one.
-    pub(crate) fn start_sink(self: &Arc<Self>, object: &Object) {
+    /// What sinks read that was restored, as of its checkpoint. To be asked before the logs are replayed.
+    pub(super) async fn restored_for_sinks(&self) -> SqlResult<BTreeMap<ObjectId, Checkpointed>> {
+        let catalog = self.catalog();
+        let mut restored = BTreeMap::new();
+        for object in catalog.objects() {
+            if let Definition::Sink(def) = &object.definition
+                && catalog
+                    .object(def.relation)
+                    .is_some_and(|read| read.kind != ObjectKind::Stream)
+                && let Some(checkpointed) = self.runtime.restored(RelationId(def.relation.0)).await?
+            {
+                restored.insert(object.id, checkpointed);
+            }
+        }
+        let number = |sink| {
+            restored
+                .get(&sink)
+                .map(|checkpointed: &Checkpointed| checkpointed.number)
+        };
+        let data = &self.options.data;
+        Bases::keep(data, number).map_err(|error| io_error("clear", &data.join("sinks"), &error))?;
+        Ok(restored)
+    }
+
+    /// Removes what a sink has in the data directory.
+    pub(crate) fn forget_sink(&self, object: &Object) {
+        if matches!(object.definition, Definition::Sink(_))
+            && let Err(error) = Bases::of(&self.options.data, object.id).remove()
+        {
+            tracing::error!(%error, object = object.described(), "what it noted could not be removed; the next start removes it");
+        }
+    }
+
+    /// Starts to write a sink, if the object is one. `restored`: what it reads, if that was restored at this start.
+    pub(crate) fn start_sink(self: &Arc<Self>, object: &Object, restored: Option<Checkpointed>) {
         let Definition::Sink(def) = &object.definition else {
             return;
         };
@@ -156,6 +195,8 @@ impl Database {
             id: object.id,
             def: Arc::clone(def),
             directory: Directory::of(def),
+            bases: Bases::of(&self.options.data, object.id),
+            restored,
             committed: Committed::default(),
             status: tell,
             stopped,
@@ -193,6 +234,9 @@ struct Writing {
     id: ObjectId,
     def: Arc<SinkDef>,
     directory: Directory,
+    bases: Bases,
+    /// What it reads as of the checkpoint that this was restored from, until it is compared with the files.
+    restored: Option<Checkpointed>,
     committed: Committed,
     status: watch::Sender<SinkStatus>,
     stopped: watch::Receiver<bool>,
@@ -214,6 +258,8 @@ impl Writing {
                 status.is_running = false;
                 status.error = Some(error.message);
             });
+            // It would keep rows that have gone since.
+            self.restored = None;
             let retry = tokio::time::sleep(RETRY);
             tokio::pin!(retry);
             loop {
@@ -257,30 +303,58 @@ impl Writing {
         }
         let (encoder, is_stream) = self.encoder()?;
         let relation = RelationId(self.def.relation.0);
-        let mut follower = self.runtime.follow(relation, self.committed.offset);
-        let mut first = Some(if is_stream {
-            HashMap::new()
+        let mut noted = self.restored.take();
+        let (mut follower, mut first) = if is_stream {
+            let follower = self.runtime.follow(relation, self.committed.offset);
+            (follower, Some(Counts::new()))
+        } else if let Some((checkpoint, base)) = self.base_of(noted.as_ref()).await? {
+            let mut delivered = self.delivered(&encoder, base.next).await?;
+            for (key, count) in base.ahead {
+                *delivered.entry(key).or_default() -= count;
+            }
+            delivered.retain(|_, count| *count != 0);
+            let follower = self.runtime.follow_from(checkpoint);
+            noted = None;
+            (follower, Some(delivered))
         } else {
-            self.delivered(&encoder).await?
-        });
+            let delivered = self.delivered(&encoder, 0).await?;
+            (self.runtime.follow(relation, 0), Some(delivered))
+        };
+        let mut checkpoints = None;
         let rollover = Duration::from_millis(self.def.rollover_ms);
         let mut last = tokio::time::Instant::now() - rollover;
         let mut waiting: Vec<oneshot::Sender<()>> = vec![];
         loop {
             if first.is_none() && waiting.is_empty() {
+                let checkpoint = async {
+                    match &mut checkpoints {
+                        Some(checkpoints) => next_of(checkpoints).await,
+                        None => std::future::pending().await,
+                    }
+                };
                 let is_due = async {
                     follower.moved().await?;
                     tokio::time::sleep_until(last + rollover).await;
                     Ok::<(), Leave>(())
                 };
-                tokio::select! {
+                let checkpoint = tokio::select! {
                     biased;
                     _ = stopped.wait_for(|stopped| *stopped) => return Err(Leave::Stopped),
-                    asked = self.asked.recv() => match asked {
-                        Some(asked) => waiting.push(asked),
-                        None => return Err(Leave::Stopped),
-                    },
-                    due = is_due => due?,
+                    asked = self.asked.recv() => {
+                        waiting.push(asked.ok_or(Leave::Stopped)?);
+                        None
+                    }
+                    checkpoint = checkpoint => Some(checkpoint),
+                    due = is_due => {
+                        due?;
+                        None
+                    }
+                };
+                if let Some(checkpoint) = checkpoint {
+                    if self.note(&encoder, &follower, &checkpoint, AHEAD_MAX).await? {
+                        continue;
+                    }
+                    noted = Some(checkpoint);
                 }
             }
             while let Ok(asked) = self.asked.try_recv() {
@@ -294,6 +368,12 @@ impl Writing {
             };
             last = tokio::time::Instant::now();
             self.commit(draft, &follower).await?;
+            if let Some(checkpoint) = noted.take() {
+                self.note(&encoder, &follower, &checkpoint, usize::MAX).await?;
+            }
+            if !is_stream && checkpoints.is_none() {
+                checkpoints = Some(self.runtime.checkpoints_of(relation));
+            }
             self.status.send_modify(|status| {
                 status.is_running = true;
                 status.error = None;
@@ -318,46 +398,6 @@ impl Writing {
         })?;
         let encoder = Encoder::new(&self.def, relation.schema())?;
         Ok((Arc::new(encoder), object.kind == ObjectKind::Stream))
-    }
-
-    /// What the committed files say together: how often each row is there.
-    async fn delivered(&self, encoder: &Arc<Encoder>) -> Result<HashMap<Box<[u8]>, i64>, Leave> {
-        let mut counts: HashMap<Box<[u8]>, i64> = HashMap::new();
-        for number in 0..self.committed.next {
-            self.check_running()?;
-            let path = self.directory.file(number);
-            let content = self.runtime.read_file(&path).await?;
-            let content = content.map_err(|error| {
-                let error = io_error("read", &path, &error);
-                match error.code {
-                    SqlState::UndefinedFile => error
-                        .with_detail("Without it is not known which rows the sink has delivered.")
-                        .with_hint("Put it back, or drop the sink and create it again."),
-                    _ => error,
-                }
-            })?;
-            let encoder = Arc::clone(encoder);
-            let decoder = self.compute(move || Decoder::new(encoder, path, content));
-            let (mut decoder, mut has_more) = (decoder.await?, true);
-            while has_more {
-                self.check_running()?;
-                let count = move || {
-                    let has_more = decoder.piece(&mut |op, key| {
-                        let change = if op == Op::Insert { 1 } else { -1 };
-                        match counts.get_mut(key) {
-                            Some(count) => *count += change,
-                            None => {
-                                counts.insert(Box::from(key), change);
-                            }
-                        }
-                    })?;
-                    Ok((decoder, counts, has_more))
-                };
-                (decoder, counts, has_more) = self.compute(count).await?;
-            }
-        }
-        counts.retain(|_, count| *count != 0);
-        Ok(counts)
     }
 
     /// Writes all changes: rows that go before rows that come.
@@ -388,47 +428,6 @@ impl Writing {
             }
         }
         Ok(draft)
-    }
-
-    /// Writes what it takes from what was delivered to what there is. `all`: all rows that there are.
-    async fn write_difference(
-        &self,
-        encoder: &Arc<Encoder>,
-        mut all: Changes,
-        mut delivered: HashMap<Box<[u8]>, i64>,
-        mut draft: Draft,
-    ) -> Result<Draft, Leave> {
-        // Rows that come have to wait until it is known which go.
-        let mut missing: Vec<Box<[u8]>> = vec![];
-        while let Some(batch) = all.next().await? {
-            self.check_running()?;
-            for from in (0..batch.rows.num_rows()).step_by(KEYS_AT_ONCE) {
-                let encoder = Arc::clone(encoder);
-                let piece = batch
-                    .rows
-                    .slice(from, KEYS_AT_ONCE.min(batch.rows.num_rows() - from));
-                let compare = move || {
-                    for key in encoder.keys(&encoder.conform(&piece)?)? {
-                        match delivered.get_mut(&key) {
-                            Some(count) if *count > 0 => *count -= 1,
-                            _ => missing.push(key),
-                        }
-                    }
-                    Ok((delivered, missing))
-                };
-                (delivered, missing) = self.compute(compare).await?;
-            }
-        }
-        if self.def.sink_type == SinkType::Changelog {
-            let mut gone: Vec<(Box<[u8]>, i64)> =
-                delivered.into_iter().filter(|(_, count)| *count > 0).collect();
-            gone.sort_unstable();
-            let gone = gone
-                .into_iter()
-                .flat_map(|(key, count)| std::iter::repeat_n(key, usize::try_from(count).unwrap_or(0)));
-            draft = self.write_keys(Op::Delete, gone.collect(), draft).await?;
-        }
-        self.write_keys(Op::Insert, missing, draft).await
     }
 
     async fn write_keys(&self, op: Op, mut keys: Vec<Box<[u8]>>, mut draft: Draft) -> Result<Draft, Leave> {
@@ -528,6 +527,18 @@ impl Writing {
     }
 }
 
+/// The next checkpoint; never, if there are none.
+async fn next_of(checkpoints: &mut mpsc::UnboundedReceiver<Checkpointed>) -> Checkpointed {
+    match checkpoints.recv().await {
+        Some(checkpoint) => checkpoint,
+        None => std::future::pending().await,
+    }
+}
+
+fn times(count: i64) -> usize {
+    usize::try_from(count).unwrap_or(0)
+}
+
 /// The rows of changes that came or went, each as often as it did.
 fn rows_of(op: Op, changes: &ChangeBatch) -> SqlResult<Option<RecordBatch>> {
     if changes.weights.is_none() {
@@ -540,10 +551,7 @@ fn rows_of(op: Op, changes: &ChangeBatch) -> SqlResult<Option<RecordBatch>> {
             Op::Delete => -changes.weight(row),
         };
         let position = u32::try_from(row).map_err(|error| SqlError::internal(error.to_string()))?;
-        positions.extend(std::iter::repeat_n(
-            position,
-            usize::try_from(weight).unwrap_or(0),
-        ));
+        positions.extend(std::iter::repeat_n(position, times(weight)));
     }
     if positions.is_empty() {
         return Ok(None);

@@ -149,6 +149,135 @@ async fn a_changelog_adds_up_to_the_view() {
     }
 }
 
+/// What a changelog adds up to: its lines without `op`, each as often as it is there.
+fn added_up(directory: &Path) -> BTreeMap<String, i64> {
+    let mut counts = BTreeMap::new();
+    for line in lines(directory).iter().filter(|line| !line.starts_with("op,")) {
+        let (op, rest) = line.split_once(',').unwrap();
+        let count = counts.entry(rest.to_owned()).or_default();
+        *count += if op.contains("insert") { 1 } else { -1 };
+        assert!((0..=1).contains(count), "{line}: {count}");
+    }
+    counts.retain(|_, count| *count != 0);
+    counts
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_reads_only_the_files_since_the_checkpoint() {
+    for (format, rollover) in [("JSON", 0), ("CSV", 0), ("JSON", 3_600)] {
+        let out = Directory::new();
+        let f = Fixture::new().await;
+        f.ok("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)").await;
+        f.ok("CREATE MATERIALIZED VIEW mv AS SELECT v, count(*) AS n FROM t GROUP BY v")
+            .await;
+        for (name, from) in [("k", "mv"), ("kt", "t")] {
+            let with = with(&out.path(), ", type = 'changelog'");
+            let with = with.replace("rollover_seconds = 0", &format!("rollover_seconds = {rollover}"));
+            let directory = out.path().join(name);
+            std::fs::create_dir(&directory).unwrap();
+            let with = with.replace(out.path().to_str().unwrap(), directory.to_str().unwrap());
+            f.ok(&format!(
+                "CREATE SINK {name} FROM {from} {with} FORMAT PLAIN ENCODE {format}"
+            ))
+            .await;
+        }
+        f.ok("INSERT INTO t VALUES (1, 'one'), (2, 'two'), (3, 'two')")
+            .await;
+        f.ok("FLUSH").await;
+        // With the long rollover these are in the checkpoint, and not in the files.
+        f.ok("UPDATE t SET v = 'one' WHERE id = 2").await;
+        f.ok("DELETE FROM t WHERE id = 1").await;
+        f.db.runtime().checkpoint().await;
+        f.ok("INSERT INTO t VALUES (4, 'two'), (5, 'five')").await;
+        f.ok("FLUSH").await;
+        let killed = f.copied();
+        f.stop().await;
+        // What is older than the checkpoint was taken away by whoever reads the directory.
+        let mut taken: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
+        for name in ["k", "kt"] {
+            let path = out
+                .path()
+                .join(name)
+                .join(format!("{name}-0000000000.{}", format.to_lowercase()));
+            taken.insert(path.clone(), std::fs::read(&path).unwrap());
+            std::fs::remove_file(&path).unwrap();
+        }
+        let before = (files(&out.path().join("k")), files(&out.path().join("kt")));
+        let f = Fixture::open(killed).await;
+        f.ok("FLUSH").await;
+        let after = (files(&out.path().join("k")), files(&out.path().join("kt")));
+        assert_eq!(
+            after, before,
+            "{format} {rollover}: what was delivered is delivered again"
+        );
+        f.ok("UPDATE t SET v = 'six' WHERE id = 5").await;
+        f.ok("FLUSH").await;
+        assert_eq!(
+            f.ok("SELECT state, error FROM mr_catalog.sinks").await,
+            ["running|null", "running|null"]
+        );
+        taken
+            .iter()
+            .for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
+        assert_eq!(added_up(&out.path().join("k")).len(), 3, "{format} {rollover}");
+        assert_eq!(added_up(&out.path().join("kt")).len(), 4, "{format} {rollover}");
+        // A base that is damaged, or was never there: all files are read.
+        let data = f.stop().await;
+        let before = (files(&out.path().join("k")), files(&out.path().join("kt")));
+        for entry in std::fs::read_dir(data.path().join("sinks")).unwrap() {
+            for base in std::fs::read_dir(entry.unwrap().path()).unwrap() {
+                std::fs::write(base.unwrap().path(), "MLRS").unwrap();
+            }
+        }
+        let f = Fixture::open(data).await;
+        f.ok("FLUSH").await;
+        let after = (files(&out.path().join("k")), files(&out.path().join("kt")));
+        assert_eq!(after, before, "{format} {rollover}");
+        f.ok("DROP SINK k").await;
+        f.ok("DROP SINK kt").await;
+        let data = f.stop().await;
+        assert!(
+            std::fs::read_dir(data.path().join("sinks"))
+                .unwrap()
+                .next()
+                .is_none()
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_in_a_checkpoint_and_not_in_files_is_delivered_after_a_kill() {
+    let out = Directory::new();
+    let f = Fixture::new().await;
+    f.ok("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)").await;
+    let with =
+        with(&out.path(), ", type = 'changelog'").replace("rollover_seconds = 0", "rollover_seconds = 3600");
+    f.ok("INSERT INTO t VALUES (1, 'one'), (2, 'two')").await;
+    f.ok(&format!(
+        "CREATE SINK k FROM t {with} FORMAT PLAIN ENCODE PARQUET"
+    ))
+    .await;
+    f.ok("FLUSH").await;
+    f.ok("UPDATE t SET v = 'zwei' WHERE id = 2").await;
+    f.ok("INSERT INTO t VALUES (3, 'three')").await;
+    f.db.runtime().checkpoint().await;
+    f.ok("DELETE FROM t WHERE id = 3").await;
+    f.ok("INSERT INTO t VALUES (4, 'four')").await;
+    assert_eq!(files(&out.path()).len(), 1);
+    let f = f.killed().await;
+    f.ok("FLUSH").await;
+    f.ok(&format!(
+        "CREATE EXTERNAL TABLE tlog STORED AS PARQUET LOCATION '{}/'",
+        out.path().display()
+    ))
+    .await;
+    let log = "SELECT op, id, v FROM tlog WHERE id > 1 ORDER BY id, op, v";
+    assert_eq!(
+        f.ok(log).await,
+        ["delete|2|two", "insert|2|two", "insert|2|zwei", "insert|4|four"]
+    );
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parquet_files_can_be_read_as_a_table_and_files_roll() {
     let out = Directory::new();

@@ -84,6 +84,19 @@ fn append(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
     Ok(file.write_all(bytes)?)
 }
 
+/// Damages what one of the sinks noted with its checkpoints. Returns how many files.
+pub fn base(directory: &Path, random: &mut StdRng) -> Result<u64, Failure> {
+    let mut sinks: Vec<PathBuf> = vec![];
+    for entry in std::fs::read_dir(directory).into_iter().flatten() {
+        sinks.push(entry?.path());
+    }
+    sinks.sort();
+    match sinks.choose(random) {
+        Some(sink) => checkpoint(sink, random),
+        None => Ok(0),
+    }
+}
+
 /// Damages one of the checkpoints' files in one of the ways in which files are damaged. Returns how many.
 pub fn checkpoint(directory: &Path, random: &mut StdRng) -> Result<u64, Failure> {
     let mut files: Vec<PathBuf> = vec![];

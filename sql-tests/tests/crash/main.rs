@@ -37,7 +37,7 @@ const ROUNDS_OF_A_DIRECTORY: u64 = 25;
 /// The most writes of a round before the kill: most rounds are short, and some see several checkpoints.
 const WRITES_MAX: u64 = 60;
 const WRITES_MAX_LONG: u64 = 600;
-/// The share of rounds after which a checkpoint file is damaged, and after which logs are torn.
+/// The share of rounds after which a checkpoint file is damaged, and one that a sink noted, and after which logs are torn.
 const DAMAGED: f64 = 0.25;
 const TORN: f64 = 0.5;
 /// The share of processes in which parts of the views' state go to disk and come back.
@@ -137,6 +137,9 @@ fn damage_some(
         seen.damaged += damage::checkpoint(&directory.join("checkpoints"), random)?;
         // Without the epoch log rows are cut anew, and a lookup join may find others.
         known.looked_up.clear();
+    }
+    if random.random_bool(DAMAGED) {
+        seen.damaged += damage::base(&directory.join("sinks"), random)?;
     }
     if random.random_bool(TORN) {
         seen.torn += damage::tear(directory, random)?;
