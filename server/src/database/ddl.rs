@@ -14,6 +14,7 @@ use tokio::sync::MutexGuard;
 use crate::catalog::{CatalogSnapshot, ColumnDef, Definition, Object};
 use crate::database::Database;
 use crate::database::sinks::fact;
+use crate::database::upkeep::beginnings_fact;
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// The right to change definitions; one statement at a time has it.
@@ -186,8 +187,11 @@ impl DdlGuard<'_> {
         let changes = gone
             .iter()
             .flat_map(|object| {
-                let fact = matches!(object.definition, Definition::Sink(_))
-                    .then(|| CatalogChange::RemoveFact { key: fact(object.id) });
+                let key = match object.kind {
+                    ObjectKind::MaterializedView => Some(beginnings_fact(object.id)),
+                    _ => matches!(object.definition, Definition::Sink(_)).then(|| fact(object.id)),
+                };
+                let fact = key.map(|key| CatalogChange::RemoveFact { key });
                 std::iter::once(CatalogChange::Remove(object.id)).chain(fact)
             })
             .collect();

@@ -16,13 +16,14 @@ use std::time::{Duration, Instant};
 
 use millrace_planner::RelationId;
 use millrace_runtime::{BackfillOptions, JobState, ViewSpec};
-use millrace_storage::{CatalogChange, ObjectId};
+use millrace_storage::{CatalogChange, ObjectId, ObjectKind};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
 use crate::catalog::{Definition, Object};
 use crate::database::Database;
 use crate::database::ddl::{DdlGuard, take_down};
+use crate::database::upkeep::beginnings_fact;
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// Back-fills that run at once; more wait for their turn.
@@ -365,6 +366,19 @@ async fn commit(guard: &DdlGuard<'_>, job: &Job) -> SqlResult<()> {
             .iter()
             .map(|object| CatalogChange::Put(object.to_stored())),
     );
+    let views = |objects: &[Arc<Object>]| -> Vec<Arc<Object>> {
+        let views = objects
+            .iter()
+            .filter(|object| object.kind == ObjectKind::MaterializedView);
+        views.cloned().collect()
+    };
+    for view in views(&gone) {
+        let key = beginnings_fact(view.id);
+        changes.push(CatalogChange::RemoveFact { key });
+    }
+    for view in views(&job.put) {
+        changes.push(db.beginnings(&view)?);
+    }
     db.store().catalog().apply(changes)?;
     db.publish(job.put.iter().cloned(), &job.removed);
     for object in &job.put {
@@ -402,6 +416,7 @@ impl Database {
         let on_disk = self.runtime().memory().on_disk();
         let on_disk = |view: ObjectId| on_disk.get(&RelationId(view.0)).map_or(0, |bytes| *bytes as u64);
         let recovering = self.recovering_infos(&on_disk);
+        let set_aside = self.set_aside_infos();
         jobs.into_iter()
             .map(|job| {
                 let status = running.get(&RelationId(job.id.0));
@@ -425,6 +440,7 @@ impl Database {
                 }
             })
             .chain(recovering)
+            .chain(set_aside)
             .collect()
     }
 
@@ -451,12 +467,42 @@ impl Database {
             .collect()
     }
 
+    /// Views that could not be brought up at the start.
+    fn set_aside_infos(&self) -> Vec<JobInfo> {
+        let catalog = self.catalog();
+        let objects = catalog.objects();
+        objects
+            .filter_map(|object| match &object.definition {
+                Definition::SetAside(why) => Some(JobInfo {
+                    id: object.id,
+                    view: object.display_name(),
+                    state: "set aside",
+                    rows_done: 0,
+                    rows_total: 0,
+                    elapsed: self.recovery().since_start(),
+                    time_left: None,
+                    on_disk_bytes: 0,
+                    error: Some(why.clone()),
+                }),
+                _ => None,
+            })
+            .collect()
+    }
+
     /// CANCEL JOB: gives a job up, or forgets one that failed; returns when nothing is left of it.
     ///
     /// # Errors
     /// There is no such job, or it is too late.
     pub async fn cancel_job(&self, id: ObjectId) -> SqlResult<()> {
         let job = self.jobs.get(id).ok_or_else(|| {
+            if let Some(object) = self.catalog().object(id)
+                && matches!(object.definition, Definition::SetAside(_))
+            {
+                let message = format!("{} is set aside: there is no job to cancel", object.described());
+                return SqlError::new(SqlState::ObjectNotInPrerequisiteState, message).with_hint(
+                    "Drop it and create it again, or restart the server when what it lacked is there again.",
+                );
+            }
             SqlError::new(SqlState::UndefinedObject, format!("job {id} does not exist"))
                 .with_hint("SHOW JOBS lists the jobs that there are.")
         })?;

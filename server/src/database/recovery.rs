@@ -1,6 +1,7 @@
 //! What the start does about state: views come back from their checkpoints or are filled again, then the logs are replayed.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_planner::RelationId;
@@ -8,9 +9,10 @@ use millrace_runtime::{RestoredView, ViewSpec};
 use millrace_storage::ObjectId;
 use parking_lot::Mutex;
 
+use crate::catalog::{Definition, Object};
 use crate::database::Database;
 use crate::database::tuning::RecoveryReads;
-use crate::error::SqlResult;
+use crate::error::{SqlError, SqlResult, SqlState};
 
 /// How long the checkpoint at the end may take.
 const LAST_CHECKPOINT_MAX: Duration = Duration::from_secs(10);
@@ -132,10 +134,20 @@ impl Database {
                 let id = ObjectId(spec.id.0);
                 let damaged = self.store.checkpoints().damaged();
                 let damaged = damaged.first().map(|(_, why)| why);
-                if let Some(why) = why_filled.as_ref().or(damaged)
-                    && let Some(error) = self.history_gone(&spec.graph, why)
-                {
+                let why = why_filled.as_ref().or(damaged).map(String::as_str);
+                if let Some(error) = self.history_gone(id, &spec.graph, why)? {
                     return Err(error);
+                }
+                let catalog = self.catalog();
+                let mut inputs = spec.graph.inputs.iter();
+                let is_aside = |object: &&Arc<Object>| matches!(object.definition, Definition::SetAside(_));
+                if let Some(read) =
+                    inputs.find_map(|input| catalog.object(ObjectId(input.id.0)).filter(is_aside))
+                {
+                    return Err(SqlError::new(
+                        SqlState::ObjectNotInPrerequisiteState,
+                        format!("{}, which it reads, is set aside", read.described()),
+                    ));
                 }
                 self.runtime.create_view(*spec).await?;
                 self.recovery.views.lock().push(RecoveredView {

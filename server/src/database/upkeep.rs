@@ -11,20 +11,45 @@ use std::time::Duration;
 
 use millrace_planner::StageGraph;
 use millrace_storage::checkpoint::Manifest;
-use millrace_storage::{LogOwner, ObjectId, ObjectKind, StorageError};
+use millrace_storage::{CatalogChange, LogOwner, ObjectId, ObjectKind, StorageError};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
+use crate::catalog::{CatalogSnapshot, Object};
 use crate::database::Database;
-use crate::error::{SqlError, SqlState};
+use crate::error::{SqlError, SqlResult, SqlState};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The fact that holds the watermark of a stream that has forgotten rows.
 fn watermark_fact(stream: u64) -> String {
     format!("watermark/{stream}")
+}
+
+/// The fact that says where the streams began that a view reads, when it was made.
+pub(super) fn beginnings_fact(view: ObjectId) -> String {
+    format!("begins/{}", view.0)
+}
+
+/// The streams that a view reads, through views that are no more than text too.
+pub(crate) fn streams_of(catalog: &CatalogSnapshot, view: &Object) -> BTreeSet<ObjectId> {
+    let mut streams = BTreeSet::new();
+    let mut open = view.depends.clone();
+    while let Some(id) = open.pop() {
+        let Some(object) = catalog.object(id) else {
+            continue;
+        };
+        match object.kind {
+            ObjectKind::Stream => {
+                streams.insert(object.id);
+            }
+            ObjectKind::View => open.extend(&object.depends),
+            _ => {}
+        }
+    }
+    streams
 }
 
 /// What the logs may ask.
@@ -174,22 +199,61 @@ impl Database {
         source.filter(|_| is_whole).map_or(0, |source| source.end)
     }
 
-    /// Why a view cannot be filled again, if so: rows that it was made of were removed since its checkpoint. `why`: the checkpoint
-    /// is of no use.
-    pub(super) fn history_gone(&self, graph: &StageGraph, why: &str) -> Option<SqlError> {
-        let gone = graph.inputs.iter().find_map(|input| {
-            let first = self.store.logs().first(input.id.0);
-            (first > 0).then_some((&input.name, first))
-        });
-        gone.map(|(name, first)| {
-            SqlError::new(
-                SqlState::ObjectNotInPrerequisiteState,
-                format!(
-                    "it cannot be filled again: retention has removed the first {first} rows of stream \"{name}\", and its \
-                     checkpoint cannot be used: {why}"
-                ),
-            )
+    /// What the catalog is to keep of a view that was just made: where the streams that it reads begin.
+    pub(super) fn beginnings(&self, view: &Object) -> SqlResult<CatalogChange> {
+        let streams = streams_of(&self.catalog(), view);
+        let begins: BTreeMap<u64, u64> = (streams.iter())
+            .map(|stream| (stream.0, self.store.logs().first(stream.0)))
+            .collect();
+        Ok(CatalogChange::PutFact {
+            key: beginnings_fact(view.id),
+            value: serde_json::to_vec(&begins).map_err(|error| SqlError::internal(error.to_string()))?,
         })
+    }
+
+    /// Of the streams that a view reads, one that has forgotten rows of which the view was made, and how many it has forgotten. What
+    /// says where one began when it was made may be missing: `otherwise` is taken then.
+    pub(crate) fn forgotten(
+        &self,
+        view: ObjectId,
+        streams: impl Iterator<Item = ObjectId>,
+        otherwise: u64,
+    ) -> SqlResult<Option<(ObjectId, u64)>> {
+        let fact = self.store.catalog().fact(&beginnings_fact(view))?;
+        let begins: Option<BTreeMap<u64, u64>> = fact.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let mut streams = streams.map(|stream| (stream, self.store.logs().first(stream.0)));
+        Ok(streams.find(|(stream, first)| {
+            let begin = begins.as_ref().and_then(|begins| begins.get(&stream.0));
+            *first > begin.copied().unwrap_or(otherwise)
+        }))
+    }
+
+    /// Why a view cannot be filled again, if so: rows that it was made of were removed since its checkpoint. `why`: the checkpoint
+    /// is of no use; none: there is none.
+    pub(super) fn history_gone(
+        &self,
+        view: ObjectId,
+        graph: &StageGraph,
+        why: Option<&str>,
+    ) -> SqlResult<Option<SqlError>> {
+        let streams = graph.inputs.iter().map(|input| ObjectId(input.id.0));
+        // Of a view that never was in a checkpoint nothing went.
+        let otherwise = if why.is_some() { 0 } else { u64::MAX };
+        let Some((stream, first)) = self.forgotten(view, streams, otherwise)? else {
+            return Ok(None);
+        };
+        let name = graph.inputs.iter().find(|input| input.id.0 == stream.0);
+        let name = name.map(|input| input.name.as_str()).unwrap_or_default();
+        let why = match why {
+            Some(why) => format!("its checkpoint cannot be used: {why}"),
+            None => "there is no checkpoint that has it (a backup has none)".to_owned(),
+        };
+        Ok(Some(SqlError::new(
+            SqlState::ObjectNotInPrerequisiteState,
+            format!(
+                "it cannot be filled again: retention has removed the first {first} rows of stream \"{name}\", and {why}"
+            ),
+        )))
     }
 
     /// The watermark of a stream whose log does not tell it any more.

@@ -128,6 +128,15 @@ async fn rows_go_that_the_views_have_in_their_checkpoints() {
             .unwrap_or_default()
             .contains("retention has removed the first")
     );
+    let jobs = damaged
+        .ok("SELECT view, state FROM mr_catalog.jobs ORDER BY view")
+        .await;
+    assert_eq!(jobs, ["later|set aside", "mv|set aside", "over|set aside"]);
+    let id = damaged
+        .ok("SELECT id FROM mr_catalog.jobs WHERE view = 'mv'")
+        .await;
+    let error = damaged.error(&format!("CANCEL JOB {}", id[0])).await;
+    assert!(error.message.contains("mv is set aside"), "{error:?}");
     damaged.ok("DROP MATERIALIZED VIEW mv CASCADE").await;
     damaged
         .ok("CREATE MATERIALIZED VIEW mv AS SELECT count(*) AS n FROM s")

@@ -3,9 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use millrace_storage::ObjectKind;
+
+use crate::database::upkeep::streams_of;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::statement::done;
-use crate::session::{Outcome, Session};
+use crate::session::{Outcome, Session, Severity};
 
 /// Copies the database into a directory of the server's machine. Definitions may not change only until the moment is fixed.
 pub(crate) async fn execute(session: &Arc<Session>, to: &str) -> SqlResult<Outcome> {
@@ -26,12 +29,38 @@ pub(crate) async fn execute(session: &Arc<Session>, to: &str) -> SqlResult<Outco
     }
     let moment = {
         let guard = db.ddl().await;
+        say_what_is_gone(session)?;
         guard.database().store().begin_backup()?
     };
     tokio::task::spawn_blocking(move || moment.write(&target))
         .await
         .map_err(|error| SqlError::internal(format!("a backup ended early: {error}")))??;
     done("BACKUP")
+}
+
+/// Views that a restored server cannot make again are said.
+fn say_what_is_gone(session: &Session) -> SqlResult<()> {
+    let db = session.database();
+    let catalog = db.catalog();
+    for object in catalog.objects() {
+        if object.kind != ObjectKind::MaterializedView {
+            continue;
+        }
+        let streams = streams_of(&catalog, object).into_iter();
+        let gone = db.forgotten(object.id, streams, u64::MAX)?;
+        if let Some((stream, first)) = gone {
+            let stream = catalog.object(stream).map(|stream| stream.described());
+            session.notice(
+                Severity::Notice,
+                format!(
+                    "{} will be set aside where this backup is restored: retention has removed the first {first} rows of {}",
+                    object.described(),
+                    stream.unwrap_or_default()
+                ),
+            );
+        }
+    }
+    Ok(())
 }
 
 fn absolute(path: &Path) -> PathBuf {
@@ -44,6 +73,67 @@ mod tests {
     use crate::error::SqlState;
     use crate::session::tests::{Fixture, run};
     use crate::session::{Session, SessionInfo};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_view_of_which_rows_are_gone_is_not_restored_with_the_rest() {
+        let f = Fixture::new().await;
+        f.db.stop_upkeep().await;
+        let dir = tempfile::tempdir().unwrap();
+        let (backup, data) = (dir.path().join("backup"), dir.path().join("data"));
+        f.ok("CREATE STREAM s (v INT) WITH (retention = '1 second')")
+            .await;
+        f.ok("CREATE VIEW plain AS SELECT v FROM s").await;
+        f.ok("INSERT INTO s VALUES (1), (2)").await;
+        for name in ["mv", "over"] {
+            let from = if name == "mv" { "plain" } else { "mv" };
+            f.ok(&format!(
+                "CREATE MATERIALIZED VIEW {name} AS SELECT count(*) AS n FROM {from}"
+            ))
+            .await;
+        }
+        f.ok("FLUSH").await;
+        f.db.runtime().checkpoint().await;
+        let forget = async || {
+            for _ in 0..2 {
+                f.db.upkeep(crate::database::now_ms() + 1_000_000).await;
+            }
+        };
+        forget().await;
+        // Made of what is left: all of that is in the backup.
+        f.ok("CREATE MATERIALIZED VIEW later AS SELECT count(*) AS n FROM plain")
+            .await;
+        f.ok("INSERT INTO s VALUES (3)").await;
+        f.session.take_notices();
+        f.ok(&format!("BACKUP TO '{}'", backup.display())).await;
+        let notices = f.session.take_notices();
+        assert_eq!(notices.len(), 1, "{notices:?}");
+        assert!(notices[0].message.contains("mv will be set aside"), "{notices:?}");
+        millrace_storage::restore(&backup, &data).unwrap();
+        let db = Database::open(DatabaseOptions::new(&data)).await.unwrap();
+        let session = Session::new(db.clone(), SessionInfo::default()).unwrap();
+        let error = run(&session, "SELECT n FROM mv").await.unwrap_err();
+        let why = error.detail.unwrap_or_default();
+        assert!(
+            why.contains("has removed the first 2 rows") && why.contains("a backup has none"),
+            "{why}"
+        );
+        let error = run(&session, "SELECT n FROM over").await.unwrap_err();
+        let why = error.detail.unwrap_or_default();
+        assert!(
+            why.contains("materialized view mv, which it reads, is set aside"),
+            "{why}"
+        );
+        assert_eq!(run(&session, "SELECT n FROM later").await.unwrap(), ["1"]);
+        run(&session, "DROP MATERIALIZED VIEW mv CASCADE").await.unwrap();
+        run(
+            &session,
+            "CREATE MATERIALIZED VIEW mv AS SELECT count(*) AS n FROM s",
+        )
+        .await
+        .unwrap();
+        assert_eq!(run(&session, "SELECT n FROM mv").await.unwrap(), ["1"]);
+        db.close().await.unwrap();
+    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_backup_is_restored_with_its_views() {
