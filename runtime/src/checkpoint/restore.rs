@@ -290,6 +290,7 @@ impl Inner {
         let view = Arc::clone(view);
         let task = self.spawn(QueryClass::Stream, move |_| {
             async move {
+                let turn = view.turn_to_restore(part.stage, part.partition).await;
                 // What was read is what was written, but by whom is not known.
                 let restored = std::panic::catch_unwind(AssertUnwindSafe(|| {
                     view.restore(part.stage, part.partition, &image, || true)
@@ -297,6 +298,7 @@ impl Inner {
                 restored.unwrap_or_else(|_| {
                     Err(RuntimeError::Internal("its state is not of this plan".into()))
                 })?;
+                drop(turn);
                 view.make_room().await;
                 Ok(())
             }

@@ -271,3 +271,44 @@ async fn what_is_on_the_disk_is_in_checkpoints_and_comes_back_after_a_restart() 
     }
     assert!(on_disk > 0);
 }
+
+#[tokio::test]
+async fn parts_that_leave_while_others_are_restored_are_restored_too() {
+    let views = [
+        ("sums", "SELECT k, sum(v) AS s FROM t GROUP BY k"),
+        (
+            "best",
+            "SELECT k, v FROM (SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v DESC) AS r FROM t) AS x WHERE r <= 3",
+        ),
+    ];
+    let in_many_parts = |options: &mut crate::database::DatabaseOptions| {
+        options.spill_by_chance = true;
+        options.cores = 8;
+    };
+    let mut f = Fixture::open_with(tempfile::tempdir().unwrap(), in_many_parts).await;
+    f.ok("CREATE STREAM t (k INT, v INT)").await;
+    for (name, query) in views {
+        for copy in 0..4 {
+            f.ok(&format!("CREATE MATERIALIZED VIEW {name}{copy} AS {query}"))
+                .await;
+        }
+    }
+    let views: Vec<(String, &str)> = (views.iter())
+        .flat_map(|(name, query)| (0..4).map(move |copy| (format!("{name}{copy}"), *query)))
+        .collect();
+    let views: Vec<(&str, &str)> = views
+        .iter()
+        .map(|(name, query)| (name.as_str(), *query))
+        .collect();
+    for round in 0..5 {
+        f.ok(&format!(
+            "INSERT INTO t SELECT i % 64, {round} * 1000 + i FROM generate_series(1, 400) AS g(i)"
+        ))
+        .await;
+        as_the_query_says(&f, &views, &format!("round {round}")).await;
+        f.db.runtime().checkpoint().await;
+        f = Fixture::open_with(f.stop().await, in_many_parts).await;
+        let states = f.ok("SELECT DISTINCT state FROM mr_catalog.recovery").await;
+        assert_eq!(states, ["restored"], "round {round}");
+    }
+}

@@ -134,6 +134,15 @@ impl ViewInstance {
         Ok(Some(Turn { _turn: turn, place }))
     }
 
+    /// The right to a part that is about to be restored, of a view that has no tasks yet: it may be leaving as it was made, without
+    /// state, and has to have left before it gets its own.
+    pub(crate) async fn turn_to_restore(&self, stage: usize, partition: usize) -> MutexGuard<'_, ()> {
+        let turn = self.residence.turns[stage][partition].lock().await;
+        self.residence.on_disk[stage][partition].lock().set(0);
+        self.residence.left[stage][partition].store(0, Ordering::Relaxed);
+        turn
+    }
+
     /// Whether something of a part is on disk.
     fn is_away(&self, stage: usize, partition: usize) -> bool {
         let is_last = stage + 1 == self.graph.stages.len();
