@@ -131,7 +131,9 @@ async fn rows_go_that_the_views_have_in_their_checkpoints() {
     let jobs = damaged
         .ok("SELECT view, state FROM mr_catalog.jobs ORDER BY view")
         .await;
-    assert_eq!(jobs, ["later|set aside", "mv|set aside", "over|set aside"]);
+    assert_eq!(jobs, ["mv|set aside", "over|set aside"]);
+    // Of what this one was made of nothing has gone since.
+    assert_eq!(damaged.ok("SELECT n FROM later").await, later);
     let id = damaged
         .ok("SELECT id FROM mr_catalog.jobs WHERE view = 'mv'")
         .await;
