@@ -152,6 +152,10 @@ impl Bases {
         }
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
+            // It may be somebody else's.
+            if !entry.file_type()?.is_dir() {
+                continue;
+            }
             let sink = entry.file_name().to_str().and_then(|name| name.parse().ok());
             let Some(checkpoint) = sink.and_then(|id| kept(ObjectId(id))) else {
                 fs::remove_dir_all(entry.path())?;
