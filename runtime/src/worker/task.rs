@@ -18,6 +18,7 @@ use crate::memory::{Charge, Use};
 use crate::operator::{ErrorCounter, Gate, Inputs, Output, consolidate};
 use crate::schedule::local::{ReadyTask, TaskId};
 use crate::state::row_table::arrow_error;
+use crate::state::width::COPIED_BYTES_MAX;
 
 /// What a task leaves behind.
 #[derive(Debug, Default)]
@@ -96,6 +97,7 @@ impl<'a> Running<'a> {
             sent: 0,
             held: vec![],
             held_rows: 0,
+            held_bytes: 0,
             charge: view.account.charge(Use::InFlight, 0),
             output: TaskOutput::default(),
         };
@@ -141,15 +143,18 @@ struct Sink<'a> {
     sent: u64,
     held: Vec<ChangeBatch>,
     held_rows: usize,
-    /// For what is held.
+    held_bytes: usize,
+    /// For what is held, and for what is left where it is put out at once.
     charge: Charge,
     output: TaskOutput,
 }
 
 impl Output for Sink<'_> {
     fn push(&mut self, batch: ChangeBatch) -> BoxFuture<'_, Result<()>> {
+        let bytes = rows_bytes(&batch.rows);
         self.held_rows += batch.num_rows();
-        self.charge.resize(self.charge.bytes() + rows_bytes(&batch.rows));
+        self.held_bytes += bytes;
+        self.charge.resize(self.charge.bytes() + bytes);
         self.held.push(batch);
         if self.view.account.check().is_err() {
             return self.after_making_room().boxed();
@@ -179,7 +184,7 @@ impl Sink<'_> {
             Some(_) => self.held_rows >= limits.batch_rows,
             None => self.held_rows > limits.rows(),
         };
-        self.has_faucet && is_full
+        self.has_faucet && (is_full || self.held_bytes >= COPIED_BYTES_MAX)
     }
 
     fn goes(&self) -> &Goes {
@@ -200,9 +205,9 @@ impl Sink<'_> {
 
     /// More is held than may be: passes on what makes whole batches.
     async fn let_go(&mut self) -> Result<()> {
+        let held = std::mem::take(&mut self.held);
+        (self.held_rows, self.held_bytes) = (0, 0);
         if *self.goes() == Goes::Materialize {
-            self.held_rows = 0;
-            let held = std::mem::take(&mut self.held);
             let done = self.materialize(held);
             self.charge.resize(self.output.left_bytes);
             return done;
@@ -211,23 +216,26 @@ impl Sink<'_> {
             self.channel = Some((self.open)());
         }
         let batch_rows = self.view.graph.flow.batch_rows;
-        let held = std::mem::take(&mut self.held);
-        let row_bytes = self.charge.bytes() / std::mem::take(&mut self.held_rows).max(1);
-        let (mut batch, mut rows) = (vec![], 0);
+        let (mut batch, mut rows, mut bytes) = (vec![], 0, 0);
         for held in held {
+            // At least one, and no larger than a batch.
+            let row_bytes = (rows_bytes(&held.rows) / held.num_rows().max(1)).clamp(1, COPIED_BYTES_MAX);
             let mut start = 0;
             while start < held.num_rows() {
-                let taken = (batch_rows - rows).min(held.num_rows() - start);
-                batch.push(held.slice(start, taken));
-                (start, rows) = (start + taken, rows + taken);
-                if rows == batch_rows {
-                    self.send(std::mem::take(&mut batch), rows * row_bytes).await?;
-                    rows = 0;
+                let fit = ((COPIED_BYTES_MAX - bytes) / row_bytes).min(batch_rows - rows);
+                let taken = fit.min(held.num_rows() - start);
+                if taken > 0 {
+                    batch.push(held.slice(start, taken));
+                    (start, rows, bytes) = (start + taken, rows + taken, bytes + taken * row_bytes);
+                }
+                if taken == fit {
+                    self.send(std::mem::take(&mut batch), bytes).await?;
+                    (rows, bytes) = (0, 0);
                 }
             }
         }
-        (self.held, self.held_rows) = (batch, rows);
-        self.charge.resize(rows * row_bytes);
+        (self.held, self.held_rows, self.held_bytes) = (batch, rows, bytes);
+        self.charge.resize(bytes);
         Ok(())
     }
 

@@ -446,3 +446,15 @@ async fn what_unnest_makes_is_in_flight_a_few_batches_at_a_time() {
     assert!(error.to_string().contains("needs more memory"), "{error}");
     fixture.runtime.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wide_rows_are_in_flight_a_few_megabytes_at_a_time() {
+    let fixture = Fixture::new(256 * MB).await;
+    // 40 texts of 100 kB, each of them 200 times: 800 MB, though fewer rows than go on as a whole.
+    let sql = "SELECT t, x FROM (SELECT t, unnest(generate_series(v * 200, v * 200 + 199)) AS x
+      FROM (SELECT v, repeat('x', 100000) AS t FROM a) AS wide) AS q ORDER BY x LIMIT 3";
+    fixture.create(LARGE, "large", sql).await.unwrap();
+    fixture.write(A, 0..40).await.unwrap();
+    assert_eq!(fixture.sum(LARGE).await.unwrap(), 3);
+    fixture.runtime.shutdown().await;
+}
