@@ -25,6 +25,8 @@ pub struct RecoveredView {
     pub epoch: Option<u64>,
     /// Why it was filled although a checkpoint has it.
     pub why_filled: Option<String>,
+    /// The number of the newest checkpoint then. One that was filled is in none of those up to it.
+    pub checkpoint: u64,
     pub elapsed: Duration,
 }
 
@@ -83,6 +85,20 @@ impl Database {
         &self.recovery
     }
 
+    fn newest_checkpoint(&self) -> u64 {
+        let manifests = self.store.checkpoints().manifests();
+        manifests.last().map_or(0, |manifest| manifest.number)
+    }
+
+    /// The number of the newest checkpoint that has nothing of a view, although it may say so: the view was filled after it.
+    pub(super) fn filled_after(&self, view: ObjectId) -> Option<u64> {
+        let views = self.recovery.views.lock();
+        let filled = views
+            .iter()
+            .find(|found| found.id == view && found.epoch.is_none());
+        filled.map(|view| view.checkpoint)
+    }
+
     /// Views that show a checkpoint, because what the logs have behind it is not replayed yet.
     pub(crate) fn views_catching_up(&self) -> BTreeSet<ObjectId> {
         let behind: Vec<ObjectId> = (self.runtime.catching_up().into_iter())
@@ -108,6 +124,7 @@ impl Database {
                     id: ObjectId(spec.id.0),
                     epoch: Some(epoch),
                     why_filled: None,
+                    checkpoint: self.newest_checkpoint(),
                     elapsed: started.elapsed(),
                 });
                 return Ok(None);
@@ -154,6 +171,7 @@ impl Database {
                     id,
                     epoch: None,
                     why_filled,
+                    checkpoint: self.newest_checkpoint(),
                     elapsed: started.elapsed(),
                 });
             }

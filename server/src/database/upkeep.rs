@@ -191,9 +191,11 @@ impl Database {
             return 0;
         };
         // Only what is as of one checkpoint is restored.
-        let is_whole = views
-            .iter()
-            .all(|view| newest(*view).is_some_and(|manifest| manifest.number == of_stream.number));
+        let is_whole = views.iter().all(|view| {
+            let is_same = newest(*view).is_some_and(|manifest| manifest.number == of_stream.number);
+            let filled = self.filled_after(*view);
+            is_same && filled.is_none_or(|number| of_stream.number > number)
+        });
         let mut sources = of_stream.sources.iter();
         let source = sources.find(|source| source.relation == stream.0);
         source.filter(|_| is_whole).map_or(0, |source| source.end)
