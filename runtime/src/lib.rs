@@ -46,7 +46,8 @@ pub use feed::{FeedLimits, FeedSize};
 pub use follow::{Between, Changes, Checkpointed, Follower};
 pub use operator::Gate;
 pub use query::{
-    BatchPlanner, ClientWait, FILE_PIECE_BYTES_MIN, GenericJoinExec, ProfileHandle, QueryOptions,
+    BatchPlanner, ClientWait, FILE_PIECE_BYTES_MIN, GenericJoinExec, Partitions, ProfileHandle, QueryOptions,
+    table_rows,
 };
 pub use runtime::{
     FeedStatus, Lack, PipelineStatus, QUERY_PARTITION_ROWS, Runtime, RuntimeOptions, SourceKind, SourceSpec,

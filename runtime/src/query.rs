@@ -14,6 +14,7 @@ mod cut;
 mod exchange;
 mod gate;
 mod generic_join;
+mod partitions;
 mod planner;
 mod profile;
 mod run;
@@ -35,9 +36,10 @@ use tokio::sync::mpsc;
 
 use crate::error::Result;
 use crate::memory::{Charge, QueryMemory};
-use crate::runtime::{Inner, QUERY_PARTITION_ROWS, Runtime};
+use crate::runtime::{Inner, Runtime};
 use crate::worker::cpu::{CpuTask, QueryClass, TaskStatus, Work};
 pub use generic_join::GenericJoinExec;
+pub use partitions::{FILE_PIECE_BYTES_MIN, Partitions, table_rows};
 pub use planner::BatchPlanner;
 pub use profile::ProfileHandle;
 pub(crate) use run::Queries;
@@ -145,37 +147,7 @@ impl Runtime {
         };
         runs.iter().filter_map(|run| run.client_wait()).collect()
     }
-
-    /// Into how many partitions a query is cut that reads a relation of so many rows: one while that is little, for then
-    /// the exchanges would cost more than they bring; else as many as make each partition's hash tables, sorted runs and
-    /// groups small enough to be worked on between two suspension points.
-    pub fn partitions_for(&self, rows: usize) -> usize {
-        let fit = rows / self.inner.options.query_partition_rows.max(1);
-        let most = PARTITIONS_MAX.max(WAVES * self.inner.options.cores);
-        if fit < 2 { 1 } else { fit.min(most) }
-    }
-
-    /// Into how many partitions a query is cut at the least that reads files of so many bytes: so many that some compute while
-    /// others are read. With fewer than three waves of tasks disk and cores wait for each other at the beginning and at the
-    /// end (Ousterhout 2017, figure 5.7). Pieces are not cut smaller than what is worth a request,
-    /// and not at all where the rows of a partition were set to something else.
-    pub fn waves_for(&self, bytes: u64) -> usize {
-        if self.inner.options.query_partition_rows != QUERY_PARTITION_ROWS {
-            return 1;
-        }
-        let pieces = (bytes / FILE_PIECE_BYTES_MIN) as usize;
-        pieces.min(WAVES * self.inner.options.cores).max(1)
-    }
 }
-
-/// Tasks of a stage for each core, so that resources are used at the same time.
-const WAVES: usize = 3;
-
-/// What is read for one task at the least, of a file that is cut.
-pub const FILE_PIECE_BYTES_MIN: u64 = 1 << 20;
-
-/// Partitions of a query on a machine with fewer cores than that.
-const PARTITIONS_MAX: usize = 32;
 
 /// How often a query is started again under the policy that kills; from then on it is paused.
 const RESTARTS_MAX: usize = 100;

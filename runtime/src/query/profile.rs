@@ -12,10 +12,10 @@ use millrace_planner::performance::profile::{
     StageProfile, TaskProfile, Usage,
 };
 
-use super::PARTITIONS_MAX;
 use super::boundary::StageBoundary;
 use super::carry::Carried;
 use super::gate::Gated;
+use super::partitions::{PARTITIONS_MAX, waves};
 use super::run::{QueryRun, StageRecord};
 use crate::runtime::Inner;
 use crate::worker::cpu::{TaskRecord, Waits};
@@ -42,11 +42,12 @@ impl ProfileHandle {
     /// What was seen so far: of the whole run, once its rows have ended. `planning`: the time before the run began.
     pub fn profile(&self, planning: Duration) -> Profile {
         let clock = Clock(self.run.started);
+        let cores = self.inner.options.cores;
         let stages = self.run.with_stages(|stages| {
             let profiles = stages
                 .iter()
                 .enumerate()
-                .map(|(id, stage)| stage_profile(id, stage, clock));
+                .map(|(id, stage)| stage_profile(id, stage, cores, clock));
             profiles.collect::<Vec<_>>()
         });
         let end = (stages.iter().flat_map(|stage| &stage.tasks))
@@ -134,7 +135,7 @@ fn busy(uses: impl Iterator<Item = (Instant, Duration)>, clock: Clock) -> Nanose
     total
 }
 
-fn stage_profile(id: usize, stage: &StageRecord, clock: Clock) -> StageProfile {
+fn stage_profile(id: usize, stage: &StageRecord, cores: usize, clock: Clock) -> StageProfile {
     let (mut operators, mut depends_on) = (vec![], vec![]);
     walk(&stage.plan, 0, &mut operators, &mut depends_on);
     depends_on.sort_unstable();
@@ -150,8 +151,8 @@ fn stage_profile(id: usize, stage: &StageRecord, clock: Clock) -> StageProfile {
         id,
         name: words.join(", "),
         depends_on,
-        // Partitions follow the rows, up to a number that grows with the cores.
-        parallelism: match stage.tasks.len() >= PARTITIONS_MAX {
+        // Partitions follow the rows, beyond a number that grows with the cores and up to one that may.
+        parallelism: match stage.tasks.len() == waves(cores) || stage.tasks.len() >= PARTITIONS_MAX {
             true => Parallelism::Cores,
             false => Parallelism::Fixed,
         },

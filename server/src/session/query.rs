@@ -18,7 +18,7 @@ use millrace_planner::RelationId;
 use millrace_planner::performance::Profile;
 use millrace_planner::query::generic_join::{CyclicJoinChoice, CyclicJoins};
 use millrace_planner::relation::{attach, relation_of, relations};
-use millrace_runtime::QueryClass;
+use millrace_runtime::{Partitions, QueryClass, table_rows};
 
 use crate::catalog::external::{ExternalTable, ROW_BYTES};
 use crate::database::df;
@@ -110,13 +110,26 @@ impl Session {
         state.config_mut().set_extension(Arc::new(limits));
         let runtime = self.db.runtime();
         let rows = rows.max((file_bytes / ROW_BYTES) as usize);
-        let partitions = runtime.partitions_for(rows).max(runtime.waves_for(file_bytes));
-        if partitions <= 1 {
+        let Partitions { first, most } = runtime.query_partitions(rows, file_bytes);
+        if most <= 1 {
             return df(state.create_physical_plan(&plan).await);
         }
-        state.config_mut().options_mut().execution.target_partitions = partitions;
+        let in_partitions = move |partitions: usize| {
+            let mut state = state.clone();
+            state.config_mut().options_mut().execution.target_partitions = partitions;
+            let plan = plan.clone();
+            async move { df(state.create_physical_plan(&plan).await) }
+        };
+        let db = Arc::clone(&self.db);
         // The plan of a large query takes milliseconds of a processor, which those who take in rows would wait for.
-        let planning = async move { df(state.create_physical_plan(&plan).await) };
+        let planning = async move {
+            let planned = in_partitions(first).await?;
+            let wanted = db.runtime().partitions_for(table_rows(planned.as_ref(), rows));
+            match wanted.min(most) {
+                wanted if wanted > first => in_partitions(wanted).await,
+                _ => Ok(planned),
+            }
+        };
         let planned = runtime.compute_async(self.query_class(), planning)?;
         planned.await?
     }

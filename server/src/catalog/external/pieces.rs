@@ -26,7 +26,7 @@ use datafusion::parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 use millrace_runtime::FILE_PIECE_BYTES_MIN;
 
-/// Of the pieces that are wanted, one of so many is under way at a time (as of [`millrace_runtime::Runtime::waves_for`]). With as
+/// Of the pieces that are wanted, one of so many is under way at a time (as of [`millrace_runtime::Runtime::query_partitions`]). With as
 /// many row groups none is cut: a page across a cut is decompressed twice, which took a fifth more of the processor's time in
 /// query 14 of TPC-H.
 const WAVES: usize = 3;
