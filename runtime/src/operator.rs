@@ -65,6 +65,14 @@ pub const CHUNK_ROWS: usize = 8_192;
 pub trait Gate: Send + Sync {
     /// Resolves at once unless the scheduler wants the core.
     fn checkpoint(&self) -> BoxFuture<'_, ()>;
+
+    /// To be asked before so many bytes are taken in one step.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    fn room(&self, _bytes: usize) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// What a task reads in one epoch.

@@ -18,7 +18,9 @@ mod partitions;
 mod planner;
 mod profile;
 mod run;
+mod steps;
 mod unnest;
+mod wrap;
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};

@@ -5,6 +5,7 @@ mod compare;
 mod index;
 pub(crate) mod row_table;
 pub(crate) mod width;
+pub(crate) mod windows;
 
 pub use chunk::{Chunk, Stored, Version};
 pub(crate) use compare::rows_equal;

@@ -113,6 +113,17 @@ impl Account {
         Ok(())
     }
 
+    /// For what takes so many bytes in one step.
+    ///
+    /// # Errors
+    /// With them more would be used than there is.
+    pub fn room(&self, bytes: usize) -> Result<()> {
+        match self.memory.used().saturating_add(bytes) > self.memory.limit() {
+            true => Err(self.out_of_memory()),
+            false => Ok(()),
+        }
+    }
+
     /// Whether it is among the relations that are asked first when memory is short; see [`Account::check`].
     pub fn gives_way(&self) -> bool {
         if !self.is_large() {

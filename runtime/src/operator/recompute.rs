@@ -21,12 +21,14 @@ use super::{CHUNK_ROWS, Gate, batch_of, consolidate, nullable};
 use crate::error::Result;
 use crate::state::RowTable;
 use crate::state::row_table::{Matches, arrow_error};
+use crate::state::windows::{Sizes, WideFunction};
 
 /// The rows of every partition, indexed by what tells partitions apart.
 pub struct RecomputeInstance {
     partition_by: Vec<usize>,
     order_by: Vec<usize>,
     functions: Vec<Arc<dyn WindowExpr>>,
+    wide: Vec<WideFunction>,
     schema: SchemaRef,
     rows: RowTable,
     index: Option<usize>,
@@ -55,6 +57,7 @@ impl RecomputeInstance {
             partition_by: plan.partition_by.clone(),
             order_by: plan.order_by.iter().map(|(column, _)| *column).collect(),
             functions: plan.functions.clone(),
+            wide: WideFunction::of(&plan.functions, &plan.schema),
             schema: nullable(&plan.schema),
             rows,
             index,
@@ -152,9 +155,11 @@ impl RecomputeInstance {
         gate.checkpoint().await;
         let width = sorted.num_columns();
         let mut values: Vec<Vec<ArrayRef>> = vec![vec![]; self.functions.len()];
-        let (mut start, mut since) = (0, 0);
+        let (mut start, mut since, mut made) = (0, 0, 0_usize);
         for end in ends {
             let partition = sorted.slice(start, end - start);
+            made = made.saturating_add(self.wide_bytes(&partition));
+            gate.room(made)?;
             for (position, function) in self.functions.iter().enumerate() {
                 let data_type = self.schema.field(width + position).data_type();
                 values[position].push(evaluate(function, &partition, data_type, errors)?);
@@ -172,6 +177,19 @@ impl RecomputeInstance {
             columns.push(arrow::compute::concat(&partitions).map_err(arrow_error)?);
         }
         Ok(Some(batch_of(&self.schema, columns, sorted.num_rows())?))
+    }
+
+    /// What functions whose values differ in size will make of a partition.
+    fn wide_bytes(&self, partition: &RecordBatch) -> usize {
+        let mut bytes = 0_usize;
+        for function in &self.wide {
+            // Where its arguments fail, so does the function, and is NULL.
+            let read = function.reads(partition);
+            if let Ok(read) = read.and_then(|values| Sizes::of(&values, 0..partition.num_rows())) {
+                bytes = bytes.saturating_add(function.bytes(partition.num_rows(), read));
+            }
+        }
+        bytes
     }
 
     /// The rows, partition by partition, and where each of these ends.

@@ -8,36 +8,33 @@
 //! make is taken before the join sees it, and the query is refused if there is none.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch, RecordBatchOptions};
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{JoinSide, JoinType};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
-use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
-    PlanProperties, ReplaceChildrenOptions, SendableRecordBatchStream,
+    ChildrenPropertiesMode, ExecutionPlan, ExecutionPlanProperties, PlanProperties, ReplaceChildrenOptions,
+    SendableRecordBatchStream,
 };
 use futures::{StreamExt, TryStreamExt};
-use millrace_storage::column_bytes;
 use parking_lot::Mutex;
 
 use super::gate::give_way;
-use crate::state::width::COPIED_BYTES_MAX;
+use super::wrap::{Wrap, Wrapped};
+use crate::state::width::{COPIED_BYTES_MAX, differs_in_size, largest, view_of};
 
-/// Pairs of a step of a join that copies values of differing size by itself.
+/// Pairs of a step of a join that copies lists or structs.
 const COPYING_PAIRS_MAX: usize = 1_024;
 
 /// A join whose texts are views meanwhile; none if the node is no join, or has nothing that is wide.
@@ -56,7 +53,7 @@ pub fn carried(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execution
         inputs.push(match carrying.changes(&input.schema()) {
             true => {
                 is_wide = true;
-                Arc::new(Carried::into_join(input, carrying))
+                carrying.over(input)
             }
             false => Arc::clone(input),
         });
@@ -66,7 +63,12 @@ pub fn carried(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execution
     }
     let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
     let join = Arc::clone(node).replace_children(inputs, options)?;
-    Ok(Some(Arc::new(Carried::out_of(join, node, copies))))
+    let properties = Arc::clone(node.properties());
+    Ok(Some(Wrapped::with_properties(
+        join,
+        properties,
+        OutOfJoin { copies },
+    )))
 }
 
 /// What a join does with the columns of its inputs.
@@ -120,7 +122,7 @@ struct Carrying {
     schema: SchemaRef,
     /// Columns whose values the join may copy.
     watched: Vec<usize>,
-    /// Whether it does for more than keys.
+    /// Whether there are lists or structs among them, and not only keys.
     copies: bool,
 }
 
@@ -136,7 +138,7 @@ impl Carrying {
                 field = Arc::new(field.as_ref().clone().with_data_type(view));
             } else if differs_in_size(field.data_type()) && (uses.multiplies || is_filtered) {
                 watched.push(column);
-                copies |= !is_key || is_filtered;
+                copies |= field.data_type().is_nested() && (!is_key || is_filtered);
             }
             fields.push(field);
         }
@@ -150,163 +152,77 @@ impl Carrying {
     fn changes(&self, input: &SchemaRef) -> bool {
         !self.watched.is_empty() || &self.schema != input
     }
-}
 
-fn view_of(data_type: &DataType) -> Option<DataType> {
-    match data_type {
-        DataType::Utf8 | DataType::LargeUtf8 => Some(DataType::Utf8View),
-        DataType::Binary | DataType::LargeBinary => Some(DataType::BinaryView),
-        _ => None,
+    fn over(self, input: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        let mut same = EquivalenceProperties::new(self.schema);
+        same.add_orderings(input.output_ordering().cloned());
+        let properties = PlanProperties::clone(input.properties()).with_eq_properties(same);
+        let into = IntoJoin {
+            watched: self.watched.into(),
+            room: Arc::default(),
+        };
+        Wrapped::with_properties(Arc::clone(input), Arc::new(properties), into)
     }
 }
 
-/// Whether copies of values are as large as the values.
-fn differs_in_size(data_type: &DataType) -> bool {
-    view_of(data_type).is_some() || data_type.is_nested()
-}
-
-/// What a node does with its rows.
-#[derive(Debug, Clone)]
-enum Step {
-    /// Of these columns, room for copies of the largest value is taken.
-    Into { watched: Arc<[usize]> },
-    /// Views become copies again, a few megabytes at a time.
-    OutOf { copies: bool },
-}
-
-/// See the module: a node below a join, or that above it.
-pub struct Carried {
-    input: Arc<dyn ExecutionPlan>,
-    step: Step,
-    properties: Arc<PlanProperties>,
+/// Below a join: texts become views, and of other columns whose values it may copy room for as many copies of the largest is taken.
+struct IntoJoin {
+    watched: Arc<[usize]>,
     /// For copies of the largest values that were seen.
     room: Arc<Mutex<Option<MemoryReservation>>>,
 }
 
-impl Carried {
-    fn into_join(input: &Arc<dyn ExecutionPlan>, carrying: Carrying) -> Carried {
-        let mut same = EquivalenceProperties::new(carrying.schema);
-        same.add_orderings(input.output_ordering().cloned());
-        let properties = PlanProperties::clone(input.properties()).with_eq_properties(same);
-        let watched = carrying.watched.into();
-        Carried {
-            input: Arc::clone(input),
-            step: Step::Into { watched },
-            properties: Arc::new(properties),
-            room: Arc::default(),
-        }
-    }
-
-    fn out_of(join: Arc<dyn ExecutionPlan>, as_node: &Arc<dyn ExecutionPlan>, copies: bool) -> Carried {
-        Carried {
-            input: join,
-            step: Step::OutOf { copies },
-            properties: Arc::clone(as_node.properties()),
-            room: Arc::default(),
-        }
-    }
-
-    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-        Arc::new(Carried {
-            input,
-            step: self.step.clone(),
-            properties: Arc::clone(&self.properties),
-            room: Arc::default(),
-        })
-    }
-}
-
-impl fmt::Debug for Carried {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Carried")
-            .field("step", &self.step)
-            .finish_non_exhaustive()
-    }
-}
-
-impl DisplayAs for Carried {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Carried")
-    }
-}
-
-impl ExecutionPlan for Carried {
-    fn name(&self) -> &'static str {
-        "Carried"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn apply_expressions(
+impl Wrap for IntoJoin {
+    fn wrap(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
+        rows: SendableRecordBatchStream,
+        schema: SchemaRef,
+        context: &TaskContext,
+    ) -> Result<SendableRecordBatchStream> {
+        let pairs_max = context.session_config().batch_size();
+        let (watched, room) = (Arc::clone(&self.watched), Arc::clone(&self.room));
+        let (pool, as_schema) = (Arc::clone(context.memory_pool()), Arc::clone(&schema));
+        let carried = rows.map(move |batch| {
+            let batch = batch?;
+            let widest = watched.iter().map(|column| largest(batch.column(*column)));
+            let bytes = widest.sum::<usize>().saturating_mul(pairs_max);
+            take_room(&room, &pool, bytes)?;
+            converted(&batch, &as_schema)
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, carried)))
     }
+}
 
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self.over(children.swap_remove(0)))
-    }
+/// Above a join: views become copies again, a few megabytes at a time.
+struct OutOfJoin {
+    /// The join makes copies of lists or structs.
+    copies: bool,
+}
 
-    fn with_new_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self.over(children.swap_remove(0)))
-    }
-
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let schema = self.schema();
-        match &self.step {
-            Step::Into { watched } => {
-                let pairs_max = context.session_config().batch_size();
-                let (watched, room) = (Arc::clone(watched), Arc::clone(&self.room));
-                let rows = self.input.execute(partition, Arc::clone(&context))?;
-                let carried = rows.map(move |batch| {
-                    let batch = batch?;
-                    let widest = watched.iter().map(|column| largest(batch.column(*column)));
-                    let bytes = widest.sum::<usize>().saturating_mul(pairs_max);
-                    take_room(&room, &context, bytes)?;
-                    converted(&batch, &schema)
-                });
-                let schema = self.schema();
-                Ok(Box::pin(RecordBatchStreamAdapter::new(schema, carried)))
-            }
-            Step::OutOf { copies } => {
-                let context = match copies {
-                    true => with_fewer_pairs(&context),
-                    false => context,
-                };
-                let pairs = Pairs {
-                    rows: self.input.execute(partition, context)?,
-                    schema: Arc::clone(&schema),
-                    rest: None,
-                };
-                let rows = futures::stream::try_unfold(pairs, |mut pairs| async move {
-                    let rows = pairs.next().await?;
-                    Ok::<_, DataFusionError>(rows.map(|rows| (rows, pairs)))
-                });
-                Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
-            }
+impl Wrap for OutOfJoin {
+    fn context(&self, context: Arc<TaskContext>) -> Arc<TaskContext> {
+        match self.copies {
+            true => with_fewer_pairs(&context),
+            false => context,
         }
     }
 
-    fn metrics(&self) -> Option<MetricsSet> {
-        None
+    fn wrap(
+        &self,
+        rows: SendableRecordBatchStream,
+        schema: SchemaRef,
+        _: &TaskContext,
+    ) -> Result<SendableRecordBatchStream> {
+        let pairs = Pairs {
+            rows,
+            schema: Arc::clone(&schema),
+            rest: None,
+        };
+        let rows = futures::stream::try_unfold(pairs, |mut pairs| async move {
+            let rows = pairs.next().await?;
+            Ok::<_, DataFusionError>(rows.map(|rows| (rows, pairs)))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
 }
 
@@ -328,14 +244,17 @@ fn with_fewer_pairs(context: &Arc<TaskContext>) -> Arc<TaskContext> {
 }
 
 /// Room for copies of so many bytes, unless they are few.
-fn take_room(room: &Mutex<Option<MemoryReservation>>, context: &TaskContext, bytes: usize) -> Result<()> {
+fn take_room(
+    room: &Mutex<Option<MemoryReservation>>,
+    pool: &Arc<dyn MemoryPool>,
+    bytes: usize,
+) -> Result<()> {
     if bytes <= COPIED_BYTES_MAX {
         return Ok(());
     }
     let mut room = room.lock();
-    let room = room.get_or_insert_with(|| {
-        MemoryConsumer::new("Copies of wide rows in a join").register(context.memory_pool())
-    });
+    let room =
+        room.get_or_insert_with(|| MemoryConsumer::new("Copies of wide rows in a join").register(pool));
     match bytes > room.size() {
         true => room.try_resize(bytes),
         false => Ok(()),
@@ -432,37 +351,6 @@ fn compact(column: &ArrayRef) -> ArrayRef {
 fn bytes_of<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> usize {
     let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
     (last - first).as_usize()
-}
-
-fn longest<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> usize {
-    offsets.lengths().max().unwrap_or(0)
-}
-
-/// Bytes of the largest value, about: elements of lists count by their average.
-fn largest(column: &dyn Array) -> usize {
-    let elements = |count: usize, values: &dyn Array| {
-        let bytes = count.saturating_mul(column_bytes(values));
-        bytes.div_ceil(values.len().max(1))
-    };
-    match column.data_type() {
-        DataType::Utf8 => longest(column.as_string::<i32>().offsets()),
-        DataType::LargeUtf8 => longest(column.as_string::<i64>().offsets()),
-        DataType::Binary => longest(column.as_binary::<i32>().offsets()),
-        DataType::LargeBinary => longest(column.as_binary::<i64>().offsets()),
-        DataType::List(_) => {
-            let lists = column.as_list::<i32>();
-            elements(longest(lists.offsets()), lists.values())
-        }
-        DataType::LargeList(_) => {
-            let lists = column.as_list::<i64>();
-            elements(longest(lists.offsets()), lists.values())
-        }
-        DataType::Struct(_) => {
-            let fields = column.as_struct().columns().iter();
-            fields.map(|field| largest(field)).sum()
-        }
-        _ => elements(1, column),
-    }
 }
 
 #[cfg(test)]

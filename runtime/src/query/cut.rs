@@ -21,8 +21,10 @@ use datafusion::physical_plan::{
 
 use super::boundary::{Routing, StageBoundary};
 use super::carry::carried;
-use super::gate::Gated;
+use super::gate::Gating;
 use super::run::QueryRun;
+use super::steps::stepped;
+use super::wrap::Wrapped;
 use crate::snapshot::SnapshotScan;
 
 /// A leaf that has no more rows than this in memory needs no suspension point.
@@ -88,12 +90,13 @@ fn cut_node(
             .map(Transformed::yes);
     }
     if node.children().is_empty() && !has_suspension_points(node.as_ref()) {
-        return Ok(Transformed::yes(Arc::new(Gated::new(node))));
+        return Ok(Transformed::yes(Wrapped::around(&node, Gating)));
     }
-    Ok(match carried(&node)? {
-        Some(join) => Transformed::yes(join),
-        None => Transformed::no(node),
-    })
+    let in_steps = match carried(&node)? {
+        Some(join) => Some(join),
+        None => stepped(&node)?,
+    };
+    Ok(in_steps.map_or_else(|| Transformed::no(node), Transformed::yes))
 }
 
 /// Whether a leaf gives way by itself, or is too short to.

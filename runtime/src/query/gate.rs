@@ -1,23 +1,16 @@
 //! Suspension points: above a leaf that has none of its own, and within operators of ours.
 
-use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::TaskContext;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::metrics::MetricsSet;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, RecordBatchStream, ReplaceChildrenOptions,
-    SendableRecordBatchStream,
-};
+use datafusion::physical_plan::{RecordBatchStream, SendableRecordBatchStream};
 use futures::{Stream, StreamExt};
 
+use super::wrap::Wrap;
 use crate::worker::cpu::should_yield;
 
 /// Lets what is more urgent have the core first.
@@ -35,71 +28,19 @@ pub async fn give_way() {
 }
 
 /// Passes its input's rows on, and gives way after a batch when something more urgent waits for a slot.
-#[derive(Debug)]
-pub struct Gated {
-    input: Arc<dyn ExecutionPlan>,
-}
+pub struct Gating;
 
-impl Gated {
-    pub fn new(input: Arc<dyn ExecutionPlan>) -> Self {
-        Gated { input }
-    }
-}
-
-impl DisplayAs for Gated {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Gate")
-    }
-}
-
-impl ExecutionPlan for Gated {
-    fn name(&self) -> &'static str {
-        "Gate"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn apply_expressions(
+impl Wrap for Gating {
+    fn wrap(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Gated::new(children.swap_remove(0))))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Gated::new(children.swap_remove(0))))
-    }
-
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        rows: SendableRecordBatchStream,
+        _: SchemaRef,
+        _: &TaskContext,
+    ) -> Result<SendableRecordBatchStream> {
         Ok(Box::pin(GatedStream {
-            rows: self.input.execute(partition, context)?,
+            rows,
             gave_way: false,
         }))
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        None
     }
 }
 

@@ -13,10 +13,9 @@ use millrace_planner::performance::profile::{
 };
 
 use super::boundary::StageBoundary;
-use super::carry::Carried;
-use super::gate::Gated;
 use super::partitions::{PARTITIONS_MAX, waves};
 use super::run::{QueryRun, StageRecord};
+use super::wrap::Wrapped;
 use crate::runtime::Inner;
 use crate::worker::cpu::{TaskRecord, Waits};
 use crate::worker::disk::{DiskUse, Phase};
@@ -170,7 +169,7 @@ fn walk(
     operators: &mut Vec<OperatorProfile>,
     depends_on: &mut Vec<usize>,
 ) {
-    if plan.is::<Gated>() || plan.is::<Carried>() {
+    if plan.is::<Wrapped>() {
         for child in plan.children() {
             walk(child, depth, operators, depends_on);
         }

@@ -57,6 +57,10 @@ impl Gate for ViewGate<'_> {
             false => self.gate.checkpoint(),
         }
     }
+
+    fn room(&self, bytes: usize) -> Result<()> {
+        self.view.account.room(bytes)
+    }
 }
 
 /// The error of a task that was running when its view was set aside.

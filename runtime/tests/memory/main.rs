@@ -458,3 +458,21 @@ async fn wide_rows_are_in_flight_a_few_megabytes_at_a_time() {
     assert_eq!(fixture.sum(LARGE).await.unwrap(), 3);
     fixture.runtime.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_window_over_wide_rows_is_refused_before_its_values_are_made() {
+    let fixture = Fixture::new(128 * MB).await;
+    let sql = "SELECT v, length(first)::bigint AS n
+      FROM (SELECT v, first_value(repeat('x', v::int)) OVER (ORDER BY v DESC) AS first FROM a) AS q";
+    fixture.create(LARGE, "large", sql).await.unwrap();
+    fixture.create(SMALL, "small", SMALL_SQL).await.unwrap();
+    fixture.write(A, 100_000..100_050).await.unwrap();
+    assert_eq!(fixture.sum(LARGE).await.unwrap(), 50 * 100_049);
+    // 2,000 copies of 100 kB.
+    fixture.write(A, 98_000..99_950).await.unwrap();
+    let error = fixture.sum(LARGE).await.unwrap_err();
+    assert!(error.to_string().contains("needs more memory"), "{error}");
+    fixture.write(B, 0..10).await.unwrap();
+    assert_eq!(fixture.sum(SMALL).await.unwrap(), 10);
+    fixture.runtime.shutdown().await;
+}

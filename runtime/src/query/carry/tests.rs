@@ -93,18 +93,23 @@ async fn a_limit_makes_no_more_copies_than_it_takes() {
 
 #[tokio::test]
 async fn what_a_join_copies_by_itself_has_room_first_or_is_refused() {
-    for sql in [
-        "SELECT i FROM wide JOIN narrow ON wide.k = narrow.k AND wide.s > arrow_cast(narrow.i, 'Utf8')",
-        "SELECT i FROM wide JOIN narrow ON wide.s > arrow_cast(narrow.i, 'Utf8')",
-        "SELECT i, l FROM wide CROSS JOIN narrow",
-        "SELECT i, l FROM wide JOIN narrow ON wide.k = narrow.k",
+    for (sql, copies) in [
+        (
+            "SELECT i FROM wide JOIN narrow ON wide.k = narrow.k AND wide.s > arrow_cast(narrow.i, 'Utf8')",
+            8_192,
+        ),
+        (
+            "SELECT i FROM wide JOIN narrow ON wide.s > arrow_cast(narrow.i, 'Utf8')",
+            8_192,
+        ),
+        ("SELECT i, l FROM wide CROSS JOIN narrow", 1_024),
+        ("SELECT i, l FROM wide JOIN narrow ON wide.k = narrow.k", 1_024),
     ] {
-        // Of 1,024 copies of a row.
-        let enough = context(WIDE_BYTES * 1_200);
+        let enough = context(WIDE_BYTES * (copies + 200));
         let batches = run(&enough, sql).await.unwrap();
         let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
         assert_eq!(rows, ROWS as usize, "{sql}");
-        let error = run(&context(WIDE_BYTES * 1_000), sql).await.unwrap_err();
+        let error = run(&context(WIDE_BYTES * (copies - 24)), sql).await.unwrap_err();
         let message = error.to_string();
         assert!(
             matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)),
