@@ -341,7 +341,9 @@ async fn a_view_that_is_behind_slows_its_sources_and_no_others() {
         assert!(why.contains("the views over it are behind"), "{why}");
         let feed = fixture.feed(A);
         assert_eq!((feed.size.rows, feed.size.bytes), (1_000, 8_000));
-        assert_eq!((feed.writes_waiting, feed.writes_waited), (0, 1));
+        // On a busy machine writes before the last one may have waited as well.
+        let waited = feed.writes_waited;
+        assert!(feed.writes_waiting == 0 && waited > 0);
         // The other source has a queue of its own.
         for _ in 0..5 {
             fixture.append(B, 0..100, Some(Duration::ZERO)).await.unwrap();
@@ -372,7 +374,7 @@ async fn a_view_that_is_behind_slows_its_sources_and_no_others() {
         let feed = fixture.feed(A);
         assert_eq!(
             (feed.size.rows, feed.writes_waiting, feed.writes_waited),
-            (0, 0, 2)
+            (0, 0, waited + 1)
         );
         fixture.runtime.shutdown().await;
     }
