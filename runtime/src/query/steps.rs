@@ -196,7 +196,7 @@ impl Below {
         let mut state = self.shared.lock();
         state.rows += batch.num_rows();
         state.bytes += rows_bytes(batch);
-        state.made_bytes += made_bytes;
+        state.made_bytes = state.made_bytes.saturating_add(made_bytes);
         state.take_room(pool)
     }
 }
@@ -275,7 +275,7 @@ impl Windows {
             true => std::iter::once(0..batch.num_rows()).collect(),
             false => partition(&keys)?.ranges(),
         };
-        let mut grown = 0;
+        let mut grown = 0_usize;
         for range in ranges {
             let key = keys
                 .iter()
@@ -295,7 +295,7 @@ impl Windows {
                 read.add(Sizes::of(values, range.clone())?);
                 bytes = bytes.saturating_add(function.bytes(self.rows, *read));
             }
-            grown += bytes.saturating_sub(self.bytes);
+            grown = grown.saturating_add(bytes.saturating_sub(self.bytes));
             self.bytes = bytes;
         }
         Ok(grown)
