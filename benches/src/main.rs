@@ -16,7 +16,7 @@ use millrace_sql_tests::oracle;
 
 /// What the server uses too: engines inside this process are to be measured as they are.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Benchmarks of millrace.
 #[derive(Debug, Parser)]

@@ -53,6 +53,8 @@ const LARGE_PART: usize = 32;
 const LEAVING_PART: usize = 256;
 /// The rows of an epoch take such a share of the limit.
 const CUT_PART: usize = 64;
+/// They do when views have more of their state on disk than the limit: an epoch then has most parts come and go, whatever its rows.
+const CUT_PART_ON_DISK: usize = 16;
 /// So many of those who hold most are named in an error.
 const NAMED_MAX: usize = 4;
 
@@ -189,7 +191,11 @@ impl Memory {
 
     /// Bytes after which the rows of an epoch are enough: its rows are there several times while it runs, and several epochs are under way.
     pub(crate) fn cut_bytes_max(&self) -> usize {
-        self.limit() / CUT_PART
+        let limit = self.limit();
+        match self.on_disk().into_values().sum::<usize>() > limit {
+            true => limit / CUT_PART_ON_DISK,
+            false => limit / CUT_PART,
+        }
     }
 
     /// State of views is to leave.
@@ -247,11 +253,8 @@ impl Memory {
         self.views_divided.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Looks at what the operating system sees, and tells those who wait. When memory is crowded, what nobody holds goes back.
+    /// Looks at what the operating system sees, and tells those who wait.
     pub fn look(&self) {
-        if self.is_crowded() {
-            resident::give_back();
-        }
         if let Some(resident) = self.resident.bytes() {
             let unseen = resident.saturating_sub(self.charged.load(Ordering::Relaxed));
             self.resident_bytes.store(resident, Ordering::Relaxed);

@@ -1,18 +1,7 @@
-//! What the operating system says of memory: the resident size of the process, and what the machine has; and how free memory
-//! goes back to it.
+//! What the operating system says of memory: the resident size of the process, and what the machine has.
 
 use std::fmt;
 use std::sync::Arc;
-
-/// So much is a piece of its own to the allocator, beside the pages that it cuts smaller ones from.
-const PIECE_BYTES: usize = 8 << 20;
-
-/// Has the allocator give back what has been free for a while. mimalloc does so a second after memory was freed, but only when
-/// it is called next for a page or a large piece; a process in which everybody waits for memory would wait for ever. The piece
-/// is taken and freed, and never touched.
-pub fn give_back() {
-    drop(std::hint::black_box(Vec::<u8>::with_capacity(PIECE_BYTES)));
-}
 
 /// Where the resident size comes from.
 #[derive(Clone)]

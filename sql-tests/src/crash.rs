@@ -1,0 +1,144 @@
+//! kill -9 in the middle of writes: after the restart every acknowledged row is there once, what was not acknowledged is
+//! there whole or not at all, every view equals its query, and of a lookup join, whose rows depend on when they came, nothing
+//! that was read before is gone. A request over HTTP whose answer was lost is sent again with its key, and counts once. Views that
+//! were being made or dropped are there whole or not at all. The files of sinks say, added up, what the relations say that they
+//! were written from, and none that was there is ever changed.
+//!
+//! There is a checkpoint every 200 ms or so, so that kills come before, in and after them. In some rounds checkpoint files
+//! are damaged between the kill and the restart: then views may take longer to come up, and never have other rows. In others
+//! the logs' ends are torn, as by a write that a crash of the machine let through in part. Some processes have parts of the views'
+//! state on disk, as if memory were short, so that kills and checkpoints meet parts that are away.
+//!
+//! `tests/crash.rs` does a few rounds, `-- crash --rounds N` of the benches as many as are wanted.
+
+mod check;
+mod damage;
+mod process;
+mod relations;
+mod writers;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::runtime::Runtime;
+
+use self::process::Process;
+pub use self::process::serve_if_child;
+use self::writers::Known;
+use crate::Failure;
+
+/// After so many rounds a view has come back from a checkpoint.
+const ROUNDS_RESTORED: u64 = 8;
+/// How often on the same directory, before a new one is begun.
+const ROUNDS_OF_A_DIRECTORY: u64 = 25;
+/// The most writes of a round before the kill: most rounds are short, and some see several checkpoints.
+const WRITES_MAX: u64 = 60;
+const WRITES_MAX_LONG: u64 = 600;
+/// The share of rounds after which a checkpoint file is damaged, and one that a sink noted, and after which logs are torn.
+const DAMAGED: f64 = 0.25;
+const TORN: f64 = 0.5;
+/// The share of processes in which parts of the views' state go to disk and come back.
+const SPILLING: f64 = 0.4;
+
+/// What rounds have seen besides rows.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// Views that came back from a checkpoint, and that were filled again.
+    pub restored: u64,
+    pub filled: u64,
+    /// Views of which a part was on disk when all was compared.
+    pub away: u64,
+    pub damaged: u64,
+    pub torn: u64,
+    /// Requests whose answer was lost.
+    pub posted_again: u64,
+    /// Writes whose answer was lost: all of them are there, none is.
+    pub kept: u64,
+    pub lost: u64,
+    /// The longest time from the start of a process until all was compared.
+    pub slowest: Duration,
+}
+
+/// Kills a server so often and compares after each restart. `tell` hears after every directory how many rounds there were, and what
+/// they have seen.
+///
+/// # Errors
+/// The first row that is missing, twice or wrong, or a server that does not start; with the seed.
+pub fn kill_and_compare(seed: u64, total: u64, mut tell: impl FnMut(u64, &Seen)) -> Result<Seen, Failure> {
+    let runtime = Runtime::new()?;
+    let outcome = runtime.block_on(all_rounds(seed, total, &mut tell));
+    outcome.map_err(|error| format!("seed {seed}: {error}").into())
+}
+
+async fn all_rounds(seed: u64, total: u64, tell: &mut impl FnMut(u64, &Seen)) -> Result<Seen, Failure> {
+    let mut seen = Seen::default();
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut done = 0;
+    while done < total {
+        let count = ROUNDS_OF_A_DIRECTORY.min(total - done);
+        let outcome = rounds(count, &mut random, &mut seen).await;
+        outcome.map_err(|error| format!("after {done} rounds on other directories: {error}"))?;
+        done += count;
+        tell(done, &seen);
+    }
+    if seen.restored == 0 && total >= ROUNDS_RESTORED {
+        return Err("no view ever came back from a checkpoint".into());
+    }
+    if seen.away == 0 && total >= ROUNDS_OF_A_DIRECTORY {
+        return Err("no part of a view was ever on disk".into());
+    }
+    Ok(seen)
+}
+
+/// Rounds on a new directory.
+async fn rounds(total: u64, random: &mut StdRng, seen: &mut Seen) -> Result<(), Failure> {
+    let directory = tempfile::tempdir()?;
+    let sinks = tempfile::tempdir()?;
+    let mut known = Known::default();
+    let next_id = Arc::new(AtomicU64::new(1));
+
+    let mut process = Process::start(directory.path(), 1, random.random_bool(SPILLING))?;
+    relations::create(process.pg, sinks.path()).await?;
+    for round in 0..total {
+        let is_long = random.random_bool(0.3);
+        let kill_after = random.random_range(1..=if is_long { WRITES_MAX_LONG } else { WRITES_MAX });
+        let failed = |error: Failure| format!("round {round}, killed after {kill_after} writes: {error}");
+        writers::write_until_killed(process, kill_after, &next_id, random, &mut known)
+            .await
+            .map_err(failed)?;
+        damage_some(directory.path(), random, &mut known, seen)?;
+        let started = Instant::now();
+        let (workers, spills) = (random.random_range(1..=3), random.random_bool(SPILLING));
+        process = Process::start(directory.path(), workers, spills).map_err(failed)?;
+        check::rows(&process, &mut known, seen).await.map_err(failed)?;
+        check::sinks(process.pg, sinks.path(), &mut known)
+            .await
+            .map_err(failed)?;
+        seen.slowest = seen.slowest.max(started.elapsed());
+    }
+    process.kill()
+}
+
+fn damage_some(
+    directory: &Path,
+    random: &mut StdRng,
+    known: &mut Known,
+    seen: &mut Seen,
+) -> Result<(), Failure> {
+    if random.random_bool(DAMAGED) {
+        seen.damaged += damage::checkpoint(&directory.join("checkpoints"), random)?;
+        // Without the epoch log rows are cut anew, and a lookup join may find others.
+        known.looked_up.clear();
+    }
+    if random.random_bool(DAMAGED) {
+        seen.damaged += damage::base(&directory.join("sinks"), random)?;
+    }
+    if random.random_bool(TORN) {
+        seen.torn += damage::tear(directory, random)?;
+    }
+    Ok(())
+}

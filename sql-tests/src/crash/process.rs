@@ -1,0 +1,90 @@
+//! The server runs in a child process: this program again, told so by an environment variable. The child prints where it
+//! listens, and ends when its standard input does, so that none outlives the test.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::Failure;
+use millrace_server::Server;
+use millrace_server::cli::test::throw_away;
+use tokio::runtime::Runtime;
+
+/// The variable that makes this program the server, and says on which directory.
+const CHILD: &str = "MILLRACE_CRASH_TEST_DATA";
+/// The variable that says how many workers the server has: after each kill another number.
+const WORKERS: &str = "MILLRACE_CRASH_TEST_WORKERS";
+/// The variable that is there if parts of the views' state leave memory now and then.
+const SPILLS: &str = "MILLRACE_CRASH_TEST_SPILLS";
+const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Whether this is a child, which has served then.
+pub fn serve_if_child() -> bool {
+    let directory = std::env::var_os(CHILD);
+    if let Some(directory) = &directory {
+        serve(Path::new(directory));
+    }
+    directory.is_some()
+}
+
+/// The child: a server until standard input ends.
+fn serve(directory: &Path) {
+    let runtime = Runtime::new().expect("a thread and an epoll instance can be had");
+    let server = runtime
+        .block_on(async {
+            let mut config = throw_away(directory);
+            config.tuning.checkpoint_interval = Some(CHECKPOINT_INTERVAL);
+            config.cores = Some(1);
+            config.workers = std::env::var(WORKERS).ok().and_then(|text| text.parse().ok());
+            let spills = std::env::var_os(SPILLS).is_some();
+            Server::start_as(config, |options| options.spill_by_chance = spills).await
+        })
+        .expect("the server starts again after any crash");
+    println!("{} {}", server.pg_addr(), server.http_addr());
+    std::io::stdout().flush().expect("the parent listens");
+    let mut line = String::new();
+    // Nothing is ever sent: this returns when the parent is gone.
+    let _ = std::io::stdin().read_line(&mut line);
+}
+
+/// A running child.
+pub struct Process {
+    child: Child,
+    pub pg: SocketAddr,
+    pub http: SocketAddr,
+}
+
+impl Process {
+    /// Starts a server on the directory. `spills`: parts of the views' state are on disk now and then, as if memory were short.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start(directory: &Path, workers: u64, spills: bool) -> Result<Process, Failure> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .env(CHILD, directory)
+            .env(WORKERS, workers.to_string())
+            .envs(spills.then_some((SPILLS, "1")))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = child.stdout.take().ok_or("the child has an output")?;
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        let mut addresses = line.split_whitespace().map(str::parse);
+        if let (Some(Ok(pg)), Some(Ok(http))) = (addresses.next(), addresses.next()) {
+            return Ok(Process { child, pg, http });
+        }
+        child.kill()?;
+        child.wait()?;
+        Err(format!("the server did not start: {line:?}").into())
+    }
+
+    /// SIGKILL: nothing is flushed, nothing is said.
+    pub fn kill(mut self) -> Result<(), Failure> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
