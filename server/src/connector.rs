@@ -9,7 +9,6 @@ pub(crate) mod options;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
 use millrace_parser::ast;
 use millrace_runtime::generator::{Generator, nexmark, ysb};
 use serde::{Deserialize, Serialize};
@@ -169,10 +168,8 @@ fn ysb(given: &mut Given<'_>, columns: &[ColumnDef], rows: Option<u64>) -> SqlRe
     let positions = known_columns("ysb", columns, kind.columns())?;
     let wanted = positions.iter().map(|position| {
         let field = &columns[*position].field;
-        let is_text = matches!(
-            field.data_type(),
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
-        ) || crate::types::type_name(field) == "uuid";
+        let is_text =
+            crate::functions::cast::is_text(field.data_type()) || crate::types::type_name(field) == "uuid";
         (field.name().clone(), !is_text)
     });
     let mut ysb = Ysb::new(kind, &wanted.collect::<Vec<_>>(), rows);

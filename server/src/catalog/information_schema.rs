@@ -100,7 +100,7 @@ fn columns(catalog: &CatalogSnapshot, database: &str) -> Columns {
                 .get()
                 .map(|provider| provider.schema().fields().iter().cloned().collect())
                 .unwrap_or_default(),
-            Definition::External(table) => table.schema().fields().iter().cloned().collect(),
+            Definition::External(table) => table.columns().fields().iter().cloned().collect(),
             _ => vec![],
         };
         for (index, field) in fields.into_iter().enumerate() {

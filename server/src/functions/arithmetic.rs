@@ -20,6 +20,7 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use millrace_planner::case::agreed;
 
 use crate::error::{SqlError, SqlState};
+use crate::functions::cast::is_text;
 use crate::functions::division;
 use crate::types::{self, ANNOTATION, parse};
 
@@ -290,7 +291,7 @@ fn defined(left: &Field, operator: &BinaryOperator, right: &Field) -> bool {
         return false;
     }
     let foreign = |field: &Field| {
-        matches!(field.data_type(), DataType::Utf8 | DataType::Boolean)
+        (is_text(field.data_type()) || field.data_type() == &DataType::Boolean)
             && !field.metadata().contains_key(ANNOTATION)
     };
     let plain = |field: &Field| is_number(field.data_type()) || foreign(field);

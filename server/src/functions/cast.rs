@@ -111,7 +111,8 @@ pub fn named(name: &str) -> Result<SqlType> {
     Ok(types::from_sql(&sql_type)?)
 }
 
-fn is_text(data_type: &DataType) -> bool {
+/// Whether it holds texts, in whatever layout.
+pub fn is_text(data_type: &DataType) -> bool {
     matches!(
         data_type,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View

@@ -25,6 +25,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::cast::is_text;
 use crate::functions::on_arrays;
 use crate::types::parse::datetime::{MICROS_PER_DAY, civil_from_days, days_in_month};
 use crate::types::timestamptz;
@@ -188,9 +189,10 @@ fn period(
 /// Instants in microseconds; texts are read.
 fn instants(values: &ArrayRef) -> Result<TimestampMicrosecondArray> {
     let values = match values.data_type() {
-        DataType::Utf8 => {
+        texts if is_text(texts) => {
             let field = arrow::datatypes::Field::new("timestamp", TIMESTAMP, true);
-            crate::types::parse::column(&field, values.as_string::<i32>()).map_err(|cell| *cell.error)?
+            let texts = cast(values, &DataType::Utf8)?;
+            crate::types::parse::column(&field, texts.as_string::<i32>()).map_err(|cell| *cell.error)?
         }
         // The instants of a zone are compared and subtracted by their time in UTC.
         DataType::Timestamp(_, Some(_)) => {
@@ -332,9 +334,10 @@ fn in_zone(zones: &ArrayRef, values: &ArrayRef) -> Result<ArrayRef> {
     let zones = zones.as_string::<i32>();
     let zoned = !matches!(values.data_type(), DataType::Timestamp(_, None));
     let values = match values.data_type() {
-        DataType::Utf8 => {
+        texts if is_text(texts) => {
             let field = arrow::datatypes::Field::new("timestamptz", timestamptz(), true);
-            crate::types::parse::column(&field, values.as_string::<i32>()).map_err(|cell| *cell.error)?
+            let texts = cast(values, &DataType::Utf8)?;
+            crate::types::parse::column(&field, texts.as_string::<i32>()).map_err(|cell| *cell.error)?
         }
         DataType::Timestamp(_, Some(_)) => cast(values, &timestamptz())?,
         _ => cast(values, &TIMESTAMP)?,

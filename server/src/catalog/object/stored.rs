@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::catalog::TableProvider;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -119,12 +118,8 @@ impl Object {
             }
             Definition::View(query) => store_query(query, &mut stored),
             Definition::External(table) => {
-                let schema = table.schema();
-                stored.columns = schema
-                    .fields()
-                    .iter()
-                    .map(|field| store_column(&plain(field)))
-                    .collect();
+                let fields = table.columns().fields().iter();
+                stored.columns = fields.map(|field| store_column(&plain(field))).collect();
                 stored.external = Some(table.files().clone());
             }
             Definition::Function(function) => stored.function = Some(function.to_stored()),

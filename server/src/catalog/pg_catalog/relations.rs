@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::catalog::TableProvider;
 use millrace_planner::RelationKind;
 use millrace_storage::ObjectKind;
 
@@ -84,7 +83,7 @@ fn with_columns<'a>(
                     .map(|provider| provider.schema().fields().iter().cloned().collect());
                 Some((object, fields.unwrap_or_default()))
             }
-            Definition::External(table) => Some((object, table.schema().fields().iter().cloned().collect())),
+            Definition::External(table) => Some((object, table.columns().fields().iter().cloned().collect())),
             Definition::SetAside(_) => Some((object, vec![])),
             // The columns of its files, unless what it reads is set aside.
             Definition::Sink(sink) => {
