@@ -84,6 +84,8 @@ pub enum Statement {
     Wait,
     /// `FLUSH`: until everything written before is visible.
     Flush,
+    /// `CHECKPOINT`: until everything committed before is in a checkpoint.
+    Checkpoint,
     /// `ADD WORKER`.
     AddWorker,
     /// `DROP WORKER n`: its partitions move to the others first.

@@ -43,6 +43,7 @@ impl Display for Statement {
             Statement::Resume(object) => write!(f, "RESUME {object}"),
             Statement::Wait => f.write_str("WAIT"),
             Statement::Flush => f.write_str("FLUSH"),
+            Statement::Checkpoint => f.write_str("CHECKPOINT"),
             Statement::AddWorker => f.write_str("ADD WORKER"),
             Statement::DropWorker(worker) => write!(f, "DROP WORKER {worker}"),
             Statement::KillWorker(worker) => write!(f, "KILL WORKER {worker}"),

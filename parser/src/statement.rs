@@ -69,6 +69,7 @@ fn ours(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         "RESUME",
         "WAIT",
         "FLUSH",
+        "CHECKPOINT",
         "ADD",
         "KILL",
         "BACKUP",

@@ -425,6 +425,14 @@ impl Runtime {
         self.snapshot(&known, Some(written)).await.map(|_| ())
     }
 
+    /// Waits until no view is being filled again.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub async fn filled_again(&self) -> Result<()> {
+        self.until(|inner| !inner.versions.is_any_abandoned()).await
+    }
+
     /// The time that the next epoch would have, in microseconds since 1970-01-01 00:00 UTC; never less than before.
     pub fn now(&self) -> i64 {
         self.inner.timers.now()

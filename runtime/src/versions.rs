@@ -122,6 +122,11 @@ impl Versions {
         self.progress.send_modify(|count| *count += 1);
     }
 
+    /// Whether a view is lost and not filled again yet.
+    pub fn is_any_abandoned(&self) -> bool {
+        !self.state.lock().abandoned.is_empty()
+    }
+
     /// Whether one of these is lost and not filled again yet.
     pub fn is_abandoned(&self, relations: &[RelationId]) -> bool {
         let state = self.state.lock();

@@ -127,6 +127,8 @@ sql_states! {
     DuplicateObject = "42710",
     /// A name fits several functions.
     AmbiguousFunction = "42725",
+    /// A window function where none may be.
+    WindowingError = "42P20",
     /// A column is neither grouped nor aggregated.
     GroupingError = "42803",
     /// Types do not fit each other.

@@ -2,7 +2,8 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`rewrite`] | the AST, before it is bound: casts, operators and names of functions, names of columns |
+//! | [`rewrite`] | the AST, before it is bound: casts, operators and names of functions |
+//! | [`column_names`] | what columns are called that a query does not name |
 //! | [`cancel`] | `pg_cancel_backend` |
 //! | [`cast`] | `pg_cast`: casts with PostgreSQL's inputs, rounding and errors |
 //! | [`operators`] | operators chosen by the types of their sides: jsonb, intervals, dates, arrays |
@@ -32,6 +33,7 @@ pub mod bounded;
 pub mod by_pattern;
 pub mod cancel;
 pub mod cast;
+pub mod column_names;
 pub mod comparisons;
 pub mod date_trunc;
 pub mod datetime;

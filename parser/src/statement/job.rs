@@ -1,4 +1,4 @@
-//! Short statements about what runs: CANCEL JOB, PAUSE, RESUME, WAIT, FLUSH, ADD and KILL WORKER, BACKUP.
+//! Short statements about what runs: CANCEL JOB, PAUSE, RESUME, WAIT, FLUSH, CHECKPOINT, ADD and KILL WORKER, BACKUP.
 
 use super::object;
 use crate::ast::{ObjectReference, Statement};
@@ -17,6 +17,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, word: &str) -> Parse<Option<Stateme
         "RESUME" => Statement::Resume(reference(reader)?),
         "WAIT" => Statement::Wait,
         "FLUSH" if reader.at_end() => Statement::Flush,
+        "CHECKPOINT" if reader.at_end() => Statement::Checkpoint,
         "ADD" if reader.take(&["WORKER"]) => Statement::AddWorker,
         "KILL" if reader.take(&["WORKER"]) => Statement::KillWorker(reader.number()?),
         "BACKUP" => {

@@ -9,12 +9,13 @@ use crate::error::Failure;
 use crate::reader::{Parse, Reader};
 
 /// Words that begin a statement, for the hint at a misspelt one.
-const STARTS: [&str; 38] = [
+const STARTS: [&str; 39] = [
     "ALTER",
     "ANALYZE",
     "BACKUP",
     "BEGIN",
     "CANCEL",
+    "CHECKPOINT",
     "CLOSE",
     "COMMENT",
     "COMMIT",

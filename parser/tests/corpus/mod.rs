@@ -91,6 +91,7 @@ pub const OURS: &[&str] = &[
     "RESUME SINK s",
     "WAIT",
     "FLUSH",
+    "CHECKPOINT",
     "ADD WORKER",
     "DROP WORKER 1",
     "KILL WORKER 2",

@@ -162,7 +162,7 @@ pub fn datafusion(error: DataFusionError) -> SqlError {
     match error {
         DataFusionError::ArrowError(error, _) => arrow(*error),
         DataFusionError::SQL(error, _) => SqlError::new(SqlState::SyntaxError, error.to_string()),
-        DataFusionError::NotImplemented(message) => SqlError::unsupported(plain(&message)),
+        DataFusionError::NotImplemented(message) => not_implemented(&message),
         DataFusionError::Plan(message) => planning(&message),
         DataFusionError::Configuration(message) => {
             SqlError::new(SqlState::InvalidParameterValue, plain(&message))
@@ -187,7 +187,7 @@ pub fn datafusion(error: DataFusionError) -> SqlError {
             DataFusionError::ArrowError(inner, _) => arrow_ref(inner),
             DataFusionError::Plan(message) => planning(message),
             DataFusionError::Execution(message) => execution(message),
-            DataFusionError::NotImplemented(message) => SqlError::unsupported(plain(message)),
+            DataFusionError::NotImplemented(message) => not_implemented(message),
             DataFusionError::ResourcesExhausted(message) => {
                 SqlError::new(SqlState::OutOfMemory, plain(message)).with_hint(MEMORY_HINT)
             }
@@ -302,6 +302,19 @@ fn schema(error: SchemaError) -> SqlError {
                 .with_hint_opt(hint)
         }
     }
+}
+
+/// What DataFusion's planner has no way for.
+fn not_implemented(message: &str) -> SqlError {
+    let text = plain(message);
+    if text.contains("does not support logical expression WindowFunction") {
+        return SqlError::new(
+            SqlState::WindowingError,
+            "window functions are allowed only in the select list and in ORDER BY",
+        )
+        .with_hint("Compute it in a subquery in FROM.");
+    }
+    SqlError::unsupported(text)
 }
 
 /// What DataFusion's binder says in words only.

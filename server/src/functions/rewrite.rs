@@ -3,11 +3,9 @@
 //! * `CAST(x AS t)`, `x::t` and `t 'x'` become `pg_cast(x, 't')` (see [`super::cast`]).
 //! * Intervals are read by their input function; `AT TIME ZONE` and `OVERLAPS` become calls.
 //! * `pg_catalog.f(..)` loses its schema; some functions have another name in DataFusion.
-//! * Columns of a SELECT that were not named get the names that PostgreSQL gives them. Where two would be equal, the
-//!   later one gets a number, because DataFusion wants them distinct; [`output_names`] tells what they are to be called
-//!   in the answer.
+//! * `x COLLATE "C"` is `x`: texts are ordered by their bytes.
+//! * Columns of a SELECT that were not named get a name (see [`super::column_names`]).
 
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
@@ -17,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::column_names::name_columns;
 use crate::functions::{cast, literals, quantified};
 use crate::types;
 
@@ -249,142 +248,6 @@ fn parsed_query(sql: &str) -> SqlResult<Box<ast::Query>> {
     }
 }
 
-/// The names that the columns of a query have in its answer; empty where a wildcard leaves them to the plan.
-pub fn output_names(query: &ast::Query) -> Vec<String> {
-    let mut body = query.body.as_ref();
-    loop {
-        match body {
-            SetExpr::SetOperation { left, .. } => body = left,
-            SetExpr::Query(inner) => body = inner.body.as_ref(),
-            SetExpr::Select(select) => {
-                let mut names = vec![];
-                for item in &select.projection {
-                    match item {
-                        SelectItem::UnnamedExpr(expr) => names.push(column_name(expr)),
-                        SelectItem::ExprWithAlias { alias, .. } => names.push(millrace_parser::fold(alias)),
-                        _ => return vec![],
-                    }
-                }
-                return names;
-            }
-            _ => return vec![],
-        }
-    }
-}
-
-/// Gives the columns of a SELECT that were not named the names that PostgreSQL gives them. Twice is as once.
-pub(crate) fn name_columns(select: &mut Select) {
-    let mut taken: BTreeSet<String> = select
-        .projection
-        .iter()
-        .filter_map(|item| match item {
-            SelectItem::ExprWithAlias { alias, .. } => Some(millrace_parser::fold(alias)),
-            SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(millrace_parser::fold(name)),
-            _ => None,
-        })
-        .collect();
-    let mut seen = BTreeSet::new();
-    for item in &mut select.projection {
-        match item {
-            // A plain column keeps its qualifier unless the name comes twice.
-            SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => {
-                let name = column_name(expr);
-                if !seen.insert(name.clone()) {
-                    *item = SelectItem::ExprWithAlias {
-                        expr: expr.clone(),
-                        alias: distinct(&name, &mut taken),
-                    };
-                }
-            }
-            SelectItem::UnnamedExpr(expr) => {
-                let name = column_name(expr);
-                let alias = if !seen.contains(&name) && taken.insert(name.clone()) {
-                    seen.insert(name.clone());
-                    Ident::with_quote('"', name)
-                } else {
-                    distinct(&name, &mut taken)
-                };
-                *item = SelectItem::ExprWithAlias {
-                    expr: expr.clone(),
-                    alias,
-                };
-            }
-            SelectItem::ExprWithAlias { alias, .. } => {
-                let name = millrace_parser::fold(alias);
-                if !seen.insert(name.clone()) {
-                    *alias = distinct(&name, &mut taken);
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-fn distinct(name: &str, taken: &mut BTreeSet<String>) -> Ident {
-    let mut number = 1;
-    loop {
-        let candidate = format!("{name}_{number}");
-        if taken.insert(candidate.clone()) {
-            return Ident::with_quote('"', candidate);
-        }
-        number += 1;
-    }
-}
-
-/// The name that PostgreSQL gives to a column that was not named.
-fn column_name(expr: &Expr) -> String {
-    const NONE: &str = "?column?";
-    match expr {
-        Expr::Identifier(name) => millrace_parser::fold(name),
-        Expr::CompoundIdentifier(parts) => parts.last().map_or_else(|| NONE.into(), millrace_parser::fold),
-        Expr::Function(function) => match function.name.0.last() {
-            Some(ObjectNamePart::Identifier(name)) => millrace_parser::fold(name),
-            _ => NONE.into(),
-        },
-        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => column_name(inner),
-        Expr::Cast {
-            expr: inner,
-            data_type,
-            ..
-        } => match column_name(inner) {
-            name if name == NONE => type_column_name(data_type),
-            name => name,
-        },
-        Expr::TypedString(typed) => type_column_name(&typed.data_type),
-        Expr::Interval(_) => "interval".into(),
-        Expr::Case { else_result, .. } => match else_result.as_deref() {
-            Some(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Function(_))) => {
-                column_name(expr)
-            }
-            _ => "case".into(),
-        },
-        Expr::Extract { .. } => "extract".into(),
-        Expr::Substring { .. } => "substring".into(),
-        Expr::Trim { .. } => "btrim".into(),
-        Expr::Position { .. } => "position".into(),
-        Expr::Overlay { .. } => "overlay".into(),
-        Expr::Ceil { .. } => "ceil".into(),
-        Expr::Floor { .. } => "floor".into(),
-        Expr::AtTimeZone { .. } => "timezone".into(),
-        Expr::Exists { .. } => "exists".into(),
-        Expr::Array(_) => "array".into(),
-        Expr::Tuple(_) => "row".into(),
-        Expr::Subquery(query) => output_names(query)
-            .into_iter()
-            .next()
-            .unwrap_or_else(|| NONE.into()),
-        Expr::Value(value) if matches!(value.value, Value::Boolean(_)) => "bool".into(),
-        _ => NONE.into(),
-    }
-}
-
-fn type_column_name(data_type: &DataType) -> String {
-    match types::from_sql(data_type) {
-        Ok(sql_type) => types::pg_type(&sql_type.field("", true)).name().to_string(),
-        Err(_) => data_type.to_string().to_lowercase(),
-    }
-}
-
 /// What an expression becomes; `None`: it stays.
 fn rewritten(expr: &mut Expr) -> SqlResult<Option<Expr>> {
     Ok(match expr {
@@ -416,11 +279,42 @@ fn rewritten(expr: &mut Expr) -> SqlResult<Option<Expr>> {
             vec![time_zone.as_ref().clone(), timestamp.as_ref().clone()],
         )),
         Expr::Interval(interval) => interval_literal(interval),
+        Expr::Collate {
+            expr: inner,
+            collation,
+        } => {
+            bytewise(collation)?;
+            Some(inner.as_ref().clone())
+        }
         _ => None,
     })
 }
 
 /// An operand; an integer literal is told its type.
+/// Texts are ordered by their bytes, as with the collations of these names.
+fn bytewise(collation: &ObjectName) -> SqlResult<()> {
+    const NAMES: [&str; 7] = [
+        "c",
+        "posix",
+        "default",
+        "ucs_basic",
+        "c.utf8",
+        "c.utf-8",
+        "pg_c_utf8",
+    ];
+    let name = match collation.0.last() {
+        Some(ObjectNamePart::Identifier(name)) => name.value.as_str(),
+        _ => "",
+    };
+    if NAMES.contains(&name.to_ascii_lowercase().as_str()) {
+        return Ok(());
+    }
+    Err(
+        SqlError::unsupported(format!("collation {collation} is not supported"))
+            .with_hint("Texts are ordered by their bytes, as with COLLATE \"C\"."),
+    )
+}
+
 fn integer(operand: &Expr) -> Expr {
     match literals::number_text(operand) {
         Some(number) if number.parse::<i32>().is_ok() => {
@@ -702,18 +596,5 @@ mod tests {
         let frame =
             "SELECT sum(x) OVER (ORDER BY t RANGE BETWEEN INTERVAL '1 day' PRECEDING AND CURRENT ROW) AS a";
         assert_eq!(rewritten_query(frame), frame);
-    }
-
-    #[test]
-    fn columns_are_named_as_postgresql_names_them() {
-        assert_eq!(
-            rewritten_query("SELECT count(*), a + 1, '1'::int, b::text, b FROM t"),
-            "SELECT count(*) AS \"count\", a + 1 AS \"?column?\", pg_cast('1', 'integer') AS \"int4\", \
-             pg_cast(b, 'text') AS \"b_1\", b FROM t"
-        );
-        assert_eq!(
-            rewritten_query("SELECT 1, 2"),
-            "SELECT pg_cast(1, 'integer') AS \"?column?\", pg_cast(2, 'integer') AS \"?column?_1\""
-        );
     }
 }

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::rewrite;
+use crate::functions::{column_names, rewrite};
 use crate::session::{Session, object_names, settings};
 
 /// What a statement asked of the session beside its values.
@@ -64,7 +64,7 @@ impl VisitorMut for Replacer<'_> {
 
     // A column is named after its function, which is gone afterwards.
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
-        rewrite::name_columns(select);
+        column_names::name_columns(select);
         ControlFlow::Continue(())
     }
 

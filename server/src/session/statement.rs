@@ -70,6 +70,7 @@ pub(crate) async fn execute(
         Statement::Drop(drop) => Box::pin(drop::execute(session, &drop)).await,
         Statement::Fetch(fetch) => Box::pin(cursor::fetch(session, &fetch, running)).await,
         Statement::Flush => Box::pin(transaction::flush(session)).await,
+        Statement::Checkpoint => Box::pin(transaction::checkpoint(session)).await,
         Statement::Wait => Box::pin(job::wait(session)).await,
         Statement::CreateSink(create) => Box::pin(create_sink::execute(session, *create, &parsed.text)).await,
         Statement::CreateSubscription(_) => unsupported("CREATE SUBSCRIPTION"),

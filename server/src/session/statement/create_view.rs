@@ -17,7 +17,7 @@ use crate::database::jobs::{Making, Waiting};
 use crate::database::now_ms;
 use crate::database::replace::check_no_circle;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::rewrite;
+use crate::functions::column_names;
 use crate::session::constants::lasting_search_path;
 use crate::session::statement::create_relation::check_columns;
 use crate::session::statement::{done, names, select};
@@ -105,7 +105,7 @@ pub(crate) async fn plain(session: &Arc<Session>, view: CreateView, text: &str) 
 
 /// Refuses a view two of whose columns would have one name. The plan cannot tell: names are made distinct before it.
 pub(super) fn check_names(query: &ast::Query, columns: &[String]) -> SqlResult<()> {
-    let names = rewrite::output_names(query);
+    let names = column_names::output_names(query);
     check_columns(
         columns
             .iter()

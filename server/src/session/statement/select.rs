@@ -9,7 +9,7 @@ use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 
 use crate::catalog::SYSTEM_SCHEMAS;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
-use crate::functions::rewrite;
+use crate::functions::{column_names, rewrite};
 use crate::session::query::Providers;
 use crate::session::statement::names;
 use crate::session::{CommandTag, Outcome, Running, Scope, Session, constants, parameters};
@@ -105,7 +105,7 @@ fn bind_with_effects(
         *statement = compatible;
     }
     let names = match statement {
-        ast::Statement::Query(query) => rewrite::output_names(query),
+        ast::Statement::Query(query) => column_names::output_names(query),
         _ => vec![],
     };
     let effects = match purpose {

@@ -1,10 +1,10 @@
-//! BEGIN, COMMIT, ROLLBACK, SAVEPOINT (refused), FLUSH.
+//! BEGIN, COMMIT, ROLLBACK, SAVEPOINT (refused), FLUSH, CHECKPOINT.
 
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{TransactionAccessMode, TransactionMode};
 
-use crate::error::{SqlError, SqlResult};
+use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::statement::done;
 use crate::session::transaction::{Active, Transaction};
 use crate::session::{Outcome, Session, Severity};
@@ -83,10 +83,32 @@ pub(crate) fn savepoint(command: &str) -> SqlResult<Outcome> {
 
 /// FLUSH: until everything that was acknowledged before it is visible in every relation, and in the files of sinks.
 pub(crate) async fn flush(session: &Arc<Session>) -> SqlResult<Outcome> {
+    everything_visible(session).await?;
+    session.database().sinks().flush().await;
+    done("FLUSH")
+}
+
+/// CHECKPOINT: until everything that was acknowledged before it is in a checkpoint, so that a start need not replay it.
+pub(crate) async fn checkpoint(session: &Arc<Session>) -> SqlResult<Outcome> {
+    everything_visible(session).await?;
+    let runtime = session.database().runtime();
+    let failed = runtime.checkpoint_totals().failed;
+    runtime.checkpoint().await;
+    if runtime.checkpoint_totals().failed > failed {
+        return Err(SqlError::new(SqlState::IoError, "a checkpoint could not be written")
+            .with_detail("The server's log says why. Nothing is lost: a start replays the log from the checkpoint before."));
+    }
+    done("CHECKPOINT")
+}
+
+/// Waits for the views: they have all that was acknowledged until now.
+async fn everything_visible(session: &Arc<Session>) -> SqlResult<()> {
     let runtime = session.database().runtime();
     // What was acknowledged before the start counts too.
     runtime.caught_up().await?;
-    runtime.wait_for(&runtime.acknowledged()).await?;
-    session.database().sinks().flush().await;
-    done("FLUSH")
+    let written = runtime.acknowledged();
+    // Of a view that is made anew nobody waits for more than was acknowledged; it has all of that when it is there again.
+    runtime.filled_again().await?;
+    runtime.wait_for(&written).await?;
+    Ok(())
 }
