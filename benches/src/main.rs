@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, Subcommand};
 use millrace_benches::drizzle;
@@ -12,7 +13,7 @@ use millrace_benches::process::Isolation;
 use millrace_benches::results::{Experiment, Run};
 use millrace_benches::target::Target;
 use millrace_benches::{faucet, flights, ingest, ivm, mapreduce, monotasks, neptune, tpch};
-use millrace_sql_tests::oracle;
+use millrace_sql_tests::{crash, oracle};
 
 /// What the server uses too: engines inside this process are to be measured as they are.
 #[global_allocator]
@@ -34,6 +35,9 @@ enum Suite {
     Tpch(TpchArgs),
     /// The random oracle: random views over random changes, compared with plain DataFusion; exits with 1 if one is wrong
     Oracle(OracleArgs),
+    /// Kills a server under load with SIGKILL, again and again, and compares all that it has after each restart; exits with 1 if a
+    /// row is missing, twice or wrong
+    Crash(CrashArgs),
     /// What it costs to keep views, by the size of the change and by the size of the base
     Ivm(IvmArgs),
     /// Drizzle's experiments: coordination on simulated clusters, latency and throughput of the Yahoo streaming benchmark
@@ -99,6 +103,19 @@ struct OracleArgs {
     /// Where scripts of failures are written, for `millrace test` [default: printed only]
     #[arg(long, value_name = "DIR")]
     scripts: Option<PathBuf>,
+    /// Keep the results, in a directory made here
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct CrashArgs {
+    /// How often it is killed
+    #[arg(long, default_value_t = 1_000)]
+    rounds: u64,
+    /// What decides when it is killed, and what is written and damaged
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
     /// Keep the results, in a directory made here
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -217,6 +234,9 @@ struct SuiteArgs {
 }
 
 fn main() -> ExitCode {
+    if crash::serve_if_child() {
+        return ExitCode::SUCCESS;
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -240,6 +260,7 @@ fn main() -> ExitCode {
         Suite::Checkpoint(args) => runtime.block_on(checkpoint(args)),
         Suite::Tpch(args) => runtime.block_on(tpch(args)),
         Suite::Oracle(args) => oracle(&args),
+        Suite::Crash(args) => crash_rounds(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -430,6 +451,49 @@ async fn tpch(args: TpchArgs) -> Result<(), BenchError> {
     let scale = tpch::Scale::real(args.scale);
     let run = tpch::run(Run::begin("tpch", command, scale.fsync_probes)?, &scale).await?;
     keep(&run, args.out, false)
+}
+
+fn crash_rounds(args: &CrashArgs) -> Result<(), BenchError> {
+    let begin = Instant::now();
+    let (rounds, seed) = (args.rounds, args.seed);
+    let tell = |done: u64, seen: &crash::Seen| println!("{done} rounds: {seen:?}");
+    let seen = crash::kill_and_compare(seed, rounds, tell);
+    let seen = seen.map_err(|error| BenchError::Wrong(error.to_string()))?;
+    let Some(out) = &args.out else {
+        return Ok(());
+    };
+    let command = format!("cargo run --release -p millrace-benches -- crash --rounds {rounds} --seed {seed}");
+    let mut run = Run::begin("crash", command, 0)?;
+    let mut experiment = Experiment::new(
+        "kill -9",
+        "A round kills a server under writes, requests over HTTP, views that are made and dropped, sinks and checkpoints, damages \
+         some of its files, starts it again and compares all rows. None was missing, twice or wrong.",
+    );
+    for (name, count) in [
+        ("rounds", rounds),
+        ("views restored from a checkpoint", seen.restored),
+        ("views filled again", seen.filled),
+        ("views compared with a part on disk", seen.away),
+        ("files of checkpoints and sinks that were damaged", seen.damaged),
+        ("logs that were torn", seen.torn),
+        ("requests sent again, their answer being lost", seen.posted_again),
+        ("writes without an answer: there", seen.kept),
+        ("writes without an answer: not there", seen.lost),
+    ] {
+        experiment.add(name, "", vec![count as f64], None);
+    }
+    let millis = |time: Duration| time.as_secs_f64() * 1e3;
+    let slowest = vec![millis(seen.slowest)];
+    experiment.add(
+        "longest, from a start until all was compared",
+        "ms",
+        slowest,
+        None,
+    );
+    experiment.add("all rounds", "s", vec![begin.elapsed().as_secs_f64()], None);
+    run.add(experiment);
+    println!("kept in {}", run.write(out)?.display());
+    Ok(())
 }
 
 fn oracle(args: &OracleArgs) -> Result<(), BenchError> {

@@ -1,9 +1,10 @@
 //! What the tests of whole servers share: a server in this process, a client of it, and rows as texts.
 //!
 //! The tests themselves are `tests/slt.rs` (the files under `slt/`), `tests/oracle.rs` (views against plain DataFusion),
-//! `tests/crash.rs` (kill -9 and restart) and `tests/abuse.rs` (clients that do not behave).
+//! [`crash`] (kill -9 and restart) and `tests/abuse.rs` (clients that do not behave).
 
 pub mod batch;
+pub mod crash;
 pub mod engine;
 pub mod oracle;
 pub mod rows;
