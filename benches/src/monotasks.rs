@@ -12,6 +12,7 @@ pub mod views;
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use millrace_planner::performance::model::predict;
@@ -20,6 +21,7 @@ use millrace_planner::performance::{Profile, Scenario};
 use millrace_runtime::Runtime;
 use millrace_server::{Config, Server};
 use millrace_sql_tests::tpch::{TableFile, queries, write_parquet};
+use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -55,7 +57,7 @@ impl Scale {
         Scale {
             factor,
             queries: 22,
-            repetitions: 3,
+            repetitions: 5,
             half_factor: factor / 2.0,
             tasks: vec![1, 2, 3, 4, 6, 8, 12, 16, 24, 32],
             disk_rate: 400_000_000,
@@ -318,6 +320,58 @@ impl Bed {
         drop(self.client);
         self.server.shutdown().await;
     }
+}
+
+/// A query on a server, and the cores that the whole process has meanwhile.
+pub struct Place<'a> {
+    pub bed: &'a Bed,
+    pub cores: usize,
+    pub sql: &'a str,
+}
+
+/// The profiles of a query at each place: one run to warm up, then so many that count, by turns, so that whatever else the machine
+/// does meanwhile falls on all places alike.
+///
+/// # Errors
+/// It fails, or the answer is not as documented.
+pub async fn by_turns(places: &[Place<'_>], repetitions: usize) -> Result<Vec<Vec<Analyzed>>, BenchError> {
+    let mut profiles: Vec<Vec<Analyzed>> = places.iter().map(|_| vec![]).collect();
+    for place in places {
+        run_on(place.cores)?;
+        place.bed.time(place.sql).await?;
+    }
+    for _ in 0..repetitions {
+        for (place, profiles) in places.iter().zip(&mut profiles) {
+            run_on(place.cores)?;
+            profiles.push(place.bed.analyze(place.sql).await?);
+        }
+    }
+    run_on(available_cores())?;
+    Ok(profiles)
+}
+
+/// Those that this program may run on.
+fn available_cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    // As it begins, before any of its threads is bound to fewer.
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// Binds all threads of this process, and those that they will start, to so many processors: a server of one core would
+/// otherwise have its files read and its answers sent by the others.
+fn run_on(cores: usize) -> Result<(), BenchError> {
+    let failed = || BenchError::io("cannot bind the process to processors");
+    let mut processors = CpuSet::new();
+    (0..cores.min(available_cores())).for_each(|processor| processors.set(processor));
+    for thread in std::fs::read_dir("/proc/self/task").map_err(failed())? {
+        let name = thread.map_err(failed())?.file_name();
+        let id = name.to_str().and_then(|name| name.parse().ok());
+        // One that has ended meanwhile needs no processor.
+        if let Some(id) = id.and_then(Pid::from_raw) {
+            let _ = sched_setaffinity(Some(id), &processors);
+        }
+    }
+    Ok(())
 }
 
 /// See [`Bed::analyze`].

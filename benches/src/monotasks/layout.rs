@@ -3,7 +3,7 @@
 use millrace_planner::performance::Scenario;
 
 use super::prediction::{Case, report};
-use super::{Bed, Layout, OTHERS, Scale, Workload, named, write_tables};
+use super::{Bed, Layout, OTHERS, Place, Scale, Workload, by_turns, named, write_tables};
 use crate::error::BenchError;
 use crate::results::Run;
 
@@ -58,7 +58,7 @@ pub async fn disks(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
         directory.path().display()
     );
     let rate = (DISK_SHARE * scale.disk_rate as f64) as u64;
-    let mut runs = vec![];
+    let mut beds = vec![];
     for disks in [vec![directory.path().to_owned()], places.to_vec()] {
         let layout = Layout {
             disks,
@@ -66,11 +66,16 @@ pub async fn disks(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
         };
         let bed = Bed::new(std::slice::from_ref(&table), &layout).await?;
         bed.runtime.set_disk_rate(Some(rate));
-        let mut of_bed = vec![];
-        for (_, sql) in queries() {
-            of_bed.push(bed.profiles(&sql, scale.repetitions).await?);
-        }
-        runs.push(of_bed);
+        beds.push(bed);
+    }
+    // By query and bed.
+    let mut runs = vec![];
+    for (_, sql) in &queries() {
+        let at = |bed| Place { bed, cores: 2, sql };
+        let places: Vec<Place<'_>> = beds.iter().map(at).collect();
+        runs.push(by_turns(&places, scale.repetitions).await?);
+    }
+    for bed in beds {
         bed.stop().await;
     }
     let mut cases = vec![];
@@ -81,7 +86,7 @@ pub async fn disks(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
             ..Scenario::default()
         };
         for (number, (query, _)) in queries().iter().enumerate() {
-            let (before, after) = (&runs[from][number], &runs[to][number]);
+            let (before, after) = (&runs[number][from], &runs[number][to]);
             cases.push(Case::new(change, query, before, &scenario, after));
         }
     }
@@ -102,6 +107,8 @@ pub async fn disks(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
 /// A query fails.
 pub async fn memory(run: &mut Run, workload: &Workload, scale: &Scale) -> Result<(), BenchError> {
     let rate = (DISK_SHARE * scale.disk_rate as f64) as u64;
+    let of_files = Bed::new(&workload.tables(), &Layout::cores(2)).await?;
+    of_files.runtime.set_disk_rate(Some(rate));
     let bed = Bed::new(&workload.tables(), &Layout::cores(2)).await?;
     eprintln!("taking lineitem into memory ...");
     bed.client
@@ -119,20 +126,21 @@ pub async fn memory(run: &mut Run, workload: &Workload, scale: &Scale) -> Result
         );
         bed.client.run(&insert).await?;
     }
+    // So that none is written while it is measured.
+    bed.client.run("CHECKPOINT").await?;
     let scenario = Scenario {
         input_in_memory: true,
         ..Scenario::default()
     };
     let mut cases = vec![];
     for (query, sql) in queries() {
-        bed.runtime.set_disk_rate(Some(rate));
-        let before = bed.profiles(&sql, scale.repetitions).await?;
-        bed.runtime.set_disk_rate(None);
         let of_table = sql.replace("FROM lineitem", "FROM lines");
-        let after = bed.profiles(&of_table, scale.repetitions).await?;
-        cases.push(Case::new("file -> memory", &query, &before, &scenario, &after));
+        let places = [(&of_files, &sql), (&bed, &of_table)].map(|(bed, sql)| Place { bed, cores: 2, sql });
+        let runs = by_turns(&places, scale.repetitions).await?;
+        cases.push(Case::new("file -> memory", &query, &runs[0], &scenario, &runs[1]));
     }
     bed.stop().await;
+    of_files.stop().await;
     let method = format!(
         "`lineitem` as Parquet on a disk of {} MB/s, and as a table of the server, which has its rows in memory as columns. \
          Two cores, medians of {} runs.",

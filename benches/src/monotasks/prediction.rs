@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 
 use millrace_planner::performance::{Scenario, Speed};
-use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 
-use super::{Analyzed, Bed, Layout, Scale, Workload, median};
+use super::{Analyzed, Bed, Layout, Place, Scale, Workload, by_turns, median};
 use crate::error::BenchError;
 use crate::plot::{Chart, Line};
 use crate::results::{Aim, Experiment, Run};
@@ -94,6 +93,8 @@ pub struct Case {
     pub before: f64,
     pub predicted: f64,
     pub actual: f64,
+    /// How far the runs after the change are from that, in percent: the median.
+    pub noise: f64,
 }
 
 impl Case {
@@ -106,12 +107,17 @@ impl Case {
         after: &[Analyzed],
     ) -> Case {
         let elapsed = |runs: &[Analyzed]| median(runs.iter().map(|run| run.elapsed).collect());
+        let actual = elapsed(after);
+        let distances = after
+            .iter()
+            .map(|run| 100.0 * (run.elapsed - actual).abs() / actual);
         Case {
             change: change.to_owned(),
             query: query.to_owned(),
             before: elapsed(before),
             predicted: median(before.iter().map(|run| run.predicted(scenario)).collect()),
-            actual: elapsed(after),
+            actual,
+            noise: median(distances.collect()),
         }
     }
 
@@ -126,31 +132,33 @@ impl Case {
 /// # Errors
 /// A query fails.
 pub async fn run(run: &mut Run, part: &Part, workload: &Workload, scale: &Scale) -> Result<(), BenchError> {
-    let all_cores = available_cores();
-    let beds = [
-        Bed::new(&workload.tables(), &Layout::cores(1)).await?,
-        Bed::new(&workload.tables(), &Layout::cores(2)).await?,
-    ];
     let mut machines: Vec<Machine> = vec![];
     for machine in part.changes.iter().flat_map(|change| [change.from, change.to]) {
         if !machines.contains(&machine) {
             machines.push(machine);
         }
     }
-    // By machine and query.
-    let mut runs: HashMap<(usize, &str), Vec<Analyzed>> = HashMap::new();
-    for (number, machine) in machines.iter().enumerate() {
-        let bed = &beds[machine.cores - 1];
-        run_on(machine.cores)?;
+    let mut beds = vec![];
+    for machine in &machines {
+        let bed = Bed::new(&workload.tables(), &Layout::cores(machine.cores)).await?;
         let rate = machine.disk.map(|share| (share * scale.disk_rate as f64) as u64);
         bed.runtime.set_disk_rate(rate);
-        for (name, sql) in workload.all() {
-            runs.insert((number, name), bed.profiles(sql, scale.repetitions).await?);
-        }
-        bed.runtime.set_disk_rate(None);
-        eprintln!("{}: {machine:?}", part.name);
+        beds.push(bed);
     }
-    run_on(all_cores)?;
+    // By machine and query.
+    let mut runs: HashMap<(usize, &str), Vec<Analyzed>> = HashMap::new();
+    for (name, sql) in workload.all() {
+        let places = machines.iter().zip(&beds).map(|(machine, bed)| Place {
+            bed,
+            cores: machine.cores,
+            sql,
+        });
+        let places: Vec<Place<'_>> = places.collect();
+        let profiles = by_turns(&places, scale.repetitions).await?;
+        runs.extend(
+            (profiles.into_iter().enumerate()).map(|(number, profiles)| ((number, name.as_str()), profiles)),
+        );
+    }
     for bed in beds {
         bed.stop().await;
     }
@@ -165,36 +173,14 @@ pub async fn run(run: &mut Run, part: &Part, workload: &Workload, scale: &Scale)
         }
     }
     let method = format!(
-        "Each query on one machine, and what is predicted from that of the other; then on the other: medians of {} runs each, \
-         once warm. The error is the difference between predicted and measured, of the measured. A whole disk is {} MB/s by a \
+        "Each query on one machine, and what is predicted from that of the other; and on the other, by turns: medians of {} runs \
+         each, once warm. The error is the difference between predicted and measured, of the measured. A whole disk is {} MB/s by a \
          limit in the disk scheduler; without a limit files come from the page cache. With one core the whole process, its client \
          included, is bound to one.",
         scale.repetitions,
         scale.disk_rate / 1_000_000
     );
     report(run, part.name, part.chart, method, &cases);
-    Ok(())
-}
-
-/// Those that this thread may run on.
-fn available_cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// Binds all threads of this process, and those that they will start, to so many processors: a server of one core would
-/// otherwise have its files read and its answers sent by the others.
-fn run_on(cores: usize) -> Result<(), BenchError> {
-    let failed = || BenchError::io("cannot bind the process to processors");
-    let mut processors = CpuSet::new();
-    (0..cores).for_each(|processor| processors.set(processor));
-    for thread in std::fs::read_dir("/proc/self/task").map_err(failed())? {
-        let name = thread.map_err(failed())?.file_name();
-        let id = name.to_str().and_then(|name| name.parse().ok());
-        // One that has ended meanwhile needs no processor.
-        if let Some(id) = id.and_then(Pid::from_raw) {
-            let _ = sched_setaffinity(Some(id), &processors);
-        }
-    }
     Ok(())
 }
 
@@ -236,6 +222,8 @@ pub fn report(run: &mut Run, name: &'static str, chart: &'static str, method: St
             points: of_change().map(|case| (case.actual, case.predicted)).collect(),
         });
     }
+    let noise = cases.iter().map(|case| case.noise).collect();
+    experiment.add("distance of a run from the median of its like", "%", noise, None);
     let errors: Vec<f64> = cases.iter().map(Case::error).collect();
     let worst = errors.iter().copied().fold(0.0, f64::max);
     experiment.add(

@@ -169,7 +169,7 @@ mod tests {
             "disk-bound: 80 % of 5.00 s; a disk twice as fast: 2.50 s"
         );
         run.stages[0].tasks[0].usage = vec![compute(10 * SECOND)];
-        assert_eq!(line(&run), "cpu-bound: 100 % of 5.00 s; twice the cores: 2.50 s");
+        assert_eq!(line(&run), "cpu-bound: 100 % of 5.00 s; twice the cores: 2.56 s");
         run.stages[0].parallelism = crate::performance::profile::Parallelism::Fixed;
         run.stages[0].tasks[0].usage = vec![compute(4 * SECOND)];
         assert_eq!(
