@@ -39,7 +39,7 @@ use crate::feed::Part;
 use crate::runtime::{Inner, Runtime, ViewSpec};
 use crate::schedule::template::ViewShape;
 use crate::worker::cpu::QueryClass;
-use crate::worker::{PARTITIONS_DIVIDED, ViewInstance};
+use crate::worker::{PARTITIONS_DIVIDED, ViewInstance, partitions_divided};
 use input::Input;
 
 /// Pieces that wait to be run.
@@ -193,7 +193,7 @@ impl Runtime {
         for ViewSpec { name, graph, .. } in specs {
             if memory.spill().is_some() && graph.partitions < PARTITIONS_DIVIDED {
                 tracing::warn!(view = %name, "its state is larger than memory: filling it in more partitions");
-                graph.partitions = PARTITIONS_DIVIDED;
+                graph.partitions = partitions_divided(memory.limit());
                 is_divided = true;
             }
         }

@@ -46,8 +46,8 @@ use flow::{Batch, BatchId, FlowId, Flows};
 use load::LoadMeter;
 use shuffle::{Block, Shuffle};
 pub use task::partition_hash;
-pub(crate) use view::PARTITIONS_DIVIDED;
 pub use view::{Image, ViewContents, ViewInstance};
+pub(crate) use view::{PARTITIONS_DIVIDED, partitions_divided};
 
 /// An epoch's share of one relation's log.
 #[derive(Debug, Clone, Default)]

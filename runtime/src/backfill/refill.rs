@@ -13,7 +13,7 @@ use super::{BackfillOptions, DIVIDED_PIECE};
 use crate::error::{Result, RuntimeError};
 use crate::relation::Relation;
 use crate::runtime::{Inner, Runtime, ViewSpec};
-use crate::worker::{PARTITIONS_DIVIDED, ViewInstance};
+use crate::worker::{PARTITIONS_DIVIDED, ViewInstance, partitions_divided};
 
 impl Inner {
     /// Fills views again that are part of no pipeline any more; in the order in which they read each other.
@@ -183,7 +183,7 @@ impl Runtime {
                 .map(|view| {
                     let mut graph = view.graph.clone();
                     if divided == Some(view.id) {
-                        graph.partitions = PARTITIONS_DIVIDED;
+                        graph.partitions = partitions_divided(self.memory().limit());
                     }
                     ViewSpec {
                         id: view.id,

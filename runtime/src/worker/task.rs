@@ -15,10 +15,13 @@ use super::flow::{BatchId, Channel};
 use super::view::{Taken, ViewInstance};
 use crate::error::Result;
 use crate::memory::{Charge, Use};
-use crate::operator::{ErrorCounter, Gate, Inputs, Output, consolidate};
+use crate::operator::{ErrorCounter, Gate, Inputs, Output, concat, consolidate};
 use crate::schedule::local::{ReadyTask, TaskId};
 use crate::state::row_table::arrow_error;
 use crate::state::width::COPIED_BYTES_MAX;
+
+/// Rows for each receiving partition that batches are put together for, if that many came.
+const SCATTERED_ROWS_MIN: usize = 64;
 
 /// What a task leaves behind.
 #[derive(Debug, Default)]
@@ -194,7 +197,7 @@ impl Sink<'_> {
     /// By receiving partition.
     fn scatter(&self, rows: Vec<ChangeBatch>) -> Result<Vec<Vec<ChangeBatch>>> {
         match self.goes() {
-            Goes::Hash(columns) => scatter(&rows, columns, self.view.graph.partitions),
+            Goes::Hash(columns) => scatter(rows, columns, self.view.graph.partitions),
             Goes::Single | Goes::Materialize => {
                 let mut exchanged = vec![vec![]; self.view.graph.partitions];
                 exchanged[0] = rows;
@@ -323,42 +326,63 @@ impl Sink<'_> {
 }
 
 /// Splits rows by a hash of their key columns.
-fn scatter(batches: &[ChangeBatch], columns: &[usize], partitions: usize) -> Result<Vec<Vec<ChangeBatch>>> {
+fn scatter(batches: Vec<ChangeBatch>, columns: &[usize], partitions: usize) -> Result<Vec<Vec<ChangeBatch>>> {
     let mut scattered = vec![vec![]; partitions];
+    // A batch of a few rows takes many times what they do.
+    let enough = partitions * SCATTERED_ROWS_MIN;
+    let (mut some, mut rows, mut bytes) = (vec![], 0, 0);
     for batch in batches {
-        if batch.num_rows() == 0 {
-            continue;
-        }
-        let keys: Vec<ArrayRef> = columns
-            .iter()
-            .map(|column| batch.rows.column(*column).clone())
-            .collect();
-        let hashes = partition_hash(&keys, batch.num_rows())?;
-        let mut positions: Vec<Vec<u32>> = vec![vec![]; partitions];
-        for (row, hash) in hashes.iter().enumerate() {
-            positions[(hash % partitions as u64) as usize].push(row as u32);
-        }
-        for (partition, positions) in positions.into_iter().enumerate() {
-            if positions.is_empty() {
-                continue;
-            }
-            if positions.len() == batch.num_rows() {
-                scattered[partition].push(batch.clone());
-                continue;
-            }
-            let weights = batch.weights.as_ref().map(|weights| {
-                positions
-                    .iter()
-                    .map(|row| weights.value(*row as usize))
-                    .collect::<Vec<i64>>()
-                    .into()
-            });
-            let rows = arrow::compute::take_record_batch(&batch.rows, &UInt32Array::from(positions))
-                .map_err(arrow_error)?;
-            scattered[partition].push(ChangeBatch { rows, weights });
+        rows += batch.num_rows();
+        bytes += rows_bytes(&batch.rows);
+        some.push(batch);
+        if rows >= enough || bytes >= COPIED_BYTES_MAX {
+            scatter_some(std::mem::take(&mut some), columns, &mut scattered)?;
+            (rows, bytes) = (0, 0);
         }
     }
+    scatter_some(some, columns, &mut scattered)?;
     Ok(scattered)
+}
+
+/// Adds a batch for each partition that has some of these rows.
+fn scatter_some(
+    batches: Vec<ChangeBatch>,
+    columns: &[usize],
+    scattered: &mut [Vec<ChangeBatch>],
+) -> Result<()> {
+    let partitions = scattered.len();
+    let Some(batch) = concat(batches)? else {
+        return Ok(());
+    };
+    let keys: Vec<ArrayRef> = columns
+        .iter()
+        .map(|column| batch.rows.column(*column).clone())
+        .collect();
+    let hashes = partition_hash(&keys, batch.num_rows())?;
+    let mut positions: Vec<Vec<u32>> = vec![vec![]; partitions];
+    for (row, hash) in hashes.iter().enumerate() {
+        positions[(hash % partitions as u64) as usize].push(row as u32);
+    }
+    for (scattered, positions) in scattered.iter_mut().zip(positions) {
+        if positions.is_empty() {
+            continue;
+        }
+        if positions.len() == batch.num_rows() {
+            scattered.push(batch);
+            break;
+        }
+        let weights = batch.weights.as_ref().map(|weights| {
+            positions
+                .iter()
+                .map(|row| weights.value(*row as usize))
+                .collect::<Vec<i64>>()
+                .into()
+        });
+        let rows = arrow::compute::take_record_batch(&batch.rows, &UInt32Array::from(positions))
+            .map_err(arrow_error)?;
+        scattered.push(ChangeBatch { rows, weights });
+    }
+    Ok(())
 }
 
 /// The hash that places a key: XXH3 of each column, combined. The same on every platform and in every version, so that
@@ -414,9 +438,44 @@ impl Hasher for PartitionHasher {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Int64Array, StringArray};
+    use arrow::array::{AsArray, Int64Array, RecordBatch, StringArray};
+    use arrow::datatypes::Int64Type;
 
     use super::*;
+
+    #[test]
+    fn small_batches_are_scattered_together() {
+        let values = |range: std::ops::Range<i64>| {
+            let values: ArrayRef = Arc::new(Int64Array::from_iter_values(range));
+            ChangeBatch::insertions(RecordBatch::try_from_iter([("v", values)]).unwrap())
+        };
+        let batches: Vec<ChangeBatch> = (0..100).map(|n| values(n * 50..(n + 1) * 50)).collect();
+        let scattered = scatter(batches.clone(), &[0], 16).unwrap();
+        // 5,000 rows, of which 1,024 or a few more are scattered at a time.
+        assert!(
+            scattered.iter().all(|batches| batches.len() <= 5),
+            "{scattered:?}"
+        );
+        let sum = |batches: &[ChangeBatch]| -> i64 {
+            let columns = batches
+                .iter()
+                .map(|batch| batch.rows.column(0).as_primitive::<Int64Type>());
+            columns.map(|column| column.values().iter().sum::<i64>()).sum()
+        };
+        assert_eq!(
+            scattered.iter().map(|batches| sum(batches)).sum::<i64>(),
+            4_999 * 2_500
+        );
+        assert_eq!(scatter(vec![], &[0], 16).unwrap(), vec![vec![]; 16]);
+        let weighted =
+            ChangeBatch::new(batches[0].rows.clone(), Some(Int64Array::from(vec![-1; 50]))).unwrap();
+        let scattered = scatter(vec![weighted, batches[0].clone()], &[0], 16).unwrap();
+        let weights = scattered.iter().flatten();
+        let weights: i64 = weights
+            .map(|batch| (0..batch.num_rows()).map(|row| batch.weight(row)).sum::<i64>())
+            .sum();
+        assert_eq!(weights, 0);
+    }
 
     /// Stored state is placed by these numbers: they must never change.
     #[test]

@@ -22,9 +22,9 @@ use crate::schedule::template::{StageInput, ViewShape, is_reduce};
 use crate::state::{RowTable, TableImage};
 use crate::worker::activity::{Activity, ActivityCounts, Filled};
 use crate::worker::flow::{FlowMeter, FlowStatus};
-pub(crate) use residence::PARTITIONS_DIVIDED;
 use residence::Residence;
 pub(super) use residence::Turn;
+pub(crate) use residence::{PARTITIONS_DIVIDED, partitions_divided};
 
 /// The rows of a view, partition by partition.
 #[derive(Debug)]

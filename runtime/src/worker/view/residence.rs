@@ -22,8 +22,12 @@ use crate::operator::OperatorInstance;
 use crate::spill::Spill;
 use crate::state::write_away;
 
-/// Partitions of a view whose state is larger than memory.
+/// Partitions of a view whose state is larger than memory, at the least; see [`partitions_divided`].
 pub(crate) const PARTITIONS_DIVIDED: usize = 128;
+/// And at the most: each has to be counted, run and scattered to.
+const PARTITIONS_DIVIDED_MAX: usize = 512;
+/// A part that is in memory takes some kB whatever it holds: there is one for so many bytes of the limit.
+const LIMIT_BYTES_A_PART: usize = 512 << 10;
 /// A part of fewer bytes stays: there is nothing to win.
 const PART_BYTES_MIN: usize = 8 << 10;
 
@@ -399,6 +403,11 @@ impl ViewInstance {
     }
 }
 
+/// Partitions of a view whose state is larger than a limit of so many bytes.
+pub(crate) fn partitions_divided(limit: usize) -> usize {
+    (limit / LIMIT_BYTES_A_PART).clamp(PARTITIONS_DIVIDED, PARTITIONS_DIVIDED_MAX)
+}
+
 /// Places that a part of so many bytes takes while it is back.
 fn places_of(bytes: usize, limit: usize) -> u32 {
     let all = (limit / PLACES_PART).max(1);
@@ -410,6 +419,13 @@ fn places_of(bytes: usize, limit: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_small_limit_has_fewer_parts() {
+        assert_eq!(partitions_divided(2 << 20), 128);
+        assert_eq!(partitions_divided(128 << 20), 256);
+        assert_eq!(partitions_divided(usize::MAX), 512);
+    }
 
     #[test]
     fn large_parts_are_brought_back_one_by_one() {
