@@ -31,7 +31,7 @@ pub use layout::Layout;
 use crate::catalog::{Object, Relation};
 use crate::copy::json::Documents;
 use crate::copy::split::{Columns, Splitter};
-use crate::database::ingest_keys::IngestKey;
+use crate::database::ingest_keys::{Answered, IngestKey};
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::rows::{RowBuilder, RowError, positions};
 use crate::session::write::WriteScope;
@@ -156,6 +156,8 @@ pub struct CopyIn {
     failure: Option<SqlError>,
     /// The key under which the write is remembered.
     key: Option<IngestKey>,
+    /// A hash of all that came with it.
+    body: Option<u64>,
 }
 
 impl CopyIn {
@@ -219,6 +221,7 @@ impl CopyIn {
             appended: 0,
             failure: None,
             key: None,
+            body: None,
         })
     }
 
@@ -230,6 +233,11 @@ impl CopyIn {
     /// Has the write remembered under a key, with how many rows it has. It must be one write.
     pub(crate) fn remember(&mut self, key: IngestKey) {
         self.key = Some(key);
+    }
+
+    /// What the write is remembered to have come as; to be said before its end.
+    pub(crate) fn remember_body(&mut self, hash: u64) {
+        self.body = Some(hash);
     }
 
     /// How many columns the data has.
@@ -402,7 +410,10 @@ impl CopyIn {
         let rows = std::mem::take(&mut self.rows);
         let count: u64 = rows.iter().map(|batch| batch.num_rows() as u64).sum();
         let note = match &self.key {
-            Some(key) => key.note(count),
+            Some(key) => key.note(Answered {
+                rows: count,
+                body: self.body,
+            }),
             None => vec![],
         };
         let write: WriteScope = self.session.begin_write(relation).await?;

@@ -322,9 +322,14 @@ async fn ingest_that_is_sent_again() {
     server.shutdown().await;
     let server = start(directory.path()).await.unwrap();
     let witness = connect(server.pg_addr()).await.unwrap();
-    // What comes with the key plays no part.
-    let answer = send(&server, path, "b", "{\"id\": 9}\n").await;
+    let answer = send(&server, path, "b", rows).await;
     assert!(answer.contains("\"rows\":2"), "{answer}");
+    // Other rows under the same key would be lost without a word.
+    let answer = send(&server, path, "b", "{\"id\": 9}\n").await;
+    assert!(
+        answer.starts_with("HTTP/1.0 422") && answer.contains("another body"),
+        "{answer}"
+    );
     assert_eq!(number(&witness, "SELECT count(*) FROM s").await, 4);
     let answer = send(&server, path, "c", rows).await;
     assert!(answer.contains("\"rows\":2"), "{answer}");

@@ -4,11 +4,13 @@
 //! between. In memory the newest are known; at the start they are read from the logs.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hasher;
 use std::sync::Arc;
 
 use millrace_storage::{LogNote, ObjectId};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_64;
 
 use crate::database::now_ms;
 
@@ -30,7 +32,33 @@ pub struct IngestKey {
 struct Note {
     #[serde(flatten)]
     key: IngestKey,
-    rows: u64,
+    #[serde(flatten)]
+    answered: Answered,
+}
+
+/// How a request was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answered {
+    pub rows: u64,
+    /// A hash of what came with the key ([`BodyHash`]); `None`: it was written before there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<u64>,
+}
+
+/// Tells bodies apart: XXH3 of their bytes.
+#[derive(Default)]
+pub struct BodyHash(XxHash3_64);
+
+impl BodyHash {
+    /// Adds the next bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+
+    /// Of all bytes so far.
+    pub fn get(&self) -> u64 {
+        self.0.finish()
+    }
 }
 
 impl IngestKey {
@@ -43,11 +71,11 @@ impl IngestKey {
         })
     }
 
-    /// What is written down with so many rows.
-    pub fn note(&self, rows: u64) -> Vec<u8> {
+    /// What is written down with the rows.
+    pub fn note(&self, answered: Answered) -> Vec<u8> {
         let note = Note {
             key: self.clone(),
-            rows,
+            answered,
         };
         serde_json::to_vec(&note).unwrap_or_default()
     }
@@ -56,7 +84,7 @@ impl IngestKey {
 #[derive(Debug, Clone, Copy)]
 enum State {
     Running,
-    Done { rows: u64 },
+    Done(Answered),
 }
 
 /// The keys that are known.
@@ -75,8 +103,8 @@ struct Known {
 pub enum Begin {
     /// It is new.
     Run(Running),
-    /// It was answered before, with so many rows.
-    Done(u64),
+    /// It was answered before.
+    Done(Answered),
     /// It is being worked on.
     Busy,
 }
@@ -95,7 +123,7 @@ impl IngestKeys {
         for note in notes {
             // Other notes may come with later versions.
             if let Ok(found) = serde_json::from_slice::<Note>(&note.note) {
-                known.finish(found.key, found.rows, note.written_at_ms);
+                known.finish(found.key, found.answered, note.written_at_ms);
             }
         }
         known.forget(now_ms());
@@ -107,7 +135,7 @@ impl IngestKeys {
         known.forget(now_ms());
         match known.states.get(key) {
             Some(State::Running) => Begin::Busy,
-            Some(State::Done { rows }) => Begin::Done(*rows),
+            Some(State::Done(answered)) => Begin::Done(*answered),
             None => {
                 known.states.insert(key.clone(), State::Running);
                 Begin::Run(Running {
@@ -120,8 +148,8 @@ impl IngestKeys {
 }
 
 impl Known {
-    fn finish(&mut self, key: IngestKey, rows: u64, at_ms: i64) {
-        self.states.insert(key.clone(), State::Done { rows });
+    fn finish(&mut self, key: IngestKey, answered: Answered, at_ms: i64) {
+        self.states.insert(key.clone(), State::Done(answered));
         self.order.push_back((at_ms, key));
     }
 
@@ -137,10 +165,10 @@ impl Known {
 }
 
 impl Running {
-    /// The request was answered with so many rows.
-    pub fn done(mut self, rows: u64) {
+    /// The request was answered.
+    pub fn done(mut self, answered: Answered) {
         if let Some(key) = self.key.take() {
-            self.keys.lock().finish(key, rows, now_ms());
+            self.keys.lock().finish(key, answered, now_ms());
         }
     }
 }
@@ -161,6 +189,35 @@ mod tests {
         IngestKey::new(ObjectId(1), text).unwrap()
     }
 
+    fn answered(rows: u64) -> Answered {
+        Answered { rows, body: Some(9) }
+    }
+
+    #[test]
+    fn notes_without_a_body_are_read() {
+        let keys = IngestKeys::default();
+        let note = |text: &str| LogNote {
+            written_at_ms: now_ms(),
+            write_id: 1,
+            note: text.as_bytes().to_vec(),
+        };
+        keys.restore(vec![
+            note(r#"{"relation": 1, "key": "a", "rows": 3}"#),
+            note(r#"{"relation": 1, "key": "b", "rows": 4, "body": 18446744073709551615}"#),
+        ]);
+        assert!(matches!(
+            keys.begin(&key("a")),
+            Begin::Done(Answered { rows: 3, body: None })
+        ));
+        assert!(matches!(
+            keys.begin(&key("b")),
+            Begin::Done(Answered {
+                rows: 4,
+                body: Some(u64::MAX)
+            })
+        ));
+    }
+
     #[test]
     fn a_request_runs_once_and_again_only_if_it_failed() {
         let keys = IngestKeys::default();
@@ -172,8 +229,8 @@ mod tests {
         let Begin::Run(second) = keys.begin(&key("a")) else {
             panic!("it failed");
         };
-        second.done(7);
-        assert!(matches!(keys.begin(&key("a")), Begin::Done(7)));
+        second.done(answered(7));
+        assert!(matches!(keys.begin(&key("a")), Begin::Done(found) if found == answered(7)));
         let other = IngestKey::new(ObjectId(2), "a").unwrap();
         assert!(matches!(keys.begin(&other), Begin::Run(_)));
         assert_eq!(IngestKey::new(ObjectId(1), ""), None);
@@ -186,7 +243,7 @@ mod tests {
         let note = |number: usize, written_at_ms| LogNote {
             written_at_ms,
             write_id: number as u64,
-            note: key(&number.to_string()).note(3),
+            note: key(&number.to_string()).note(answered(3)),
         };
         let now = now_ms();
         let mut notes = vec![note(0, now - AGE_MS_MAX - 1000)];
@@ -198,7 +255,8 @@ mod tests {
         });
         keys.restore(notes);
         for (number, is_known) in [(0, false), (5, false), (6, true), (KEYS_MAX + 5, true)] {
-            let found = matches!(keys.begin(&key(&number.to_string())), Begin::Done(3));
+            let found =
+                matches!(keys.begin(&key(&number.to_string())), Begin::Done(found) if found == answered(3));
             assert_eq!(found, is_known, "{number}");
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! A request is all or nothing: if a row is malformed the answer names its number and no row of the request is kept.
 //! `?wait=applied` answers only when every view shows the rows. With `Idempotency-Key` a request that is sent again gets
-//! the first answer, and its rows are not taken twice.
+//! the first answer, and its rows are not taken twice; with another body it is refused.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use serde_json::json;
 use super::negotiate::media_type;
 use super::{State, error};
 use crate::copy::IngestFormat;
-use crate::database::ingest_keys::{Begin, IngestKey, KEY_BYTES_MAX};
+use crate::database::ingest_keys::{Answered, Begin, BodyHash, IngestKey, KEY_BYTES_MAX};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::Session;
 
@@ -101,6 +101,10 @@ pub async fn post(
             StatusCode::CONFLICT,
             "a request with this Idempotency-Key is being worked on; try again later",
         ),
+        Err(Failure::Differs) => error::plain(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "this Idempotency-Key came with another body before; nothing was written: send a new request under a new key",
+        ),
         Err(Failure::Sql(error)) if error.code == SqlState::OutOfMemory => error::try_again(&error),
         Err(Failure::Sql(error)) => error::response(&error),
         Err(Failure::TooLarge) => {
@@ -136,6 +140,8 @@ enum Failure {
     Sql(SqlError),
     /// A request of the same key is not answered yet.
     Busy,
+    /// One of the same key had other bytes.
+    Differs,
     TooLarge,
     Broken(String),
 }
@@ -152,21 +158,18 @@ async fn take_in(request: Request, body: Body) -> Result<u64, Failure> {
     let session = state.session(vec![("write_timeout".to_owned(), WRITE_TIMEOUT.to_owned())])?;
     let mut copy = session.begin_ingest(&request.relation, request.format).await?;
     let mut running = None;
+    let mut answered = None;
     if let Some(key) = request.key.and_then(|key| IngestKey::new(copy.relation(), &key)) {
         match session.database().ingest_keys().begin(&key) {
             Begin::Run(new) => running = Some(new),
-            Begin::Done(rows) => {
-                if request.wait == Wait::Applied {
-                    flush(&session).await?;
-                }
-                return Ok(rows);
-            }
+            Begin::Done(before) => answered = Some(before),
             Begin::Busy => return Err(Failure::Busy),
         }
         copy.remember(key);
     }
     let mut pieces = body.into_data_stream();
     let mut received = 0;
+    let mut hash = BodyHash::default();
     while let Some(piece) = pieces.next().await {
         let piece = match piece {
             Ok(piece) => piece,
@@ -182,11 +185,25 @@ async fn take_in(request: Request, body: Body) -> Result<u64, Failure> {
             copy.fail("the request is too large");
             return Err(Failure::TooLarge);
         }
-        copy.push(&piece).await?;
+        hash.push(&piece);
+        if answered.is_none() {
+            copy.push(&piece).await?;
+        }
     }
+    let body = Some(hash.get());
+    if let Some(Answered { rows, body: before }) = answered {
+        if before.is_some() && before != body {
+            return Err(Failure::Differs);
+        }
+        if request.wait == Wait::Applied {
+            flush(&session).await?;
+        }
+        return Ok(rows);
+    }
+    copy.remember_body(hash.get());
     let rows = copy.finish().await?;
     if let Some(running) = running {
-        running.done(rows);
+        running.done(Answered { rows, body });
     }
     state.metrics.ingested(rows);
     if request.wait == Wait::Applied {
