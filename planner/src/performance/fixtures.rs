@@ -24,6 +24,7 @@ pub fn machine(cores: usize, disks: Vec<Device>) -> Machine {
         disks,
         network: None,
         tasks_in_flight: 0,
+        stolen: 0,
     }
 }
 

@@ -8,9 +8,9 @@
 //! expected = sum of rows x nanoseconds a row, over the cores in use, x time beside
 //! ```
 //!
-//! The interval comes from the least and the most that an operator ever took and from how far the rows may be off. Runs of the
-//! same text, where there are any, count alone. Before anything has run there are only the costs on the known machine: a first
-//! guess, with a wide interval.
+//! The interval comes from the least and the most that an operator, and what is beside them, ever took, and from how far the rows
+//! may be off. Runs of the same text, where there are any, count alone. Before anything has run there are only the costs on the known
+//! machine: a first guess, with a wide interval.
 
 use std::collections::BTreeMap;
 
@@ -51,6 +51,8 @@ const TYPICAL: [(&str, f64); 14] = [
 const TYPICAL_OTHER: f64 = 40.0;
 /// Elapsed time times cores in use, to the time of the operators, where no run was seen.
 const TYPICAL_BESIDE: f64 = 1.5;
+/// A run whose operators took less than this, in nanoseconds, is mostly something else: it tells nothing of what is beside them.
+const BESIDE_CPU_MIN: Nanoseconds = 1_000_000;
 
 /// An operator of a plan that has not run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -72,6 +74,8 @@ pub struct Rates {
     shares: BTreeMap<String, Vec<f64>>,
     /// Elapsed time times cores in use, to the time of the operators, in order.
     beside: Vec<f64>,
+    /// That it was learned from.
+    runs: usize,
     /// How many times as long as on the known machine this one takes for the same.
     slowness: f64,
 }
@@ -127,6 +131,7 @@ impl Rates {
             by_kind: BTreeMap::new(),
             shares: BTreeMap::new(),
             beside: vec![],
+            runs: 0,
             slowness,
         };
         for profile in profiles {
@@ -143,7 +148,8 @@ impl Rates {
                     }
                 }
             }
-            if total > 0 {
+            rates.runs += usize::from(total > 0);
+            if total >= BESIDE_CPU_MIN {
                 let tasks = profile
                     .stages
                     .iter()
@@ -173,11 +179,11 @@ impl Rates {
         vec![cost / TYPICAL_FACTOR, cost, cost * TYPICAL_FACTOR]
     }
 
-    /// Elapsed time times cores in use, to the time of the operators.
-    fn beside(&self) -> f64 {
-        match self.beside.is_empty() {
-            true => TYPICAL_BESIDE,
-            false => median(&self.beside),
+    /// Elapsed time times cores in use, to the time of the operators: the least that was seen, what is usual, the most.
+    fn beside(&self) -> [f64; 3] {
+        match (self.beside.first(), self.beside.last()) {
+            (Some(least), Some(most)) => [*least, median(&self.beside), *most],
+            _ => [TYPICAL_BESIDE; 3],
         }
     }
 }
@@ -221,13 +227,14 @@ pub fn forecast(
         });
     }
     let in_use = partitions.clamp(1, cores.max(1)) as f64;
-    let elapsed = |cpu: f64| planning + (cpu * rates.beside() / in_use) as Nanoseconds;
+    let elapsed = |cpu: f64, beside: f64| planning + (cpu * beside / in_use) as Nanoseconds;
+    let [least, usual, most] = rates.beside();
     Forecast {
-        expected: elapsed(expected),
-        low: elapsed(low),
-        high: elapsed(high),
+        expected: elapsed(expected, usual),
+        low: elapsed(low, least),
+        high: elapsed(high, most),
         certainty,
-        runs: rates.beside.len(),
+        runs: rates.runs,
         operators,
     }
 }
@@ -319,6 +326,33 @@ mod tests {
         assert_eq!(rates.share("Window"), None);
         let twice = forecast(&[planned("Scan: x", 5_000_000.0, true)], &rates, 2, 2, 0);
         assert_eq!(twice.operators[0].cpu, 900 * MS);
+    }
+
+    #[test]
+    fn a_short_run_tells_nothing_of_what_is_beside_the_operators() {
+        let run = two_stages();
+        let mut short = run.clone();
+        let operators = short.stages.iter_mut().flat_map(|stage| &mut stage.operators);
+        operators.for_each(|operator| operator.cpu = 1_000);
+        let plan = [planned("Scan: lineitem", 2_500_000.0, true)];
+        let alone = forecast(&plan, &Rates::of([&run, &run, &run], 1.0), 2, 2, 0);
+        let with_short = forecast(&plan, &Rates::of([&run, &short, &run, &run], 1.0), 2, 2, 0);
+        assert_eq!((with_short.runs, with_short.expected), (4, alone.expected));
+        assert!(with_short.low < alone.low && with_short.high == alone.high);
+    }
+
+    #[test]
+    fn a_run_that_was_held_up_widens_the_interval() {
+        let run = two_stages();
+        let mut held_up = run.clone();
+        held_up.end *= 10;
+        let plan = [planned("Scan: lineitem", 2_500_000.0, true)];
+        let found = forecast(&plan, &Rates::of([&run, &run, &held_up], 1.0), 2, 2, 0);
+        assert_eq!(found.low, found.expected);
+        assert!(
+            (found.high as f64 / found.expected as f64 - 10.0).abs() < 1e-3,
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -38,6 +38,9 @@ pub struct Machine {
     /// So many tasks of a stage that reads the input were under way at the most.
     #[serde(default)]
     pub tasks_in_flight: usize,
+    /// Time for which the machine's host gave each processor to others meanwhile, on average.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stolen: Nanoseconds,
 }
 
 /// A disk or the network.
@@ -198,8 +201,16 @@ pub struct Usage {
     pub rows: u64,
 }
 
-fn is_zero(time: &Nanoseconds) -> bool {
+pub(super) fn is_zero(time: &Nanoseconds) -> bool {
     *time == 0
+}
+
+impl Profile {
+    /// The share of the run's time for which the machine's host gave the processors to others.
+    pub fn stolen_share(&self) -> f64 {
+        let elapsed = self.planning + self.end;
+        self.machine.stolen as f64 / elapsed.max(1) as f64
+    }
 }
 
 impl TaskProfile {

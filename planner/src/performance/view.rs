@@ -12,7 +12,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::model::Limit;
-use super::profile::Nanoseconds;
+use super::profile::{Nanoseconds, is_zero};
 use super::scenario::Scenario;
 
 /// Fewer epochs than this tell nothing of what is fixed and what a row costs.
@@ -40,6 +40,9 @@ pub struct ViewProfile {
     /// Processor time of the process outside of tasks: taking rows in, the log, the protocols.
     #[serde(default)]
     pub outside: Nanoseconds,
+    /// Time for which the machine's host gave each processor to others, on average.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stolen: Nanoseconds,
     /// Rows that it holds, and bytes of these and its operators' state.
     pub rows: u64,
     pub state_bytes: u64,

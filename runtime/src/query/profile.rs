@@ -88,6 +88,8 @@ impl ProfileHandle {
                     busy: busy(fetches.iter().map(|used| (used.started, used.service)), clock),
                 }),
                 tasks_in_flight: self.inner.tasks_in_flight(),
+                // Whoever knows when planning began adds it.
+                stolen: 0,
             },
             stages,
         }

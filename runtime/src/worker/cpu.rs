@@ -39,7 +39,7 @@ pub use histogram::{Durations, Histogram};
 pub use policy::{GiveWay, Place, Policy, SchedulerPolicy};
 pub use queue::Patience;
 use slots::{Alive, Lane, Ready, Shared};
-pub use slots::{process_cpu_time, thread_cpu_time};
+pub use slots::{process_cpu_time, stolen_time, thread_cpu_time};
 pub use task::{CpuGate, CpuTask, Stretch, TaskLabel, TaskRecord, TaskState, TaskStatus, Waits, Work};
 
 /// How urgent a task is. The order is the order of service.

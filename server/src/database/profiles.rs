@@ -101,6 +101,7 @@ mod tests {
                 disks: vec![],
                 network: None,
                 tasks_in_flight: 0,
+                stolen: 0,
             },
             stages: vec![],
         };

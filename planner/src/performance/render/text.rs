@@ -12,6 +12,8 @@ use crate::performance::profile::{
 pub const WIDTH_MAX: usize = 100;
 /// Stragglers told of a stage; the worst come first.
 const STRAGGLERS_MAX: usize = 3;
+/// What the machine's host took is said from this share of the time on.
+const STOLEN_SHARE_MIN: f64 = 0.02;
 
 /// The lines of EXPLAIN ANALYZE; the last one is the verdict.
 pub fn text(profile: &Profile, analysis: &Analysis) -> Vec<String> {
@@ -227,6 +229,7 @@ fn run_lines(profile: &Profile, analysis: &Analysis) -> Vec<String> {
         ),
         WIDTH_MAX,
     )];
+    lines.extend(stolen(profile.stolen_share()).map(|line| format!("  {line}")));
     lines.extend(chosen(profile));
     if !analysis.resources.is_empty() {
         lines.extend(usage_table(profile, &analysis.resources).lines(2, WIDTH_MAX));
@@ -244,6 +247,16 @@ fn run_lines(profile: &Profile, analysis: &Analysis) -> Vec<String> {
         }
     }
     lines
+}
+
+/// That the machine's host gave a share of the time to others, if it matters.
+pub(super) fn stolen(share: f64) -> Option<String> {
+    (share >= STOLEN_SHARE_MIN).then(|| {
+        format!(
+            "the machine's host gave {} of the cores' time to others: times are longer for it",
+            percent(share)
+        )
+    })
 }
 
 /// What the schedulers have chosen by themselves, and from what.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::json::VERSION;
 use super::table::{Table, cut};
-use super::text::WIDTH_MAX;
+use super::text::{WIDTH_MAX, stolen};
 use super::units::{bytes, count, duration, percent};
 use crate::performance::view::{HeadRoom, ViewAnalysis, ViewProfile};
 
@@ -68,6 +68,7 @@ pub fn view_text(profile: &ViewProfile, analysis: &ViewAnalysis) -> Vec<String> 
         percent(analysis.pipeline_cpu),
         percent(analysis.outside_cpu)
     ));
+    lines.extend(stolen(profile.stolen as f64 / profile.watched.max(1) as f64));
     if let Some(log) = &profile.log {
         let each = |time: u64| duration(time as f64 / log.groups.max(1) as f64);
         let line = format!(

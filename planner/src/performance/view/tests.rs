@@ -49,6 +49,7 @@ pub fn watched(rows: impl Fn(u64) -> u64) -> ViewProfile {
         ],
         pipeline_busy: busy,
         outside: 0,
+        stolen: 0,
         rows: 700,
         state_bytes: 1_200_000,
         on_disk_bytes: 0,

@@ -427,6 +427,24 @@ impl Shared {
     }
 }
 
+/// Time for which the machine's host gave each processor to other machines since the machine started, on average; 0 where the operating
+/// system does not tell, or there is no host. In steps of 10 ms.
+pub fn stolen_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    stolen_of(&stat).unwrap_or_default()
+}
+
+/// A tick of the kernel's counters as programs see them.
+const TICK: Duration = Duration::from_millis(10);
+
+fn stolen_of(stat: &str) -> Option<Duration> {
+    // cpu: user, nice, system, idle, iowait, irq, softirq, steal; then a line for each processor.
+    let mut lines = stat.lines();
+    let ticks: u32 = lines.next()?.split_ascii_whitespace().nth(8)?.parse().ok()?;
+    let processors = lines.take_while(|line| line.starts_with("cpu")).count();
+    Some(TICK * ticks / u32::try_from(processors.max(1)).ok()?)
+}
+
 /// Processor time of this thread; `None`: the operating system does not tell.
 pub fn thread_cpu_time() -> Option<Duration> {
     #[cfg(target_os = "linux")]
@@ -480,4 +498,18 @@ fn yield_to_more_urgent_lanes(lane: Lane) {
     }
     #[cfg(not(target_os = "linux"))]
     let _ = lane;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stolen_time_is_that_of_a_processor() {
+        let stat = "cpu  10 20 30 40 50 60 70 80 90 0\ncpu0 1 2 3 4 5 6 7 50 9 0\ncpu1 1 2 3 4 5 6 7 30 9 0\nintr 5\n";
+        assert_eq!(stolen_of(stat), Some(Duration::from_millis(400)));
+        for broken in ["", "cpu 1 2", "cpu  10 20 30 40 50 60 70 x 90 0\n"] {
+            assert_eq!(stolen_of(broken), None, "{broken}");
+        }
+    }
 }

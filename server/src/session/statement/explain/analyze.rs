@@ -1,13 +1,14 @@
 //! EXPLAIN ANALYZE of a query: runs it and says where its time went (see `millrace_planner::performance`).
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::sql::sqlparser::ast;
 use millrace_parser::ast::{self as statements, ExplainFormat, ExplainOptions};
 use millrace_planner::performance::render::{Document, forecast_line, text};
 use millrace_planner::performance::{Profile, Scenario, Speed, analyse};
+use millrace_runtime::worker::cpu::stolen_time;
 use serde::Serialize;
 
 use super::{predict, split};
@@ -22,7 +23,7 @@ pub(super) async fn query(
     sql: &mut ast::Statement,
     options: &ExplainOptions,
 ) -> SqlResult<Vec<String>> {
-    let begun = Instant::now();
+    let (begun, stolen) = (Instant::now(), stolen_time());
     let scope = session.scope();
     // The text begins with EXPLAIN; the query's own is what is left of the AST.
     let query_text = sql.to_string();
@@ -30,9 +31,10 @@ pub(super) async fn query(
     let physical = session.physical_plan(plan, &Providers::new()).await?;
     let planning = begun.elapsed();
     // What would have been said before: this run is not among those that it rests on.
-    let planning_ns = u64::try_from(planning.as_nanos()).unwrap_or(u64::MAX);
-    let forecast = predict::of_plan(session.database(), &query_text, &physical, planning_ns);
-    let profile = session.profile_physical(Arc::clone(&physical), planning).await?;
+    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let forecast = predict::of_plan(session.database(), &query_text, &physical, nanoseconds(planning));
+    let mut profile = session.profile_physical(Arc::clone(&physical), planning).await?;
+    profile.machine.stolen = nanoseconds(stolen_time().saturating_sub(stolen));
     let mut lines = shown(&profile, options)?;
     let id = session.database().profiles().keep(query_text, profile);
     if options.format == ExplainFormat::Text {

@@ -10,7 +10,7 @@ use millrace_planner::performance::view::{
     Coordination, EpochSample, LogUse, PartitionCounts, ViewProfile, ViewStage, analyse_view,
 };
 use millrace_planner::{RelationId, StageGraph, explain};
-use millrace_runtime::worker::cpu::process_cpu_time;
+use millrace_runtime::worker::cpu::{process_cpu_time, stolen_time};
 use millrace_runtime::worker::disk::Totals;
 use millrace_runtime::{ActivityCounts, PipelineStatus, ViewStatus};
 
@@ -49,6 +49,7 @@ pub(super) async fn view(
         stages: stages(graph, &before.view.activity, &after.view.activity),
         pipeline_busy: after.pipeline_busy.saturating_sub(before.pipeline_busy),
         outside: nanos(after.outside(), before.outside()),
+        stolen: nanos(after.stolen, before.stolen),
         rows: after.view.rows as u64,
         state_bytes: after.view.state_bytes as u64,
         on_disk_bytes: after.view.on_disk_bytes as u64,
@@ -89,6 +90,8 @@ struct Counts {
     /// Of the process on processors, and of its tasks on slots.
     process: Duration,
     tasks: Duration,
+    /// By the machine's host, of each processor.
+    stolen: Duration,
 }
 
 impl Counts {
@@ -125,7 +128,12 @@ impl Counts {
             pipeline_busy,
             log: runtime.disks().data().totals().log,
             process: process_cpu_time().unwrap_or_default(),
-            tasks: runtime.cpu_times().poll.iter().map(|polls| polls.sum).sum(),
+            stolen: stolen_time(),
+            tasks: runtime
+                .workers()
+                .iter()
+                .map(|worker| Duration::from_nanos(worker.cpu_ns))
+                .sum(),
         })
     }
 }
