@@ -186,6 +186,12 @@ struct MonotasksArgs {
     /// Where TPC-H's tables are as Parquet, or are to be kept for later runs [default: made and removed]
     #[arg(long, value_name = "DIR")]
     files: Option<PathBuf>,
+    /// Keep the profiles there from which is predicted: hundreds of MB
+    #[arg(long, value_name = "DIR")]
+    profiles: Option<PathBuf>,
+    /// Run nothing, and tell what the model makes of the profiles that an earlier run has kept there
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["profiles", "files"])]
+    again: Option<PathBuf>,
 }
 
 impl DrizzleArgs {
@@ -319,13 +325,26 @@ async fn drizzle(args: DrizzleArgs) -> Result<(), BenchError> {
     keep(&run, args.out, args.small)
 }
 
-async fn monotasks(MonotasksArgs { args, files }: MonotasksArgs) -> Result<(), BenchError> {
-    let scale = match args.small {
-        true => monotasks::Scale::small(),
-        false => monotasks::Scale::real(args.scale),
+async fn monotasks(
+    MonotasksArgs {
+        args,
+        files,
+        profiles,
+        again,
+    }: MonotasksArgs,
+) -> Result<(), BenchError> {
+    let scale = monotasks::Scale {
+        profiles,
+        ..match args.small {
+            true => monotasks::Scale::small(),
+            false => monotasks::Scale::real(args.scale),
+        }
     };
     let run = Run::begin("monotasks", args.command("monotasks"), scale.fsync_probes)?;
-    let run = monotasks::run(run, &scale, args.only.as_deref(), files.as_deref()).await?;
+    let run = match again {
+        Some(profiles) => monotasks::again(run, &scale, &profiles)?,
+        None => monotasks::run(run, &scale, args.only.as_deref(), files.as_deref()).await?,
+    };
     keep(&run, args.out, args.small)
 }
 

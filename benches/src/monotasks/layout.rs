@@ -1,8 +1,11 @@
 //! Predictions of where the input is: on two disks instead of one, in memory instead of in files.
 
+use std::path::Path;
+
 use millrace_planner::performance::Scenario;
 
-use super::prediction::{Case, report};
+use super::measured::{Change, Measured};
+use super::prediction::report;
 use super::{Bed, Layout, OTHERS, Place, Scale, Workload, by_turns, named, write_tables};
 use crate::error::BenchError;
 use crate::results::Run;
@@ -10,6 +13,9 @@ use crate::results::Run;
 /// The experiments' names.
 pub const DISKS: &str = "prediction: one disk, two disks";
 pub const MEMORY: &str = "prediction: input in memory";
+/// Those of their figures, and of their profiles.
+const DISKS_CHART: &str = "prediction-disks";
+const MEMORY_CHART: &str = "prediction-memory";
 
 /// The disk of these experiments, as a share of the whole one: reading is to be felt.
 const DISK_SHARE: f64 = 0.25;
@@ -57,7 +63,6 @@ pub async fn disks(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
         "CREATE EXTERNAL TABLE lineitem STORED AS PARQUET LOCATION '{}'",
         directory.path().display()
     );
-    let rate = (DISK_SHARE * scale.disk_rate as f64) as u64;
     let mut beds = vec![];
     for disks in [vec![directory.path().to_owned()], places.to_vec()] {
         let layout = Layout {
@@ -65,40 +70,47 @@ pub async fn disks(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
             ..Layout::cores(2)
         };
         let bed = Bed::new(std::slice::from_ref(&table), &layout).await?;
-        bed.runtime.set_disk_rate(Some(rate));
+        bed.runtime.set_disk_rate(Some(rate(scale)));
         beds.push(bed);
     }
-    // By query and bed.
-    let mut runs = vec![];
-    for (_, sql) in &queries() {
+    let mut measured = Measured::default();
+    for (query, sql) in &queries() {
         let at = |bed| Place { bed, cores: 2, sql };
         let places: Vec<Place<'_>> = beds.iter().map(at).collect();
-        runs.push(by_turns(&places, scale.repetitions).await?);
+        let profiles = by_turns(&places, scale.repetitions).await?;
+        for (machine, profiles) in ["1 disk", "2 disks"].into_iter().zip(profiles) {
+            measured.add(machine, query, profiles);
+        }
     }
     for bed in beds {
         bed.stop().await;
     }
-    let mut cases = vec![];
-    for (change, from, to, disks) in [("1 disk -> 2", 0, 1, 2), ("2 disks -> 1", 1, 0, 1)] {
-        // Those that the query does not use count too, and hold nothing.
-        let scenario = Scenario {
+    if let Some(directory) = &scale.profiles {
+        measured.keep(directory, DISKS_CHART)?;
+    }
+    conclude_disks(run, scale, &measured);
+    Ok(())
+}
+
+fn conclude_disks(run: &mut Run, scale: &Scale, measured: &Measured) {
+    // Those that the query does not use count too, and hold nothing.
+    let changes = [("1 disk", "2 disks", 2), ("2 disks", "1 disk", 1)].map(|(from, to, disks)| Change {
+        name: format!("{from} -> {to}"),
+        from: from.to_owned(),
+        to: to.to_owned(),
+        scenario: Scenario {
             disks: Some(disks),
             ..Scenario::default()
-        };
-        for (number, (query, _)) in queries().iter().enumerate() {
-            let (before, after) = (&runs[number][from], &runs[number][to]);
-            cases.push(Case::new(change, query, before, &scenario, after));
-        }
-    }
+        },
+    });
     let method = format!(
         "`lineitem` in two files of scale factor {}, on one disk or on a disk each: files that the server takes to be on \
          disks of their own, each of {} MB/s by a limit in its scheduler. Two cores, medians of {} runs.",
         scale.half_factor,
-        rate / 1_000_000,
+        rate(scale) / 1_000_000,
         scale.repetitions
     );
-    report(run, DISKS, "prediction-disks", method, &cases);
-    Ok(())
+    report(run, DISKS, DISKS_CHART, method, &measured.cases(&changes));
 }
 
 /// `lineitem` as a file, and as a table in memory with the same rows.
@@ -106,9 +118,8 @@ pub async fn disks(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
 /// # Errors
 /// A query fails.
 pub async fn memory(run: &mut Run, workload: &Workload, scale: &Scale) -> Result<(), BenchError> {
-    let rate = (DISK_SHARE * scale.disk_rate as f64) as u64;
     let of_files = Bed::new(&workload.tables(), &Layout::cores(2)).await?;
-    of_files.runtime.set_disk_rate(Some(rate));
+    of_files.runtime.set_disk_rate(Some(rate(scale)));
     let bed = Bed::new(&workload.tables(), &Layout::cores(2)).await?;
     eprintln!("taking lineitem into memory ...");
     bed.client
@@ -128,25 +139,58 @@ pub async fn memory(run: &mut Run, workload: &Workload, scale: &Scale) -> Result
     }
     // So that none is written while it is measured.
     bed.client.run("CHECKPOINT").await?;
-    let scenario = Scenario {
-        input_in_memory: true,
-        ..Scenario::default()
-    };
-    let mut cases = vec![];
+    let mut measured = Measured::default();
     for (query, sql) in queries() {
         let of_table = sql.replace("FROM lineitem", "FROM lines");
         let places = [(&of_files, &sql), (&bed, &of_table)].map(|(bed, sql)| Place { bed, cores: 2, sql });
-        let runs = by_turns(&places, scale.repetitions).await?;
-        cases.push(Case::new("file -> memory", &query, &runs[0], &scenario, &runs[1]));
+        let profiles = by_turns(&places, scale.repetitions).await?;
+        for (machine, profiles) in ["file", "memory"].into_iter().zip(profiles) {
+            measured.add(machine, &query, profiles);
+        }
     }
     bed.stop().await;
     of_files.stop().await;
+    if let Some(directory) = &scale.profiles {
+        measured.keep(directory, MEMORY_CHART)?;
+    }
+    conclude_memory(run, scale, &measured);
+    Ok(())
+}
+
+fn conclude_memory(run: &mut Run, scale: &Scale, measured: &Measured) {
+    let change = Change {
+        name: "file -> memory".to_owned(),
+        from: "file".to_owned(),
+        to: "memory".to_owned(),
+        scenario: Scenario {
+            input_in_memory: true,
+            ..Scenario::default()
+        },
+    };
     let method = format!(
         "`lineitem` as Parquet on a disk of {} MB/s, and as a table of the server, which has its rows in memory as columns. \
          Two cores, medians of {} runs.",
-        rate / 1_000_000,
+        rate(scale) / 1_000_000,
         scale.repetitions
     );
-    report(run, MEMORY, "prediction-memory", method, &cases);
+    report(run, MEMORY, MEMORY_CHART, method, &measured.cases(&[change]));
+}
+
+/// Tells anew what follows from profiles that were kept.
+///
+/// # Errors
+/// They cannot be read.
+pub fn again(run: &mut Run, scale: &Scale, profiles: &Path) -> Result<(), BenchError> {
+    if let Some(measured) = Measured::kept(profiles, DISKS_CHART)? {
+        conclude_disks(run, scale, &measured);
+    }
+    if let Some(measured) = Measured::kept(profiles, MEMORY_CHART)? {
+        conclude_memory(run, scale, &measured);
+    }
     Ok(())
+}
+
+/// Of each disk, in bytes a second.
+fn rate(scale: &Scale) -> u64 {
+    (DISK_SHARE * scale.disk_rate as f64) as u64
 }

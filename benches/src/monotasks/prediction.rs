@@ -1,10 +1,12 @@
 //! How right the what-ifs are: predicted from what was seen on one machine, measured on the other.
 
-use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
 
 use millrace_planner::performance::{Scenario, Speed};
 
-use super::{Analyzed, Bed, Layout, Place, Scale, Workload, by_turns, median};
+use super::measured::{Case, Change, Measured};
+use super::{Bed, Layout, Place, Scale, Workload, by_turns, median};
 use crate::error::BenchError;
 use crate::plot::{Chart, Line};
 use crate::results::{Aim, Experiment, Run};
@@ -16,8 +18,17 @@ struct Machine {
     disk: Option<f64>,
 }
 
-/// A change: what the second machine takes is predicted from what is seen on the first.
-struct Change {
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.disk {
+            Some(disk) => write!(f, "cores {}, disk x{disk}", self.cores),
+            None => write!(f, "cores {}", self.cores),
+        }
+    }
+}
+
+/// From one machine to another.
+struct Step {
     name: &'static str,
     from: Machine,
     to: Machine,
@@ -27,11 +38,11 @@ struct Change {
 pub struct Part {
     pub name: &'static str,
     chart: &'static str,
-    changes: &'static [Change],
+    steps: &'static [Step],
 }
 
-const fn change(name: &'static str, from: (usize, Option<f64>), to: (usize, Option<f64>)) -> Change {
-    Change {
+const fn step(name: &'static str, from: (usize, Option<f64>), to: (usize, Option<f64>)) -> Step {
+    Step {
         name,
         from: Machine {
             cores: from.0,
@@ -49,81 +60,44 @@ pub const PARTS: [Part; 3] = [
     Part {
         name: "prediction: cores",
         chart: "prediction-cores",
-        changes: &[
-            change("1 core -> 2", (1, None), (2, None)),
-            change("2 cores -> 1", (2, None), (1, None)),
+        steps: &[
+            step("1 core -> 2", (1, None), (2, None)),
+            step("2 cores -> 1", (2, None), (1, None)),
         ],
     },
     Part {
         name: "prediction: speed of the disk",
         chart: "prediction-disk",
-        changes: &[
-            change("disk x 1/2", (2, Some(1.0)), (2, Some(0.5))),
-            change("disk x 1/4", (2, Some(1.0)), (2, Some(0.25))),
-            change("disk x 2", (2, Some(0.5)), (2, Some(1.0))),
-            change("disk x 4", (2, Some(0.25)), (2, Some(1.0))),
+        steps: &[
+            step("disk x 1/2", (2, Some(1.0)), (2, Some(0.5))),
+            step("disk x 1/4", (2, Some(1.0)), (2, Some(0.25))),
+            step("disk x 2", (2, Some(0.5)), (2, Some(1.0))),
+            step("disk x 4", (2, Some(0.25)), (2, Some(1.0))),
         ],
     },
     Part {
         name: "prediction: two changes at once",
         chart: "prediction-both",
-        changes: &[
-            change("1 core -> 2 and disk x 2", (1, Some(0.5)), (2, Some(1.0))),
-            change("2 cores -> 1 and disk x 2", (2, Some(0.5)), (1, Some(1.0))),
+        steps: &[
+            step("1 core -> 2 and disk x 2", (1, Some(0.5)), (2, Some(1.0))),
+            step("2 cores -> 1 and disk x 2", (2, Some(0.5)), (1, Some(1.0))),
         ],
     },
 ];
 
-impl Change {
-    /// What is asked of the model.
-    fn scenario(&self) -> Scenario {
+impl Step {
+    fn change(&self) -> Change {
         let (from, to) = (self.from.disk.unwrap_or(1.0), self.to.disk.unwrap_or(1.0));
-        Scenario {
-            cores: Some(self.to.cores),
-            disk: Speed::Times(to / from),
-            ..Scenario::default()
+        Change {
+            name: self.name.to_owned(),
+            from: self.from.to_string(),
+            to: self.to.to_string(),
+            scenario: Scenario {
+                cores: Some(self.to.cores),
+                disk: Speed::Times(to / from),
+                ..Scenario::default()
+            },
         }
-    }
-}
-
-/// One query under one change, in milliseconds.
-pub struct Case {
-    pub change: String,
-    pub query: String,
-    pub before: f64,
-    pub predicted: f64,
-    pub actual: f64,
-    /// How far the runs after the change are from that, in percent: the median.
-    pub noise: f64,
-}
-
-impl Case {
-    /// From runs before and after a change.
-    pub fn new(
-        change: &str,
-        query: &str,
-        before: &[Analyzed],
-        scenario: &Scenario,
-        after: &[Analyzed],
-    ) -> Case {
-        let elapsed = |runs: &[Analyzed]| median(runs.iter().map(|run| run.elapsed).collect());
-        let actual = elapsed(after);
-        let distances = after
-            .iter()
-            .map(|run| 100.0 * (run.elapsed - actual).abs() / actual);
-        Case {
-            change: change.to_owned(),
-            query: query.to_owned(),
-            before: elapsed(before),
-            predicted: median(before.iter().map(|run| run.predicted(scenario)).collect()),
-            actual,
-            noise: median(distances.collect()),
-        }
-    }
-
-    /// In percent of what was measured.
-    fn error(&self) -> f64 {
-        100.0 * (self.predicted - self.actual).abs() / self.actual
     }
 }
 
@@ -133,7 +107,7 @@ impl Case {
 /// A query fails.
 pub async fn run(run: &mut Run, part: &Part, workload: &Workload, scale: &Scale) -> Result<(), BenchError> {
     let mut machines: Vec<Machine> = vec![];
-    for machine in part.changes.iter().flat_map(|change| [change.from, change.to]) {
+    for machine in part.steps.iter().flat_map(|step| [step.from, step.to]) {
         if !machines.contains(&machine) {
             machines.push(machine);
         }
@@ -145,8 +119,7 @@ pub async fn run(run: &mut Run, part: &Part, workload: &Workload, scale: &Scale)
         bed.runtime.set_disk_rate(rate);
         beds.push(bed);
     }
-    // By machine and query.
-    let mut runs: HashMap<(usize, &str), Vec<Analyzed>> = HashMap::new();
+    let mut measured = Measured::default();
     for (name, sql) in workload.all() {
         let places = machines.iter().zip(&beds).map(|(machine, bed)| Place {
             bed,
@@ -155,33 +128,44 @@ pub async fn run(run: &mut Run, part: &Part, workload: &Workload, scale: &Scale)
         });
         let places: Vec<Place<'_>> = places.collect();
         let profiles = by_turns(&places, scale.repetitions).await?;
-        runs.extend(
-            (profiles.into_iter().enumerate()).map(|(number, profiles)| ((number, name.as_str()), profiles)),
-        );
+        for (machine, profiles) in machines.iter().zip(profiles) {
+            measured.add(&machine.to_string(), name, profiles);
+        }
     }
     for bed in beds {
         bed.stop().await;
     }
-    let place = |machine: Machine| machines.iter().position(|known| *known == machine);
-    let mut cases = vec![];
-    for change in part.changes {
-        for (name, _) in workload.all() {
-            let of = |machine| place(machine).and_then(|number| runs.get(&(number, name.as_str())));
-            if let (Some(before), Some(after)) = (of(change.from), of(change.to)) {
-                cases.push(Case::new(change.name, name, before, &change.scenario(), after));
-            }
-        }
+    if let Some(directory) = &scale.profiles {
+        measured.keep(directory, part.chart)?;
     }
-    let method = format!(
-        "Each query on one machine, and what is predicted from that of the other; and on the other, by turns: medians of {} runs \
-         each, once warm. The error is the difference between predicted and measured, of the measured. A whole disk is {} MB/s by a \
-         limit in the disk scheduler; without a limit files come from the page cache. With one core the whole process, its client \
-         included, is bound to one.",
-        scale.repetitions,
-        scale.disk_rate / 1_000_000
-    );
-    report(run, part.name, part.chart, method, &cases);
+    part.conclude(run, scale, &measured);
     Ok(())
+}
+
+impl Part {
+    /// Tells anew what follows from profiles that were kept.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn again(&self, run: &mut Run, scale: &Scale, profiles: &Path) -> Result<(), BenchError> {
+        if let Some(measured) = Measured::kept(profiles, self.chart)? {
+            self.conclude(run, scale, &measured);
+        }
+        Ok(())
+    }
+
+    fn conclude(&self, run: &mut Run, scale: &Scale, measured: &Measured) {
+        let changes: Vec<Change> = self.steps.iter().map(Step::change).collect();
+        let method = format!(
+            "Each query on one machine, and what is predicted from that of the other; and on the other, by turns: medians of {} runs \
+             each, once warm, with those repeated during which the machine's host took more than 3 % of the processors. The error is the difference between predicted and measured, of the measured. A whole disk is {} MB/s by \
+             a limit in the disk scheduler; without a limit files come from the page cache. With one core the whole process, its \
+             client included, is bound to one.",
+            scale.repetitions,
+            scale.disk_rate / 1_000_000
+        );
+        report(run, self.name, self.chart, method, &measured.cases(&changes));
+    }
 }
 
 /// Keeps what came out as a table and as a chart of predicted against measured times.
@@ -224,6 +208,8 @@ pub fn report(run: &mut Run, name: &'static str, chart: &'static str, method: St
     }
     let noise = cases.iter().map(|case| case.noise).collect();
     experiment.add("distance of a run from the median of its like", "%", noise, None);
+    let stolen = cases.iter().map(|case| case.stolen).collect();
+    experiment.add("taken by the machine's host", "%", stolen, None);
     let errors: Vec<f64> = cases.iter().map(Case::error).collect();
     let worst = errors.iter().copied().fold(0.0, f64::max);
     experiment.add(
