@@ -7,7 +7,8 @@
 //! close:  refuse new sessions -> runtime finishes its epochs -> store syncs
 //! ```
 //!
-//! A view that cannot be planned any more is set aside with the reason, and everything else comes up.
+//! A view that cannot be planned any more, or a relation whose log is damaged, is set aside with the reason, and everything else
+//! comes up.
 
 pub mod ddl;
 pub mod engine;
@@ -132,11 +133,37 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens a data directory and brings up everything in its catalog.
+    /// Opens a data directory and brings up everything in its catalog. What cannot be is set aside.
     ///
     /// # Errors
-    /// The directory is in use, of a newer format, damaged, or cannot be written.
+    /// The directory is in use, of a newer format, its catalog is damaged, or it cannot be written.
     pub async fn open(options: DatabaseOptions) -> SqlResult<Arc<Database>> {
+        loop {
+            let database = Database::assemble(options.clone()).await?;
+            let Err(error) = database.start().await else {
+                return Ok(database);
+            };
+            database.runtime.shutdown().await;
+            database.store.close()?;
+            if !database.recovery.found_damage() {
+                return Err(error);
+            }
+            tracing::warn!(%error, "a log turned out to be damaged: the start begins again without it");
+        }
+    }
+
+    /// Brings up what the catalog holds, and what looks after it.
+    async fn start(self: &Arc<Self>) -> SqlResult<()> {
+        self.bootstrap()?;
+        self.restore_tuning()?;
+        self.load().await?;
+        self.ingest_keys.restore(self.store.logs().take_notes());
+        self.start_upkeep();
+        Ok(())
+    }
+
+    /// Opens the store, and puts together what runs over it.
+    async fn assemble(options: DatabaseOptions) -> SqlResult<Arc<Database>> {
         let data = options.data.clone();
         let store_options = StoreOptions {
             durability: options.tuning.durability,
@@ -178,7 +205,7 @@ impl Database {
         state
             .runtime_env()
             .register_object_store(ObjectStoreUrl::local_filesystem().as_ref(), runtime.files());
-        let database = Arc::new(Database {
+        Ok(Arc::new(Database {
             tuning: Mutex::new(options.tuning.clone()),
             options,
             store,
@@ -197,13 +224,7 @@ impl Database {
             sessions,
             next_session: AtomicI32::new(1),
             closing: AtomicBool::new(false),
-        });
-        database.bootstrap()?;
-        database.restore_tuning()?;
-        database.load().await?;
-        database.ingest_keys.restore(database.store.logs().take_notes());
-        database.start_upkeep();
-        Ok(database)
+        }))
     }
 
     /// Finishes what runs and syncs what was written. Statements that come later are refused.
@@ -377,7 +398,10 @@ impl Database {
             let mut object = object.as_ref().clone();
             match self.bring_up(&mut object).await {
                 Ok(rest) => later.extend(rest.map(|rest| (object.clone(), rest))),
-                Err(error) if matches!(object.kind, ObjectKind::Stream | ObjectKind::Table) => {
+                Err(error)
+                    if matches!(object.kind, ObjectKind::Stream | ObjectKind::Table)
+                        && self.store.logs().damage(object.id.0).is_none() =>
+                {
                     return Err(error);
                 }
                 Err(error) => set_aside(&mut object, error),

@@ -25,6 +25,7 @@ use crate::catalog::flow::FlowDef;
 use crate::catalog::function::FunctionDef;
 use crate::catalog::keeping::Keeping;
 use crate::connector::ConnectorDef;
+use crate::error::{SqlError, SqlResult, SqlState};
 use crate::sink::SinkDef;
 use crate::types;
 pub use stored::lasting_columns;
@@ -415,6 +416,25 @@ impl Object {
         } else {
             format!("{}.{}", self.schema, self.name)
         }
+    }
+
+    /// Refuses one that was set aside.
+    ///
+    /// # Errors
+    /// 55000, with the reason.
+    pub fn check_up(&self) -> SqlResult<()> {
+        let Definition::SetAside(why) = &self.definition else {
+            return Ok(());
+        };
+        Err(SqlError::new(
+            SqlState::ObjectNotInPrerequisiteState,
+            format!(
+                "{} is set aside: it could not be brought up at the last start",
+                self.described()
+            ),
+        )
+        .with_detail(why.clone())
+        .with_hint("Drop it and create it again, or restart the server when what it lacked is there again."))
     }
 
     /// The name with its kind: `materialized view mv`.

@@ -265,25 +265,19 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// It cannot.
     pub fn provider(&self, object: &Object) -> SqlResult<Arc<dyn TableProvider>> {
-        let name = &object.name;
+        object.check_up()?;
         match &object.definition {
             Definition::Relation(relation) => Ok(Arc::clone(&relation.provider) as Arc<dyn TableProvider>),
             Definition::View(query) => self.view(object, query),
             Definition::External(table) => Ok(Arc::clone(table) as Arc<dyn TableProvider>),
-            Definition::SetAside(why) => Err(SqlError::new(
-                SqlState::ObjectNotInPrerequisiteState,
-                format!(
-                    "materialized view \"{name}\" is set aside: it could not be brought up at the last start"
-                ),
-            )
-            .with_detail(why.clone())
-            .with_hint("Drop it and create it again.")),
-            Definition::Function(_) | Definition::Index(_) | Definition::Sink(_) | Definition::Other => {
-                Err(SqlError::new(
-                    SqlState::WrongObjectType,
-                    format!("cannot open {} as a relation", object.described()),
-                ))
-            }
+            Definition::Function(_)
+            | Definition::Index(_)
+            | Definition::Sink(_)
+            | Definition::SetAside(_)
+            | Definition::Other => Err(SqlError::new(
+                SqlState::WrongObjectType,
+                format!("cannot open {} as a relation", object.described()),
+            )),
         }
     }
 

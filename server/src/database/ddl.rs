@@ -133,16 +133,7 @@ impl DdlGuard<'_> {
     /// # Errors
     /// The catalog cannot be written, or one of them was set aside: what it consists of is not known here.
     pub fn put_all(&self, objects: Vec<Object>) -> SqlResult<()> {
-        if let Some(object) = objects
-            .iter()
-            .find(|object| matches!(object.definition, Definition::SetAside(_)))
-        {
-            return Err(SqlError::new(
-                SqlState::ObjectNotInPrerequisiteState,
-                format!("{} is set aside and cannot be altered", object.described()),
-            )
-            .with_hint("Drop it and create it again."));
-        }
+        objects.iter().try_for_each(Object::check_up)?;
         let changes = objects
             .iter()
             .map(|object| CatalogChange::Put(object.to_stored()));

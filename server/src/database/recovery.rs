@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_planner::RelationId;
-use millrace_runtime::{RestoredView, ViewSpec};
+use millrace_runtime::{RestoredView, RuntimeError, ViewSpec};
 use millrace_storage::ObjectId;
 use parking_lot::Mutex;
 
@@ -50,6 +51,7 @@ pub struct Recovery {
     started: Instant,
     views: Mutex<Vec<RecoveredView>>,
     replayed: Mutex<(u64, u64, Duration)>,
+    found_damage: AtomicBool,
 }
 
 impl Default for Recovery {
@@ -58,6 +60,7 @@ impl Default for Recovery {
             started: Instant::now(),
             views: Mutex::default(),
             replayed: Mutex::default(),
+            found_damage: AtomicBool::default(),
         }
     }
 }
@@ -71,6 +74,11 @@ impl Recovery {
     /// How views came up, in the order in which they did.
     pub fn views(&self) -> Vec<RecoveredView> {
         self.views.lock().clone()
+    }
+
+    /// Whether it ended early because a log was damaged that had been believed to be whole. The next one sets it aside.
+    pub(super) fn found_damage(&self) -> bool {
+        self.found_damage.load(Ordering::Relaxed)
     }
 
     /// Rows of logs that were fed again, epochs that were cut again as they were, and how long that took.
@@ -184,7 +192,16 @@ impl Database {
     /// nothing else has to.
     pub(super) async fn replay(&self, has_to_wait: bool) -> SqlResult<()> {
         let started = Instant::now();
-        let replayed = self.runtime.replay().await?;
+        let replayed = match self.runtime.replay().await {
+            Ok(replayed) => replayed,
+            Err(error) => {
+                if let RuntimeError::Storage(damage) = &error {
+                    let found = self.store.logs().distrust(damage)?;
+                    self.recovery.found_damage.store(found, Ordering::Relaxed);
+                }
+                return Err(error.into());
+            }
+        };
         if has_to_wait || self.tuning().recovery_reads == RecoveryReads::Wait {
             self.runtime.wait_for(&replayed.token).await?;
             // What has gone by time alone since is gone.

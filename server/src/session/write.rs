@@ -280,9 +280,10 @@ impl WriteScope {
 /// Refuses what is neither a stream nor a table.
 ///
 /// # Errors
-/// The object is a view, an index, or something else without rows of its own.
+/// The object is a view, an index, or something else without rows of its own, or it is set aside.
 pub(crate) fn writable<'a>(object: &'a Object, verb: &str) -> SqlResult<&'a Relation> {
     use millrace_storage::ObjectKind;
+    object.check_up()?;
     match (object.kind, object.relation()) {
         (
             ObjectKind::Stream,

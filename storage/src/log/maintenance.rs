@@ -268,6 +268,16 @@ impl RelationLog {
         Ok(())
     }
 
+    /// Has the next open read all segments; false: it would in any case.
+    pub(super) fn remove_indexes(&self) -> Result<bool, StorageError> {
+        let segments: Vec<u64> = self.indexed.lock().iter().copied().collect();
+        for segment in &segments {
+            self.remove_index(*segment)
+                .map_err(|e| StorageError::io("remove", &index::path(&self.directory, *segment), e))?;
+        }
+        Ok(!segments.is_empty())
+    }
+
     fn remove_index(&self, segment: u64) -> io::Result<()> {
         match self.indexed.lock().remove(&segment) {
             true => self.disk.remove(&index::path(&self.directory, segment)),

@@ -9,6 +9,8 @@
 //! 2. A write of which blocks are missing never happened: each relation is cut at its first such block. What
 //!    comes behind is cut too, which loses nothing acknowledged, since groups are synced in order; and the
 //!    writes to which that belonged are then incomplete themselves, and so on until nothing changes.
+//! 3. A log with damage to what was durable is set aside with all of its files as they are, and the others are opened. Parts
+//!    of a write that they share with it are kept where the damaged log goes as far as that write: it was whole then.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -36,6 +38,8 @@ const NOTES_MAX: usize = 100_000;
 #[derive(Debug)]
 pub(super) struct Recovered {
     pub(super) relations: BTreeMap<u64, Arc<RelationLog>>,
+    /// What was found in those that are damaged.
+    pub(super) damaged: BTreeMap<u64, StorageError>,
     pub(super) next_write_id: u64,
     /// Of the writes that are kept, the oldest first.
     pub(super) notes: Vec<LogNote>,
@@ -68,6 +72,13 @@ struct ScannedSegment {
     end: u64,
 }
 
+/// A log that is not opened.
+struct DamagedLog {
+    error: StorageError,
+    /// The last write that has a valid block in its last segment; none: nothing of it tells how far it went.
+    last_write_id: Option<u64>,
+}
+
 /// A write of several blocks: how many each relation must have, and which of its blocks were found.
 #[derive(Default)]
 struct SplitWrite {
@@ -87,9 +98,11 @@ pub(super) fn recover(directory: &Path, disk: &Arc<dyn Disk>) -> Result<Recovere
         );
         (scan, relations) = Scan::all(disk, &directories, false)?;
     }
-    drop_incomplete_writes(&mut relations, &scan.split_writes);
+    drop_incomplete_writes(&mut relations, &scan);
+    let damaged = scan.damaged.into_iter();
     let mut recovered = Recovered {
         relations: BTreeMap::new(),
+        damaged: damaged.map(|(id, log)| (id, log.error)).collect(),
         next_write_id: scan.last_write_id + 1,
         notes: Vec::new(),
     };
@@ -134,6 +147,7 @@ struct Scan {
     heads: BTreeMap<u64, u64>,
     split_writes: BTreeMap<u64, SplitWrite>,
     last_write_id: u64,
+    damaged: BTreeMap<u64, DamagedLog>,
 }
 
 impl Scan {
@@ -149,12 +163,57 @@ impl Scan {
             heads: BTreeMap::new(),
             split_writes: BTreeMap::new(),
             last_write_id: 0,
+            damaged: BTreeMap::new(),
         };
         let mut relations = BTreeMap::new();
         for (id, path) in directories {
-            relations.insert(*id, scan.relation(*id, path.clone())?);
+            match scan.relation(*id, path.clone()) {
+                Ok(scanned) => {
+                    relations.insert(*id, scanned);
+                }
+                Err(error @ StorageError::Corrupt { .. }) => scan.set_aside(*id, path, error)?,
+                Err(error) => return Err(error),
+            }
         }
         Ok((scan, relations))
+    }
+
+    /// Notes a damaged log, and how far it went.
+    fn set_aside(&mut self, id: u64, directory: &Path, error: StorageError) -> Result<(), StorageError> {
+        tracing::error!(relation = id, %error, "a log is damaged and set aside");
+        let listed = segment::list(&*self.disk, directory);
+        let listed = listed.map_err(|e| StorageError::io("list", directory, e))?;
+        let mut last_write_id = None;
+        if let Some((_, path)) = listed.last() {
+            let file = self
+                .disk
+                .open(path)
+                .map_err(|e| StorageError::io("open", path, e))?;
+            let size = file.size().map_err(|e| StorageError::io("read", path, e))?;
+            let mut read_ahead = ReadAhead::new(file);
+            let mut position = 0;
+            while position < size {
+                position += match read_block(&mut read_ahead, path, position, size)? {
+                    Ok((header, ..)) => {
+                        last_write_id = last_write_id.max(Some(header.write_id));
+                        header.block_bytes()
+                    }
+                    Err(_) => ALIGNMENT as u64,
+                };
+            }
+        }
+        self.last_write_id = self.last_write_id.max(last_write_id.unwrap_or(0));
+        let log = DamagedLog { error, last_write_id };
+        self.damaged.insert(id, log);
+        Ok(())
+    }
+
+    /// Whether a damaged log, or one that was dropped, had its part of a write.
+    fn had(&self, relation: u64, write_id: u64) -> bool {
+        // A relation without a log was dropped: its blocks went with it.
+        let log = self.damaged.get(&relation);
+        log.and_then(|log| log.last_write_id)
+            .is_none_or(|last| write_id <= last)
     }
 
     /// A log that does not go as far as an index says, and how far that is.
@@ -424,20 +483,20 @@ fn remove_unborn(
 }
 
 /// Lowers `kept` of each relation until only whole writes remain.
-fn drop_incomplete_writes(relations: &mut BTreeMap<u64, Scanned>, writes: &BTreeMap<u64, SplitWrite>) {
+fn drop_incomplete_writes(relations: &mut BTreeMap<u64, Scanned>, scan: &Scan) {
     loop {
         let mut changed = false;
-        for (write_id, write) in writes {
+        for (write_id, write) in &scan.split_writes {
             let complete = write.members.iter().all(|(relation, blocks)| {
-                // A relation without a log was dropped: its blocks went with it.
-                relations.get(relation).is_none_or(|scanned| {
-                    // What retention has removed was acknowledged, and what has an index is complete.
-                    if *write_id <= scanned.first.write_id.max(scanned.indexed_write_id) {
-                        return true;
-                    }
-                    let found = write.found.get(relation).map_or(&[][..], Vec::as_slice);
-                    found.iter().filter(|block| **block < scanned.kept).count() == *blocks as usize
-                })
+                let Some(scanned) = relations.get(relation) else {
+                    return scan.had(*relation, *write_id);
+                };
+                // What retention has removed was acknowledged, and what has an index is complete.
+                if *write_id <= scanned.first.write_id.max(scanned.indexed_write_id) {
+                    return true;
+                }
+                let found = write.found.get(relation).map_or(&[][..], Vec::as_slice);
+                found.iter().filter(|block| **block < scanned.kept).count() == *blocks as usize
             });
             if complete {
                 continue;

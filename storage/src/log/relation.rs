@@ -157,11 +157,7 @@ impl RelationLog {
 
     /// Marks the log as dropped, for ever. The files go when the last reader does.
     pub(super) fn mark_dropped(&self) -> Result<(), StorageError> {
-        let marker = self.directory.join(DROPPED_MARKER);
-        self.disk
-            .create(&marker)
-            .map_err(|e| StorageError::io("create", &marker, e))?;
-        disk::sync_parent(&*self.disk, &marker)?;
+        mark_dropped(&*self.disk, &self.directory)?;
         self.dropped.store(true, Ordering::Release);
         Ok(())
     }
@@ -175,6 +171,14 @@ impl RelationLog {
             index.head = entry.end_offset();
         }
     }
+}
+
+/// Marks the log in a directory as dropped, for ever.
+pub(super) fn mark_dropped(disk: &dyn Disk, directory: &Path) -> Result<(), StorageError> {
+    let marker = directory.join(DROPPED_MARKER);
+    disk.create(&marker)
+        .map_err(|e| StorageError::io("create", &marker, e))?;
+    disk::sync_parent(disk, &marker)
 }
 
 impl Drop for RelationLog {

@@ -18,7 +18,7 @@ use crate::log::hold::LogHold;
 use crate::log::queue::{AppendReceipt, Queue};
 use crate::log::reader::LogReader;
 use crate::log::recovery;
-use crate::log::relation::RelationLog;
+use crate::log::relation::{self, RelationLog};
 use crate::log::segment;
 use crate::log::settings::LogSettings;
 use crate::log::types::{LogNote, LogOwner, LogWrite, PreparedPart, PreparedWrite, RelationOptions};
@@ -40,6 +40,8 @@ pub struct LogStore {
     directory: PathBuf,
     disk: Arc<dyn Disk>,
     relations: RwLock<BTreeMap<u64, Arc<RelationLog>>>,
+    /// Logs that were damaged when they were to be opened, and what was found.
+    damaged: RwLock<BTreeMap<u64, StorageError>>,
     /// What was found when the logs were opened.
     notes: Mutex<Vec<LogNote>>,
     /// Held while a log is made or dropped, so that `relations` is never locked during I/O.
@@ -53,12 +55,12 @@ pub struct LogStore {
 }
 
 impl LogStore {
-    /// Opens the logs below `directory`, or makes it; recovers them, and starts the writer.
     /// Where the logs are.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
+    /// Opens the logs below `directory`, or makes it; recovers them, and starts the writer. Logs that are damaged are set aside.
     pub(crate) fn open(directory: &Path, options: LogOptions) -> Result<LogStore, StorageError> {
         LogStore::open_with(directory, options, Arc::new(OsDisk))
     }
@@ -92,6 +94,7 @@ impl LogStore {
             directory: directory.to_owned(),
             disk,
             relations: RwLock::new(recovered.relations),
+            damaged: RwLock::new(recovered.damaged),
             notes: Mutex::new(recovered.notes),
             changing: Mutex::new(()),
             maintaining: Mutex::new(()),
@@ -116,24 +119,59 @@ impl LogStore {
     }
 
     /// Drops a log, durably. Readers of it go on; its files go with the last of them. Writes to it that wait
-    /// fail. The id must not be used again.
+    /// fail. The id must not be used again. Of a damaged log everything goes at once.
     pub fn remove(&self, relation: u64) -> Result<(), StorageError> {
         let _changing = self.changing.lock();
         self.check_open()?;
+        if self.damage(relation).is_some() {
+            let directory = self.directory.join(relation.to_string());
+            relation::mark_dropped(&*self.disk, &directory)?;
+            self.damaged.write().remove(&relation);
+            return self
+                .disk
+                .remove_directory(&directory)
+                .map_err(|e| StorageError::io("remove", &directory, e));
+        }
         self.log(relation)?.mark_dropped()?;
         self.relations.write().remove(&relation);
         Ok(())
     }
 
-    /// Whether the relation has a log.
+    /// Whether the relation has a log, be it damaged.
     pub fn contains(&self, relation: u64) -> bool {
-        self.relations.read().contains_key(&relation)
+        self.relations.read().contains_key(&relation) || self.damage(relation).is_some()
     }
 
-    /// All relations that have a log, sorted. After a crash between a change of the catalog and that of the
+    /// All relations that have a log, be it damaged, sorted. After a crash between a change of the catalog and that of the
     /// log, this is how the owner of both finds what to remove.
     pub fn relations(&self) -> Vec<u64> {
-        self.relations.read().keys().copied().collect()
+        let mut relations: Vec<u64> = self.relations.read().keys().copied().collect();
+        relations.extend(self.damaged.read().keys());
+        relations.sort_unstable();
+        relations
+    }
+
+    /// What was found in a log that was set aside when the store was opened. Whatever is asked of it is answered with this; it
+    /// can be dropped.
+    pub fn damage(&self, relation: u64) -> Option<StorageError> {
+        self.damaged.read().get(&relation).cloned()
+    }
+
+    /// Has the next open read all of the log in which an error was found, so that it is found then, and the log set aside. False:
+    /// it is not the error of a log that was opened without reading all of it.
+    ///
+    /// # Errors
+    /// The log's directory cannot be written.
+    pub fn distrust(&self, error: &StorageError) -> Result<bool, StorageError> {
+        let StorageError::Corrupt { path, .. } = error else {
+            return Ok(false);
+        };
+        let logs: Vec<_> = self.relations.read().values().cloned().collect();
+        let mut logs = logs.into_iter();
+        match logs.find(|log| path.parent() == Some(&log.directory)) {
+            Some(log) => log.remove_indexes(),
+            None => Ok(false),
+        }
     }
 
     /// The schema that the log was made with, and the columns that [`widen`](Self::widen) added.
@@ -287,10 +325,13 @@ impl LogStore {
         Ok(LogHold::new(self.log(relation)?, offset))
     }
 
-    /// All logs as of one moment between two writes.
+    /// All logs as of one moment between two writes. Without a damaged one it would not be all.
     pub(crate) fn copies(&self) -> Result<Vec<LogCopy>, StorageError> {
         let _changing = self.changing.lock();
         self.check_open()?;
+        if let Some(damage) = self.damaged.read().values().next() {
+            return Err(damage.clone());
+        }
         let logs: Vec<_> = self.relations.read().values().cloned().collect();
         let _publishing = self.settings.publishing.lock();
         let copy = |log| LogCopy::new(LogHold::new(log, 0));
@@ -354,11 +395,11 @@ impl LogStore {
     }
 
     fn log(&self, relation: u64) -> Result<Arc<RelationLog>, StorageError> {
-        self.relations
-            .read()
-            .get(&relation)
-            .cloned()
-            .ok_or(StorageError::UnknownRelation { relation })
+        let log = self.relations.read().get(&relation).cloned();
+        log.ok_or_else(|| {
+            let damage = self.damage(relation);
+            damage.unwrap_or(StorageError::UnknownRelation { relation })
+        })
     }
 
     fn check_open(&self) -> Result<(), StorageError> {

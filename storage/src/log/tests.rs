@@ -33,6 +33,15 @@ fn open(dir: &Path) -> LogStore {
     LogStore::open(&dir.join("log"), options()).unwrap()
 }
 
+/// A log of which nothing is set aside, or the first damage.
+fn whole(log: LogStore) -> Result<LogStore, StorageError> {
+    let damage = log
+        .relations()
+        .into_iter()
+        .find_map(|relation| log.damage(relation));
+    damage.map_or(Ok(log), Err)
+}
+
 fn open_with(dir: &Path, disk: Arc<dyn Disk>) -> LogStore {
     LogStore::open_with(&dir.join("log"), options(), disk).unwrap()
 }

@@ -151,6 +151,7 @@ fn find(
 ) -> SqlResult<Arc<Object>> {
     let object = names::resolve(session, scope, name)?;
     if object.kind == kind {
+        object.check_up()?;
         return Ok(object);
     }
     let message = format!("\"{}\" is not a {}", object.name, kind_name(kind));

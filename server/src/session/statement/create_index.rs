@@ -27,6 +27,7 @@ pub(crate) async fn execute(session: &Arc<Session>, create: CreateIndex, text: &
     let guard = session.database().ddl().await;
     let scope = session.scope();
     let on = names::resolve(session, &scope, &create.table_name)?;
+    on.check_up()?;
     let relation = match (on.kind, on.relation()) {
         (ObjectKind::Table | ObjectKind::MaterializedView, Some(relation)) => relation,
         _ => {

@@ -54,6 +54,7 @@ pub(crate) async fn execute(session: &Arc<Session>, create: CreateSink, text: &s
                 );
             }
             let from = names::resolve(session, &scope, &from)?;
+            from.check_up()?;
             let relation = from.relation().ok_or_else(|| {
                 SqlError::new(
                     SqlState::WrongObjectType,

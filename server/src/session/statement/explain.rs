@@ -74,6 +74,7 @@ pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResu
             {
                 object = from;
             }
+            object.check_up()?;
             let definition = object
                 .relation()
                 .and_then(|relation| relation.query.clone())

@@ -35,7 +35,7 @@ fn flip_bit(path: &Path, byte: u64, bit: u32) {
 }
 
 fn try_open(dir: &Path) -> Result<LogStore, StorageError> {
-    LogStore::open(&dir.join("log"), options())
+    LogStore::open(&dir.join("log"), options()).and_then(whole)
 }
 
 /// A log of relation 1 with the values 0, 1, .. in one block each; the file's size before each and at the end.
@@ -181,6 +181,80 @@ fn any_flipped_bit_in_what_was_durable_is_reported() {
         fs::write(&path, &whole).unwrap();
     }
     assert_eq!(contents(&open(dir.path()), 1), [0, 1, 2]);
+}
+
+#[test]
+fn a_damaged_log_is_set_aside_and_the_others_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let sizes = blocks(dir.path(), 3);
+    {
+        let log = open(dir.path());
+        log.create(2, one_column()).unwrap();
+        append(&log, vec![write(1, &[3]), write(2, &[3])]).unwrap();
+        append(&log, vec![write(2, &[4])]).unwrap();
+    }
+    let path = segment(dir.path(), 1, 0);
+    flip_bit(&path, sizes[1] + 30, 0);
+    let log = open(dir.path());
+    let damage = log.damage(1).unwrap();
+    assert!(
+        matches!(&damage, StorageError::Corrupt { path: named, offset, .. } if *named == path && *offset == sizes[1]),
+        "{damage}"
+    );
+    assert_eq!(
+        contents(&log, 2),
+        [3, 4],
+        "what it shares with the damaged one is kept"
+    );
+    append(&log, vec![write(2, &[5])]).unwrap();
+    assert_eq!((log.relations(), log.contains(1)), (vec![1, 2], true));
+    let same = |error: StorageError| error.to_string() == damage.to_string();
+    assert!(append(&log, vec![write(1, &[9])]).is_err_and(same));
+    assert!(log.read(1, 0, 9).is_err_and(same));
+    assert!(log.copies().is_err_and(same));
+    assert!(log.create(1, one_column()).is_err());
+    log.maintain(1_000_000, &Everything);
+    drop(log);
+    // Its files are as they were: who has a better copy of one is served.
+    flip_bit(&path, sizes[1] + 30, 0);
+    let log = open(dir.path());
+    assert_eq!(contents(&log, 1), [0, 1, 2, 3]);
+    assert_eq!(contents(&log, 2), [3, 4, 5]);
+    drop(log);
+    flip_bit(&path, sizes[1] + 30, 0);
+    let log = open(dir.path());
+    log.remove(1).unwrap();
+    assert_eq!((log.relations(), log.damage(1).is_some()), (vec![2], false));
+    assert!(!path.parent().unwrap().exists());
+    drop(log);
+    assert_eq!(contents(&open(dir.path()), 2), [3, 4, 5]);
+}
+
+#[test]
+fn half_of_a_write_is_dropped_though_the_log_of_the_other_half_is_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let sizes = blocks(dir.path(), 3);
+    {
+        let log = open(dir.path());
+        log.create(2, one_column()).unwrap();
+        append(&log, vec![write(2, &[4])]).unwrap();
+    }
+    let path = segment(dir.path(), 1, 0);
+    let before = size(&path);
+    append(&open(dir.path()), vec![write(1, &[3]), write(2, &[5])]).unwrap();
+    // The crash came before its part was in the log that is damaged elsewhere.
+    truncate(&path, before);
+    flip_bit(&path, sizes[1] + 30, 0);
+    let log = open(dir.path());
+    assert!(log.damage(1).is_some());
+    assert_eq!(contents(&log, 2), [4]);
+    drop(log);
+    // Of a log that tells nothing any more, nothing is concluded.
+    append(&open(dir.path()), vec![write(2, &[6])]).unwrap();
+    fs::remove_file(&path).unwrap();
+    let log = open(dir.path());
+    assert!(log.damage(1).is_some());
+    assert_eq!(contents(&log, 2), [4, 6]);
 }
 
 #[test]

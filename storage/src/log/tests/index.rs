@@ -101,23 +101,23 @@ fn what_has_an_index_is_not_read_at_open_and_checked_when_it_is() {
         "what is behind the damage is there"
     );
     let error = log.read(1, 0, u64::MAX).unwrap().find_map(Result::err).unwrap();
-    match error {
+    match &error {
         StorageError::Corrupt { path, offset, .. } => {
             assert!(path.ends_with(segment::file_name(segments[2])), "{path:?}");
-            assert!(offset > 0);
+            assert!(*offset > 0);
         }
         other => panic!("{other}"),
     }
     fill(&log, 1);
+    assert!(log.distrust(&error).unwrap());
     log.close().unwrap();
     // Without the index the open finds it.
-    std::fs::remove_file(index::path(&dir.path().join("log/1"), segments[2])).unwrap();
-    let options = LogOptions {
-        segment_bytes_max: 8 << 10,
-        ..options()
-    };
-    let opened = LogStore::open_with(&dir.path().join("log"), options, Arc::new(OsDisk));
-    assert!(matches!(opened, Err(StorageError::Corrupt { .. })));
+    let log = small(dir.path());
+    assert_eq!(
+        log.damage(1).map(|found| found.to_string()),
+        Some(error.to_string())
+    );
+    assert!(!log.distrust(&error).unwrap(), "all of it was read");
 }
 
 #[test]

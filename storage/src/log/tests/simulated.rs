@@ -121,7 +121,7 @@ fn options_of(durability: Durability) -> LogOptions {
 
 fn open_on(disk: &SimulatedDisk, durability: Durability) -> Result<LogStore, StorageError> {
     let directory = Path::new(ROOT).join("log");
-    LogStore::open_with(&directory, options_of(durability), Arc::new(disk.clone()))
+    LogStore::open_with(&directory, options_of(durability), Arc::new(disk.clone())).and_then(whole)
 }
 
 /// A disk with empty logs on it, and the store.
