@@ -40,6 +40,9 @@ pub struct Scale {
     pub queries: usize,
     /// How often each is run.
     pub repetitions: usize,
+    /// How often each is run where machines are compared: the processor time of one and the same run differs by a tenth and
+    /// more where a machine is shared.
+    pub turns: usize,
     /// Scale factor of each of the two files that one disk or two hold.
     pub half_factor: f64,
     /// Into how many tasks a stage is cut, to see what that brings.
@@ -62,6 +65,7 @@ impl Scale {
             factor,
             queries: 22,
             repetitions: 5,
+            turns: 15,
             half_factor: factor / 2.0,
             tasks: vec![1, 2, 3, 4, 6, 8, 12, 16, 24, 32],
             disk_rate: 400_000_000,
@@ -78,6 +82,7 @@ impl Scale {
             factor: 0.01,
             queries: 3,
             repetitions: 1,
+            turns: 2,
             half_factor: 0.01,
             tasks: vec![1, 2, 4],
             disk_rate: 20_000_000,

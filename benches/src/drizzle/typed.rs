@@ -192,7 +192,16 @@ pub struct Seen {
     pub latency_ms: f64,
 }
 
-/// Events at a rate, whatever becomes of them; returns what became of some of them, and how many are counted.
+/// By what events at a rate are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writes {
+    /// Whatever is due, a thousand times a second.
+    EachTick,
+    /// As many events as there are, as soon as so many are due.
+    Whole,
+}
+
+/// Events at a rate, written each tick; see [`paced_in`].
 ///
 /// # Errors
 /// The server refuses some.
@@ -201,6 +210,20 @@ pub async fn paced(
     events: &TypedEvents,
     rate: f64,
     length: Duration,
+) -> Result<(Vec<Seen>, u64), BenchError> {
+    paced_in(bed, events, rate, length, Writes::EachTick).await
+}
+
+/// Events at a rate, whatever becomes of them; returns what became of some of them, and how many are counted.
+///
+/// # Errors
+/// The server refuses some.
+pub async fn paced_in(
+    bed: &Bed,
+    events: &TypedEvents,
+    rate: f64,
+    length: Duration,
+    writes: Writes,
 ) -> Result<(Vec<Seen>, u64), BenchError> {
     let latencies: Arc<Mutex<Vec<Seen>>> = Arc::default();
     let failed = Arc::new(AtomicU64::new(0));
@@ -216,6 +239,12 @@ pub async fn paced(
         // Whatever is due by now, and no more at once than there are events.
         let due = (start.elapsed().as_secs_f64() * rate) as u64;
         let mut left = due.saturating_sub(sent) as usize;
+        if writes == Writes::Whole {
+            left -= left % events.rows();
+            if left == 0 {
+                continue;
+            }
+        }
         let step = (now - before) as f64 / left.max(1) as f64;
         let mut from = before as f64;
         while left > 0 {

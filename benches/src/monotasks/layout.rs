@@ -77,7 +77,7 @@ pub async fn disks(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
     for (query, sql) in &queries() {
         let at = |bed| Place { bed, cores: 2, sql };
         let places: Vec<Place<'_>> = beds.iter().map(at).collect();
-        let profiles = by_turns(&places, scale.repetitions).await?;
+        let profiles = by_turns(&places, scale.turns).await?;
         for (machine, profiles) in ["1 disk", "2 disks"].into_iter().zip(profiles) {
             measured.add(machine, query, profiles);
         }
@@ -108,7 +108,7 @@ fn conclude_disks(run: &mut Run, scale: &Scale, measured: &Measured) {
          disks of their own, each of {} MB/s by a limit in its scheduler. Two cores, medians of {} runs.",
         scale.half_factor,
         rate(scale) / 1_000_000,
-        scale.repetitions
+        scale.turns
     );
     report(run, DISKS, DISKS_CHART, method, &measured.cases(&changes));
 }
@@ -143,7 +143,7 @@ pub async fn memory(run: &mut Run, workload: &Workload, scale: &Scale) -> Result
     for (query, sql) in queries() {
         let of_table = sql.replace("FROM lineitem", "FROM lines");
         let places = [(&of_files, &sql), (&bed, &of_table)].map(|(bed, sql)| Place { bed, cores: 2, sql });
-        let profiles = by_turns(&places, scale.repetitions).await?;
+        let profiles = by_turns(&places, scale.turns).await?;
         for (machine, profiles) in ["file", "memory"].into_iter().zip(profiles) {
             measured.add(machine, &query, profiles);
         }
@@ -171,7 +171,7 @@ fn conclude_memory(run: &mut Run, scale: &Scale, measured: &Measured) {
         "`lineitem` as Parquet on a disk of {} MB/s, and as a table of the server, which has its rows in memory as columns. \
          Two cores, medians of {} runs.",
         rate(scale) / 1_000_000,
-        scale.repetitions
+        scale.turns
     );
     report(run, MEMORY, MEMORY_CHART, method, &measured.cases(&[change]));
 }

@@ -30,6 +30,9 @@ pub struct Case {
     pub actual: f64,
     /// How far the runs after the change are from that, in percent: the median.
     pub noise: f64,
+    /// How far two halves of the runs after the change are from each other, in percent: what an error could not be below, were the
+    /// prediction perfect.
+    pub same: f64,
     /// What the machine's host took of the processors meanwhile, in percent.
     pub stolen: f64,
 }
@@ -48,6 +51,15 @@ impl Case {
             predicted: median(before.iter().map(|run| run.predicted(&change.scenario)).collect()),
             actual,
             noise: median(distances.collect()),
+            same: {
+                // They come in the order of what the host took.
+                let every_second = |first: usize| after.iter().skip(first).step_by(2);
+                let half = |first| median(every_second(first).map(|run| run.elapsed).collect());
+                match after.len() {
+                    0 | 1 => 0.0,
+                    _ => 100.0 * (half(0) - half(1)).abs() / actual,
+                }
+            },
             stolen: {
                 let shares = before.iter().chain(after).map(|run| run.profile.stolen_share());
                 100.0 * shares.sum::<f64>() / (before.len() + after.len()).max(1) as f64

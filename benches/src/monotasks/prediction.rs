@@ -127,7 +127,7 @@ pub async fn run(run: &mut Run, part: &Part, workload: &Workload, scale: &Scale)
             sql,
         });
         let places: Vec<Place<'_>> = places.collect();
-        let profiles = by_turns(&places, scale.repetitions).await?;
+        let profiles = by_turns(&places, scale.turns).await?;
         for (machine, profiles) in machines.iter().zip(profiles) {
             measured.add(&machine.to_string(), name, profiles);
         }
@@ -161,7 +161,7 @@ impl Part {
              each, once warm, with those repeated during which the machine's host took more than 3 % of the processors. The error is the difference between predicted and measured, of the measured. A whole disk is {} MB/s by \
              a limit in the disk scheduler; without a limit files come from the page cache. With one core the whole process, its \
              client included, is bound to one.",
-            scale.repetitions,
+            scale.turns,
             scale.disk_rate / 1_000_000
         );
         report(run, self.name, self.chart, method, &measured.cases(&changes));
@@ -208,6 +208,8 @@ pub fn report(run: &mut Run, name: &'static str, chart: &'static str, method: St
     }
     let noise = cases.iter().map(|case| case.noise).collect();
     experiment.add("distance of a run from the median of its like", "%", noise, None);
+    let same = cases.iter().map(|case| case.same).collect();
+    experiment.add("half of the runs against the other half", "%", same, None);
     let stolen = cases.iter().map(|case| case.stolen).collect();
     experiment.add("taken by the machine's host", "%", stolen, None);
     let errors: Vec<f64> = cases.iter().map(Case::error).collect();

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Scale, median};
-use crate::drizzle::typed::{burst, paced};
+use crate::drizzle::typed::{Writes, burst, paced_in};
 use crate::drizzle::ysb::{Bed, Form, TypedEvents};
 use crate::error::BenchError;
 use crate::results::{Aim, Experiment, Run};
@@ -25,7 +25,7 @@ pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
         format!(
             "The Yahoo streaming benchmark with typed events. *Found*: the highest rate, with writes under way all the time. \
              *Predicted*: what `EXPLAIN ANALYZE MATERIALIZED VIEW` says while events come at a share of the rate found just \
-             before. {trials} times by turns, each with a server of its own; the error is between the medians."
+             before, in writes of the same size. {trials} times by turns, each with a server of its own; the error is between the medians."
         ),
     );
     let events = TypedEvents::new(scale.batch_events);
@@ -42,7 +42,9 @@ pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
         }
         found.push(pushed.rate);
         for (share, predicted) in SHARES.into_iter().zip(&mut predicted) {
-            predicted.extend(watched(&events, pushed.rate * share, scale).await?);
+            if let Some(seen) = watched(&events, pushed.rate * share, scale).await? {
+                predicted.push(seen);
+            }
         }
     }
     let highest = median(found.clone());
@@ -55,8 +57,16 @@ pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
             ));
             continue;
         }
-        let error = 100.0 * (median(predicted.clone()) - highest).abs() / highest;
-        experiment.add(name.clone(), "events/s", predicted, None);
+        let rates: Vec<f64> = predicted.iter().map(|seen| seen.rate).collect();
+        let error = 100.0 * (median(rates.clone()) - highest).abs() / highest;
+        experiment.add(name.clone(), "events/s", rates, None);
+        for (what, of) in [
+            ("processor time of tasks", (|seen| seen.tasks) as fn(&Seen) -> f64),
+            ("processor time outside of tasks", |seen| seen.outside),
+        ] {
+            let times = predicted.iter().map(of).collect();
+            experiment.add(format!("{name}: {what} then"), "ns an event", times, None);
+        }
         experiment.add(
             format!("{name}: error"),
             "%",
@@ -68,8 +78,17 @@ pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
     Ok(())
 }
 
+/// What is said of a view while events come.
+struct Seen {
+    /// The highest rate that it could sustain, in events a second.
+    rate: f64,
+    /// Nanoseconds of processors an event.
+    tasks: f64,
+    outside: f64,
+}
+
 /// The highest rate that a view is said to sustain while so many events a second come, if that can be told.
-async fn watched(events: &TypedEvents, rate: f64, scale: &Scale) -> Result<Option<f64>, BenchError> {
+async fn watched(events: &TypedEvents, rate: f64, scale: &Scale) -> Result<Option<Seen>, BenchError> {
     let bed = Bed::new(Form::Typed, 1).await?;
     let sql = format!(
         "EXPLAIN (ANALYZE, FORMAT JSON, DURATION '{} ms') MATERIALIZED VIEW counts",
@@ -79,11 +98,20 @@ async fn watched(events: &TypedEvents, rate: f64, scale: &Scale) -> Result<Optio
         tokio::time::sleep(scale.watched / 4).await;
         bed.client.rows(&sql).await
     };
-    let (seen, rows) = tokio::join!(paced(&bed, events, rate, scale.watched), watch);
+    let (seen, rows) = tokio::join!(paced_in(&bed, events, rate, scale.watched, Writes::Whole), watch);
     let (_, counted) = seen?;
     let text: Vec<String> = rows?.into_iter().flatten().flatten().collect();
     let json: Value = serde_json::from_str(&text.join("\n")).map_err(BenchError::engine)?;
     bed.check(counted).await?;
     bed.stop().await;
-    Ok(json["analysis"]["head_room"]["rows_per_second"].as_f64())
+    let analysis = &json["analysis"];
+    let number = |name: &str| analysis[name].as_f64().unwrap_or_default();
+    let cores = json["view"]["cores"].as_f64().unwrap_or(1.0);
+    let an_event = |share: f64| 1e9 * cores * share / number("rows_per_second");
+    let rate = analysis["head_room"]["rows_per_second"].as_f64();
+    Ok(rate.map(|rate| Seen {
+        rate,
+        tasks: an_event(number("pipeline_cpu")),
+        outside: an_event(number("outside_cpu")),
+    }))
 }
