@@ -144,10 +144,11 @@ impl Database {
                 return Ok(database);
             };
             database.runtime.shutdown().await;
-            database.store.close()?;
+            let closed = database.store.close();
             if !database.recovery.found_damage() {
                 return Err(error);
             }
+            closed?;
             tracing::warn!(%error, "a log turned out to be damaged: the start begins again without it");
         }
     }

@@ -30,8 +30,7 @@ pub struct Case {
     pub actual: f64,
     /// How far the runs after the change are from that, in percent: the median.
     pub noise: f64,
-    /// How far two halves of the runs after the change are from each other, in percent: what an error could not be below, were the
-    /// prediction perfect.
+    /// How far two halves of the runs after the change are from each other, in percent: so much of an error may be chance.
     pub same: f64,
     /// What the machine's host took of the processors meanwhile, in percent.
     pub stolen: f64,

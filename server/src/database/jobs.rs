@@ -496,12 +496,10 @@ impl Database {
     pub async fn cancel_job(&self, id: ObjectId) -> SqlResult<()> {
         let job = self.jobs.get(id).ok_or_else(|| {
             if let Some(object) = self.catalog().object(id)
-                && matches!(object.definition, Definition::SetAside(_))
+                && let Err(error) = object.check_up()
             {
                 let message = format!("{} is set aside: there is no job to cancel", object.described());
-                return SqlError::new(SqlState::ObjectNotInPrerequisiteState, message).with_hint(
-                    "Drop it and create it again, or restart the server when what it lacked is there again.",
-                );
+                return SqlError { message, ..error };
             }
             SqlError::new(SqlState::UndefinedObject, format!("job {id} does not exist"))
                 .with_hint("SHOW JOBS lists the jobs that there are.")
