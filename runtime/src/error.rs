@@ -50,6 +50,9 @@ pub enum RuntimeError {
         "\"{relation}\" was restored after the loss of a worker: what changed in it has to be found out anew"
     )]
     RowsLost { relation: String },
+    /// A write was given up before it was handed to the log: nothing of it was kept.
+    #[error("the write was given up before it was submitted")]
+    Ended,
     #[error("the server is shutting down")]
     ShuttingDown,
     #[error("internal runtime error: {0}")]

@@ -120,6 +120,11 @@ impl Snapshot {
         self.epoch
     }
 
+    /// The version of a relation that it shows: of streams and tables, the offset in their log.
+    pub fn version(&self, relation: RelationId) -> Option<Version> {
+        self.relations.get(&relation).map(|frozen| frozen.version)
+    }
+
     /// Rows that the largest of the relations may have.
     pub fn rows_max(&self) -> usize {
         let rows = self.relations.values().map(Frozen::rows_max);

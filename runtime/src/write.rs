@@ -138,6 +138,23 @@ impl Runtime {
         note: &[u8],
         wait_max: Option<Duration>,
     ) -> Result<WriteToken> {
+        self.append_unless_ended(changes, locks, note, wait_max, &|| true)
+            .await
+    }
+
+    /// As [`append_within`](Self::append_within). `may` is asked at the last moment, when nothing is left to wait for: if
+    /// it says no, nothing is written, and if it says yes, the write is handed to the log before anything else happens.
+    ///
+    /// # Errors
+    /// As [`append_within`](Self::append_within); `may` said no.
+    pub async fn append_unless_ended(
+        &self,
+        changes: Vec<(RelationId, ChangeBatch)>,
+        locks: Option<&TableLocks>,
+        note: &[u8],
+        wait_max: Option<Duration>,
+        may: &(dyn Fn() -> bool + Sync),
+    ) -> Result<WriteToken> {
         let changes = one_batch_each(changes)?;
         if changes.is_empty() {
             return Ok(WriteToken::default());
@@ -145,7 +162,7 @@ impl Runtime {
         let relations: Vec<RelationId> = changes.iter().map(|(relation, _)| *relation).collect();
         self.inner.wait_for_room(&relations, wait_max).await?;
         loop {
-            match self.append_once(changes.clone(), locks, note).await? {
+            match self.append_once(changes.clone(), locks, note, may).await? {
                 Some(token) => return Ok(token),
                 // What was submitted meanwhile has made a row of this write late.
                 None => continue,
@@ -159,6 +176,7 @@ impl Runtime {
         changes: Vec<(RelationId, ChangeBatch)>,
         locks: Option<&TableLocks>,
         note: &[u8],
+        may: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<WriteToken>> {
         let mut writes: Vec<(Arc<Relation>, ChangeBatch)> = vec![];
         let mut judgements: Vec<(Arc<EventTime>, Judged)> = vec![];
@@ -208,6 +226,9 @@ impl Runtime {
             future_rows: judged().map(|judged| judged.future_rows).sum(),
         };
         if writes.is_empty() {
+            if !may() {
+                return Err(RuntimeError::Ended);
+            }
             judgements
                 .iter()
                 .for_each(|(event_time, judged)| event_time.submit(judged));
@@ -246,13 +267,16 @@ impl Runtime {
             {
                 return Ok(None);
             }
-            judgements
-                .iter()
-                .for_each(|(event_time, judged)| event_time.submit(judged));
             let first = writes[0].0.id();
             let pipeline = feeds
                 .pipeline_of(first)
                 .ok_or(RuntimeError::UnknownRelation(first))?;
+            if !may() {
+                return Err(RuntimeError::Ended);
+            }
+            judgements
+                .iter()
+                .for_each(|(event_time, judged)| event_time.submit(judged));
             (feeds.submit(pipeline, parts), self.inner.logs.submit(prepared))
         };
         // From here the write may become durable whether or not the caller stays: it is seen through by a task of its own,

@@ -35,7 +35,7 @@ use crate::database::ingest_keys::{Answered, IngestKey};
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::rows::{RowBuilder, RowError, positions};
 use crate::session::write::WriteScope;
-use crate::session::{Session, write};
+use crate::session::{Running, Session, write};
 use crate::types::parse;
 
 /// Rows that are converted at a time.
@@ -152,6 +152,8 @@ pub struct CopyIn {
     converted: u64,
     /// Rows that were appended before the end.
     appended: u64,
+    /// The statement, or the request, that it is: it goes on until the data has come.
+    running: Running,
     /// What a failure said: nothing is taken after it.
     failure: Option<SqlError>,
     /// The key under which the write is remembered.
@@ -219,6 +221,7 @@ impl CopyIn {
                 .charge(Use::Input, 0),
             converted: 0,
             appended: 0,
+            running: session.running(),
             failure: None,
             key: None,
             body: None,
@@ -253,8 +256,16 @@ impl CopyIn {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        let result = self.take(bytes).await;
+        let (session, running) = (Arc::clone(&self.session), self.running.clone());
+        let result = session.run_as(&running, self.take(bytes)).await;
         self.note(result)
+    }
+
+    /// Returns when it must end though the client has not sent all, with the reason. Nothing is taken after it.
+    pub async fn ended(&self) -> SqlError {
+        let error = self.running.ended().await;
+        self.session.fail_transaction();
+        error
     }
 
     async fn take(&mut self, bytes: &[u8]) -> SqlResult<()> {
@@ -288,6 +299,8 @@ impl CopyIn {
                     .with_hint("Send smaller pieces, each with a key of its own."));
                 }
                 self.append().await?;
+                // The chunk lasts; what comes after it is another matter.
+                self.running.reopen()?;
             }
         }
         Ok(())
@@ -301,7 +314,8 @@ impl CopyIn {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
-        let result = self.end().await;
+        let (session, running) = (Arc::clone(&self.session), self.running.clone());
+        let result = session.run_as(&running, self.end()).await;
         self.note(result)?;
         Ok(self.appended)
     }

@@ -618,6 +618,7 @@ impl SystemRelations for Database {
     ) -> SqlResult<Option<Arc<dyn TableProvider>>> {
         match schema {
             "pg_catalog" if name == "pg_stat_activity" => pg_catalog::activity::relation(self).map(Some),
+            "pg_catalog" if name == "pg_locks" => pg_catalog::locks::relation(self).map(Some),
             "pg_catalog" => {
                 let system = || mr_catalog::shapes(self);
                 self.pg_catalog.relation(catalog, database, name, system)

@@ -93,6 +93,8 @@ sql_states! {
     NoActiveSqlTransaction = "25P01",
     /// The transaction failed; only its end is accepted.
     InFailedSqlTransaction = "25P02",
+    /// A transaction did nothing for too long.
+    IdleInTransactionSessionTimeout = "25P03",
     /// No prepared statement of that name.
     InvalidSqlStatementName = "26000",
     /// The user is not known.
@@ -180,6 +182,8 @@ sql_states! {
     ObjectInUse = "55006",
     /// The setting cannot be changed now.
     CantChangeRuntimeParam = "55P02",
+    /// A lock was not to be had in time.
+    LockNotAvailable = "55P03",
     /// The statement was cancelled, or timed out.
     QueryCanceled = "57014",
     /// The server is shutting down.
@@ -187,6 +191,8 @@ sql_states! {
     CrashShutdown = "57P02",
     /// The server is not ready.
     CannotConnectNow = "57P03",
+    /// A session did nothing for too long.
+    IdleSessionTimeout = "57P05",
     /// A file could not be read or written.
     IoError = "58030",
     /// There is no such file.

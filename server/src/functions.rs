@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`rewrite`] | the AST, before it is bound: casts, operators and names of functions |
 //! | [`column_names`] | what columns are called that a query does not name |
-//! | [`cancel`] | `pg_cancel_backend` |
+//! | [`cancel`] | `pg_cancel_backend`, `pg_terminate_backend` |
 //! | [`cast`] | `pg_cast`: casts with PostgreSQL's inputs, rounding and errors |
 //! | [`operators`] | operators chosen by the types of their sides: jsonb, intervals, dates, arrays |
 //! | [`jsonb`] | the functions over json and jsonb |

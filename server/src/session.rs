@@ -52,6 +52,7 @@ pub mod transaction;
 pub mod write;
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -65,6 +66,7 @@ use postgres_types::Type;
 pub use cancel::{CancelHandle, Running};
 pub use outcome::{CommandTag, CopyOut, Notice, Outcome, Prepared, Severity, TagRows, TransactionStatus};
 pub use simple::SimpleQuery;
+pub use write::Locking;
 
 use crate::catalog::{CatalogSnapshot, Reader};
 use crate::copy::{CopyIn, IngestFormat};
@@ -121,6 +123,10 @@ pub struct Session {
     notices: Mutex<Vec<Notice>>,
     parameter_changes: Mutex<Vec<(String, String)>>,
     cancel: CancelHandle,
+    /// The statement that runs.
+    running: Mutex<Option<Running>>,
+    /// The table whose lock that statement has, or waits for.
+    locking: Mutex<Option<Locking>>,
     activity: Mutex<Option<Activity>>,
     /// In milliseconds since 1970-01-01 UTC.
     began_at_ms: i64,
@@ -175,6 +181,8 @@ impl Session {
             cursors: Mutex::default(),
             notices: Mutex::default(),
             cancel: CancelHandle::default(),
+            running: Mutex::default(),
+            locking: Mutex::default(),
             activity: Mutex::default(),
             began_at_ms: now_ms(),
         });
@@ -466,8 +474,12 @@ impl Session {
             ));
         }
         self.check_not_failed(&parsed.statement)?;
-        let timeout = self.settings.lock().statement_timeout();
-        let running = self.cancel.begin(timeout);
+        // What EXECUTE names is part of it: it ends with it, and there is one point from which both are seen through.
+        let outer = self.running.lock().clone();
+        let running = match &outer {
+            Some(outer) => outer.clone(),
+            None => self.begin_statement(),
+        };
         *self.activity.lock() = Some(Activity {
             statement: parsed.text.clone(),
             started_at_ms: now_ms(),
@@ -479,7 +491,10 @@ impl Session {
             parameters::substitute(&mut statement, param_types, &params)?;
             statement::execute(self, statement, parsed, running.clone()).await
         };
-        let result = running.run(work).await;
+        let result = match outer {
+            Some(_) => work.await,
+            None => self.run_as(&running, work).await,
+        };
         if let Some(activity) = self.activity.lock().as_mut() {
             activity.running = false;
         }
@@ -487,6 +502,75 @@ impl Session {
             self.fail_transaction();
             position::locate(error, parsed)
         })
+    }
+}
+
+/// The session's statement, for as long as it runs.
+struct Current<'a>(&'a Session);
+
+impl Drop for Current<'_> {
+    fn drop(&mut self) {
+        *self.0.running.lock() = None;
+        *self.0.locking.lock() = None;
+    }
+}
+
+impl Session {
+    /// Begins a statement, or what goes on as one: it may run for as long as the settings say.
+    pub(crate) fn begin_statement(&self) -> Running {
+        let timeout = self.settings.lock().statement_timeout();
+        self.cancel.begin(timeout)
+    }
+
+    /// Runs a part of a statement: what it does asks [`Session::running`] whether it still may.
+    ///
+    /// # Errors
+    /// Its own; it was ended.
+    pub(crate) async fn run_as<T>(
+        &self,
+        running: &Running,
+        work: impl Future<Output = SqlResult<T>>,
+    ) -> SqlResult<T> {
+        *self.running.lock() = Some(running.clone());
+        let _current = Current(self);
+        running.run(work).await
+    }
+
+    /// How long the session may do nothing in the state that it is in, and what it is told when it did.
+    pub(crate) fn idle_timeout(&self) -> Option<(std::time::Duration, SqlError)> {
+        let is_idle = self.transaction_status() == TransactionStatus::Idle;
+        let (name, code, what) = match is_idle {
+            true => (
+                "idle_session_timeout",
+                SqlState::IdleSessionTimeout,
+                "idle-session",
+            ),
+            false => (
+                "idle_in_transaction_session_timeout",
+                SqlState::IdleInTransactionSessionTimeout,
+                "idle-in-transaction",
+            ),
+        };
+        let timeout = self.settings.lock().timeout(name)?;
+        let message = format!("terminating connection due to {what} timeout");
+        Some((timeout, SqlError::new(code, message)))
+    }
+
+    /// The statement that runs.
+    pub(crate) fn running(&self) -> Running {
+        let running = self.running.lock().clone();
+        running.unwrap_or_else(|| self.cancel.begin(None))
+    }
+
+    /// Tables whose locks the session has or waits for, by their numbers.
+    pub(crate) fn locks(&self) -> Vec<Locking> {
+        let mut locks: Vec<Locking> = match &*self.transaction.lock() {
+            Transaction::Active(active) => active.locked.iter().map(|id| Locking::held(*id)).collect(),
+            _ => vec![],
+        };
+        let now = *self.locking.lock();
+        locks.extend(now.filter(|now| !locks.iter().any(|held| held.relation == now.relation)));
+        locks
     }
 }
 

@@ -150,19 +150,24 @@ impl Runtime {
         Ok(())
     }
 
-    /// Adds a column behind those that a stream or table has; rows that there are have `value` in it. Returns when it can
-    /// be written and read, with the lock of the table, which is to be kept until everybody knows the column.
+    /// Adds a column behind those that a stream or table has; rows that there are have `value` in it. When it returns it
+    /// can be written and read. The lock of the table is to be kept until everybody knows the column: no write to the
+    /// table is under way meanwhile. A stream's writes are widened when they are cut.
     ///
     /// # Errors
-    /// The relation is not known, or is a view.
-    pub async fn add_column(
+    /// The relation is not known or not locked, or is a view.
+    pub fn add_column(
         &self,
+        locks: &TableLocks,
         id: RelationId,
         field: FieldRef,
         value: ScalarValue,
-    ) -> Result<TableLocks> {
-        // No write to a table is under way from here on. Streams' are widened when they are cut.
-        let locks = self.lock_tables(&[id]).await?;
+    ) -> Result<()> {
+        if !locks.contains(id) {
+            return Err(RuntimeError::Internal(format!(
+                "relation {id} was altered without its lock"
+            )));
+        }
         let relation = self.inner.relation(id)?;
         let widened = |schema: &SchemaRef| -> SchemaRef {
             let fields = schema.fields().iter().cloned().chain([Arc::clone(&field)]);
@@ -194,7 +199,7 @@ impl Runtime {
         };
         self.inner.logs.widen(id.0, &wider.schema())?;
         self.inner.relations.write().insert(id, Arc::new(wider));
-        Ok(locks)
+        Ok(())
     }
 
     /// The watermarks of streams, and how many rows were late.

@@ -6,6 +6,7 @@
 
 pub mod activity;
 pub mod definitions;
+pub mod locks;
 mod relations;
 mod table;
 

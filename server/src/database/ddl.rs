@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use millrace_planner::RelationId;
+use millrace_runtime::TableLocks;
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind};
 use tokio::sync::MutexGuard;
 
@@ -16,11 +17,14 @@ use crate::database::Database;
 use crate::database::sinks::fact;
 use crate::database::upkeep::beginnings_fact;
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::session::{Running, Session};
 
 /// The right to change definitions; one statement at a time has it.
 pub struct DdlGuard<'a> {
     db: &'a Arc<Database>,
     _guard: MutexGuard<'a, ()>,
+    /// The statement that has it; none: a job has it.
+    running: Option<Running>,
 }
 
 impl Database {
@@ -29,11 +33,39 @@ impl Database {
         DdlGuard {
             db: self,
             _guard: self.ddl.lock().await,
+            running: None,
         }
     }
 }
 
+impl Session {
+    /// Waits for the right to change definitions, as long as `lock_timeout` says.
+    ///
+    /// # Errors
+    /// 55P03.
+    pub(crate) async fn ddl(&self) -> SqlResult<DdlGuard<'_>> {
+        let guard = self.within_lock_timeout(self.database().ddl()).await?;
+        Ok(DdlGuard {
+            running: Some(self.running()),
+            ..guard
+        })
+    }
+}
+
 impl DdlGuard<'_> {
+    /// What the statement changes is done next, and seen through: see [`Running::submit`].
+    ///
+    /// # Errors
+    /// The statement was ended before.
+    fn submit(&self) -> SqlResult<()> {
+        self.running.as_ref().map_or(Ok(()), Running::submit)
+    }
+
+    /// The statement on whose behalf it is held.
+    pub fn running(&self) -> Option<&Running> {
+        self.running.as_ref()
+    }
+
     /// The database whose definitions may be changed.
     pub fn database(&self) -> &Arc<Database> {
         self.db
@@ -84,6 +116,7 @@ impl DdlGuard<'_> {
     /// # Errors
     /// One of them cannot be made, or the catalog cannot be written; none is there then.
     pub async fn create_all(&self, objects: Vec<Object>) -> SqlResult<()> {
+        self.submit()?;
         let db = self.db;
         let objects: Vec<Arc<Object>> = objects.into_iter().map(Arc::new).collect();
         let mut made = Ok(());
@@ -134,6 +167,7 @@ impl DdlGuard<'_> {
     /// The catalog cannot be written, or one of them was set aside: what it consists of is not known here.
     pub fn put_all(&self, objects: Vec<Object>) -> SqlResult<()> {
         objects.iter().try_for_each(Object::check_up)?;
+        self.submit()?;
         let changes = objects
             .iter()
             .map(|object| CatalogChange::Put(object.to_stored()));
@@ -142,24 +176,22 @@ impl DdlGuard<'_> {
         Ok(())
     }
 
-    /// Puts a stream or table to which this column was added.
+    /// Puts a stream or table, of which the caller has the lock, to which this column was added.
     ///
     /// # Errors
     /// The catalog cannot be written, or the runtime refuses. In the second case the column is there after the next start.
-    pub async fn add_column(&self, object: Object, column: &ColumnDef) -> SqlResult<()> {
+    pub fn add_column(&self, locks: &TableLocks, object: Object, column: &ColumnDef) -> SqlResult<()> {
+        self.submit()?;
         let value = column.added.clone().unwrap_or(ScalarValue::Null);
         // Writes with the column must not come before the catalog knows it, reads of it not before the runtime does.
         let id = RelationId(object.id.0);
         let changes = vec![CatalogChange::Put(object.to_stored())];
         self.db.store().catalog().apply(changes)?;
         // A transaction that waits for the table is to see that it was altered.
-        let locks = self
-            .db
+        self.db
             .runtime()
-            .add_column(id, Arc::clone(&column.field), value)
-            .await?;
+            .add_column(locks, id, Arc::clone(&column.field), value)?;
         self.db.publish([Arc::new(object)], &[]);
-        drop(locks);
         Ok(())
     }
 
@@ -186,6 +218,7 @@ impl DdlGuard<'_> {
                 std::iter::once(CatalogChange::Remove(object.id)).chain(fact)
             })
             .collect();
+        self.submit()?;
         self.db.store().catalog().apply(changes)?;
         let removed: Vec<ObjectId> = gone.iter().map(|object| object.id).collect();
         self.db.publish([], &removed);

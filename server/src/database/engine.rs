@@ -94,8 +94,10 @@ pub fn build(
     for function in functions::system::catalog_udfs(catalog) {
         state.register_udf(function).map_err(from_internal::datafusion)?;
     }
-    let cancel = Arc::new(functions::cancel::udf(sessions));
-    state.register_udf(cancel).map_err(from_internal::datafusion)?;
+    for function in functions::cancel::udfs(sessions) {
+        let registered = state.register_udf(Arc::new(function));
+        registered.map_err(from_internal::datafusion)?;
+    }
     Ok((state, pg_catalog))
 }
 

@@ -25,6 +25,7 @@ use crate::database::Database;
 use crate::database::ddl::{DdlGuard, take_down};
 use crate::database::upkeep::beginnings_fact;
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::session::Running;
 
 /// Back-fills that run at once; more wait for their turn.
 const RUNNING_MAX: usize = 4;
@@ -59,6 +60,8 @@ pub struct Job {
     made: Vec<RelationId>,
     started: Instant,
     is_background: bool,
+    /// The statement that waits for it.
+    running: Option<Running>,
     phase: watch::Sender<Phase>,
 }
 
@@ -284,6 +287,7 @@ impl DdlGuard<'_> {
             made: specs.iter().map(|spec| spec.id).collect(),
             started: Instant::now(),
             is_background,
+            running: self.running().filter(|_| !is_background).cloned(),
             phase: watch::Sender::new(Phase::Queued),
         });
         let db = Arc::clone(self.database());
@@ -318,7 +322,16 @@ async fn run(db: Arc<Database>, job: Arc<Job>, specs: Vec<ViewSpec>, options: Ba
         filled = filled => filled,
     };
     let result = match outcome {
-        Ok(guard) if job.enter(Phase::Committing) => commit(&guard, &job).await,
+        // From here on the statement that waits for it cannot be cancelled any more.
+        Ok(guard)
+            if job
+                .running
+                .as_ref()
+                .is_none_or(|running| running.submit().is_ok())
+                && job.enter(Phase::Committing) =>
+        {
+            commit(&guard, &job).await
+        }
         Ok(_) => Err(cancelled(&job)),
         Err(error) => Err(error),
     };

@@ -34,6 +34,15 @@ impl Sessions {
         self.by_id.lock().remove(&id);
     }
 
+    /// Ends a session: what it runs, if that can still be ended, and its connection; false: there is no such session.
+    pub fn terminate(&self, id: i32) -> bool {
+        let session = self.by_id.lock().get(&id).and_then(Weak::upgrade);
+        if let Some(session) = &session {
+            session.cancel_handle().terminate();
+        }
+        session.is_some()
+    }
+
     /// Cancels what a session runs, paused or not; false: there is no such session.
     pub fn cancel(&self, id: i32) -> bool {
         let session = self.by_id.lock().get(&id).and_then(Weak::upgrade);

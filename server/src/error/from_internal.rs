@@ -111,6 +111,7 @@ pub fn runtime(error: RuntimeError) -> SqlError {
         .with_detail(why)
         .with_hint("Nothing of it was kept. Send it again later; SHOW BACKPRESSURE tells what is behind."),
         error @ RuntimeError::RowsLost { .. } => SqlError::new(SqlState::CrashShutdown, error.to_string()),
+        error @ RuntimeError::Ended => SqlError::new(SqlState::QueryCanceled, error.to_string()),
         RuntimeError::ShuttingDown => SqlError::new(SqlState::AdminShutdown, "the server is shutting down"),
         error @ RuntimeError::Spill(_) => SqlError::new(SqlState::IoError, error.to_string()),
         RuntimeError::Internal(message) => SqlError::internal(message),

@@ -1,4 +1,4 @@
-//! `pg_cancel_backend(pid)`: one session ends the statement of another.
+//! `pg_cancel_backend(pid)` and `pg_terminate_backend(pid)`: one session ends the statement of another, or all of it.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -12,37 +12,48 @@ use datafusion::logical_expr::{
 
 use crate::database::sessions::Sessions;
 
-/// `pg_cancel_backend(int) -> bool`: false if there is no such session.
-pub fn udf(sessions: &Arc<Sessions>) -> ScalarUDF {
-    ScalarUDF::from(CancelBackend {
-        sessions: Arc::clone(sessions),
-        signature: Signature::exact(vec![DataType::Int64], Volatility::Volatile),
-    })
+/// `name(int) -> bool`: false if there is no such session.
+pub fn udfs(sessions: &Arc<Sessions>) -> Vec<ScalarUDF> {
+    let udf = |name, end| {
+        ScalarUDF::from(EndBackend {
+            name,
+            end,
+            sessions: Arc::clone(sessions),
+            signature: Signature::exact(vec![DataType::Int64], Volatility::Volatile),
+        })
+    };
+    vec![
+        udf("pg_cancel_backend", Sessions::cancel),
+        udf("pg_terminate_backend", Sessions::terminate),
+    ]
 }
 
 #[derive(Debug)]
-struct CancelBackend {
+struct EndBackend {
+    name: &'static str,
+    end: fn(&Sessions, i32) -> bool,
     sessions: Arc<Sessions>,
     signature: Signature,
 }
 
-impl PartialEq for CancelBackend {
+impl PartialEq for EndBackend {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.sessions, &other.sessions)
+        self.name == other.name && Arc::ptr_eq(&self.sessions, &other.sessions)
     }
 }
 
-impl Eq for CancelBackend {}
+impl Eq for EndBackend {}
 
-impl Hash for CancelBackend {
+impl Hash for EndBackend {
     fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
         Arc::as_ptr(&self.sessions).hash(state);
     }
 }
 
-impl ScalarUDFImpl for CancelBackend {
+impl ScalarUDFImpl for EndBackend {
     fn name(&self) -> &str {
-        "pg_cancel_backend"
+        self.name
     }
 
     fn signature(&self) -> &Signature {
@@ -56,7 +67,7 @@ impl ScalarUDFImpl for CancelBackend {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let ids = args.args[0].to_array(args.number_rows)?;
         let ids = ids.as_primitive::<Int64Type>().iter();
-        let cancel = |id: i64| i32::try_from(id).is_ok_and(|id| self.sessions.cancel(id));
+        let cancel = |id: i64| i32::try_from(id).is_ok_and(|id| (self.end)(&self.sessions, id));
         let cancelled: BooleanArray = ids.map(|id| id.map(cancel)).collect();
         Ok(ColumnarValue::Array(Arc::new(cancelled)))
     }

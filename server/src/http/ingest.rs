@@ -21,7 +21,7 @@ use super::{State, error};
 use crate::copy::IngestFormat;
 use crate::database::ingest_keys::{Answered, Begin, BodyHash, IngestKey, KEY_BYTES_MAX};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::session::Session;
+use crate::session::{CancelHandle, Session};
 
 /// The header with the key of a request.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -90,8 +90,15 @@ pub async fn post(
         wait: parameters.wait,
         key,
     };
-    // A task of its own: whether the rows were written must be known also if the client does not wait for it.
-    let outcome = match tokio::spawn(take_in(request, body)).await {
+    // The client holds its rows better than a connection does.
+    let session = match state.session(vec![("write_timeout".to_owned(), WRITE_TIMEOUT.to_owned())]) {
+        Ok(session) => session,
+        Err(error) => return error::response(&error),
+    };
+    // A task of its own: whether the rows were written must be known also if the client does not wait for it. One that
+    // goes away before they are submitted takes them along.
+    let _gone = EndedWithClient(session.cancel_handle());
+    let outcome = match tokio::spawn(take_in(request, session, body)).await {
         Ok(outcome) => outcome,
         Err(error) => Err(SqlError::internal(format!("an ingest ended early: {error}")).into()),
     };
@@ -152,10 +159,17 @@ impl From<SqlError> for Failure {
     }
 }
 
-async fn take_in(request: Request, body: Body) -> Result<u64, Failure> {
+/// Ends a request whose client does not wait for it any more.
+struct EndedWithClient(CancelHandle);
+
+impl Drop for EndedWithClient {
+    fn drop(&mut self) {
+        self.0.terminate();
+    }
+}
+
+async fn take_in(request: Request, session: Arc<Session>, body: Body) -> Result<u64, Failure> {
     let state = &request.state;
-    // The client holds its rows better than a connection does.
-    let session = state.session(vec![("write_timeout".to_owned(), WRITE_TIMEOUT.to_owned())])?;
     let mut copy = session.begin_ingest(&request.relation, request.format).await?;
     let mut running = None;
     let mut answered = None;

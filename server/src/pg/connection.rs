@@ -17,7 +17,7 @@ use super::wire::{Closed, Wire};
 use crate::error::{SqlError, SqlState};
 use crate::metrics::Metrics;
 use crate::serve::{DatabaseSlot, signalled};
-use crate::session::{Session, SessionInfo};
+use crate::session::{CancelHandle, Session, SessionInfo};
 
 /// How long a client may take from connecting to being let in.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -67,6 +67,9 @@ pub(super) struct Connection<S> {
     pub(super) portals: BTreeMap<String, Portal>,
     /// After an error in the extended protocol, everything up to the next Sync is skipped.
     pub(super) skip_to_sync: bool,
+    /// Whether the client was told that it may ask, and has not since.
+    resting: bool,
+    terminated: CancelHandle,
     stopping: watch::Receiver<bool>,
     _registration: Registration,
 }
@@ -92,6 +95,8 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         Ok(Some((session, registration))) => {
             let mut connection = Connection {
                 wire,
+                resting: false,
+                terminated: session.cancel_handle(),
                 session,
                 shared,
                 statements: BTreeMap::new(),
@@ -178,6 +183,17 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     Ok(Some((session, registration)))
 }
 
+/// Returns when a session has done nothing for as long as it may.
+async fn idle_for_too_long(timeout: Option<(Duration, SqlError)>) -> SqlError {
+    match timeout {
+        None => std::future::pending().await,
+        Some((timeout, error)) => {
+            tokio::time::sleep(timeout).await;
+            error
+        }
+    }
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Takes messages until the connection ends, and says why it did.
     async fn run(&mut self) -> Closed {
@@ -198,9 +214,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// The next message, or that the server stops. A statement that runs is not interrupted by this: only between two
     /// messages is the server's wish looked at.
     pub(super) async fn receive(&mut self) -> Result<PgWireFrontendMessage, Closed> {
+        let idle = idle_for_too_long(self.resting.then(|| self.session.idle_timeout()).flatten());
+        self.resting = false;
         let message = tokio::select! {
             biased;
             () = signalled(&mut self.stopping) => return Err(Closed::ByServer),
+            () = self.terminated.terminated() => return Err(Closed::ByServer),
+            error = idle => return Err(Closed::Fatal(error)),
             message = self.wire.receive() => message?,
         };
         match message {
@@ -272,6 +292,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.put_notices()?;
         self.wire
             .put(&message::ready_for_query(self.session.transaction_status()))?;
+        self.resting = true;
         self.wire.flush().await
     }
 

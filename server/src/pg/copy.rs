@@ -24,7 +24,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.wire.put(&PgWireBackendMessage::CopyInResponse(response))?;
         self.wire.flush().await?;
         loop {
-            match self.receive().await? {
+            let message = tokio::select! {
+                biased;
+                message = self.receive() => message?,
+                error = copy.ended() => return Err(error.into()),
+            };
+            match message {
                 PgWireFrontendMessage::CopyData(data) => copy.push(&data.data).await?,
                 PgWireFrontendMessage::CopyDone(_) => {
                     let rows = copy.finish().await?;

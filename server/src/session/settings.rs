@@ -178,7 +178,13 @@ pub const KNOWN: &[Known] = &[
         "idle_in_transaction_session_timeout",
         "0",
         Form::Duration,
-        "Accepted for drivers.",
+        "How long a session may do nothing inside a transaction before it is ended; 0 is for ever.",
+    ),
+    known(
+        "idle_session_timeout",
+        "0",
+        Form::Duration,
+        "How long a session may do nothing outside of a transaction before it is ended; 0 is for ever.",
     ),
     known(
         "integer_datetimes",
@@ -192,7 +198,12 @@ pub const KNOWN: &[Known] = &[
         Form::OneOf(&["postgres"]),
         "How intervals are written.",
     ),
-    known("lock_timeout", "0", Form::Duration, "Accepted for drivers."),
+    known(
+        "lock_timeout",
+        "0",
+        Form::Duration,
+        "How long a statement waits for a lock; 0 is for ever.",
+    ),
     known(
         "max_identifier_length",
         "63",
@@ -483,12 +494,18 @@ impl Settings {
         self.timeout("statement_timeout")
     }
 
+    /// How long a statement waits for a lock.
+    pub fn lock_timeout(&self) -> Option<Duration> {
+        self.timeout("lock_timeout")
+    }
+
     /// How long a write waits for room.
     pub fn write_timeout(&self) -> Option<Duration> {
         self.timeout("write_timeout")
     }
 
-    fn timeout(&self, name: &str) -> Option<Duration> {
+    /// A setting that is a time; none where it is 0.
+    pub fn timeout(&self, name: &str) -> Option<Duration> {
         let text = self.get(name).ok()?;
         let millis = duration_ms(&text)?;
         (millis > 0).then(|| Duration::from_millis(millis))

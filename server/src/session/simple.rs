@@ -91,11 +91,11 @@ impl SimpleQuery {
             Transaction::Active(active) => active.implicit,
             _ => false,
         };
-        if implicit {
-            self.session.commit().await
-        } else {
-            Ok(())
+        if !implicit {
+            return Ok(());
         }
+        let running = self.session.begin_statement();
+        self.session.run_as(&running, self.session.commit()).await
     }
 
     /// Nothing more is executed; an implicit transaction is taken back.

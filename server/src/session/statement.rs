@@ -246,5 +246,7 @@ async fn begin_ddl(session: &Arc<Session>, command: &'static str) -> SqlResult<(
     if !implicit {
         return Err(ddl_in_transaction(command));
     }
-    session.commit().await
+    session.commit().await?;
+    // What came before lasts; the definition can still be given up.
+    session.running().reopen()
 }

@@ -1,5 +1,6 @@
 //! From changes to a commit: locks, the buffer of a transaction, and the atomic append.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use millrace_runtime::{LateRows, RuntimeError, TableLocks};
 use millrace_storage::{ChangeBatch, ObjectId};
 
 use crate::catalog::{CatalogSnapshot, Object, Relation};
+use crate::database::now_ms;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::transaction::{Active, Transaction};
 use crate::session::{Session, Severity, overlay};
@@ -29,7 +31,73 @@ pub struct WriteScope {
     before: Vec<ChangeBatch>,
 }
 
+/// The lock of a table, as `pg_locks` shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Locking {
+    /// The table.
+    pub relation: RelationId,
+    /// Whether the session has it; else it waits.
+    pub is_held: bool,
+    /// Since when it waits, in milliseconds since 1970-01-01 UTC.
+    pub since_ms: i64,
+}
+
+impl Locking {
+    pub(crate) fn held(relation: RelationId) -> Self {
+        Locking {
+            relation,
+            is_held: true,
+            since_ms: 0,
+        }
+    }
+
+    fn awaited(relation: RelationId) -> Self {
+        Locking {
+            relation,
+            is_held: false,
+            since_ms: now_ms(),
+        }
+    }
+}
+
 impl Session {
+    /// Locks of tables, waited for as long as `lock_timeout` says.
+    ///
+    /// # Errors
+    /// 55P03; a table was dropped.
+    async fn lock_tables(&self, ids: &[RelationId]) -> SqlResult<TableLocks> {
+        let locks = self.db.runtime().lock_tables(ids);
+        Ok(self.within_lock_timeout(locks).await??)
+    }
+
+    /// Locks one table for a statement that does not write rows.
+    ///
+    /// # Errors
+    /// As [`Session::lock_tables`].
+    pub(crate) async fn lock_table(&self, id: RelationId) -> SqlResult<TableLocks> {
+        *self.locking.lock() = Some(Locking::awaited(id));
+        let locks = self.lock_tables(&[id]).await?;
+        *self.locking.lock() = Some(Locking::held(id));
+        Ok(locks)
+    }
+
+    /// Waits for a lock as long as `lock_timeout` says.
+    ///
+    /// # Errors
+    /// 55P03.
+    pub(crate) async fn within_lock_timeout<T>(&self, lock: impl Future<Output = T>) -> SqlResult<T> {
+        let wait_max = self.settings.lock().lock_timeout();
+        match wait_max {
+            None => Ok(lock.await),
+            Some(wait_max) => tokio::time::timeout(wait_max, lock).await.map_err(|_| {
+                SqlError::new(
+                    SqlState::LockNotAvailable,
+                    "canceling statement due to lock timeout",
+                )
+            }),
+        }
+    }
+
     /// Begins a change of one relation: waits for its lock if it is a table.
     ///
     /// # Errors
@@ -62,7 +130,9 @@ impl Session {
             }
         };
         if table && !locked {
+            *self.locking.lock() = Some(Locking::awaited(id));
             locks = Some(self.lock_also(locks, &held, id).await?);
+            *self.locking.lock() = Some(Locking::held(id));
             self.check_unaltered(relation)?;
         }
         Ok(WriteScope {
@@ -113,7 +183,7 @@ impl Session {
         drop(locks);
         let mut all = held.to_vec();
         all.push(more);
-        let locks = self.db.runtime().lock_tables(&all).await?;
+        let locks = self.lock_tables(&all).await?;
         if heads(held) != before {
             return Err(SqlError::new(
                 SqlState::SerializationFailure,
@@ -149,12 +219,30 @@ impl Session {
         if changes.is_empty() {
             return Ok(());
         }
-        let wait_max = self.write_timeout();
+        self.append(changes, active.locks.as_ref(), &[]).await
+    }
+
+    /// Writes changes at once and for good. Until they are handed to the log the statement can be ended, and nothing of
+    /// it stays; from then on it is seen through.
+    async fn append(
+        &self,
+        changes: Vec<(RelationId, ChangeBatch)>,
+        locks: Option<&TableLocks>,
+        note: &[u8],
+    ) -> SqlResult<()> {
+        let running = self.running();
+        let may = || running.submit().is_ok();
         let runtime = self.db.runtime();
         let written = runtime
-            .append_within(changes, active.locks.as_ref(), &[], wait_max)
+            .append_unless_ended(changes, locks, note, self.write_timeout(), &may)
             .await;
-        let written = written.map_err(|error| self.explain_write(error))?;
+        let written = match written {
+            Err(RuntimeError::Ended) => {
+                running.submit()?;
+                return Err(RuntimeError::Ended.into());
+            }
+            written => written.map_err(|error| self.explain_write(error))?,
+        };
         self.say_late(written.late);
         Ok(())
     }
@@ -266,14 +354,7 @@ impl WriteScope {
             return Ok(());
         }
         let changes = changes.into_iter().map(|batch| (self.relation, batch)).collect();
-        let runtime = self.session.db.runtime();
-        let wait_max = self.session.write_timeout();
-        let written = runtime
-            .append_within(changes, self.locks.as_ref(), note, wait_max)
-            .await;
-        let written = written.map_err(|error| self.session.explain_write(error))?;
-        self.session.say_late(written.late);
-        Ok(())
+        self.session.append(changes, self.locks.as_ref(), note).await
     }
 }
 

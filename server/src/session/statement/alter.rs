@@ -9,7 +9,8 @@ use std::sync::Arc;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::sql::sqlparser::ast::{self, Ident};
 use millrace_parser::ast::{AlterOperation, AlterRelation, ColumnDefinition, ObjectKind as Kind};
-use millrace_planner::{Binder, RelationKind};
+use millrace_planner::{Binder, RelationId, RelationKind};
+use millrace_runtime::TableLocks;
 use millrace_storage::ObjectKind;
 
 use crate::catalog::event_time::EventTimeDef;
@@ -38,7 +39,15 @@ pub(crate) async fn execute(session: &Arc<Session>, alter: AlterRelation) -> Sql
             ));
         }
     };
-    let guard = session.database().ddl().await;
+    // A table is waited for before the right to change definitions, which others are to have meanwhile.
+    let locks = match &alter.operation {
+        AlterOperation::AddColumn { .. } => match find(session, &session.scope(), &alter.name, kind) {
+            Ok(object) => Some((object.id, session.lock_table(RelationId(object.id.0)).await?)),
+            Err(_) => None,
+        },
+        _ => None,
+    };
+    let guard = session.ddl().await?;
     let scope = session.scope();
     let object = match find(session, &scope, &alter.name, kind) {
         Err(error) if alter.if_exists && error.code == SqlState::UndefinedTable => {
@@ -62,7 +71,21 @@ pub(crate) async fn execute(session: &Arc<Session>, alter: AlterRelation) -> Sql
         AlterOperation::AddColumn {
             if_not_exists,
             column,
-        } => add_column(session, &scope, &guard, &object, &column, if_not_exists).await?,
+        } => match locks {
+            Some((locked, locks)) if locked == object.id => {
+                add_column(session, &scope, &guard, &object, &column, if_not_exists, &locks)?;
+            }
+            _ => {
+                return Err(SqlError::new(
+                    SqlState::SerializationFailure,
+                    format!(
+                        "relation \"{}\" changed its name while the statement waited for it",
+                        alter.name
+                    ),
+                )
+                .with_hint("Run it again."));
+            }
+        },
         AlterOperation::DropColumn { .. } => {
             return Err(
                 SqlError::unsupported(format!("{tag} .. DROP COLUMN is not supported")).with_hint(
@@ -280,13 +303,14 @@ fn with_columns(
     new
 }
 
-async fn add_column(
+fn add_column(
     session: &Arc<Session>,
     scope: &Scope,
     guard: &DdlGuard<'_>,
     object: &Object,
     definition: &ColumnDefinition,
     if_not_exists: bool,
+    locks: &TableLocks,
 ) -> SqlResult<()> {
     let relation = columns_of(object)?;
     let name = millrace_parser::fold(&definition.name);
@@ -308,12 +332,11 @@ async fn add_column(
     let mut changed = relation.columns.clone();
     changed.push(column.clone());
     check_columns(changed.iter().map(|column| column.field.name().as_str()))?;
-    guard
-        .add_column(
-            with_columns(object, relation, changed, relation.event_time.clone()),
-            &column,
-        )
-        .await
+    guard.add_column(
+        locks,
+        with_columns(object, relation, changed, relation.event_time.clone()),
+        &column,
+    )
 }
 
 /// What the rows that there are get: the default, as it is now, or NULL.

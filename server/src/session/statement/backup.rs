@@ -28,7 +28,7 @@ pub(crate) async fn execute(session: &Arc<Session>, to: &str) -> SqlResult<Outco
         ));
     }
     let moment = {
-        let guard = db.ddl().await;
+        let guard = session.ddl().await?;
         say_what_is_gone(session)?;
         guard.database().store().begin_backup()?
     };

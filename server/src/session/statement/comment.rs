@@ -19,7 +19,7 @@ pub(crate) async fn execute(
     comment: Option<String>,
     if_exists: bool,
 ) -> SqlResult<Outcome> {
-    let guard = session.database().ddl().await;
+    let guard = session.ddl().await?;
     let scope = session.scope();
     let object = match target(session, &scope, &kind, name) {
         Ok(found) => found,

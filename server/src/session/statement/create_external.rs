@@ -59,7 +59,7 @@ pub(crate) async fn execute(
         ))
     };
     check_columns(schema.fields().iter().map(|field| field.name().as_str()))?;
-    let guard = session.database().ddl().await;
+    let guard = session.ddl().await?;
     let scope = session.scope();
     let (schema_name, name) = names::new_name(session, &scope, &create.name)?;
     if create.if_not_exists

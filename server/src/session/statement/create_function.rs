@@ -29,7 +29,7 @@ pub(crate) async fn execute(
     text: &str,
 ) -> SqlResult<Outcome> {
     let db = session.database();
-    let guard = db.ddl().await;
+    let guard = session.ddl().await?;
     let scope = session.scope();
     let (schema, name) = names::new_name(session, &scope, &create.name)?;
     let state = db.state();

@@ -24,7 +24,7 @@ pub(crate) async fn execute(session: &Arc<Session>, create: CreateIndex, text: &
         return Err(SqlError::unsupported("INCLUDE is not supported")
             .with_hint("An index look-up gives whole rows; INCLUDE is not needed."));
     }
-    let guard = session.database().ddl().await;
+    let guard = session.ddl().await?;
     let scope = session.scope();
     let on = names::resolve(session, &scope, &create.table_name)?;
     on.check_up()?;

@@ -44,7 +44,7 @@ pub(crate) async fn schema(
         SchemaName::Simple(name) | SchemaName::NamedAuthorization(name, _) => names::last(name),
         SchemaName::UnnamedAuthorization(user) => millrace_parser::fold(user),
     };
-    let guard = session.database().ddl().await;
+    let guard = session.ddl().await?;
     let scope = session.scope();
     if scope.catalog.has_schema(&scope.database, &name) {
         if if_not_exists {
@@ -78,7 +78,7 @@ pub(crate) async fn database(
     text: &str,
 ) -> SqlResult<Outcome> {
     let name = names::last(name);
-    let guard = session.database().ddl().await;
+    let guard = session.ddl().await?;
     if guard.catalog().database(&name).is_some() {
         if if_not_exists {
             session.notice(

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::{self, Ident, ObjectName, TableConstraint};
 use millrace_parser::ast::{ColumnDefinition, CreateStream, CreateTable, Options};
 use millrace_planner::RelationKind;
@@ -184,19 +185,26 @@ async fn table_as(
         keeping,
         text,
     };
+    let (schema, name) = names::new_name(session, &scope, &create.name)?;
+    let exists = scope.catalog.relation(&scope.database, &schema, &name).is_some();
+    // The rows first: from the table's being made on, the statement is not ended any more.
+    let batches = match create.with_no_data || exists {
+        true => vec![],
+        false => session.collect(plan, &Providers::new()).await?,
+    };
     let Some(object) = make(session, new).await? else {
         return done("CREATE TABLE AS");
     };
     if create.with_no_data {
         return done("CREATE TABLE AS");
     }
-    let filled = fill(session, &object, plan, &positions).await;
+    let filled = fill(session, &object, batches, &positions).await;
     match filled {
         Ok(rows) => Ok(Outcome::Done {
             tag: CommandTag::rows("SELECT", rows),
         }),
         Err(error) => {
-            let guard = session.database().ddl().await;
+            let guard = session.ddl().await?;
             guard.drop(&[object.id].into()).await?;
             Err(error)
         }
@@ -206,7 +214,7 @@ async fn table_as(
 async fn fill(
     session: &Arc<Session>,
     object: &Object,
-    plan: datafusion::logical_expr::LogicalPlan,
+    batches: Vec<RecordBatch>,
     positions: &[usize],
 ) -> SqlResult<u64> {
     let relation = object
@@ -214,7 +222,6 @@ async fn fill(
         .ok_or_else(|| SqlError::internal("a table that was just made is no relation"))?;
     let scope = session.scope();
     let builder = RowBuilder::new(session.database(), &scope, relation, positions)?;
-    let batches = session.collect(plan, &Providers::new()).await?;
     let mut changes = vec![];
     let mut rows = 0;
     for batch in batches {
@@ -238,7 +245,7 @@ async fn fill(
 
 /// Makes the relation; `None`: it exists, and that is well.
 async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Object>>> {
-    let guard = session.database().ddl().await;
+    let guard = session.ddl().await?;
     let scope = session.scope();
     let (schema, name) = names::new_name(session, &scope, new.name)?;
     if new.if_not_exists && scope.catalog.relation(&scope.database, &schema, &name).is_some() {

@@ -21,7 +21,7 @@ use crate::sink::{SinkDef, SinkOptions};
 /// Executes CREATE SINK. Of a query, returns when its view is filled.
 pub(crate) async fn execute(session: &Arc<Session>, create: CreateSink, text: &str) -> SqlResult<Outcome> {
     let options = SinkOptions::new(&create.options, create.format.as_ref())?;
-    let guard = session.database().ddl().await;
+    let guard = session.ddl().await?;
     let scope = session.scope();
     let (schema, name) = names::new_name(session, &scope, &create.name)?;
     if create.if_not_exists && scope.catalog.relation(&scope.database, &schema, &name).is_some() {

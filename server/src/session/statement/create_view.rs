@@ -38,7 +38,7 @@ pub(crate) async fn plain(session: &Arc<Session>, view: CreateView, text: &str) 
         .collect();
     check_names(&view.query, &columns)?;
     let mut query = QueryDef::new(view.query.to_string(), lasting_search_path(session), columns);
-    let guard = session.database().ddl().await;
+    let guard = session.ddl().await?;
     let scope = session.scope();
     let (schema, name) = names::new_name(session, &scope, &view.name)?;
     let before = scope.catalog.relation(&scope.database, &schema, &name).cloned();
@@ -259,7 +259,7 @@ pub(crate) async fn materialized(
     if let Ok(ast::Statement::Query(query)) = select::parse_query(&create.query_text) {
         check_names(&query, &columns)?;
     }
-    let guard = session.database().ddl().await;
+    let guard = session.ddl().await?;
     let scope = session.scope();
     let (schema, name) = names::new_name(session, &scope, &create.name)?;
     if create.if_not_exists

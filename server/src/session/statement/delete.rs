@@ -32,19 +32,11 @@ pub(crate) async fn execute(session: &Arc<Session>, delete: Delete, running: Run
     let gone = once_each(relation, batches, using.is_some(), "DELETE .. USING")?;
     let (changes, gone) = removals(relation, gone)?;
     let count: usize = gone.iter().map(RecordBatch::num_rows).sum();
+    let items = delete.returning.as_deref();
+    let returned = returning::evaluate(session, &scope, relation, &shown, items, gone).await?;
     write.finish(changes).await?;
     let tag = CommandTag::rows("DELETE", count as u64);
-    returning::outcome(
-        session,
-        &scope,
-        relation,
-        &shown,
-        delete.returning.as_deref(),
-        gone,
-        tag,
-        running,
-    )
-    .await
+    Ok(returning::outcome(session, returned, tag, running))
 }
 
 /// The changes that take rows away, and the rows under the table's own schema.

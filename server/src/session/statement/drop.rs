@@ -25,7 +25,7 @@ pub(crate) async fn execute(session: &Arc<Session>, drop: &DropStatement) -> Sql
         Kind::Subscription => return missing_kind(session, drop, "subscription", "DROP SUBSCRIPTION"),
         Kind::Function => ("DROP FUNCTION", &[ObjectKind::Function]),
     };
-    let guard = session.database().ddl().await;
+    let guard = session.ddl().await?;
     let scope = session.scope();
     let mut targets: Vec<Arc<Object>> = vec![];
     for name in &drop.names {

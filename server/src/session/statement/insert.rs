@@ -105,19 +105,11 @@ pub(crate) async fn execute(
         }
     };
     let count = changes.rows.iter().map(|batch| batch.num_rows() as u64).sum();
+    let items = insert.returning.as_deref();
+    let returned = returning::evaluate(session, &scope, relation, &name, items, changes.rows).await?;
     write.finish(changes.changes).await?;
     let tag = CommandTag::rows("INSERT 0", count);
-    returning::outcome(
-        session,
-        &scope,
-        relation,
-        &name,
-        insert.returning.as_deref(),
-        changes.rows,
-        tag,
-        running,
-    )
-    .await
+    Ok(returning::outcome(session, returned, tag, running))
 }
 
 /// `WITH .. INSERT .. SELECT` as an INSERT whose query has the WITH; `None`: it is something else.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::TableReference;
 use datafusion::error::Result;
@@ -15,7 +16,7 @@ use millrace_planner::{Binder, CatalogReader};
 use crate::catalog::{Reader, Relation};
 use crate::database::df;
 use crate::error::{SqlError, SqlResult};
-use crate::session::query::Providers;
+use crate::session::query::{Providers, rows_of};
 use crate::session::statement::select;
 use crate::session::{CommandTag, Outcome, Running, Scope, Session};
 
@@ -92,30 +93,45 @@ pub fn bind(
     Ok((bind_over(session, scope, &text, tables)?, names))
 }
 
-/// What a statement that changed `rows` answers with.
+/// What a statement says of the rows that it is about to change.
+pub struct Returned {
+    names: Vec<String>,
+    schema: SchemaRef,
+    rows: Vec<RecordBatch>,
+}
+
+/// Evaluates RETURNING over `rows`, if there is one: before they are changed, because an error means that nothing was.
 ///
 /// # Errors
 /// RETURNING does not bind or fails.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "each is something that only the statement knows"
-)]
-pub async fn outcome(
+pub async fn evaluate(
     session: &Arc<Session>,
     scope: &Scope,
     relation: &Relation,
     name: &str,
     items: Option<&[ast::SelectItem]>,
     rows: Vec<RecordBatch>,
-    tag: CommandTag,
-    running: Running,
-) -> SqlResult<Outcome> {
+) -> SqlResult<Option<Returned>> {
     let Some(items) = items else {
-        return Ok(Outcome::Done { tag });
+        return Ok(None);
     };
     let (plan, names) = bind(session, scope, relation, name, items, rows)?;
     let physical = session.physical_plan(plan, &Providers::new()).await?;
-    let stream = session.start(physical)?;
-    let (schema, stream) = session.guarded(stream, &names, running);
-    Ok(Outcome::Rows { schema, stream, tag })
+    let schema = physical.schema();
+    let rows = session.collect_physical(physical).await?;
+    Ok(Some(Returned { names, schema, rows }))
+}
+
+/// What a statement answers with when it has changed the rows.
+pub fn outcome(
+    session: &Arc<Session>,
+    returned: Option<Returned>,
+    tag: CommandTag,
+    running: Running,
+) -> Outcome {
+    let Some(Returned { names, schema, rows }) = returned else {
+        return Outcome::Done { tag };
+    };
+    let (schema, stream) = session.guarded(rows_of(schema, rows), &names, running);
+    Outcome::Rows { schema, stream, tag }
 }

@@ -215,19 +215,11 @@ pub(crate) async fn execute(session: &Arc<Session>, update: Update, running: Run
             Int64Array::from_iter_values((0..2 * count).map(|row| if row < count { -1 } else { 1 }));
         changes.push(ChangeBatch::new(both, Some(weights))?);
     }
+    let items = update.returning.as_deref();
+    let returned = returning::evaluate(session, &scope, relation, &shown, items, new).await?;
     write.finish(changes).await?;
     let tag = CommandTag::rows("UPDATE", count as u64);
-    returning::outcome(
-        session,
-        &scope,
-        relation,
-        &shown,
-        update.returning.as_deref(),
-        new,
-        tag,
-        running,
-    )
-    .await
+    Ok(returning::outcome(session, returned, tag, running))
 }
 
 /// The query for the rows that a statement changes.
