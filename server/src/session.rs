@@ -312,6 +312,9 @@ impl Session {
     /// # Errors
     /// There is no such setting.
     pub(crate) fn setting_shown(&self, name: &str) -> SqlResult<String> {
+        if name.eq_ignore_ascii_case("transaction_read_only") {
+            return Ok(if self.is_read_only() { "on" } else { "off" }.to_owned());
+        }
         match self.database().tuning().get(&name.to_lowercase()) {
             Some(value) => Ok(value),
             None => self.settings.lock().get(name),
@@ -554,6 +557,14 @@ impl Session {
         let timeout = self.settings.lock().timeout(name)?;
         let message = format!("terminating connection due to {what} timeout");
         Some((timeout, SqlError::new(code, message)))
+    }
+
+    /// Whether the transaction, or the statement that is one by itself, may change nothing.
+    pub(crate) fn is_read_only(&self) -> bool {
+        if let Transaction::Active(active) = &*self.transaction.lock() {
+            return active.read_only;
+        }
+        self.setting("default_transaction_read_only").as_deref() == Some("on")
     }
 
     /// The statement that runs.

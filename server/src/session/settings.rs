@@ -127,15 +127,15 @@ pub const KNOWN: &[Known] = &[
     ),
     known(
         "default_transaction_isolation",
-        "serializable",
-        Form::Text,
-        "Accepted for drivers.",
+        "read committed",
+        Form::OneOf(&["read committed", "read uncommitted"]),
+        "The isolation of new transactions.",
     ),
     known(
         "default_transaction_read_only",
         "off",
         Form::Boolean,
-        "Accepted for drivers.",
+        "Whether new transactions may change nothing.",
     ),
     known(
         "durability",
@@ -310,15 +310,15 @@ pub const KNOWN: &[Known] = &[
     ),
     known(
         "transaction_isolation",
-        "serializable",
-        Form::Text,
+        "read committed",
+        Form::OneOf(&["read committed", "read uncommitted"]),
         "The isolation of the transaction.",
     ),
     known(
         "transaction_read_only",
         "off",
         Form::Boolean,
-        "Accepted for drivers.",
+        "Whether the transaction may change nothing.",
     ),
     known(
         "undisturbed_time",

@@ -75,7 +75,10 @@ impl SimpleQuery {
             && matches!(*transaction, Transaction::Idle)
             && !statement::begins_transaction(&parsed.statement)
         {
-            *transaction = Transaction::Active(Box::new(Active::new(true, false)));
+            *transaction = Transaction::Active(Box::new(Active::new(
+                true,
+                self.session.setting("default_transaction_read_only").as_deref() == Some("on"),
+            )));
         }
     }
 

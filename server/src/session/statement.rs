@@ -35,7 +35,7 @@ use datafusion::sql::sqlparser::ast;
 use millrace_parser::Parsed;
 use millrace_parser::ast::Statement;
 
-use crate::error::{SqlError, SqlResult};
+use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::transaction::{Transaction, ddl_in_transaction};
 use crate::session::{CommandTag, Outcome, Running, Session};
 
@@ -48,6 +48,9 @@ pub(crate) async fn execute(
     running: Running,
 ) -> SqlResult<Outcome> {
     if let Some(command) = ddl_command(&statement) {
+        if session.is_read_only() {
+            return Err(read_only(command));
+        }
         begin_ddl(session, command).await?;
     }
     match statement {
@@ -235,6 +238,14 @@ fn ddl_command(statement: &Statement) -> Option<&'static str> {
         },
         _ => return None,
     })
+}
+
+/// A statement that changes something, where nothing may be changed.
+pub(crate) fn read_only(command: &str) -> SqlError {
+    SqlError::new(
+        SqlState::ReadOnlySqlTransaction,
+        format!("cannot execute {command} in a read-only transaction"),
+    )
 }
 
 /// DDL commits what an implicit transaction holds, and is refused in any other.

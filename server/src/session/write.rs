@@ -105,17 +105,17 @@ impl Session {
     pub(crate) async fn begin_write(self: &Arc<Self>, relation: &Relation) -> SqlResult<WriteScope> {
         let id = relation.info.id;
         let table = relation.info.kind == RelationKind::Table;
+        if self.is_read_only() {
+            return Err(SqlError::new(
+                SqlState::ReadOnlySqlTransaction,
+                "cannot change data in a read-only transaction",
+            ));
+        }
         let mut held: Vec<RelationId> = vec![];
         let (mut locks, in_transaction, before, locked) = {
             let mut transaction = self.transaction.lock();
             match &mut *transaction {
                 Transaction::Active(active) => {
-                    if active.read_only {
-                        return Err(SqlError::new(
-                            SqlState::ReadOnlySqlTransaction,
-                            "cannot change data in a read-only transaction",
-                        ));
-                    }
                     let before = active.changes.get(&id).cloned().unwrap_or_default();
                     let locked = active.locked.contains(&id);
                     held.extend(active.locked.iter().copied());

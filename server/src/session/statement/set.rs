@@ -1,13 +1,17 @@
 //! SET, RESET, DISCARD.
 
-use datafusion::sql::sqlparser::ast::{DiscardObject, Set};
+use datafusion::sql::sqlparser::ast::{
+    DiscardObject, Set, SetSessionAuthorizationParam, SetSessionAuthorizationParamKind,
+    TransactionAccessMode, TransactionMode,
+};
 use millrace_parser::ast::{SetValue, SetVariable};
 
 use crate::error::SqlResult;
 use crate::session::settings::join_list;
-use crate::session::statement::done;
+use crate::session::statement::{done, transaction};
 use crate::session::transaction::Transaction;
 use crate::session::{Outcome, Session, Severity};
+use crate::types::parse;
 
 /// SET name = value, SET LOCAL included.
 pub(crate) fn variable(session: &Session, set: &SetVariable) -> SqlResult<Outcome> {
@@ -27,6 +31,16 @@ pub(crate) fn variable(session: &Session, set: &SetVariable) -> SqlResult<Outcom
                 return done("SET");
             }
         }
+    }
+    if set.name == "transaction_read_only"
+        && let SetValue::Values(values) = &set.value
+        && let Some(read_only) = values.first().and_then(|value| parse::boolean(value))
+    {
+        let mode = match read_only {
+            true => TransactionAccessMode::ReadOnly,
+            false => TransactionAccessMode::ReadWrite,
+        };
+        return transaction::set(session, &[TransactionMode::AccessMode(mode)]);
     }
     match &set.value {
         SetValue::Default => reset_one(session, &set.name)?,
@@ -67,10 +81,30 @@ fn reset_all(session: &Session) {
     session.parameter_changes.lock().extend(reported);
 }
 
-/// SET TRANSACTION, SET ROLE and their like: accepted where they change nothing here.
-pub(crate) fn other(_session: &Session, set: &Set) -> SqlResult<Outcome> {
+/// SET TRANSACTION, SET ROLE and their like.
+pub(crate) fn other(session: &Session, set: &Set) -> SqlResult<Outcome> {
     match set {
-        Set::SetTransaction { .. } | Set::SetSessionAuthorization(_) | Set::SetRole { .. } => done("SET"),
+        Set::SetTransaction {
+            modes,
+            snapshot: None,
+            session: false,
+        } => transaction::set(session, modes),
+        Set::SetTransaction {
+            modes,
+            snapshot: None,
+            session: true,
+        } => {
+            if let Some(read_only) = transaction::access(modes)? {
+                let value = if read_only { "on" } else { "off" };
+                session.set_setting("default_transaction_read_only", value)?;
+            }
+            done("SET")
+        }
+        Set::SetRole { role_name: None, .. }
+        | Set::SetSessionAuthorization(SetSessionAuthorizationParam {
+            kind: SetSessionAuthorizationParamKind::Default,
+            ..
+        }) => done("SET"),
         other => Err(crate::error::SqlError::unsupported(format!(
             "SET {other} is not supported"
         ))),

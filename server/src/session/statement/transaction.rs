@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{TransactionAccessMode, TransactionMode};
+use datafusion::sql::sqlparser::ast::{TransactionAccessMode, TransactionIsolationLevel, TransactionMode};
 
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::statement::done;
@@ -11,7 +11,10 @@ use crate::session::{Outcome, Session, Severity};
 
 /// BEGIN and START TRANSACTION. In the implicit transaction of a simple query it makes that one explicit.
 pub(crate) fn begin(session: &Session, modes: &[TransactionMode]) -> SqlResult<Outcome> {
-    let read_only = modes.contains(&TransactionMode::AccessMode(TransactionAccessMode::ReadOnly));
+    let read_only = match access(modes)? {
+        Some(read_only) => read_only,
+        None => session.setting("default_transaction_read_only").as_deref() == Some("on"),
+    };
     let mut transaction = session.transaction.lock();
     match &mut *transaction {
         Transaction::Idle => *transaction = Transaction::Active(Box::new(Active::new(false, read_only))),
@@ -25,6 +28,47 @@ pub(crate) fn begin(session: &Session, modes: &[TransactionMode]) -> SqlResult<O
         }
     }
     done("BEGIN")
+}
+
+/// What modes say of writing: whether it is refused. Each statement reads what is committed when it begins; stronger
+/// isolation is not there, and is not promised.
+///
+/// # Errors
+/// 0A000.
+pub(crate) fn access(modes: &[TransactionMode]) -> SqlResult<Option<bool>> {
+    let mut read_only = None;
+    for mode in modes {
+        match mode {
+            TransactionMode::AccessMode(mode) => read_only = Some(*mode == TransactionAccessMode::ReadOnly),
+            TransactionMode::IsolationLevel(
+                TransactionIsolationLevel::ReadCommitted | TransactionIsolationLevel::ReadUncommitted,
+            ) => {}
+            TransactionMode::IsolationLevel(other) => {
+                return Err(
+                    SqlError::unsupported(format!("isolation level {other} is not supported"))
+                        .with_hint("Transactions are READ COMMITTED."),
+                );
+            }
+        }
+    }
+    Ok(read_only)
+}
+
+/// SET TRANSACTION: for the transaction that is open.
+pub(crate) fn set(session: &Session, modes: &[TransactionMode]) -> SqlResult<Outcome> {
+    let read_only = access(modes)?;
+    let mut transaction = session.transaction.lock();
+    match &mut *transaction {
+        Transaction::Active(active) => active.read_only = read_only.unwrap_or(active.read_only),
+        _ => {
+            drop(transaction);
+            session.notice(
+                Severity::Warning,
+                "SET TRANSACTION can only be used in transaction blocks",
+            );
+        }
+    }
+    done("SET")
 }
 
 /// COMMIT and END. A failed transaction is rolled back instead.
