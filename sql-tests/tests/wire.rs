@@ -513,3 +513,71 @@ async fn a_session_cancels_what_another_one_runs() {
     assert_eq!(outcome.unwrap_err().code(), Some(&SqlState::QUERY_CANCELED));
     assert_eq!(text(&other, "SELECT pg_cancel_backend(-1)").await, "f");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exactly_the_statements_that_succeeded_were_done() {
+    let f = fixture().await;
+    f.client
+        .simple_query("CREATE TABLE done (id INT PRIMARY KEY)")
+        .await
+        .unwrap();
+    let mut clients = vec![];
+    for first in 0..4 {
+        let client = connect(f.server.pg_addr()).await.unwrap();
+        clients.push(tokio::spawn(async move {
+            let mut succeeded = vec![];
+            for n in 0..40 {
+                let id = first * 1000 + n;
+                let timeout = (first * 7 + n * 13) % 6 + 1;
+                let set = format!("SET statement_timeout = {timeout}");
+                client.simple_query(&set).await.unwrap();
+                let insert = format!("INSERT INTO done VALUES ({id})");
+                match client.simple_query(&insert).await {
+                    Ok(_) => succeeded.push(id.to_string()),
+                    Err(error) => assert_eq!(error.code(), Some(&SqlState::QUERY_CANCELED), "{error}"),
+                }
+            }
+            succeeded
+        }));
+    }
+    let mut succeeded = vec![];
+    for client in clients {
+        succeeded.extend(client.await.unwrap());
+    }
+    let there = text(
+        &f.client,
+        "SELECT coalesce(string_agg(id::text, ',' ORDER BY id), '') FROM done",
+    )
+    .await;
+    assert_eq!(there, succeeded.join(","));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_is_held_is_given_up_in_time_and_its_holder_can_be_ended() {
+    let f = fixture().await;
+    let holder = connect(f.server.pg_addr()).await.unwrap();
+    f.client.simple_query("CREATE TABLE held (a INT)").await.unwrap();
+    holder
+        .simple_query("BEGIN; INSERT INTO held VALUES (1)")
+        .await
+        .unwrap();
+    f.client.simple_query("SET lock_timeout = 20").await.unwrap();
+    for sql in ["INSERT INTO held VALUES (2)", "ALTER TABLE held ADD COLUMN b INT"] {
+        let error = f.client.simple_query(sql).await.unwrap_err();
+        assert_eq!(error.code().map(SqlState::code), Some("55P03"), "{sql}");
+    }
+    assert_eq!(
+        text(&f.client, "SELECT count(*) FROM pg_locks WHERE granted").await,
+        "1"
+    );
+    let end = "SELECT count(*) FROM pg_locks WHERE pg_terminate_backend(pid)";
+    assert_eq!(text(&f.client, end).await, "1");
+    f.client
+        .simple_query("SET lock_timeout = 0; INSERT INTO held VALUES (3)")
+        .await
+        .unwrap();
+    assert_eq!(
+        text(&f.client, "SELECT string_agg(a::text, ',') FROM held").await,
+        "3"
+    );
+}
