@@ -23,6 +23,7 @@ pub mod relation;
 mod rewrite;
 mod session;
 pub mod stage;
+pub mod state_identity;
 mod time_join;
 pub mod view;
 pub mod watermark;

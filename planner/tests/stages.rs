@@ -11,6 +11,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::dialect::{Dialect, MsSqlDialect, PostgreSqlDialect};
 use datafusion::sql::sqlparser::parser::Parser;
+use millrace_planner::state_identity::{state_difference, state_identity};
 use millrace_planner::{
     Binder, CatalogReader, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, StageGraph,
     ViewOptions, explain, plan_view,
@@ -312,4 +313,41 @@ fn what_cannot_be_maintained_is_named() {
             "{sql}"
         );
     }
+}
+
+#[test]
+fn the_identity_of_state_has_operators_keys_and_columns() {
+    let graph = plan(
+        "SELECT a.name, count(*) AS n, max(f.dep_delay) AS worst FROM flights f JOIN airlines a ON a.carrier = f.carrier \
+         WHERE f.distance > 100 GROUP BY a.name",
+    )
+    .unwrap();
+    insta::assert_snapshot!(state_identity(&graph).join("\n"));
+}
+
+#[test]
+fn words_do_not_change_the_identity_of_state_and_keys_do() {
+    let identity = |sql: &str| state_identity(&plan(sql).unwrap());
+    let by_carrier =
+        identity("SELECT carrier, sum(dep_delay) AS s FROM flights WHERE distance > 5 GROUP BY carrier");
+    let in_other_words = identity(
+        "SELECT c AS x, sum(d) FROM (SELECT carrier AS c, dep_delay AS d FROM flights f WHERE NOT f.distance <= 5) t GROUP BY c",
+    );
+    assert_eq!(by_carrier, in_other_words);
+    assert_eq!(state_difference(&by_carrier, &in_other_words), None);
+    // Columns of the same type.
+    let by_origin =
+        identity("SELECT origin, sum(dep_delay) AS s FROM flights WHERE distance > 5 GROUP BY origin");
+    assert!(
+        state_difference(&by_carrier, &by_origin)
+            .unwrap()
+            .contains("aggregate/1")
+    );
+    let other_function =
+        identity("SELECT carrier, max(dep_delay) AS s FROM flights WHERE distance > 5 GROUP BY carrier");
+    assert_ne!(by_carrier, other_function);
+    let left =
+        identity("SELECT f.tailnum, a.name FROM flights f LEFT JOIN airlines a ON a.carrier = f.carrier");
+    let inner = identity("SELECT f.tailnum, a.name FROM flights f JOIN airlines a ON a.carrier = f.carrier");
+    assert_ne!(left, inner);
 }

@@ -14,10 +14,10 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use futures::FutureExt;
 use futures::future::try_join_all;
+use millrace_planner::state_identity::{state_difference, state_identity};
 use millrace_planner::{RelationId, StageGraph};
 use millrace_storage::checkpoint::{Checkpoints, Manifest, StoredImage, StoredSource, StoredView};
 use tokio::sync::Semaphore;
-use twox_hash::XxHash3_64;
 
 use super::encode::{Slices, known_slices};
 use super::writer::parts_of;
@@ -29,9 +29,6 @@ use crate::schedule::local::TaskId;
 use crate::state::{Chunk, Stored, TableImage};
 use crate::worker::ViewInstance;
 use crate::worker::cpu::QueryClass;
-
-/// The version of what operators keep, in which order and in which form: it grows when that changes for a plan that stays the same.
-const STATE_VERSION: u32 = 2;
 
 /// Parts of a view that are read at a time.
 const RESTORED_AT_ONCE: usize = 8;
@@ -146,8 +143,16 @@ impl Recovery {
 
     /// Why a view cannot be what its checkpoint has, if so.
     fn refusal(&self, stored: &StoredView, graph: &StageGraph) -> Option<String> {
-        if stored.plan != plan_of(graph) || stored.partitions != graph.partitions {
-            return Some("its plan is another than that of the checkpoint".to_owned());
+        if stored.partitions != graph.partitions {
+            return Some(format!(
+                "the checkpoint has {} partitions, the plan has {}",
+                stored.partitions, graph.partitions
+            ));
+        }
+        if let Some(state) = &stored.state
+            && let Some(difference) = state_difference(state, &state_identity(graph))
+        {
+            return Some(difference);
         }
         let id = RelationId(stored.relation);
         let is_of_other = |input: &RelationId| {
@@ -159,19 +164,6 @@ impl Recovery {
             "{name}, which it reads, is not as of the same checkpoint"
         ))
     }
-}
-
-/// What tells a plan from others: state of one is of no use to another.
-pub(super) fn plan_of(graph: &StageGraph) -> String {
-    let StageGraph {
-        stages,
-        schema,
-        key,
-        append_only,
-        ..
-    } = graph;
-    let text = format!("{STATE_VERSION} {stages:?} {schema:?} {key:?} {append_only}");
-    format!("{:016x}", XxHash3_64::oneshot(text.as_bytes()))
 }
 
 fn part(view: RelationId, image: &StoredImage) -> Part {

@@ -16,13 +16,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use futures::FutureExt;
 use futures::future::join_all;
 use millrace_planner::RelationId;
+use millrace_planner::state_identity::state_identity;
 use millrace_storage::checkpoint::{Checkpoints, Manifest, StoredSource, StoredView, Written};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Part;
 use super::encode::{Encoder, Slices};
-use super::restore::plan_of;
 use crate::driver::{Event, PipelineId};
 use crate::error::Result;
 use crate::follow::Checkpointed;
@@ -490,7 +490,7 @@ async fn write(
         }
         manifest.views.push(StoredView {
             relation: view.id.0,
-            plan: plan_of(&view.graph),
+            state: Some(state_identity(&view.graph)),
             partitions: view.graph.partitions,
             inputs: view.graph.inputs.iter().map(|input| input.id.0).collect(),
             failed_rows: view.errors.rows(),

@@ -4,8 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The version of manifests that this code writes, and the only one that it reads.
-const VERSION: u32 = 1;
+/// The version of manifests that this code writes.
+const VERSION: u32 = 2;
+/// The oldest version that it reads. Version 1 has no [`StoredView::state`].
+const VERSION_OLDEST: u32 = 1;
 
 /// Where a block is: checkpoint file, position, length in bytes, CRC32C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -87,8 +89,10 @@ pub struct StoredImage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredView {
     pub relation: u64,
-    /// Tells plans apart: state of one is of no use to another.
-    pub plan: String,
+    /// What tells the state of one plan from that of another, by operator, in the planner's words. Without it (version 1)
+    /// the parts of the images have to fit the plan's operators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Vec<String>>,
     pub partitions: usize,
     /// What it reads.
     pub inputs: Vec<u64>,
@@ -188,8 +192,10 @@ impl Manifest {
     pub fn decode(bytes: &[u8]) -> Result<Manifest, String> {
         let manifest: Manifest = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         match manifest.version {
-            VERSION => Ok(manifest),
-            other => Err(format!("it has version {other}, only {VERSION} is known")),
+            VERSION_OLDEST..=VERSION => Ok(manifest),
+            other => Err(format!(
+                "it has version {other}, only {VERSION_OLDEST} to {VERSION} are known"
+            )),
         }
     }
 }
