@@ -56,6 +56,7 @@ use crate::database::sessions::Sessions;
 use crate::database::tuning::Tuning;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::Session;
+use crate::session::settings::Settings;
 
 /// How a database is opened.
 #[derive(Debug, Clone)]
@@ -627,6 +628,10 @@ impl SystemRelations for Database {
             "mr_catalog" => mr_catalog::relation(self, name),
             _ => Ok(None),
         }
+    }
+
+    fn settings(&self, settings: &Settings) -> SqlResult<Arc<dyn TableProvider>> {
+        pg_catalog::settings::relation(self, settings)
     }
 }
 

@@ -73,7 +73,7 @@ use crate::copy::{CopyIn, IngestFormat};
 use crate::database::{Database, now_ms};
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::cursor::Cursor;
-use crate::session::settings::Settings;
+use crate::session::settings::{Settings, Shown};
 use crate::session::transaction::Transaction;
 
 /// Who is at the other end.
@@ -143,6 +143,8 @@ pub struct Scope {
     pub search_path: Vec<String>,
     /// The time zone of the session, if it is not UTC: texts without a zone are assigned to timestamptz in it.
     pub zone: Option<crate::types::zone::Zone>,
+    /// The settings of the session.
+    pub settings: Settings,
 }
 
 impl Session {
@@ -166,7 +168,13 @@ impl Session {
             settings.set("application_name", &info.application)?;
         }
         for (name, value) in &info.options {
-            settings.set(name, value)?;
+            if name == "options" {
+                for (name, value) in settings::command_line(value)? {
+                    settings.set(&name, &value)?;
+                }
+            } else {
+                settings.set(name, value)?;
+            }
         }
         settings.keep_as_initial();
         let id = db.next_session_id();
@@ -321,16 +329,25 @@ impl Session {
         }
     }
 
-    /// Every setting with its value and description, by name.
-    pub(crate) fn settings_shown(&self) -> Vec<(String, String, &'static str)> {
+    /// Every setting, by name.
+    pub(crate) fn settings_shown(&self) -> Vec<Shown> {
         let tuning = self.database().tuning();
-        let mut all = self.settings.lock().all();
-        for (name, value, _) in &mut all {
-            if let Some(of_server) = tuning.get(name) {
-                *value = of_server;
+        let mut all = self.scope_settings().all();
+        for shown in &mut all {
+            if let Some(of_server) = tuning.get(&shown.name) {
+                shown.value = of_server;
             }
         }
         all
+    }
+
+    /// The settings, and what the transaction says of writing.
+    fn scope_settings(&self) -> Settings {
+        let mut settings = self.settings.lock().clone();
+        if self.is_read_only() {
+            settings.set_transaction_read_only();
+        }
+        settings
     }
 
     /// Who is at the other end.
@@ -393,13 +410,14 @@ impl Session {
 
     /// What names mean now.
     pub(crate) fn scope(&self) -> Scope {
-        // Before the settings are locked for the search path.
         let zone = self.other_zone();
+        let settings = self.scope_settings();
         Scope {
             catalog: self.db.catalog(),
             database: self.info.database.clone(),
-            search_path: self.settings.lock().search_path(&self.info.user),
+            search_path: settings.search_path(&self.info.user),
             zone,
+            settings,
         }
     }
 
@@ -419,10 +437,69 @@ impl Session {
             })
     }
 
-    pub(crate) fn set_setting(&self, name: &str, value: &str) -> SqlResult<()> {
-        let reported = self.settings.lock().set(name, value)?;
-        self.report(reported);
+    /// Sets something for the session, or only for the transaction. What is set in a transaction goes with it, if it does.
+    ///
+    /// # Errors
+    /// There is no such setting, it cannot be changed, or not to this value.
+    pub(crate) fn set_setting(&self, name: &str, value: &str, is_local: bool) -> SqlResult<()> {
+        let mut changed = None;
+        self.change_settings(is_local, |settings| {
+            changed = Some(settings.set(name, value)?);
+            Ok(())
+        })?;
+        let Some(changed) = changed else {
+            return Ok(());
+        };
+        self.report(changed.reported);
+        if let Some(name) = changed.without_effect {
+            self.notice(
+                Severity::Notice,
+                format!("setting \"{name}\" has no effect in millrace"),
+            );
+        }
         Ok(())
+    }
+
+    /// Changes settings so that the end of the transaction, if one is open, finds what was before.
+    ///
+    /// # Errors
+    /// The change's own; nothing was changed then.
+    pub(crate) fn change_settings(
+        &self,
+        is_local: bool,
+        mut change: impl FnMut(&mut Settings) -> SqlResult<()>,
+    ) -> SqlResult<()> {
+        let mut transaction = self.transaction.lock();
+        let mut settings = self.settings.lock();
+        let before = settings.clone();
+        change(&mut settings)?;
+        match &mut *transaction {
+            Transaction::Active(active) => {
+                if is_local {
+                    active.settings_after.get_or_insert_with(|| before.clone());
+                } else if let Some(after) = &mut active.settings_after {
+                    change(after)?;
+                }
+                active.settings_before.get_or_insert(before);
+            }
+            // There is no transaction that it could be for.
+            _ if is_local => *settings = before,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Puts back settings at the end of a transaction, and tells the client of those that it follows.
+    fn put_settings(&self, settings: Settings) {
+        let reported = {
+            let mut now = self.settings.lock();
+            let before = now.reported();
+            *now = settings;
+            let mut reported = now.reported();
+            reported.retain(|setting| !before.contains(setting));
+            reported
+        };
+        self.parameter_changes.lock().extend(reported);
     }
 
     /// Whether changes wait for COMMIT.
@@ -449,7 +526,7 @@ impl Session {
     pub(crate) fn fail_transaction(&self) {
         let settings = self.transaction.lock().fail();
         if let Some(settings) = settings {
-            *self.settings.lock() = settings;
+            self.put_settings(settings);
         }
         // Cursors that are not held end with the transaction; they could not be read any more.
         self.cursors.lock().retain(|_, cursor| cursor.hold);
@@ -604,5 +681,6 @@ impl Scope {
     /// A reader of the catalog under this scope.
     pub fn reader<'a>(&'a self, db: &'a Database) -> Reader<'a> {
         Reader::new(db, db.state(), &self.catalog, &self.database, &self.search_path)
+            .with_settings(&self.settings)
     }
 }

@@ -581,3 +581,41 @@ async fn a_table_that_is_held_is_given_up_in_time_and_its_holder_can_be_ended() 
         "3"
     );
 }
+
+#[tokio::test]
+async fn settings_come_with_the_start_up_message() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path()).await.unwrap();
+    let connect_with = async |options: &str| {
+        tokio_postgres::Config::new()
+            .host(server.pg_addr().ip().to_string())
+            .port(server.pg_addr().port())
+            .user("millrace")
+            .options(options)
+            .connect(tokio_postgres::NoTls)
+            .await
+    };
+    let (client, connection) = connect_with("-c statement_timeout=3s -csearch_path=a,\\ b --work-mem=1MB")
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let shown = "SELECT current_setting('statement_timeout'), current_setting('search_path'), current_setting('work_mem')";
+    assert_eq!(
+        rows(&client, shown).await.unwrap(),
+        [["3s", "a, b", "1MB"].map(|value| Some(value.to_owned()))]
+    );
+    for (wrong, message) in [
+        ("-x", "invalid command-line argument for server process: -x"),
+        (
+            "-c nonsense=1",
+            "unrecognized configuration parameter \"nonsense\"",
+        ),
+    ] {
+        let Err(error) = connect_with(wrong).await else {
+            panic!("{wrong} is refused");
+        };
+        assert!(words(&error).contains(message), "{}", words(&error));
+    }
+    drop(client);
+    server.shutdown().await;
+}

@@ -8,6 +8,7 @@ pub mod activity;
 pub mod definitions;
 pub mod locks;
 mod relations;
+pub mod settings;
 mod table;
 
 use std::sync::{Arc, OnceLock};

@@ -18,6 +18,7 @@ use crate::catalog::{CatalogSnapshot, Definition, Object, QueryDef, SYSTEM_SCHEM
 use crate::error::names::did_you_mean;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::functions::{comparisons, rewrite};
+use crate::session::settings::Settings;
 
 /// The relations that nobody made: `pg_catalog`, `information_schema`, `mr_catalog`.
 pub trait SystemRelations: Sync {
@@ -32,6 +33,12 @@ pub trait SystemRelations: Sync {
         schema: &str,
         name: &str,
     ) -> SqlResult<Option<Arc<dyn TableProvider>>>;
+
+    /// `pg_settings`, with the settings of a session.
+    ///
+    /// # Errors
+    /// Its rows could not be put together.
+    fn settings(&self, settings: &Settings) -> SqlResult<Arc<dyn TableProvider>>;
 }
 
 /// Views within views within views: more than this is taken for a mistake.
@@ -46,6 +53,8 @@ pub struct Reader<'a> {
     search_path: &'a [String],
     /// What names mean, whatever the search path says: those of a view's query.
     bound: &'a [BoundName],
+    /// The settings of the session; none: those of the start.
+    settings: Option<&'a Settings>,
     depth: usize,
     used: RefCell<BTreeMap<String, BoundName>>,
 }
@@ -66,9 +75,17 @@ impl<'a> Reader<'a> {
             database,
             search_path,
             bound: &[],
+            settings: None,
             depth: 0,
             used: RefCell::default(),
         }
+    }
+
+    /// The same in a session with these settings: `pg_settings` shows them.
+    #[must_use]
+    pub fn with_settings(mut self, settings: &'a Settings) -> Self {
+        self.settings = Some(settings);
+        self
     }
 
     /// A reader for the query of a view in `database`.
@@ -204,6 +221,10 @@ impl<'a> Reader<'a> {
 
     fn system(&self, schema: Option<&str>, name: &str) -> SqlResult<Option<Arc<dyn TableProvider>>> {
         match schema {
+            None | Some("pg_catalog") if name == "pg_settings" => {
+                let settings = self.settings.cloned().unwrap_or_default();
+                self.system.settings(&settings).map(Some)
+            }
             Some(schema) if SYSTEM_SCHEMAS.contains(&schema) => {
                 self.system
                     .system_relation(self.catalog, self.database, schema, name)
@@ -305,6 +326,7 @@ impl<'a> Reader<'a> {
             database: &object.database,
             search_path: &query.search_path,
             bound: &query.names,
+            settings: self.settings,
             depth: self.depth + 1,
             used: RefCell::default(),
         };

@@ -26,6 +26,7 @@ use crate::database::Database;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::Scope;
 use crate::session::rows::RowBuilder;
+use crate::session::settings::Settings;
 
 /// The tasks, by stream.
 #[derive(Default)]
@@ -140,6 +141,7 @@ impl Database {
             database: object.database.clone(),
             search_path: vec![object.schema.clone(), DEFAULT_SCHEMA.to_owned()],
             zone: None,
+            settings: Settings::default(),
         };
         let rows = Rows {
             builder: RowBuilder::new(self, &scope, relation, &source.given)?,

@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::{column_names, rewrite};
 use crate::session::{Session, object_names, settings};
+use crate::types::parse;
 
 /// What a statement asked of the session beside its values.
 #[derive(Debug, Default)]
@@ -167,8 +168,16 @@ impl Replacer<'_> {
                 ) else {
                     return Ok(None);
                 };
+                let is_local = match arguments.get(2) {
+                    Some(Expr::Value(local)) => match &local.value {
+                        Value::Boolean(local) => *local,
+                        Value::SingleQuotedString(text) => parse::boolean(text).unwrap_or_default(),
+                        _ => return Ok(None),
+                    },
+                    _ => return Ok(None),
+                };
                 if self.acts {
-                    session.set_setting(&name, &value)?;
+                    session.set_setting(&name, &value, is_local)?;
                 }
                 rewrite::text(&value)
             }

@@ -1,347 +1,31 @@
 //! The settings of a session: what SET, SHOW, RESET and set_config work on.
 //!
-//! A setting that exists has a row in [`KNOWN`]. Those that only drivers care about are accepted and kept, so that SHOW
-//! tells what SET said.
+//! A setting that exists has a row in [`known`]. Those that only drivers care about are accepted and kept, so that SHOW
+//! tells what SET said; those that are harmless in PostgreSQL and do nothing here are too, with a notice.
+
+pub mod known;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::catalog::flow::{self, FlowDef};
+use crate::catalog::flow::FlowDef;
 use crate::config::units;
 use crate::error::names::did_you_mean;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::system::SERVER_VERSION;
 use crate::types::zone::Zone;
-
-/// What a setting may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// Any text.
-    Text,
-    /// on or off.
-    Boolean,
-    /// A whole number.
-    Integer,
-    /// Milliseconds, or a number with a unit; 0 is none.
-    Duration,
-    /// Flow control of new views.
-    Flow,
-    /// One of these words.
-    OneOf(&'static [&'static str]),
-    /// It is the server's ([`crate::database::tuning`]): sessions only see it.
-    Server,
-    /// It cannot be changed.
-    Fixed,
-}
-
-/// A setting that exists.
-#[derive(Debug)]
-pub struct Known {
-    /// Its name, as SHOW ALL lists it.
-    pub name: &'static str,
-    /// Its value at the start.
-    pub default: &'static str,
-    form: Form,
-    /// What it does.
-    pub description: &'static str,
-}
-
-const fn known(name: &'static str, default: &'static str, form: Form, description: &'static str) -> Known {
-    Known {
-        name,
-        default,
-        form,
-        description,
-    }
-}
-
-/// Every setting, by name.
-pub const KNOWN: &[Known] = &[
-    known(
-        "application_name",
-        "",
-        Form::Text,
-        "What the client calls itself.",
-    ),
-    known(
-        "background_ddl",
-        "off",
-        Form::Boolean,
-        "Whether CREATE MATERIALIZED VIEW returns before the view is live.",
-    ),
-    known(
-        "backfill_rate_limit",
-        "default",
-        Form::Text,
-        "Rows a second that a back-fill may read.",
-    ),
-    known(
-        "batch_interval",
-        "auto",
-        Form::Server,
-        "How long an epoch collects input.",
-    ),
-    known(
-        "bytea_output",
-        "hex",
-        Form::OneOf(&["hex"]),
-        "How bytea is written.",
-    ),
-    known(
-        "check_function_bodies",
-        "on",
-        Form::Boolean,
-        "Accepted for drivers.",
-    ),
-    known(
-        "checkpoint_interval",
-        "10s",
-        Form::Server,
-        "How often state is put into files from which the next start goes on.",
-    ),
-    known(
-        "client_encoding",
-        "UTF8",
-        Form::Text,
-        "The encoding of the client: always UTF8.",
-    ),
-    known(
-        "client_min_messages",
-        "notice",
-        Form::OneOf(&[
-            "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error",
-        ]),
-        "The least severe messages that are sent to the client.",
-    ),
-    known(
-        "cyclic_joins",
-        "auto",
-        Form::OneOf(&["auto", "binary", "generic"]),
-        "How queries join cycles of relations: all at once, by binary joins, or as their sizes say.",
-    ),
-    known(
-        "DateStyle",
-        "ISO, MDY",
-        Form::Text,
-        "How dates are written: always ISO.",
-    ),
-    known(
-        "default_transaction_isolation",
-        "read committed",
-        Form::OneOf(&["read committed", "read uncommitted"]),
-        "The isolation of new transactions.",
-    ),
-    known(
-        "default_transaction_read_only",
-        "off",
-        Form::Boolean,
-        "Whether new transactions may change nothing.",
-    ),
-    known(
-        "durability",
-        "group",
-        Form::Server,
-        "What an acknowledged write survives.",
-    ),
-    known(
-        "extra_float_digits",
-        "1",
-        Form::Integer,
-        "Accepted for drivers: floats are always written exactly.",
-    ),
-    known(
-        "flush_writes",
-        "on",
-        Form::Server,
-        "Whether files that queries spill and checkpoints are written through to the device.",
-    ),
-    known(
-        flow::BATCHES,
-        "auto",
-        Form::Flow,
-        "Batches that a task of a new view may have in flight where rows multiply, or off.",
-    ),
-    known(flow::BATCH_ROWS, "auto", Form::Flow, "Rows of such a batch."),
-    known(
-        "group_overhead_bounds",
-        "5%,10%",
-        Form::Server,
-        "Coordination overhead between which the group size is kept.",
-    ),
-    known(
-        "group_size",
-        "auto",
-        Form::Server,
-        "Epochs that are scheduled at once.",
-    ),
-    known(
-        "idle_in_transaction_session_timeout",
-        "0",
-        Form::Duration,
-        "How long a session may do nothing inside a transaction before it is ended; 0 is for ever.",
-    ),
-    known(
-        "idle_session_timeout",
-        "0",
-        Form::Duration,
-        "How long a session may do nothing outside of a transaction before it is ended; 0 is for ever.",
-    ),
-    known(
-        "integer_datetimes",
-        "on",
-        Form::Fixed,
-        "Times are held as integers.",
-    ),
-    known(
-        "IntervalStyle",
-        "postgres",
-        Form::OneOf(&["postgres"]),
-        "How intervals are written.",
-    ),
-    known(
-        "lock_timeout",
-        "0",
-        Form::Duration,
-        "How long a statement waits for a lock; 0 is for ever.",
-    ),
-    known(
-        "max_identifier_length",
-        "63",
-        Form::Fixed,
-        "The longest name that clients should expect.",
-    ),
-    known(
-        "memory_limit",
-        "auto",
-        Form::Server,
-        "Memory of the process: auto is 70 % of the machine's.",
-    ),
-    known(
-        "pipeline_spread",
-        "auto",
-        Form::Server,
-        "Workers over which the views of a pipeline are spread.",
-    ),
-    known(
-        "query_priority",
-        "interactive",
-        Form::OneOf(&["stream", "interactive", "batch"]),
-        "The class in which queries are scheduled.",
-    ),
-    known(
-        "read_consistency",
-        "acknowledged",
-        Form::OneOf(&["acknowledged", "snapshot"]),
-        "Whether a query waits for all acknowledged writes, or reads the last committed epoch.",
-    ),
-    known("row_security", "on", Form::Boolean, "Accepted for drivers."),
-    known(
-        "recovery_reads",
-        "wait",
-        Form::Server,
-        "What reads see after a start until the log is replayed.",
-    ),
-    known(
-        "scheduler_policy",
-        "lma",
-        Form::Server,
-        "Who goes first on a core, and who is paused for whom.",
-    ),
-    known(
-        "search_path",
-        "\"$user\", public",
-        Form::Text,
-        "The schemas in which names are looked for.",
-    ),
-    known(
-        "server_encoding",
-        "UTF8",
-        Form::Fixed,
-        "The encoding of the server.",
-    ),
-    known(
-        "server_version",
-        SERVER_VERSION,
-        Form::Fixed,
-        "The version of PostgreSQL that millrace follows.",
-    ),
-    known(
-        "server_version_num",
-        "150000",
-        Form::Fixed,
-        "The same as a number.",
-    ),
-    known(
-        "session_authorization",
-        "millrace",
-        Form::Fixed,
-        "The user of the session.",
-    ),
-    known(
-        "sliding_windows",
-        "panes",
-        Form::OneOf(&["panes", "recompute"]),
-        "How new views keep overlapping windows: put together from shared panes where that can be, or each by itself.",
-    ),
-    known(
-        "standard_conforming_strings",
-        "on",
-        Form::OneOf(&["on"]),
-        "Backslashes in strings are plain.",
-    ),
-    known(
-        "statement_timeout",
-        "0",
-        Form::Duration,
-        "How long a statement may run; 0 is for ever.",
-    ),
-    known(
-        "suspension_max",
-        "1s",
-        Form::Server,
-        "How long a class of work gets nothing because of more urgent work at the most.",
-    ),
-    known("synchronous_commit", "on", Form::Text, "Accepted for drivers."),
-    known(
-        "TimeZone",
-        "UTC",
-        Form::Text,
-        "The zone in which timestamptz is read and shown.",
-    ),
-    known(
-        "transaction_isolation",
-        "read committed",
-        Form::OneOf(&["read committed", "read uncommitted"]),
-        "The isolation of the transaction.",
-    ),
-    known(
-        "transaction_read_only",
-        "off",
-        Form::Boolean,
-        "Whether the transaction may change nothing.",
-    ),
-    known(
-        "undisturbed_time",
-        "10ms",
-        Form::Server,
-        "How long work that has waited for suspension_max runs without being paused.",
-    ),
-    known(
-        "write_timeout",
-        "30s",
-        Form::Duration,
-        "How long a write waits for room while views are behind or memory is short; 0 is for ever.",
-    ),
-    known("xmloption", "content", Form::Text, "Accepted for drivers."),
-];
+use known::{Form, Known, find};
 
 /// Settings whose changes the client is told.
 const REPORTED: &[&str] = &[
     "application_name",
     "client_encoding",
     "DateStyle",
+    "default_transaction_read_only",
+    "in_hot_standby",
     "integer_datetimes",
     "IntervalStyle",
+    "is_superuser",
     "search_path",
     "server_encoding",
     "server_version",
@@ -354,13 +38,31 @@ const REPORTED: &[&str] = &[
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     /// Those that are not at their default, by lower-case name.
-    changed: BTreeMap<String, String>,
+    changed: Arc<BTreeMap<String, String>>,
     /// What the session began with: RESET goes back to it.
-    initial: BTreeMap<String, String>,
+    initial: Arc<BTreeMap<String, String>>,
 }
 
-fn find(name: &str) -> Option<&'static Known> {
-    KNOWN.iter().find(|known| known.name.eq_ignore_ascii_case(name))
+/// What became of a setting that was set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Changed {
+    /// Its name as it is reported to the client, if that is done for it.
+    pub reported: Option<&'static str>,
+    /// Its name, if it does nothing here.
+    pub without_effect: Option<&'static str>,
+}
+
+/// A setting as it is shown.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// The value to which RESET puts it back.
+    pub reset: String,
+    /// What there is to know of it; none: the session made it up.
+    pub known: Option<&'static Known>,
 }
 
 fn undefined(name: &str) -> SqlError {
@@ -368,7 +70,7 @@ fn undefined(name: &str) -> SqlError {
         SqlState::UndefinedObject,
         format!("unrecognized configuration parameter \"{name}\""),
     )
-    .with_hint_opt(did_you_mean(name, KNOWN.iter().map(|known| known.name)))
+    .with_hint_opt(did_you_mean(name, known::KNOWN.iter().map(|known| known.name)))
 }
 
 /// A setting with a dot in its name belongs to whoever made it up, and may hold anything.
@@ -380,16 +82,18 @@ impl Settings {
     /// The settings at the start of a session of this user.
     pub fn new(user: &str) -> Self {
         let mut settings = Settings::default();
+        settings.put("session_authorization", user.to_string());
+        settings.keep_as_initial();
         settings
-            .changed
-            .insert("session_authorization".into(), user.to_string());
-        settings.initial = settings.changed.clone();
-        settings
+    }
+
+    fn put(&mut self, key: &str, value: String) {
+        Arc::make_mut(&mut self.changed).insert(key.to_owned(), value);
     }
 
     /// From now on RESET goes back to the values of now.
     pub fn keep_as_initial(&mut self) {
-        self.initial = self.changed.clone();
+        self.initial = Arc::clone(&self.changed);
     }
 
     /// The value of a setting.
@@ -402,40 +106,46 @@ impl Settings {
             return Ok(value.clone());
         }
         find(name)
-            .map(|known| known.default.to_string())
+            .map(|(known, _)| known.default.to_string())
             .ok_or_else(|| undefined(name))
     }
 
-    /// Changes a setting. Returns its name as it is reported to the client, if that is done for it.
+    /// Changes a setting.
     ///
     /// # Errors
     /// There is no such setting, it cannot be changed, or not to this value.
-    pub fn set(&mut self, name: &str, value: &str) -> SqlResult<Option<&'static str>> {
+    pub fn set(&mut self, name: &str, value: &str) -> SqlResult<Changed> {
         let key = name.to_lowercase();
-        let Some(known) = find(name) else {
+        let Some((known, is_harmless)) = find(name) else {
             if is_custom(name) {
-                self.changed.insert(key, value.to_string());
-                return Ok(None);
+                self.put(&key, value.to_string());
+                return Ok(Changed {
+                    reported: None,
+                    without_effect: None,
+                });
             }
             return Err(undefined(name));
         };
-        let value = checked(known, value)?;
-        self.changed.insert(key, value);
-        Ok(REPORTED.iter().find(|reported| **reported == known.name).copied())
+        self.put(&key, checked(known, value)?);
+        Ok(Changed {
+            reported: REPORTED.iter().find(|reported| **reported == known.name).copied(),
+            without_effect: is_harmless.then_some(known.name),
+        })
     }
 
-    /// Puts a setting back. Returns its name as [`Self::set`] does.
+    /// Puts a setting back. Returns its name as it is reported to the client, if that is done for it.
     ///
     /// # Errors
-    /// There is no such setting.
+    /// There is no such setting, or it cannot be changed.
     pub fn reset(&mut self, name: &str) -> SqlResult<Option<&'static str>> {
         let key = name.to_lowercase();
         if find(name).is_none() && !is_custom(name) {
             return Err(undefined(name));
         }
+        let changed = Arc::make_mut(&mut self.changed);
         match self.initial.get(&key) {
-            Some(value) => self.changed.insert(key, value.clone()),
-            None => self.changed.remove(&key),
+            Some(value) => changed.insert(key, value.clone()),
+            None => changed.remove(&key),
         };
         Ok(REPORTED
             .iter()
@@ -445,25 +155,33 @@ impl Settings {
 
     /// Puts all settings back.
     pub fn reset_all(&mut self) {
-        self.changed = self.initial.clone();
+        self.changed = Arc::clone(&self.initial);
     }
 
-    /// Every setting with its value and description, by name.
-    pub fn all(&self) -> Vec<(String, String, &'static str)> {
-        let mut all: Vec<_> = KNOWN
-            .iter()
-            .map(|known| {
-                (
-                    known.name.to_string(),
-                    self.get(known.name).unwrap_or_default(),
-                    known.description,
-                )
-            })
-            .collect();
-        let custom = self.changed.iter().filter(|(name, _)| find(name).is_none());
-        all.extend(custom.map(|(name, value)| (name.clone(), value.clone(), "Made by the session.")));
-        all.sort_by_key(|(name, _, _)| name.to_lowercase());
+    /// Every setting, by name.
+    pub fn all(&self) -> Vec<Shown> {
+        let shown = |name: &str, known: Option<&'static Known>| {
+            let default = known.map_or("", |known| known.default);
+            let key = name.to_lowercase();
+            let value =
+                |of: &BTreeMap<String, String>| of.get(&key).map_or(default, String::as_str).to_owned();
+            Shown {
+                name: name.to_owned(),
+                value: value(&self.changed),
+                reset: value(&self.initial),
+                known,
+            }
+        };
+        let mut all: Vec<Shown> = known::all().map(|known| shown(known.name, Some(known))).collect();
+        let custom = self.changed.keys().filter(|name| find(name).is_none());
+        all.extend(custom.map(|name| shown(name, None)));
+        all.sort_by_key(|shown| shown.name.to_lowercase());
         all
+    }
+
+    /// What the transaction says of writing, for whoever reads all settings.
+    pub fn set_transaction_read_only(&mut self) {
+        self.put("transaction_read_only", "on".to_owned());
     }
 
     /// What the client is told at the start.
@@ -550,6 +268,43 @@ pub fn join_list(names: &[String]) -> String {
     shown.join(", ")
 }
 
+/// The settings in `options` of a start-up message: `-c name=value` and `--name=value`, separated by spaces; a backslash
+/// takes the next character as it is.
+///
+/// # Errors
+/// Something else is in it.
+pub fn command_line(text: &str) -> SqlResult<Vec<(String, String)>> {
+    let mut words = vec![String::new()];
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match (character, words.last_mut()) {
+            ('\\', Some(word)) => word.extend(characters.next()),
+            (character, _) if character.is_whitespace() => words.push(String::new()),
+            (character, Some(word)) => word.push(character),
+            (_, None) => {}
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    let mut words = words.into_iter();
+    let mut settings = vec![];
+    while let Some(word) = words.next() {
+        let given = match word.strip_prefix("-c").or_else(|| word.strip_prefix("--")) {
+            Some("") if word == "-c" => words.next(),
+            Some(given) => Some(given.to_owned()),
+            None => None,
+        };
+        let Some((name, value)) = given.as_deref().and_then(|given| given.split_once('=')) else {
+            return Err(SqlError::new(
+                SqlState::SyntaxError,
+                format!("invalid command-line argument for server process: {word}"),
+            )
+            .with_hint("Options are given as -c name=value."));
+        };
+        settings.push((name.replace('-', "_"), value.to_owned()));
+    }
+    Ok(settings)
+}
+
 fn checked(known: &Known, value: &str) -> SqlResult<String> {
     let invalid = |hint: Option<String>| {
         SqlError::new(
@@ -579,6 +334,13 @@ fn checked(known: &Known, value: &str) -> SqlResult<String> {
             Ok(number) => Ok(number.to_string()),
             Err(_) => Err(invalid(Some("It takes a whole number.".to_string()))),
         },
+        Form::Quantity => {
+            let number = value.trim().trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
+            match number.parse::<f64>() {
+                Ok(_) => Ok(value.trim().to_string()),
+                Err(_) => Err(invalid(None)),
+            }
+        }
         Form::Duration => match duration_ms(value) {
             Some(_) => Ok(value.trim().to_string()),
             None => Err(invalid(Some(
@@ -676,9 +438,12 @@ mod tests {
         settings.reset("statement_timeout").unwrap();
         assert_eq!(settings.statement_timeout(), None);
         assert_eq!(
-            settings.set("timezone", "Europe/Berlin").unwrap(),
+            settings.set("timezone", "Europe/Berlin").unwrap().reported,
             Some("TimeZone")
         );
+        let changed = settings.set("Work_Mem", "64MB").unwrap();
+        assert_eq!(changed.without_effect, Some("work_mem"));
+        assert_eq!(settings.get("work_mem").unwrap(), "64MB");
         settings.set("myapp.user", "7").unwrap();
         assert_eq!(settings.get("myapp.user").unwrap(), "7");
     }
@@ -697,6 +462,10 @@ mod tests {
             SqlState::InvalidParameterValue
         );
         assert_eq!(
+            settings.set("work_mem", "much").unwrap_err().code,
+            SqlState::InvalidParameterValue
+        );
+        assert_eq!(
             settings.set("server_version", "9").unwrap_err().code,
             SqlState::CantChangeRuntimeParam
         );
@@ -708,6 +477,27 @@ mod tests {
             settings.set("client_encoding", "LATIN1").unwrap_err().code,
             SqlState::FeatureNotSupported
         );
+    }
+
+    #[test]
+    fn options_of_the_start_are_settings() {
+        let given = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(
+            command_line(r" -c search_path=a,\ b -cwork_mem=1MB  --statement-timeout=5s").unwrap(),
+            [
+                given("search_path", "a, b"),
+                given("work_mem", "1MB"),
+                given("statement_timeout", "5s")
+            ]
+        );
+        assert_eq!(command_line("").unwrap(), []);
+        for wrong in ["-c", "-x", "work_mem=1", "-c work_mem"] {
+            assert_eq!(
+                command_line(wrong).unwrap_err().code,
+                SqlState::SyntaxError,
+                "{wrong}"
+            );
+        }
     }
 
     #[test]

@@ -48,8 +48,10 @@ pub struct Active {
     pub locks: Option<TableLocks>,
     /// The tables that are locked.
     pub locked: BTreeSet<RelationId>,
-    /// The settings from before the first SET LOCAL: they come back at the end.
+    /// The settings from before the first SET: they come back if it fails or is rolled back.
     pub settings_before: Option<Settings>,
+    /// What SET without LOCAL made of them, once there was a SET LOCAL: they are the session's after COMMIT.
+    pub settings_after: Option<Settings>,
 }
 
 impl Active {
@@ -62,6 +64,7 @@ impl Active {
             locks: None,
             locked: BTreeSet::new(),
             settings_before: None,
+            settings_after: None,
         }
     }
 

@@ -211,15 +211,20 @@ impl Session {
     }
 
     async fn end_transaction(&self, mut active: Box<Active>) -> SqlResult<()> {
-        if let Some(settings) = active.settings_before.take() {
-            *self.settings.lock() = settings;
-        }
         self.cursors.lock().retain(|_, cursor| cursor.hold);
         let changes = active.take_changes();
-        if changes.is_empty() {
-            return Ok(());
+        let written = match changes.is_empty() {
+            true => Ok(()),
+            false => self.append(changes, active.locks.as_ref(), &[]).await,
+        };
+        let settings = match &written {
+            Ok(()) => active.settings_after,
+            Err(_) => active.settings_before,
+        };
+        if let Some(settings) = settings {
+            self.put_settings(settings);
         }
-        self.append(changes, active.locks.as_ref(), &[]).await
+        written
     }
 
     /// Writes changes at once and for good. Until they are handed to the log the statement can be ended, and nothing of

@@ -6,31 +6,20 @@ use datafusion::sql::sqlparser::ast::{
 };
 use millrace_parser::ast::{SetValue, SetVariable};
 
-use crate::error::SqlResult;
+use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::settings::join_list;
 use crate::session::statement::{done, transaction};
-use crate::session::transaction::Transaction;
-use crate::session::{Outcome, Session, Severity};
+use crate::session::{Outcome, Session, Severity, TransactionStatus};
 use crate::types::parse;
 
 /// SET name = value, SET LOCAL included.
 pub(crate) fn variable(session: &Session, set: &SetVariable) -> SqlResult<Outcome> {
-    if set.local {
-        let settings = session.settings.lock().clone();
-        let mut transaction = session.transaction.lock();
-        match &mut *transaction {
-            Transaction::Active(active) => {
-                active.settings_before.get_or_insert(settings);
-            }
-            _ => {
-                drop(transaction);
-                session.notice(
-                    Severity::Warning,
-                    "SET LOCAL can only be used in transaction blocks",
-                );
-                return done("SET");
-            }
-        }
+    if set.local && !session.transaction_is_open() {
+        session.notice(
+            Severity::Warning,
+            "SET LOCAL can only be used in transaction blocks",
+        );
+        return done("SET");
     }
     if set.name == "transaction_read_only"
         && let SetValue::Values(values) = &set.value
@@ -43,7 +32,7 @@ pub(crate) fn variable(session: &Session, set: &SetVariable) -> SqlResult<Outcom
         return transaction::set(session, &[TransactionMode::AccessMode(mode)]);
     }
     match &set.value {
-        SetValue::Default => reset_one(session, &set.name)?,
+        SetValue::Default => reset_one(session, &set.name, set.local)?,
         SetValue::Values(values) => {
             let text = match values.as_slice() {
                 // A single value of search_path may be a list that was quoted as one string.
@@ -51,14 +40,18 @@ pub(crate) fn variable(session: &Session, set: &SetVariable) -> SqlResult<Outcom
                 several if set.name.eq_ignore_ascii_case("search_path") => join_list(several),
                 several => several.join(", "),
             };
-            session.set_setting(&set.name, &text)?;
+            session.set_setting(&set.name, &text, set.local)?;
         }
     }
     done("SET")
 }
 
-fn reset_one(session: &Session, name: &str) -> SqlResult<()> {
-    let reported = session.settings.lock().reset(name)?;
+fn reset_one(session: &Session, name: &str, is_local: bool) -> SqlResult<()> {
+    let mut reported = None;
+    session.change_settings(is_local, |settings| {
+        reported = settings.reset(name)?;
+        Ok(())
+    })?;
     session.report(reported);
     Ok(())
 }
@@ -66,19 +59,21 @@ fn reset_one(session: &Session, name: &str) -> SqlResult<()> {
 /// RESET name, RESET ALL.
 pub(crate) fn reset(session: &Session, name: Option<&str>) -> SqlResult<Outcome> {
     match name {
-        Some(name) => reset_one(session, name)?,
-        None => reset_all(session),
+        Some(name) => reset_one(session, name, false)?,
+        None => reset_all(session)?,
     }
     done("RESET")
 }
 
-fn reset_all(session: &Session) {
-    let reported = {
-        let mut settings = session.settings.lock();
+fn reset_all(session: &Session) -> SqlResult<()> {
+    let mut reported = vec![];
+    session.change_settings(false, |settings| {
         settings.reset_all();
-        settings.reported()
-    };
+        reported = settings.reported();
+        Ok(())
+    })?;
     session.parameter_changes.lock().extend(reported);
+    Ok(())
 }
 
 /// SET TRANSACTION, SET ROLE and their like.
@@ -96,7 +91,7 @@ pub(crate) fn other(session: &Session, set: &Set) -> SqlResult<Outcome> {
         } => {
             if let Some(read_only) = transaction::access(modes)? {
                 let value = if read_only { "on" } else { "off" };
-                session.set_setting("default_transaction_read_only", value)?;
+                session.set_setting("default_transaction_read_only", value, false)?;
             }
             done("SET")
         }
@@ -105,16 +100,20 @@ pub(crate) fn other(session: &Session, set: &Set) -> SqlResult<Outcome> {
             kind: SetSessionAuthorizationParamKind::Default,
             ..
         }) => done("SET"),
-        other => Err(crate::error::SqlError::unsupported(format!(
-            "SET {other} is not supported"
-        ))),
+        other => Err(SqlError::unsupported(format!("SET {other} is not supported"))),
     }
 }
 
 /// DISCARD: the session is as it was at its start.
 pub(crate) fn discard(session: &Session, what: &DiscardObject) -> SqlResult<Outcome> {
     if matches!(what, DiscardObject::ALL) {
-        reset_all(session);
+        if session.transaction_status() != TransactionStatus::Idle {
+            return Err(SqlError::new(
+                SqlState::ActiveSqlTransaction,
+                "DISCARD ALL cannot run inside a transaction block",
+            ));
+        }
+        reset_all(session)?;
         session.prepared.lock().clear();
         session.cursors.lock().clear();
         return done("DISCARD ALL");

@@ -334,7 +334,12 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
         ShowTarget::All | ShowTarget::Parameters => session
             .settings_shown()
             .into_iter()
-            .map(|(name, value, description)| vec![Some(name), Some(value), some(description)])
+            .map(|shown| {
+                let description = shown
+                    .known
+                    .map_or("Made by the session.", |known| known.description);
+                vec![Some(shown.name), Some(shown.value), some(description)]
+            })
             .collect(),
         ShowTarget::Variable(name) => vec![vec![Some(session.setting_shown(name)?)]],
     })

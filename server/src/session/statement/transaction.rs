@@ -83,6 +83,7 @@ pub(crate) async fn commit(session: &Session, chain: bool) -> SqlResult<Outcome>
         Transaction::Active(_) => State::Open,
         Transaction::Failed { .. } => State::Failed,
     };
+    let modes = modes_to_keep(session, chain);
     let outcome = match state {
         State::None => {
             session.notice(Severity::Warning, "there is no transaction in progress");
@@ -98,9 +99,23 @@ pub(crate) async fn commit(session: &Session, chain: bool) -> SqlResult<Outcome>
         }
     };
     if chain {
-        begin(session, &[])?;
+        begin(session, &modes)?;
     }
     outcome
+}
+
+/// What AND CHAIN keeps: whether the transaction changes anything.
+fn modes_to_keep(session: &Session, chain: bool) -> Vec<TransactionMode> {
+    match &*session.transaction.lock() {
+        Transaction::Active(active) if chain => {
+            let access = match active.read_only {
+                true => TransactionAccessMode::ReadOnly,
+                false => TransactionAccessMode::ReadWrite,
+            };
+            vec![TransactionMode::AccessMode(access)]
+        }
+        _ => vec![],
+    }
 }
 
 /// ROLLBACK.
@@ -108,13 +123,14 @@ pub(crate) fn rollback(session: &Session, chain: bool, to_savepoint: bool) -> Sq
     if to_savepoint {
         return savepoint("ROLLBACK TO SAVEPOINT");
     }
+    let modes = modes_to_keep(session, chain);
     if matches!(*session.transaction.lock(), Transaction::Idle) {
         session.notice(Severity::Warning, "there is no transaction in progress");
     }
     session.fail_transaction();
     *session.transaction.lock() = Transaction::Idle;
     if chain {
-        begin(session, &[])?;
+        begin(session, &modes)?;
     }
     done("ROLLBACK")
 }
