@@ -715,7 +715,8 @@ impl Operator {
 
     /// See [`StageGraph::awaits_all`].
     fn awaits_all(&self) -> bool {
-        matches!(self, Operator::LookupJoin(_)) || self.inputs().into_iter().any(Operator::awaits_all)
+        matches!(self, Operator::LookupJoin(_) | Operator::EmitEvery(_))
+            || self.inputs().into_iter().any(Operator::awaits_all)
     }
 
     /// The operators that it reads, left to right.

@@ -234,6 +234,11 @@ impl Runtime {
         }
         // The rows of the largest input are then looked up in the others, and not the other way round.
         inputs.sort_by_key(|input| self.rows(input.relation));
+        if views.iter().any(|view| view.graph.awaits_all()) {
+            // Such a view cannot show later what was there when it was made: all that was acknowledged is to be in its inputs.
+            let relations: Vec<RelationId> = inputs.iter().map(|input| input.relation).collect();
+            drop(self.snapshot(&relations, Some(&self.acknowledged())).await?);
+        }
         let is_telling = options.rows_per_second.is_none() && views.len() == 1;
         let begun = Instant::now();
         let mut job = self.begin(views, options)?;

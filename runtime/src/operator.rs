@@ -524,9 +524,17 @@ impl OperatorInstance {
                 }
                 OperatorInstance::Emit { input, emit } => {
                     let batches = input.collect(inputs, gate, errors).await?;
-                    let (now, is_bulk) = (inputs.now, inputs.is_bulk);
-                    emit.run(batches, now, &inputs.watermarks, is_bulk, gate, errors)
-                        .await?
+                    let (now, is_bulk, is_filling) = (inputs.now, inputs.is_bulk, inputs.is_filling);
+                    emit.run(
+                        batches,
+                        now,
+                        &inputs.watermarks,
+                        is_bulk,
+                        is_filling,
+                        gate,
+                        errors,
+                    )
+                    .await?
                 }
             };
             push_all(output, changes).await

@@ -103,15 +103,11 @@ impl Lowering {
         })
     }
 
-    /// The fragment with each row where its retraction comes too.
+    /// The fragment behind an exchange, each row where its retraction comes too: rows are held in keyed state, and the tasks of
+    /// a stage that reads relations as they arrive keep none.
     fn gathered(&mut self, fragment: Fragment) -> Fragment {
-        let scattered = fragment.parts.len() > 1
-            || (!fragment.append_only
-                && fragment
-                    .parts
-                    .iter()
-                    .any(|part| part.placement == Placement::Arrival));
-        if !scattered {
+        let is_gathered = matches!(fragment.parts.as_slice(), [part] if part.placement != Placement::Arrival);
+        if is_gathered {
             return fragment;
         }
         let columns = match &fragment.key {

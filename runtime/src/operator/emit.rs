@@ -109,10 +109,10 @@ impl EmitInstance {
         !matches!(self.when, When::Every { next: None, .. })
     }
 
-    /// When held rows are let go by time.
+    /// When held rows are let go by time. The first time they are when the view is filled.
     pub fn due(&self) -> Option<i64> {
         match &self.when {
-            When::Every { next, .. } if !self.held.is_empty() => Some(next.unwrap_or(i64::MIN)),
+            When::Every { next, .. } if !self.held.is_empty() => *next,
             _ => None,
         }
     }
@@ -142,13 +142,15 @@ impl EmitInstance {
         Ok(rows.row(0).data().into())
     }
 
-    /// Holds what changed and puts out what is let go. `is_bulk`: the view is being filled.
+    /// Holds what changed and puts out what is let go. `is_bulk`: the rows that there were are being brought to the view;
+    /// `is_filling`: they are, or what was written meanwhile. EMIT EVERY shows both at once, before its first interval.
     pub async fn run(
         &mut self,
         batches: Vec<ChangeBatch>,
         now: i64,
         watermarks: &Watermarks,
         is_bulk: bool,
+        is_filling: bool,
         gate: &dyn Gate,
         errors: &ErrorCounter,
     ) -> Result<Vec<ChangeBatch>> {
@@ -170,7 +172,7 @@ impl EmitInstance {
                 None => Ok(vec![]),
             },
             When::Every { interval, next } => {
-                if next.is_some_and(|next| now < next) {
+                if is_filling || next.is_some_and(|next| now < next) {
                     return Ok(vec![]);
                 }
                 *next = Some((now.div_euclid(*interval) + 1).saturating_mul(*interval));
