@@ -524,17 +524,7 @@ impl OperatorInstance {
                 }
                 OperatorInstance::Emit { input, emit } => {
                     let batches = input.collect(inputs, gate, errors).await?;
-                    let (now, is_bulk, is_filling) = (inputs.now, inputs.is_bulk, inputs.is_filling);
-                    emit.run(
-                        batches,
-                        now,
-                        &inputs.watermarks,
-                        is_bulk,
-                        is_filling,
-                        gate,
-                        errors,
-                    )
-                    .await?
+                    emit.run(batches, inputs, gate, errors).await?
                 }
             };
             push_all(output, changes).await

@@ -22,7 +22,7 @@ use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 
 use super::expression::{ErrorCounter, evaluate};
-use super::{CHUNK_ROWS, Gate, batch_of, chunks};
+use super::{CHUNK_ROWS, Gate, Inputs, batch_of, chunks};
 use crate::error::{Result, RuntimeError};
 use crate::state::row_table::arrow_error;
 
@@ -142,15 +142,12 @@ impl EmitInstance {
         Ok(rows.row(0).data().into())
     }
 
-    /// Holds what changed and puts out what is let go. `is_bulk`: the rows that there were are being brought to the view;
-    /// `is_filling`: they are, or what was written meanwhile. EMIT EVERY shows both at once, before its first interval.
+    /// Holds what changed and puts out what is let go. EMIT EVERY shows the rows that there were and those written while
+    /// they were brought to the view at once, before its first interval.
     pub async fn run(
         &mut self,
         batches: Vec<ChangeBatch>,
-        now: i64,
-        watermarks: &Watermarks,
-        is_bulk: bool,
-        is_filling: bool,
+        inputs: &Inputs,
         gate: &dyn Gate,
         errors: &ErrorCounter,
     ) -> Result<Vec<ChangeBatch>> {
@@ -160,11 +157,11 @@ impl EmitInstance {
                 gate.checkpoint().await;
             }
         }
-        if is_bulk {
+        if inputs.is_bulk {
             return Ok(vec![]);
         }
         match &mut self.when {
-            When::Closed(closing) => match closing.bound.value(watermarks)? {
+            When::Closed(closing) => match closing.bound.value(&inputs.watermarks)? {
                 Some(bound) => {
                     let until = self.prefix(&bound)?;
                     self.let_go(Some(&until), gate).await
@@ -172,10 +169,10 @@ impl EmitInstance {
                 None => Ok(vec![]),
             },
             When::Every { interval, next } => {
-                if is_filling || next.is_some_and(|next| now < next) {
+                if inputs.is_filling || next.is_some_and(|next| inputs.now < next) {
                     return Ok(vec![]);
                 }
-                *next = Some((now.div_euclid(*interval) + 1).saturating_mul(*interval));
+                *next = Some((inputs.now.div_euclid(*interval) + 1).saturating_mul(*interval));
                 self.let_go(None, gate).await
             }
         }

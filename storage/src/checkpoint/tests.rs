@@ -159,15 +159,22 @@ async fn damage_is_an_error_and_never_rows() {
 }
 
 #[test]
-fn manifests_of_another_version_are_refused() {
+fn manifests_of_the_version_before_are_read_and_of_later_ones_refused() {
     let manifest = Manifest::new(3, 4, 5, 6);
     let bytes = manifest.encode().unwrap();
     assert_eq!(Manifest::decode(&bytes), Ok(manifest));
-    let newer = String::from_utf8(bytes)
-        .unwrap()
-        .replacen("\"version\":1", "\"version\":2", 1);
-    let error = Manifest::decode(newer.as_bytes()).unwrap_err();
-    assert!(error.contains("version 2"), "{error}");
+    let of_version = |version: u32| {
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        let now = "\"version\":2";
+        assert!(text.contains(now), "{text}");
+        text.replacen(now, &format!("\"version\":{version}"), 1)
+    };
+    let before = Manifest::decode(of_version(1).as_bytes()).unwrap();
+    assert_eq!(before.epoch, 4);
+    for version in [0, 3] {
+        let error = Manifest::decode(of_version(version).as_bytes()).unwrap_err();
+        assert!(error.contains(&format!("version {version}")), "{error}");
+    }
 }
 
 #[test]
