@@ -39,7 +39,7 @@ use tokio::sync::mpsc;
 use crate::error::Result;
 use crate::memory::{Charge, QueryMemory};
 use crate::runtime::{Inner, Runtime};
-use crate::worker::cpu::{CpuTask, QueryClass, TaskStatus, Work};
+use crate::worker::cpu::{CpuTask, QueryClass, TaskRecord, TaskStatus, Work};
 pub use generic_join::GenericJoinExec;
 pub use partitions::{FILE_PIECE_BYTES_MIN, Partitions, table_rows};
 pub use planner::BatchPlanner;
@@ -81,6 +81,18 @@ impl Runtime {
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<CpuTask<T>> {
         self.inner.spawn(class, move |_| work.map(Ok).boxed())
+    }
+
+    /// Runs what a statement does by itself: binding, planning, evaluating constants, handing on what it writes. It has a
+    /// scheduler of its own, so that it goes on when a worker is lost, and whoever called does nothing but wait. Dropping the handle
+    /// cancels it: at once if it waits, else at its next suspension point.
+    pub fn run_statement<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> CpuTask<T> {
+        let record = TaskRecord::new(Work::keeping(QueryClass::Interactive), None);
+        let statements = &self.inner.statements;
+        statements.spawn_recorded(Arc::new(record), |_| work.map(Ok).boxed())
     }
 
     /// Runs a physical plan. Dropping the stream cancels the query: what waits for a slot at once, what runs at its next

@@ -50,7 +50,7 @@ use crate::snapshot::{Frozen, Snapshot};
 use crate::spill::{Spill, SpillOptions};
 use crate::timers::Timers;
 use crate::versions::Versions;
-use crate::worker::cpu::{CpuTimes, Patience, QueryClass, SchedulerPolicy, TaskStatus};
+use crate::worker::cpu::{CpuScheduler, CpuTimes, Patience, QueryClass, SchedulerPolicy, TaskStatus};
 use crate::worker::disk::{DiskStore, Disks, Moved, Phase, SpillFiles};
 use crate::worker::flow::FlowStatus;
 use crate::worker::network::{FETCHING_TASKS_MAX, Network};
@@ -181,6 +181,8 @@ pub(crate) struct Inner {
     /// Whether writes wait for the device.
     flushes_writes: Arc<AtomicBool>,
     policy: Mutex<(SchedulerPolicy, Patience)>,
+    /// Runs what statements do by themselves.
+    pub statements: CpuScheduler,
     /// Queries under way.
     pub queries: Mutex<Queries>,
     next_query: AtomicU64,
@@ -243,9 +245,11 @@ impl Runtime {
         let durable = durable.map(|files| Durable::new(files, options.checkpoint_interval));
         let (durable, inbox) = durable.unzip();
         let recovery = options.durable.clone().map(Recovery::new);
+        let statements = CpuScheduler::start_interactive(options.cores, Some(io.clone()))?;
         let inner = Arc::new(Inner {
             logs,
             io,
+            statements,
             waits: Waits::start()?,
             disks,
             network: Arc::default(),
@@ -682,8 +686,14 @@ impl Runtime {
         }
         self.inner.timers.stop();
         let workers = self.inner.workers.read().clone();
-        // Slots end after the poll that they are in.
-        let stop = move || workers.values().for_each(|worker| worker.cpu.stop());
+        let statements = self.inner.statements.clone();
+        // Slots end after the poll that they are in, unless that takes long.
+        let stop = move || {
+            workers
+                .values()
+                .for_each(|worker| worker.cpu.stop_without_long_polls());
+            statements.stop_without_long_polls();
+        };
         let _ = self.inner.io.spawn_blocking(stop).await;
         self.inner.waits.stop();
     }

@@ -16,6 +16,7 @@
 
 mod crowding;
 mod histogram;
+mod long;
 mod policy;
 pub(crate) mod queue;
 mod slots;
@@ -26,7 +27,7 @@ mod tests;
 use std::cell::RefCell;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -166,44 +167,103 @@ pub fn used_disk(used: DiskUse) {
     });
 }
 
+/// The threads of a scheduler.
+struct Threads {
+    shared: Arc<Shared>,
+    /// Drives what tasks await: files, timers.
+    io: Option<tokio::runtime::Handle>,
+    handles: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    next: AtomicUsize,
+}
+
+impl Threads {
+    /// Starts a thread of a lane.
+    fn start(&self, lane: Lane) -> std::io::Result<()> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let shared = Arc::clone(&self.shared);
+        let io = self.io.clone();
+        let run = move || {
+            // What a task awaits (files, timers) lives on the I/O runtime; its own work stays here.
+            let _io = io.as_ref().map(tokio::runtime::Handle::enter);
+            shared.run(lane, number);
+        };
+        self.shared.expects_thread();
+        let thread = std::thread::Builder::new()
+            .name(format!("{}-{number}", lane.name()))
+            // Deep plans and expressions recurse.
+            .stack_size(SLOT_STACK_BYTES)
+            .spawn(run)
+            .inspect_err(|_| self.shared.expects_no_thread())?;
+        let mut handles = self.handles.lock();
+        // Those that a long poll had kept, and that have ended since.
+        handles.retain(|handle| !handle.is_finished());
+        handles.push(thread);
+        Ok(())
+    }
+}
+
 /// See the module. Clones share the slots.
 #[derive(Clone)]
 pub struct CpuScheduler {
     shared: Arc<Shared>,
     slots_total: usize,
-    threads: Arc<Mutex<Vec<std::thread::JoinHandle<()>>>>,
+    threads: Arc<Threads>,
 }
 
 impl CpuScheduler {
-    /// Starts the threads: for each slot one a lane. `io`, if any, is where what tasks await is driven: files, timers.
+    /// Starts the threads: for each slot one a lane, and one that looks for long polls. `io`, if any, is where what tasks await
+    /// is driven: files, timers.
     ///
     /// # Errors
     /// The operating system refuses a thread.
     pub fn start(slots: usize, io: Option<tokio::runtime::Handle>) -> Result<CpuScheduler> {
+        Self::start_lanes(slots, io, None)
+    }
+
+    /// One whose tasks are all of one class and stay it: statements, which are to be planned and handed on however busy the
+    /// slots of the workers are. What they read and change is done by tasks of those.
+    ///
+    /// # Errors
+    /// As [`CpuScheduler::start`].
+    pub fn start_interactive(slots: usize, io: Option<tokio::runtime::Handle>) -> Result<CpuScheduler> {
+        Self::start_lanes(slots, io, Some(Lane::Interactive))
+    }
+
+    fn start_lanes(
+        slots: usize,
+        io: Option<tokio::runtime::Handle>,
+        only: Option<Lane>,
+    ) -> Result<CpuScheduler> {
         let slots = slots.max(1);
-        let shared = Arc::new(Shared::new(slots));
-        let mut threads = vec![];
-        for lane in Lane::ALL {
-            for slot in 0..slots {
-                let shared = Arc::clone(&shared);
-                let io = io.clone();
-                let thread = std::thread::Builder::new()
-                    .name(format!("{}-{slot}", lane.name()))
-                    // Deep plans and expressions recurse.
-                    .stack_size(SLOT_STACK_BYTES)
-                    .spawn(move || {
-                        // What a task awaits (files, timers) lives on the I/O runtime; its own work stays here.
-                        let _io = io.as_ref().map(tokio::runtime::Handle::enter);
-                        shared.run(lane);
-                    })
-                    .map_err(|error| RuntimeError::Internal(format!("cannot start a cpu slot: {error}")))?;
-                threads.push(thread);
+        let refused =
+            |error: std::io::Error| RuntimeError::Internal(format!("cannot start a cpu slot: {error}"));
+        let shared = Arc::new(Shared::new(slots, only));
+        let threads = Arc::new(Threads {
+            shared: Arc::clone(&shared),
+            io,
+            handles: Mutex::default(),
+            next: AtomicUsize::new(0),
+        });
+        for lane in Lane::ALL
+            .into_iter()
+            .filter(|lane| only.is_none_or(|only| only == *lane))
+        {
+            for _ in 0..slots {
+                threads.start(lane).map_err(refused)?;
             }
         }
+        let watched = Arc::clone(&threads);
+        std::thread::Builder::new()
+            .name("long-polls".to_owned())
+            .spawn(move || {
+                let start = |lane| watched.start(lane).is_ok();
+                watched.shared.run_watch(start);
+            })
+            .map_err(refused)?;
         Ok(CpuScheduler {
             shared,
             slots_total: slots,
-            threads: Arc::new(Mutex::new(threads)),
+            threads,
         })
     }
 
@@ -348,11 +408,18 @@ impl CpuScheduler {
     }
 
     fn join(&self) {
-        let threads: Vec<_> = self.threads.lock().drain(..).collect();
+        let threads: Vec<_> = self.threads.handles.lock().drain(..).collect();
         for thread in threads {
             // It ends by returning: tasks' panics are caught.
             let _ = thread.join();
         }
+    }
+
+    /// As [`CpuScheduler::stop`], but polls that have been under way for a second or more are not waited for.
+    pub fn stop_without_long_polls(&self) {
+        self.shared.stop();
+        self.shared.wait_for_threads();
+        drop(self.shared.take_all());
     }
 }
 

@@ -3,7 +3,8 @@
 //! A slot is the right to be polled: there are as many as cores. Every class has as many threads ([`Lane`]), and the operating
 //! system is told that those of a less urgent class matter less. A class's tasks find a slot taken only by those that are at least
 //! as urgent; if all are in less urgent polls, one more poll begins at once, on a thread that the kernel prefers, and the
-//! poll that was under way stands still until its gate pauses it or the urgent one has ended.
+//! poll that was under way stands still until its gate pauses it or the urgent one has ended. A poll that does not end keeps nobody
+//! waiting either: see [`super::long`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -19,6 +20,7 @@ use thread_priority::{
 };
 
 use super::crowding::Crowding;
+use super::long::{Change, Polls, ThreadNumber};
 use super::queue::{Cause, RunQueue, Turn, Waiting};
 use super::task::{CpuGate, TaskRecord};
 use super::{CLASSES, ClassTimes, Histogram, QueryClass, RUNNING, SchedulerPolicy};
@@ -27,9 +29,7 @@ use crate::memory::Memory;
 
 /// How much less the threads of interactive and of batch tasks matter to the operating system, in steps of nice: five are a
 /// third, and ten a tenth of the processor where both want all of it.
-#[cfg(target_os = "linux")]
 const INTERACTIVE_NICE: i32 = 5;
-#[cfg(target_os = "linux")]
 const BATCH_NICE: i32 = 10;
 
 /// For how long after a stream's task batch work is idle work to the operating system.
@@ -63,6 +63,9 @@ impl Lane {
 
 const LANES: usize = 4;
 
+/// How often polls that take long are looked for, while somebody waits.
+const WATCH_EVERY: Duration = Duration::from_millis(10);
+
 pub(super) struct Ready {
     pub runnable: Runnable,
     pub record: Arc<TaskRecord>,
@@ -78,13 +81,27 @@ pub(super) struct Queues {
     is_stopped: bool,
     /// Threads end when no task is left.
     is_retired: bool,
+    /// Polls under way.
+    polls: Polls,
+    /// What the operating system calls the threads.
+    native_ids: Vec<Option<NativeId>>,
+    /// Threads that have not ended, and are not kept by a poll that was set apart.
+    threads: usize,
+    /// Somebody waits for a slot, and the watch has been told.
+    is_watched: bool,
 }
 
 pub(super) struct Shared {
     pub queues: Mutex<Queues>,
     slots: usize,
+    /// The only lane that has threads; `None`: all have.
+    only: Option<Lane>,
     /// There is something to poll for the threads of a lane.
     ready: [Condvar; LANES],
+    /// Somebody waits for a slot: polls that take long are to be looked for.
+    watch: Condvar,
+    /// A thread has ended, or will with a poll that was set apart.
+    thread_ended: Condvar,
     /// Until then batch work is idle work, unless others crowd it out.
     idle_until_ns: AtomicU64,
     crowding: Mutex<Crowding>,
@@ -137,11 +154,14 @@ impl Drop for Alive {
 }
 
 impl Shared {
-    pub fn new(slots: usize) -> Shared {
+    pub fn new(slots: usize, only: Option<Lane>) -> Shared {
         Shared {
             queues: Mutex::default(),
             slots,
+            only,
             ready: Default::default(),
+            watch: Condvar::new(),
+            thread_ended: Condvar::new(),
             idle_until_ns: AtomicU64::new(0),
             crowding: Mutex::default(),
             waiting: Default::default(),
@@ -195,6 +215,7 @@ impl Shared {
         for lane in &self.ready {
             lane.notify_all();
         }
+        self.watch.notify_all();
     }
 
     /// Slots without a poll.
@@ -296,6 +317,9 @@ impl Shared {
 
     /// Where a poll is made that takes a place of a class.
     fn lane(&self, policy: SchedulerPolicy, rank: QueryClass, now: u64) -> Lane {
+        if let Some(only) = self.only {
+            return only;
+        }
         // Without pauses all are alike, to the operating system too.
         if !policy.pauses() {
             return Lane::Stream;
@@ -321,6 +345,10 @@ impl Shared {
             let is_short = || self.memory.get().is_some_and(|memory| memory.is_short());
             queues.run.defers_new = batch_polls > 0 && is_short();
             let Some(turn) = queues.run.next(policy, self.room(policy), now) else {
+                if !queues.is_watched && self.is_anyone_waiting() {
+                    queues.is_watched = true;
+                    self.watch.notify_one();
+                }
                 return;
             };
             let class = turn.class as usize;
@@ -354,41 +382,147 @@ impl Shared {
         })
     }
 
-    /// What a thread of a lane does until the scheduler is stopped.
-    pub fn run(self: &Arc<Self>, lane: Lane) {
+    fn is_anyone_waiting(&self) -> bool {
+        QueryClass::ALL.into_iter().any(|class| self.waiting(class) > 0)
+    }
+
+    /// There will be a thread that calls [`Self::run`].
+    pub fn expects_thread(&self) {
+        self.queues.lock().threads += 1;
+    }
+
+    /// There will be none after all.
+    pub fn expects_no_thread(&self) {
+        self.count_thread_out(&mut self.queues.lock());
+    }
+
+    /// What a thread of a lane does until the scheduler is stopped, or its lane has another one instead of it.
+    pub fn run(self: &Arc<Self>, lane: Lane, thread: ThreadNumber) {
         yield_to_more_urgent_lanes(lane);
-        let lane = lane as usize;
         let mut queues = self.queues.lock();
+        if queues.native_ids.len() <= thread {
+            queues.native_ids.resize(thread + 1, None);
+        }
+        queues.native_ids[thread] = native_id();
         loop {
-            if queues.is_stopped {
-                return;
-            }
-            if let Some(turn) = queues.turns[lane].pop_front() {
+            let turn = match queues.is_stopped {
+                true => None,
+                false => queues.turns[lane as usize].pop_front(),
+            };
+            if let Some(turn) = turn {
                 let freed = queues.freed_ns;
-                drop(queues);
-                let rank = turn.rank;
-                let (class, held, cpu) = self.poll(turn, freed);
                 let now = self.now_ns();
-                if lane == Lane::Idle as usize {
+                queues.polls.begin(thread, lane, turn.rank, now);
+                drop(queues);
+                let (class, held, cpu) = self.poll(turn, freed, now);
+                let now = self.now_ns();
+                if lane == Lane::Idle {
                     let mut crowding = self.crowding.lock();
                     crowding.polled(held, cpu, now, self.slots, process_cpu_time);
                 }
                 queues = self.queues.lock();
                 queues.run.served_ns[class as usize] += held.as_nanos() as u64;
                 queues.freed_ns = now;
-                self.polls[rank as usize].fetch_sub(1, Ordering::Relaxed);
-                self.dispatch(&mut queues, now, Some(lane));
-            } else if queues.is_retired && self.alive.load(Ordering::Acquire) == 0 {
-                return;
+                let ended = queues.polls.end(thread).expect("it began above");
+                if let Some(place) = ended.place {
+                    self.polls[place as usize].fetch_sub(1, Ordering::Relaxed);
+                }
+                let mine = (!ended.is_replaced).then_some(lane as usize);
+                self.dispatch(&mut queues, now, mine);
+                // One whose poll was set apart was counted out then.
+                match (ended.is_replaced, ended.place) {
+                    (true, Some(_)) => return self.count_thread_out(&mut queues),
+                    (true, None) => return,
+                    (false, Some(_)) => {}
+                    (false, None) => queues.threads += 1,
+                }
+            } else if queues.is_stopped || (queues.is_retired && self.alive.load(Ordering::Acquire) == 0) {
+                return self.count_thread_out(&mut queues);
             } else {
-                self.ready[lane].wait(&mut queues);
+                self.ready[lane as usize].wait(&mut queues);
             }
         }
     }
 
+    fn count_thread_out(&self, queues: &mut Queues) {
+        queues.threads -= 1;
+        self.thread_ended.notify_all();
+        self.watch.notify_all();
+    }
+
+    /// Waits until the threads have ended, but for those whose polls were set apart.
+    pub fn wait_for_threads(&self) {
+        let mut queues = self.queues.lock();
+        while queues.threads > 0 {
+            self.thread_ended.wait(&mut queues);
+        }
+    }
+
+    /// What the watch does until the threads have ended: while somebody waits for a slot, looks for polls that take long.
+    /// `start` starts another thread of a lane; false: the operating system refuses it.
+    pub fn run_watch(&self, start: impl Fn(Lane) -> bool) {
+        let mut queues = self.queues.lock();
+        loop {
+            let is_ending = queues.is_stopped || queues.is_retired;
+            if is_ending && queues.threads == 0 {
+                return;
+            }
+            if is_ending || self.is_anyone_waiting() {
+                self.watch.wait_for(&mut queues, WATCH_EVERY);
+            } else {
+                queues.is_watched = false;
+                self.watch.wait(&mut queues);
+            }
+            let now = self.now_ns();
+            let changes = queues.polls.overdue(self.policy().pauses(), now);
+            if changes.is_empty() {
+                continue;
+            }
+            for change in &changes {
+                self.apply(&mut queues, *change);
+            }
+            drop(queues);
+            let refused: Vec<ThreadNumber> = (changes.iter())
+                .filter(|change| change.needs_thread && !start(change.lane))
+                .map(|change| change.thread)
+                .collect();
+            queues = self.queues.lock();
+            for thread in refused {
+                queues.polls.keep_thread(thread);
+            }
+            self.dispatch(&mut queues, now, None);
+        }
+    }
+
+    fn apply(&self, queues: &mut Queues, change: Change) {
+        self.polls[change.from as usize].fetch_sub(1, Ordering::Relaxed);
+        match change.to {
+            Some(class) => {
+                self.polls[class as usize].fetch_add(1, Ordering::Relaxed);
+            }
+            None => self.count_thread_out(queues),
+        }
+        if let Some(id) = queues.native_ids.get(change.thread).copied().flatten() {
+            let told = match (change.to, change.lane) {
+                (_, Lane::Interactive) => be_nicer(id, BATCH_NICE - INTERACTIVE_NICE),
+                (_, Lane::Stream) => be_nicer(id, BATCH_NICE),
+                (_, Lane::Batch | Lane::Idle) => Ok(()),
+            };
+            if let Err(error) = told {
+                tracing::debug!(error, "a thread in a long poll is not told apart");
+            }
+        }
+        tracing::debug!(thread = change.thread, from = %change.from, "a poll takes long");
+    }
+
     /// Polls a task; returns its class, for how long it held a slot, and the processor time in that. `freed_ns`: when the last
     /// poll before had ended.
-    fn poll(self: &Arc<Self>, turn: Turn<Ready>, freed_ns: u64) -> (QueryClass, Duration, Duration) {
+    fn poll(
+        self: &Arc<Self>,
+        turn: Turn<Ready>,
+        freed_ns: u64,
+        now: u64,
+    ) -> (QueryClass, Duration, Duration) {
         let Turn {
             waited,
             class,
@@ -396,7 +530,6 @@ impl Shared {
             ..
         } = turn;
         let Ready { runnable, record } = waited.item;
-        let now = self.now_ns();
         let wait = Duration::from_nanos(now.saturating_sub(waited.since_ns));
         self.times[class as usize].wait.record(wait);
         if waited.cause == Cause::Paused {
@@ -467,37 +600,66 @@ pub fn process_cpu_time() -> Option<Duration> {
     None
 }
 
-/// Tells the operating system how much this thread matters. Where it does not listen, polls of all classes are alike to it.
-fn yield_to_more_urgent_lanes(lane: Lane) {
+/// What the operating system calls a thread.
+#[cfg(target_os = "linux")]
+type NativeId = rustix::thread::Pid;
+#[cfg(not(target_os = "linux"))]
+type NativeId = std::convert::Infallible;
+
+fn native_id() -> Option<NativeId> {
+    #[cfg(target_os = "linux")]
+    {
+        Some(rustix::thread::gettid())
+    }
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
+/// Tells the operating system that a thread matters less than so far.
+fn be_nicer(thread: NativeId, steps: i32) -> Result<(), String> {
     #[cfg(target_os = "linux")]
     {
         // To Linux a thread is a process here.
-        let thread = Some(rustix::thread::gettid());
-        let be_nicer = |steps: i32| {
-            rustix::process::getpriority_process(thread)
-                .map(|nice: i32| (nice + steps).min(19))
-                .and_then(|nice| rustix::process::setpriority_process(thread, nice))
-                .map_err(|error| error.to_string())
-        };
-        let told = match lane {
-            Lane::Stream => Ok(()),
-            Lane::Interactive => be_nicer(INTERACTIVE_NICE),
-            Lane::Batch => be_nicer(BATCH_NICE),
-            // Under the usual policy, however nice, a running thread is let be for about 3 ms.
-            Lane::Idle => set_thread_priority_and_policy(
-                thread_native_id(),
-                ThreadPriority::Min,
-                ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle),
-            )
-            .map_err(|error| error.to_string()),
-        };
-        if let Err(error) = told {
-            let lane = lane.name();
-            tracing::debug!(error, lane, "threads of a less urgent class are not told apart");
-        }
+        rustix::process::getpriority_process(Some(thread))
+            .map(|nice: i32| (nice + steps).min(19))
+            .and_then(|nice| rustix::process::setpriority_process(Some(thread), nice))
+            .map_err(|error| error.to_string())
     }
     #[cfg(not(target_os = "linux"))]
-    let _ = lane;
+    {
+        let _ = steps;
+        match thread {}
+    }
+}
+
+/// Tells the operating system how much this thread matters. Where it does not listen, polls of all classes are alike to it.
+fn yield_to_more_urgent_lanes(lane: Lane) {
+    let be_nicer = |steps| native_id().map_or(Ok(()), |thread| be_nicer(thread, steps));
+    let told = match lane {
+        Lane::Stream => Ok(()),
+        Lane::Interactive => be_nicer(INTERACTIVE_NICE),
+        Lane::Batch => be_nicer(BATCH_NICE),
+        Lane::Idle => be_idle(),
+    };
+    if let Err(error) = told {
+        let lane = lane.name();
+        tracing::debug!(error, lane, "threads of a less urgent class are not told apart");
+    }
+}
+
+/// Under the usual policy, however nice, a running thread is let be for about 3 ms.
+fn be_idle() -> Result<(), String> {
+    #[cfg(target_os = "linux")]
+    {
+        set_thread_priority_and_policy(
+            thread_native_id(),
+            ThreadPriority::Min,
+            ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle),
+        )
+        .map_err(|error| error.to_string())
+    }
+    #[cfg(not(target_os = "linux"))]
+    Ok(())
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ const QUANTUM: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub struct Work {
     class: AtomicU8,
+    /// It does not become batch work, however long it takes.
+    keeps_class: bool,
     cpu_ns: AtomicU64,
     /// It may be told to start again, under [`super::SchedulerPolicy::Kill`].
     may_restart: AtomicBool,
@@ -40,8 +42,18 @@ pub struct Work {
 
 impl Work {
     pub fn new(class: QueryClass) -> Arc<Work> {
+        Self::with_class(class, false)
+    }
+
+    /// Of a class that stays whatever it takes.
+    pub fn keeping(class: QueryClass) -> Arc<Work> {
+        Self::with_class(class, true)
+    }
+
+    fn with_class(class: QueryClass, keeps_class: bool) -> Arc<Work> {
         Arc::new(Work {
             class: AtomicU8::new(class as u8),
+            keeps_class,
             cpu_ns: AtomicU64::new(0),
             may_restart: AtomicBool::new(false),
             is_killed: AtomicBool::new(false),
@@ -78,7 +90,8 @@ impl Work {
 
     fn ran(&self, time: Duration) {
         let total = self.cpu_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed) + time.as_nanos() as u64;
-        if self.class() == QueryClass::Interactive && total > INTERACTIVE_CPU_MAX.as_nanos() as u64 {
+        let is_long = total > INTERACTIVE_CPU_MAX.as_nanos() as u64;
+        if is_long && !self.keeps_class && self.class() == QueryClass::Interactive {
             self.class.store(QueryClass::Batch as u8, Ordering::Relaxed);
         }
     }

@@ -378,3 +378,63 @@ fn batch_tasks_begin_one_by_one_while_memory_is_short() {
     });
     cpu.stop();
 }
+
+/// A poll that goes on until it is told to end, without a suspension point.
+fn blocked(cpu: &CpuScheduler, class: QueryClass) -> (CpuTask<()>, mpsc::Sender<()>) {
+    let (begun, begins) = mpsc::channel();
+    let (release, released) = mpsc::channel();
+    let task = cpu.spawn(class, move |_| {
+        async move {
+            begun.send(()).unwrap();
+            // An error: the test has let go of it.
+            let _ = released.recv();
+            Ok(())
+        }
+        .boxed()
+    });
+    begins.recv().unwrap();
+    (task, release)
+}
+
+#[test]
+fn polls_that_do_not_end_keep_nobody_of_their_class_waiting() {
+    for class in QueryClass::ALL {
+        let cpu = CpuScheduler::start(1, None).unwrap();
+        let long: Vec<_> = (0..3).map(|_| blocked(&cpu, class)).collect();
+        for _ in 0..5 {
+            let answer = cpu.spawn(class, |_| async { Ok(7) }.boxed());
+            assert_eq!(futures::executor::block_on(answer).unwrap(), 7);
+        }
+        for (task, release) in long {
+            release.send(()).unwrap();
+            futures::executor::block_on(task).unwrap();
+        }
+        // The threads are as many as before, and of use.
+        let answer = cpu.spawn(class, |_| async { Ok(7) }.boxed());
+        assert_eq!(futures::executor::block_on(answer).unwrap(), 7);
+        cpu.stop();
+    }
+}
+
+#[test]
+fn a_scheduler_of_statements_has_threads_for_what_waited_too_long() {
+    let cpu = CpuScheduler::start_interactive(1, None).unwrap();
+    let (long, release) = blocked(&cpu, QueryClass::Interactive);
+    let answer = cpu.spawn(QueryClass::Interactive, |_| async { Ok(7) }.boxed());
+    assert_eq!(futures::executor::block_on(answer).unwrap(), 7);
+    release.send(()).unwrap();
+    futures::executor::block_on(long).unwrap();
+    cpu.stop();
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_poll_that_does_not_end() {
+    let cpu = CpuScheduler::start(1, None).unwrap();
+    let (long, release) = blocked(&cpu, QueryClass::Interactive);
+    let (stream, is_over, begins) = spinning(&cpu, QueryClass::Stream);
+    begins.recv().unwrap();
+    is_over.store(true, Ordering::Relaxed);
+    futures::executor::block_on(stream).unwrap();
+    cpu.stop_without_long_polls();
+    drop((long, release));
+}
