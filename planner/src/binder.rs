@@ -26,7 +26,7 @@ use datafusion::sql::sqlparser::ast;
 
 use crate::function::{self, SqlFunction};
 use crate::relation::{RelationTable, without_keys};
-use crate::{case, named_windows, refused, rewrite, time_join, with_recursive};
+use crate::{case, complexity, named_windows, refused, rewrite, time_join, with_recursive};
 
 /// How names become relations. Implemented by the session: search path, visibility and views are its business.
 pub trait CatalogReader {
@@ -108,6 +108,7 @@ impl<'a> Binder<'a> {
     /// # Errors
     /// Unknown names, type errors and unsupported SQL, as DataFusion reports them.
     pub fn statement(&self, statement: &ast::Statement) -> Result<LogicalPlan> {
+        complexity::check_statement(statement)?;
         let mut statement = statement.clone();
         function::expand(&mut statement, self.catalog)?;
         time_join::rewrite(&mut statement, self.catalog)?;
@@ -115,7 +116,9 @@ impl<'a> Binder<'a> {
         named_windows::resolve(&mut statement)?;
         rewrite::statement(&mut statement, self)?;
         refused::check(&statement)?;
-        let plan = case::agreed_in(self.bound(statement)?)?;
+        let bound = self.bound(statement)?;
+        complexity::check_plan(&bound)?;
+        let plan = case::agreed_in(bound)?;
         let plan = time_join::recognise(plan)?;
         with_recursive::check_types(&plan)?;
         rewrite::decorrelate(rewrite::ordered_once(plan)?)

@@ -9,6 +9,7 @@
 
 pub mod binder;
 pub mod case;
+pub mod complexity;
 mod cyclic_join;
 pub mod error;
 pub mod explain;
