@@ -257,7 +257,7 @@ impl CopyIn {
             return Err(failure.clone());
         }
         let (session, running) = (Arc::clone(&self.session), self.running.clone());
-        let result = session.run_as(&running, self.take(bytes)).await;
+        let result = session.run_here(&running, self.take(bytes)).await;
         self.note(result)
     }
 
@@ -315,7 +315,7 @@ impl CopyIn {
             return Err(failure);
         }
         let (session, running) = (Arc::clone(&self.session), self.running.clone());
-        let result = session.run_as(&running, self.end()).await;
+        let result = session.run_here(&running, self.end()).await;
         self.note(result)?;
         Ok(self.appended)
     }
@@ -405,7 +405,13 @@ impl CopyIn {
             };
             let batch = match task.await.map_err(from_internal::runtime)?? {
                 Converted::Rows(batch) => batch,
-                Converted::Wrong(documents) => self.conversion.documents(&documents, self.converted)?,
+                Converted::Wrong(documents) => {
+                    let (conversion, before) = (Arc::clone(&self.conversion), self.converted);
+                    let again = move || conversion.documents(&documents, before);
+                    let again =
+                        (self.session.database().runtime()).compute(QueryClass::Interactive, again)?;
+                    again.await.map_err(from_internal::runtime)??
+                }
             };
             self.converted += batch.num_rows() as u64;
             self.charge

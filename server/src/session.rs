@@ -5,14 +5,17 @@
 //!
 //! ```text
 //! let session = Session::new(db, info)?;                         // 3D000 when the database is unknown
-//! simple query:    let mut query = session.run(sql)?;            // parse errors come from here
+//! simple query:    let mut query = session.run(sql).await?;      // parse errors come from here
 //!                  while let Some(outcome) = query.next().await { .. }   // stop at the first error
-//! extended query:  let parsed = session.parse(sql)?;             // one statement, or none
+//! extended query:  let parsed = session.parse(sql).await?;       // one statement, or none
 //!                  let prepared = session.prepare(parsed.pop(), &types).await?;
 //!                  session.execute(&prepared, params).await?
 //! ingest:          session.ingest("stream", IngestFormat::NdJson, body).await?
 //! after each:      session.take_notices(), session.take_parameter_changes(), session.transaction_status()
 //! ```
+//!
+//! Whoever calls only waits: what takes time with the text, the plan or the values of a statement runs on the runtime's scheduler
+//! for statements ([`Session::run_statement`]).
 
 #[cfg(test)]
 mod alter_tests;
@@ -45,6 +48,8 @@ pub mod settings;
 pub mod simple;
 #[cfg(test)]
 mod sink_tests;
+#[cfg(test)]
+mod size_tests;
 pub mod statement;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -75,6 +80,9 @@ use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::cursor::Cursor;
 use crate::session::settings::{Settings, Shown};
 use crate::session::transaction::Transaction;
+
+/// SQL text of so many bytes is parsed where the caller is; a longer one on the scheduler for statements.
+const PARSED_AT_ONCE_BYTES_MAX: usize = 16 << 10;
 
 /// Who is at the other end.
 #[derive(Debug, Clone, Default)]
@@ -125,6 +133,9 @@ pub struct Session {
     cancel: CancelHandle,
     /// The statement that runs.
     running: Mutex<Option<Running>>,
+    /// Held by the statement that runs, also by one that was ended and is still in a computation that cannot be broken off: what
+    /// comes next waits for it.
+    turn: Arc<tokio::sync::Mutex<()>>,
     /// The table whose lock that statement has, or waits for.
     locking: Mutex<Option<Locking>>,
     activity: Mutex<Option<Activity>>,
@@ -190,6 +201,7 @@ impl Session {
             notices: Mutex::default(),
             cancel: CancelHandle::default(),
             running: Mutex::default(),
+            turn: Arc::default(),
             locking: Mutex::default(),
             activity: Mutex::default(),
             began_at_ms: now_ms(),
@@ -201,20 +213,41 @@ impl Session {
     /// Parses SQL text into its statements; an empty one is left out.
     ///
     /// # Errors
-    /// The text is not SQL.
-    pub fn parse(&self, sql: &str) -> SqlResult<Vec<Parsed>> {
-        millrace_parser::parse(sql).map_err(from_internal::parse)
+    /// The text is not SQL, or parsing it was cancelled.
+    pub async fn parse(self: &Arc<Self>, sql: &str) -> SqlResult<Vec<Parsed>> {
+        if sql.len() <= PARSED_AT_ONCE_BYTES_MAX {
+            return millrace_parser::parse(sql).map_err(from_internal::parse);
+        }
+        let sql = sql.to_owned();
+        let running = self.begin_statement();
+        self.run_statement(&running, async move {
+            millrace_parser::parse(&sql).map_err(from_internal::parse)
+        })
+        .await
     }
 
     /// Finds out the parameters and columns of a statement; `None` is the empty statement.
     ///
     /// # Errors
-    /// Names or types do not bind, or the transaction has failed.
+    /// Names or types do not bind, the transaction has failed, or it was cancelled.
     pub async fn prepare(
         self: &Arc<Self>,
         parsed: Option<Parsed>,
         types: &[Option<Type>],
     ) -> SqlResult<Arc<Prepared>> {
+        let (session, types) = (Arc::clone(self), types.to_vec());
+        let running = self.begin_statement();
+        let prepared = self
+            .run_statement(&running, async move { session.make_prepared(parsed, &types) })
+            .await;
+        if prepared.is_err() {
+            self.fail_transaction();
+        }
+        prepared
+    }
+
+    /// The same as a part of the statement that runs.
+    fn make_prepared(&self, parsed: Option<Parsed>, types: &[Option<Type>]) -> SqlResult<Arc<Prepared>> {
         let Some(parsed) = parsed else {
             return Ok(Arc::new(Prepared {
                 parsed: None,
@@ -223,18 +256,13 @@ impl Session {
             }));
         };
         self.check_not_failed(&parsed.statement)?;
-        let result = parameters::describe(self, &parsed, types);
-        match result {
-            Ok((param_types, columns)) => Ok(Arc::new(Prepared {
-                parsed: Some(parsed),
-                param_types,
-                columns,
-            })),
-            Err(error) => {
-                self.fail_transaction();
-                Err(position::locate(error, &parsed))
-            }
-        }
+        let (param_types, columns) =
+            parameters::describe(self, &parsed, types).map_err(|error| position::locate(error, &parsed))?;
+        Ok(Arc::new(Prepared {
+            parsed: Some(Arc::new(parsed)),
+            param_types,
+            columns,
+        }))
     }
 
     /// Executes a statement. Outside a transaction, what it writes is committed when it returns.
@@ -256,8 +284,8 @@ impl Session {
     ///
     /// # Errors
     /// The text is not SQL; nothing was executed.
-    pub fn run(self: &Arc<Self>, sql: &str) -> SqlResult<SimpleQuery> {
-        let statements = match self.parse(sql) {
+    pub async fn run(self: &Arc<Self>, sql: &str) -> SqlResult<SimpleQuery> {
+        let statements = match self.parse(sql).await {
             Ok(statements) => statements,
             Err(error) => {
                 self.fail_transaction();
@@ -543,7 +571,7 @@ impl Session {
 
     pub(crate) async fn execute_parsed(
         self: &Arc<Self>,
-        parsed: &Parsed,
+        parsed: &Arc<Parsed>,
         param_types: &[Type],
         params: Vec<ScalarValue>,
     ) -> SqlResult<Outcome> {
@@ -554,65 +582,118 @@ impl Session {
             ));
         }
         self.check_not_failed(&parsed.statement)?;
-        // What EXECUTE names is part of it: it ends with it, and there is one point from which both are seen through.
-        let outer = self.running.lock().clone();
-        let running = match &outer {
-            Some(outer) => outer.clone(),
-            None => self.begin_statement(),
+        let running = self.begin_statement();
+        let work = {
+            let (session, parsed, running) = (Arc::clone(self), Arc::clone(parsed), running.clone());
+            let param_types = param_types.to_vec();
+            async move {
+                session
+                    .execute_within(&parsed, &param_types, &params, running)
+                    .await
+            }
         };
+        self.run_statement(&running, work).await.map_err(|error| {
+            self.fail_transaction();
+            position::locate(error, parsed)
+        })
+    }
+
+    /// Executes a statement as a part of one that runs: it ends with it, and there is one point from which both are seen through.
+    pub(crate) async fn execute_within(
+        self: &Arc<Self>,
+        parsed: &Parsed,
+        param_types: &[Type],
+        params: &[ScalarValue],
+        running: Running,
+    ) -> SqlResult<Outcome> {
         *self.activity.lock() = Some(Activity {
             statement: parsed.text.clone(),
             started_at_ms: now_ms(),
             running: true,
             rows: Weak::new(),
         });
-        let work = async {
-            let mut statement = parsed.statement.clone();
-            parameters::substitute(&mut statement, param_types, &params)?;
-            statement::execute(self, statement, parsed, running.clone()).await
-        };
-        let result = match outer {
-            Some(_) => work.await,
-            None => self.run_as(&running, work).await,
-        };
-        if let Some(activity) = self.activity.lock().as_mut() {
-            activity.running = false;
-        }
-        result.map_err(|error| {
-            self.fail_transaction();
-            position::locate(error, parsed)
-        })
+        let mut statement = parsed.statement.clone();
+        parameters::substitute(&mut statement, param_types, params)?;
+        statement::execute(self, statement, parsed, running).await
     }
 }
 
-/// The session's statement, for as long as it runs.
-struct Current<'a>(&'a Session);
+/// The session's statement, for as long as anything of it runs.
+struct Current {
+    session: Arc<Session>,
+    _turn: tokio::sync::OwnedMutexGuard<()>,
+}
 
-impl Drop for Current<'_> {
+impl Drop for Current {
     fn drop(&mut self) {
-        *self.0.running.lock() = None;
-        *self.0.locking.lock() = None;
+        *self.session.running.lock() = None;
+        *self.session.locking.lock() = None;
+        if let Some(activity) = self.session.activity.lock().as_mut() {
+            activity.running = false;
+        }
     }
 }
 
 impl Session {
-    /// Begins a statement, or what goes on as one: it may run for as long as the settings say.
+    /// Begins a statement: it may run for as long as the settings say.
     pub(crate) fn begin_statement(&self) -> Running {
         let timeout = self.settings.lock().statement_timeout();
         self.cancel.begin(timeout)
     }
 
-    /// Runs a part of a statement: what it does asks [`Session::running`] whether it still may.
+    /// Waits until nothing of the statement before runs any more. What then runs asks [`Session::running`] whether it still may.
+    async fn current(self: &Arc<Self>, running: &Running) -> SqlResult<Current> {
+        let turn = Arc::clone(&self.turn);
+        let turn = running.run(async { Ok(turn.lock_owned().await) }).await?;
+        *self.running.lock() = Some(running.clone());
+        Ok(Current {
+            session: Arc::clone(self),
+            _turn: turn,
+        })
+    }
+
+    /// Runs a statement, or a part of one, on the runtime's scheduler for statements. If it is ended from outside, the answer does
+    /// not wait for the computation that it is in; the session's next statement does.
     ///
     /// # Errors
     /// Its own; it was ended.
-    pub(crate) async fn run_as<T>(
-        &self,
+    pub(crate) async fn run_statement<T: Send + 'static>(
+        self: &Arc<Self>,
+        running: &Running,
+        work: impl Future<Output = SqlResult<T>> + Send + 'static,
+    ) -> SqlResult<T> {
+        let current = self.current(running).await?;
+        let task = self.db.runtime().run_statement(async move {
+            let _current = current;
+            work.await
+        });
+        running
+            .run(async { task.await.map_err(from_internal::runtime)? })
+            .await
+    }
+
+    /// Runs what prepares a statement, such as decoding its values, as [`Session::run_statement`] does.
+    ///
+    /// # Errors
+    /// Its own; it was ended.
+    pub(crate) async fn compute<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce() -> SqlResult<T> + Send + 'static,
+    ) -> SqlResult<T> {
+        let running = self.begin_statement();
+        self.run_statement(&running, async move { work() }).await
+    }
+
+    /// Runs a part of a statement where the caller is: it must do little besides waiting.
+    ///
+    /// # Errors
+    /// Its own; it was ended.
+    pub(crate) async fn run_here<T>(
+        self: &Arc<Self>,
         running: &Running,
         work: impl Future<Output = SqlResult<T>>,
     ) -> SqlResult<T> {
-        *self.running.lock() = Some(running.clone());
-        let _current = Current(self);
+        let _current = self.current(running).await?;
         running.run(work).await
     }
 

@@ -8,7 +8,7 @@ use crate::session::tests::{Fixture, run};
 async fn what_is_too_large_for_one_write_is_appended_in_pieces() {
     let f = Fixture::new().await;
     f.ok("CREATE TABLE t (id INT)").await;
-    let mut query = f.session.run("COPY t FROM STDIN").unwrap();
+    let mut query = f.session.run("COPY t FROM STDIN").await.unwrap();
     let Some(Ok(Outcome::CopyIn(mut copy))) = query.next().await else {
         panic!("no copy")
     };

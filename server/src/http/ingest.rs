@@ -228,7 +228,7 @@ async fn take_in(request: Request, session: Arc<Session>, body: Body) -> Result<
 
 /// Waits until everything that the session wrote is in every view.
 async fn flush(session: &Arc<Session>) -> SqlResult<()> {
-    let mut query = session.run("FLUSH")?;
+    let mut query = session.run("FLUSH").await?;
     while let Some(outcome) = query.next().await {
         outcome?;
     }

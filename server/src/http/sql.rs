@@ -180,7 +180,7 @@ fn check_lengths(request: &SqlRequest, bytes_max: usize) -> SqlResult<()> {
 /// which catches a write inside a query.
 async fn begin_read_only(session: &Arc<Session>, request: &SqlRequest) -> SqlResult<()> {
     for sql in request.texts() {
-        for parsed in session.parse(sql)? {
+        for parsed in session.parse(sql).await? {
             if !reads_only(&parsed.statement) {
                 let message = "GET takes only SELECT, SHOW, DESCRIBE and EXPLAIN";
                 return Err(SqlError::new(SqlState::ReadOnlySqlTransaction, message)
@@ -188,7 +188,7 @@ async fn begin_read_only(session: &Arc<Session>, request: &SqlRequest) -> SqlRes
             }
         }
     }
-    let mut begin = session.run("BEGIN READ ONLY")?;
+    let mut begin = session.run("BEGIN READ ONLY").await?;
     while let Some(outcome) = begin.next().await {
         outcome?;
     }
@@ -434,7 +434,7 @@ impl Statements {
                 self.text = None;
             }
             match self.parts.pop_front()? {
-                Part::Text(sql) => match self.session.run(&sql) {
+                Part::Text(sql) => match self.session.run(&sql).await {
                     Ok(text) => self.text = Some(text),
                     Err(error) => return Some(Err(error)),
                 },
@@ -444,7 +444,7 @@ impl Statements {
     }
 
     async fn execute(&self, statement: super::request::Query) -> SqlResult<Outcome> {
-        let mut parsed = self.session.parse(&statement.query)?;
+        let mut parsed = self.session.parse(&statement.query).await?;
         if parsed.len() > 1 {
             return Err(SqlError::new(
                 SqlState::SyntaxError,
@@ -457,17 +457,18 @@ impl Statements {
             let message = format!("the statement has {needed} parameters, but \"params\" has {given}");
             return Err(SqlError::new(SqlState::InvalidParameterValue, message));
         }
-        let values = statement
-            .params
-            .iter()
-            .zip(&prepared.param_types)
-            .enumerate()
-            .map(|(index, (value, pg_type))| {
-                let text = parameter_text(value, pg_type);
-                parameter::from_text(pg_type, text.as_deref())
-                    .map_err(|error| error.with_context(format!("parameter ${}", index + 1)))
-            });
-        let values = values.collect::<SqlResult<Vec<_>>>()?;
+        let types = prepared.param_types.clone();
+        let decode = move || {
+            let values = statement.params.iter().zip(&types).enumerate();
+            values
+                .map(|(index, (value, pg_type))| {
+                    let text = parameter_text(value, pg_type);
+                    parameter::from_text(pg_type, text.as_deref())
+                        .map_err(|error| error.with_context(format!("parameter ${}", index + 1)))
+                })
+                .collect::<SqlResult<Vec<_>>>()
+        };
+        let values = self.session.compute(decode).await?;
         self.session.execute(&prepared, values).await
     }
 }

@@ -242,7 +242,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return self.ready().await;
             }
             Frontend::Parse(parse) => self.parse(parse).await,
-            Frontend::Bind(bind) => self.bind(bind),
+            Frontend::Bind(bind) => self.bind(bind).await,
             Frontend::Describe(describe) => self.describe(&describe),
             Frontend::Execute(execute) => self.execute(&execute).await,
             Frontend::Close(close) => self.close(&close),

@@ -30,6 +30,9 @@ use crate::metrics::StatementKind;
 use crate::session::kept::check_kept;
 use crate::session::{CommandTag, Outcome, Prepared, TransactionStatus};
 
+/// Values of so many bytes are decoded by the connection itself; more of them on the scheduler for statements.
+const DECODED_AT_ONCE_BYTES_MAX: usize = 16 << 10;
+
 /// A statement that was parsed.
 pub(super) struct Statement {
     prepared: Arc<Prepared>,
@@ -70,7 +73,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Err(SqlError::new(SqlState::DuplicatePreparedStatement, message).into());
         }
         check_kept(self.statements.len(), "prepared statements")?;
-        let mut parsed = self.session.parse(&parse.query)?;
+        let mut parsed = self.session.parse(&parse.query).await?;
         if parsed.len() > 1 {
             let message = "cannot insert multiple commands into a prepared statement";
             return Err(SqlError::new(SqlState::SyntaxError, message).into());
@@ -89,7 +92,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    pub(super) fn bind(&mut self, bind: Bind) -> Result<(), Failure> {
+    pub(super) async fn bind(&mut self, bind: Bind) -> Result<(), Failure> {
         let name = bind.statement_name.unwrap_or_default();
         let statement = Arc::clone(self.statement(&name)?);
         let prepared = &statement.prepared;
@@ -99,12 +102,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Err(SqlError::new(SqlState::DuplicateCursor, message).into());
         }
         check_kept(self.portals.len(), "portals")?;
-        let parameters = parameters::decode(
-            &bind.parameters,
-            &bind.parameter_format_codes,
-            &prepared.param_types,
-            &name,
-        )?;
+        let bytes: usize = bind.parameters.iter().flatten().map(bytes::Bytes::len).sum();
+        let decode = {
+            let statement = Arc::clone(&statement);
+            let (values, codes, name) = (bind.parameters, bind.parameter_format_codes, name.clone());
+            move || parameters::decode(&values, &codes, &statement.prepared.param_types, &name)
+        };
+        let parameters = match bytes <= DECODED_AT_ONCE_BYTES_MAX {
+            true => decode()?,
+            false => self.session.compute(decode).await?,
+        };
         let columns = prepared
             .columns
             .as_ref()

@@ -36,7 +36,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut started = Instant::now();
         let answered = async {
             self.check_statement_length(sql)?;
-            let mut query = self.session.run(sql)?;
+            let mut query = self.session.run(sql).await?;
             let mut any = false;
             while let Some(outcome) = query.next().await {
                 any = true;

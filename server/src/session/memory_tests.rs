@@ -156,7 +156,7 @@ async fn what_a_query_unnests_is_in_flight_a_few_batches_at_a_time() {
     run(&other, "SET flow_batches = 3").await.unwrap();
     run(&other, "SET flow_batch_rows = 500").await.unwrap();
     for sql in [large, listed] {
-        let mut rows = other.run(sql).unwrap();
+        let mut rows = other.run(sql).await.unwrap();
         let Ok(Outcome::Rows { mut stream, .. }) = rows.next().await.unwrap() else {
             panic!("no rows");
         };

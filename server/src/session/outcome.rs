@@ -21,7 +21,7 @@ use crate::error::{SqlResult, SqlState};
 #[derive(Debug)]
 pub struct Prepared {
     /// The statement. `None` is the empty statement (`;` or nothing but comments).
-    pub parsed: Option<Parsed>,
+    pub parsed: Option<Arc<Parsed>>,
     /// The type of each parameter, `$1` first.
     pub param_types: Vec<Type>,
     /// The columns that the statement answers with; `None` when it answers with none.

@@ -251,6 +251,16 @@ fn learn(plan: &LogicalPlan, found: &mut BTreeMap<usize, Option<Type>>) -> SqlRe
     Ok(())
 }
 
+/// The most parameters that a statement has: the protocol counts them with 16 bits.
+const PARAMETERS_MAX: usize = 65_535;
+
+fn no_parameter(name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::UndefinedParameter,
+        format!("there is no parameter {name}"),
+    )
+}
+
 fn number_of(placeholder: &str) -> Option<usize> {
     placeholder
         .strip_prefix('$')?
@@ -316,7 +326,14 @@ impl VisitorMut for Placeholders {
     type Break = Box<SqlError>;
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
-        self.numbers.extend(placeholder(expr));
+        if let Expr::Value(value) = expr
+            && let Value::Placeholder(name) = &value.value
+        {
+            match number_of(name).filter(|number| *number <= PARAMETERS_MAX) {
+                Some(number) => self.numbers.push(number),
+                None => return ControlFlow::Break(Box::new(no_parameter(name))),
+            }
+        }
         ControlFlow::Continue(())
     }
 }
@@ -334,13 +351,7 @@ impl VisitorMut for Substitution {
         {
             match number_of(name).and_then(|number| self.literals.get(number - 1)) {
                 Some(literal) => *expr = literal.clone(),
-                None => {
-                    let error = SqlError::new(
-                        SqlState::UndefinedParameter,
-                        format!("there is no parameter {name}"),
-                    );
-                    return ControlFlow::Break(Box::new(error));
-                }
+                None => return ControlFlow::Break(Box::new(no_parameter(name))),
             }
         }
         ControlFlow::Continue(())

@@ -55,7 +55,7 @@ impl SimpleQuery {
             return None;
         }
         self.begin(&parsed);
-        let mut outcome = self.session.execute_parsed(&parsed, &[], vec![]).await;
+        let mut outcome = self.session.execute_parsed(&Arc::new(parsed), &[], vec![]).await;
         // What is said to be done is committed first, when nothing follows.
         if self.statements.is_empty()
             && matches!(outcome, Ok(Outcome::Done { .. }))
@@ -98,7 +98,10 @@ impl SimpleQuery {
             return Ok(());
         }
         let running = self.session.begin_statement();
-        self.session.run_as(&running, self.session.commit()).await
+        let session = Arc::clone(&self.session);
+        self.session
+            .run_statement(&running, async move { session.commit().await })
+            .await
     }
 
     /// Nothing more is executed; an implicit transaction is taken back.

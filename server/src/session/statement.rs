@@ -126,9 +126,9 @@ async fn execute_sql(
             name,
             data_types,
             statement,
-        } => Box::pin(prepare::prepare(session, &name, &data_types, *statement)).await,
+        } => prepare::prepare(session, &name, &data_types, *statement, &running),
         ast::Statement::Execute { name, parameters, .. } => {
-            Box::pin(prepare::execute(session, name.as_ref(), &parameters)).await
+            Box::pin(prepare::execute(session, name.as_ref(), &parameters, running)).await
         }
         ast::Statement::Deallocate { name, .. } => prepare::deallocate(session, &name),
         ast::Statement::Declare { stmts } => {

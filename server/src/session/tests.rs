@@ -105,7 +105,7 @@ fn copy_directory(from: &std::path::Path, to: &std::path::Path) {
 
 /// Runs a simple query; rows as `a|b`, other outcomes as their tags.
 pub(crate) async fn run(session: &Arc<Session>, sql: &str) -> SqlResult<Vec<String>> {
-    let mut query = session.run(sql)?;
+    let mut query = session.run(sql).await?;
     let mut out = vec![];
     while let Some(outcome) = query.next().await {
         render(outcome?, &mut out).await?;
@@ -151,7 +151,7 @@ fn lines(batch: &RecordBatch) -> Vec<String> {
 }
 
 async fn columns(session: &Arc<Session>, sql: &str) -> Vec<String> {
-    let parsed = session.parse(sql).unwrap().pop();
+    let parsed = session.parse(sql).await.unwrap().pop();
     let prepared = session.prepare(parsed, &[]).await.unwrap();
     let schema = prepared.columns.clone().unwrap();
     schema.fields().iter().map(|field| field.name().clone()).collect()
@@ -163,7 +163,10 @@ async fn the_list_of_processes_says_what_runs_and_at_which_priority() {
     let f = Fixture::new().await;
     let other = f.other_session();
     run(&other, "SET query_priority = 'batch'").await.unwrap();
-    let mut query = other.run("SELECT * FROM generate_series(1, 100000)").unwrap();
+    let mut query = other
+        .run("SELECT * FROM generate_series(1, 100000)")
+        .await
+        .unwrap();
     let rows = query.next().await.unwrap();
     let states = async || -> Vec<String> {
         let list = f.ok("SHOW PROCESSLIST").await;
@@ -561,7 +564,7 @@ async fn copy_goes_in_and_out() {
     let copy = |sql: &'static str, data: &'static str| {
         let session = Arc::clone(&f.session);
         async move {
-            let mut query = session.run(sql)?;
+            let mut query = session.run(sql).await?;
             let Some(Ok(Outcome::CopyIn(mut copy))) = query.next().await else {
                 panic!("{sql}")
             };
@@ -698,7 +701,7 @@ async fn statements_are_prepared_with_parameters() {
         let session = Arc::clone(&f.session);
         async move {
             session
-                .prepare(session.parse(sql).unwrap().pop(), &[])
+                .prepare(session.parse(sql).await.unwrap().pop(), &[])
                 .await
                 .unwrap()
         }

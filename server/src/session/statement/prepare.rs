@@ -17,16 +17,18 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::rewrite;
 use crate::session::kept::check_kept;
 use crate::session::statement::{done, names};
-use crate::session::{Outcome, Session};
+use crate::session::{Outcome, Running, Session, position};
 use crate::types;
 
 /// PREPARE name (types) AS statement.
-pub(crate) async fn prepare(
-    session: &Arc<Session>,
+pub(crate) fn prepare(
+    session: &Session,
     name: &Ident,
     data_types: &[DataType],
     statement: ast::Statement,
+    running: &Running,
 ) -> SqlResult<Outcome> {
+    check_preparable(&statement)?;
     let name = millrace_parser::fold(name);
     if session.prepared.lock().contains_key(&name) {
         return Err(SqlError::new(
@@ -50,16 +52,40 @@ pub(crate) async fn prepare(
         text,
         offset: 0,
     };
-    let prepared = session.prepare(Some(parsed), &given).await?;
+    let prepared = session.make_prepared(Some(parsed), &given)?;
+    // One that was ended meanwhile leaves nothing.
+    running.submit()?;
     session.prepared.lock().insert(name, prepared);
     done("PREPARE")
 }
 
-/// EXECUTE name (values). The future is boxed because what is executed may be EXECUTE again.
+/// As in PostgreSQL, only queries and changes of rows can be prepared. So what is executed never is EXECUTE again.
+fn check_preparable(statement: &ast::Statement) -> SqlResult<()> {
+    if matches!(
+        statement,
+        ast::Statement::Query(_)
+            | ast::Statement::Insert(_)
+            | ast::Statement::Update(_)
+            | ast::Statement::Delete(_)
+            | ast::Statement::Merge(_)
+    ) {
+        return Ok(());
+    }
+    let text = statement.to_string();
+    let word = text.split_whitespace().next().unwrap_or_default();
+    Err(SqlError::new(
+        SqlState::SyntaxError,
+        format!("syntax error at or near \"{word}\""),
+    )
+    .with_detail("Only SELECT, INSERT, UPDATE, DELETE, MERGE and VALUES can be prepared."))
+}
+
+/// EXECUTE name (values). The future is boxed because the executor of statements is behind it.
 pub(crate) fn execute<'a>(
     session: &'a Arc<Session>,
     name: Option<&'a ObjectName>,
     parameters: &'a [Expr],
+    running: Running,
 ) -> Pin<Box<dyn Future<Output = SqlResult<Outcome>> + Send + 'a>> {
     Box::pin(async move {
         let name = name.map(names::last).unwrap_or_default();
@@ -100,7 +126,16 @@ pub(crate) fn execute<'a>(
                 None => value,
             });
         }
-        session.execute(&prepared, typed).await
+        match &prepared.parsed {
+            None => Ok(Outcome::Empty),
+            Some(parsed) => {
+                session.check_not_failed(&parsed.statement)?;
+                session
+                    .execute_within(parsed, &prepared.param_types, &typed, running)
+                    .await
+                    .map_err(|error| position::locate(error, parsed))
+            }
+        }
     })
 }
 
