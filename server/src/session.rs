@@ -29,6 +29,7 @@ mod external_tests;
 #[cfg(test)]
 mod job_tests;
 pub(crate) mod kept;
+mod light;
 #[cfg(test)]
 mod memory_tests;
 mod object_names;
@@ -583,16 +584,20 @@ impl Session {
         }
         self.check_not_failed(&parsed.statement)?;
         let running = self.begin_statement();
-        let work = {
-            let (session, parsed, running) = (Arc::clone(self), Arc::clone(parsed), running.clone());
+        let done = if light::is_light(self, parsed, &params) {
+            let work = self.execute_within(parsed, param_types, &params, running.clone());
+            self.run_here(&running, work).await
+        } else {
+            let (session, parsed, its_own) = (Arc::clone(self), Arc::clone(parsed), running.clone());
             let param_types = param_types.to_vec();
-            async move {
+            let work = async move {
                 session
-                    .execute_within(&parsed, &param_types, &params, running)
+                    .execute_within(&parsed, &param_types, &params, its_own)
                     .await
-            }
+            };
+            self.run_statement(&running, work).await
         };
-        self.run_statement(&running, work).await.map_err(|error| {
+        done.map_err(|error| {
             self.fail_transaction();
             position::locate(error, parsed)
         })
