@@ -11,6 +11,7 @@
 //!
 //! A request is a session of its own: settings and transactions end with it.
 
+mod connections;
 pub mod error;
 pub mod guard;
 pub mod ingest;
@@ -74,14 +75,16 @@ impl State {
     }
 }
 
-/// Serves HTTP until the server stops; then lets running requests end, or drops them when `abandon` turns true.
+/// Serves HTTP, at most so many connections at a time, until the server stops; then lets running requests end, or drops them when `abandon` turns true.
 pub async fn run(
     listener: TcpListener,
+    connections_max: usize,
     state: State,
     mut stopping: watch::Receiver<bool>,
     mut abandon: watch::Receiver<bool>,
 ) {
     let stop = async move { signalled(&mut stopping).await };
+    let listener = connections::Limited::new(listener, connections_max);
     let serving = axum::serve(listener, router(state)).with_graceful_shutdown(stop);
     tokio::select! {
         served = async { serving.await } => {

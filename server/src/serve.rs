@@ -4,6 +4,8 @@
 //! first, so that a port in use is found before anything is touched, and so that `/ready` and clients that come too
 //! early get an answer while the database recovers.
 
+mod files;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
+use self::files::ConnectionsMax;
 use crate::config::Config;
 use crate::database::{Database, DatabaseOptions};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -182,7 +185,10 @@ impl Server {
         let (stop, stopping) = watch::channel(false);
         let (abandon, abandoned) = watch::channel(false);
 
+        let connections_max = ConnectionsMax::now(config.connections_max);
         let shared = Arc::new(Shared {
+            sessions_max: connections_max.pg,
+            places: Arc::new(Semaphore::new(connections_max.pg)),
             database: Arc::clone(&database),
             verifier: config.password.as_deref().map(PasswordVerifier::new),
             cancels: Arc::clone(&cancels),
@@ -190,13 +196,7 @@ impl Server {
             statement_bytes_max: config.statement_bytes_max,
             message_bytes_max: config.message_bytes_max,
         });
-        let pg = listener::run(
-            pg_listener,
-            shared,
-            config.connections_max,
-            stopping.clone(),
-            abandoned.clone(),
-        );
+        let pg = listener::run(pg_listener, shared, stopping.clone(), abandoned.clone());
         let http_state = http::State {
             database: Arc::clone(&database),
             metrics: Arc::clone(&metrics),
@@ -207,6 +207,13 @@ impl Server {
             loopback_only: http_addr.ip().is_loopback(),
             requests: Arc::new(Semaphore::new(http::REQUESTS_MAX)),
         };
+        let http = http::run(
+            http_listener,
+            connections_max.http,
+            http_state,
+            stopping,
+            abandoned,
+        );
         let server = Server {
             pg_addr,
             http_addr,
@@ -217,7 +224,7 @@ impl Server {
             stop,
             abandon,
             pg_task: tokio::spawn(pg),
-            http_task: tokio::spawn(http::run(http_listener, http_state, stopping, abandoned)),
+            http_task: tokio::spawn(http),
             shutdown_timeout: config.shutdown_timeout,
         };
         let mut options = database_options(&config);

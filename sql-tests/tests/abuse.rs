@@ -508,6 +508,34 @@ async fn more_clients_than_are_let_in() {
         .expect("the server stops");
 }
 
+/// Whoever connects and says nothing gives up his place to whoever comes later.
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_connections_keep_nobody_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = Config {
+        connections_max: 3,
+        ..throw_away(directory.path())
+    };
+    let fixture = Fixture::with(directory, config).await;
+    let mut silent = vec![];
+    for _ in 0..100 {
+        silent.push(
+            tokio::net::TcpStream::connect(fixture.server.pg_addr())
+                .await
+                .unwrap(),
+        );
+        silent.push(
+            tokio::net::TcpStream::connect(fixture.server.http_addr())
+                .await
+                .unwrap(),
+        );
+    }
+    let client = connect(fixture.server.pg_addr()).await.unwrap();
+    assert_eq!(number(&client, "SELECT 1").await, 1);
+    fixture.check_health().await;
+    drop(silent);
+}
+
 /// Why a server does not start on the directory.
 async fn refusal(directory: &Path) -> String {
     start(directory).await.err().expect("it cannot start").to_string()

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -11,6 +12,10 @@ use super::{fail, misused};
 use crate::config::{Config, ConfigError, keys};
 use crate::logging;
 use crate::serve::Server;
+
+/// How long an orderly stop may take after the statements were given their time: epochs that run are waited for, and the last
+/// checkpoint is written.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Flags of `millrace serve`. All but --config are configuration keys.
 #[derive(Debug, Args)]
@@ -83,6 +88,7 @@ pub async fn run(args: ServeArgs) -> ExitCode {
         tracing::warn!("running without a password where others may reach it (--insecure)");
     }
     let data = config.data.clone();
+    let shutdown_timeout = config.shutdown_timeout;
     let server = tokio::select! {
         server = Server::start(config) => match server {
             Ok(server) => server,
@@ -100,8 +106,12 @@ pub async fn run(args: ServeArgs) -> ExitCode {
     );
     stop_signal(&mut interrupt, &mut terminate).await;
     tracing::info!("stopping; a second signal stops at once");
+    let limit = shutdown_timeout + STOP_TIMEOUT;
     tokio::select! {
         () = server.shutdown() => ExitCode::SUCCESS,
+        () = tokio::time::sleep(limit) => fail(&format!(
+            "stopped after {} s without an orderly end; acknowledged writes are safe", limit.as_secs()
+        )),
         () = stop_signal(&mut interrupt, &mut terminate) => fail("stopped without waiting; acknowledged writes are safe"),
     }
 }

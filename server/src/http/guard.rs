@@ -1,18 +1,22 @@
 //! Who may ask: the password, and no web page of somebody else's.
 //!
-//! A browser lets any page send a plain POST to an address on its user's machine. A server on loopback without a
-//! password would obey, so a request that says that it comes from another site is refused, and so is one that reached
-//! loopback under a foreign host name (DNS rebinding).
+//! A browser lets any page send a plain POST to an address on its user's machine, and with an image or a link a GET. A server
+//! on loopback without a password would obey, so a request that says that it comes from another site is refused, and so is
+//! one that reached loopback under a foreign host name (DNS rebinding). Browsers say where a request comes from in `Origin`, or else
+//! in `Sec-Fetch-Site`; one that says neither is refused. Programs that are no browsers say nothing of the kind.
 
 use std::net::IpAddr;
 
 use axum::extract::{Request, State as Extracted};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
 use super::{State, error};
 use crate::error::{SqlError, SqlState};
+
+/// Where a browser says that a request comes from, if it sends no `Origin`.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Lets a request pass that knows the password, if there is one: `Authorization: Basic` (any user) or `Bearer`.
 pub async fn password(Extracted(state): Extracted<State>, request: Request, next: Next) -> Response {
@@ -53,20 +57,27 @@ pub async fn origin(Extracted(state): Extracted<State>, request: Request, next: 
             "this server is for its own machine; the Host header names another",
         );
     }
-    if let Some(origin) = headers.get(header::ORIGIN) {
-        let origin = origin
-            .to_str()
-            .ok()
-            .and_then(|origin| origin.split_once("://"))
-            .map(|(_, host)| host);
-        if origin.is_none() || origin != host {
-            return error::plain(
-                StatusCode::FORBIDDEN,
-                "requests from pages of other sites are refused",
-            );
-        }
+    if comes_from_another_site(headers, host) {
+        return error::plain(
+            StatusCode::FORBIDDEN,
+            "requests from pages of other sites are refused",
+        );
     }
     next.run(request).await
+}
+
+/// Whether a page of another site made a browser send this.
+fn comes_from_another_site(headers: &HeaderMap, host: Option<&str>) -> bool {
+    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    if let Some(origin) = text(header::ORIGIN) {
+        let origin = origin.split_once("://").map(|(_, host)| host);
+        return origin.is_none() || origin != host;
+    }
+    match text(SEC_FETCH_SITE) {
+        // `none`: the user typed the address.
+        Some(site) => !matches!(site, "same-origin" | "none"),
+        None => text(header::USER_AGENT).is_some_and(|agent| agent.starts_with("Mozilla/")),
+    }
 }
 
 fn is_local_host(host: &str) -> bool {
@@ -153,6 +164,29 @@ mod tests {
         assert!(!knows("Bearer secrets"));
         assert!(!knows("Basic !!!"));
         assert!(!knows_password(&HeaderMap::new(), "secret"));
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_told_apart() {
+        const BROWSER: (&str, &str) = ("user-agent", "Mozilla/5.0 (X11; Linux x86_64)");
+        let refused = |headers: &[(&'static str, &str)]| {
+            let headers = headers
+                .iter()
+                .map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
+            comes_from_another_site(&HeaderMap::from_iter(headers), Some("127.0.0.1:8033"))
+        };
+        assert!(!refused(&[]));
+        assert!(!refused(&[("user-agent", "curl/8.5.0")]));
+        assert!(!refused(&[("origin", "http://127.0.0.1:8033")]));
+        assert!(refused(&[("origin", "http://evil.example")]));
+        assert!(refused(&[("origin", "null")]));
+        // An image, a link, and an address that the user typed.
+        assert!(refused(&[BROWSER, ("sec-fetch-site", "cross-site")]));
+        assert!(refused(&[BROWSER, ("sec-fetch-site", "same-site")]));
+        assert!(!refused(&[BROWSER, ("sec-fetch-site", "same-origin")]));
+        assert!(!refused(&[BROWSER, ("sec-fetch-site", "none")]));
+        // Over plain HTTP to another machine browsers do not say it.
+        assert!(refused(&[BROWSER]));
     }
 
     #[test]

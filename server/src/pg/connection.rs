@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pgwire::messages::startup::{Authentication, BackendKeyData, ParameterStatus};
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Duration, timeout};
 
 use super::cancel::{self, CancelRegistry, Registration};
@@ -30,6 +31,9 @@ pub struct Shared {
     pub verifier: Option<PasswordVerifier>,
     /// Who can be cancelled.
     pub cancels: Arc<CancelRegistry>,
+    /// Sessions at a time, and the places that are left.
+    pub sessions_max: usize,
+    pub places: Arc<Semaphore>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// The longest statement.
@@ -71,28 +75,34 @@ pub(super) struct Connection<S> {
     resting: bool,
     terminated: CancelHandle,
     stopping: watch::Receiver<bool>,
-    _registration: Registration,
+    _admission: Admission,
 }
 
-/// Serves a client from its first byte to its last. Whatever happens concerns only this connection.
-///
-/// With `refusal` the client is told so as soon as it has said who it is (cancel requests are still honoured).
+/// What a client has that was let in.
+struct Admission {
+    _registration: Registration,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Serves a client from its first byte to its last. Whatever happens concerns only this connection. `is_admitted` becomes true
+/// when it has shown who it is and has a session.
 pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     peer: String,
     shared: Arc<Shared>,
-    refusal: Option<SqlError>,
+    is_admitted: Arc<AtomicBool>,
     mut stopping: watch::Receiver<bool>,
 ) {
     let mut wire = Wire::new(stream, shared.message_bytes_max);
     let admitted = tokio::select! {
         () = signalled(&mut stopping) => Err(Closed::ByServer),
-        admitted = timeout(STARTUP_TIMEOUT, admit(&mut wire, peer.clone(), &shared, refusal)) => {
+        admitted = timeout(STARTUP_TIMEOUT, admit(&mut wire, peer.clone(), &shared)) => {
             admitted.unwrap_or(Err(Closed::ByClient))
         }
     };
     let closed = match admitted {
-        Ok(Some((session, registration))) => {
+        Ok(Some((session, admission))) => {
+            is_admitted.store(true, Ordering::Release);
             let mut connection = Connection {
                 wire,
                 resting: false,
@@ -103,7 +113,7 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
                 portals: BTreeMap::new(),
                 skip_to_sync: false,
                 stopping,
-                _registration: registration,
+                _admission: admission,
             };
             let closed = connection.run().await;
             wire = connection.wire;
@@ -146,8 +156,7 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     wire: &mut Wire<S>,
     peer: String,
     shared: &Shared,
-    refusal: Option<SqlError>,
-) -> Result<Option<(Arc<Session>, Registration)>, Closed> {
+) -> Result<Option<(Arc<Session>, Admission)>, Closed> {
     let request = match startup::hello(wire).await? {
         Hello::Cancel(request) => {
             shared.cancels.cancel(request.pid, &request.secret_key);
@@ -156,10 +165,10 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
         Hello::Session(request) => request,
     };
     wire.established(request.version);
-    if let Some(refusal) = refusal {
-        return Err(Closed::Fatal(refusal));
-    }
     startup::authenticate(wire, &request.user, shared.verifier.as_ref()).await?;
+    let place = Arc::clone(&shared.places)
+        .try_acquire_owned()
+        .map_err(|_| Closed::Fatal(too_many_clients(shared.sessions_max)))?;
     wire.put(&PgWireBackendMessage::Authentication(Authentication::Ok))?;
 
     let database = shared.database.get().map_err(Closed::Fatal)?;
@@ -180,7 +189,17 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     let registration = shared
         .cancels
         .register(session.id(), secret, session.cancel_handle());
-    Ok(Some((session, registration)))
+    let admission = Admission {
+        _registration: registration,
+        _place: place,
+    };
+    Ok(Some((session, admission)))
+}
+
+fn too_many_clients(sessions_max: usize) -> SqlError {
+    SqlError::new(SqlState::TooManyConnections, "sorry, too many clients already")
+        .with_detail(format!("The limit is {sessions_max} connections."))
+        .with_hint("Close idle connections, use a pool, or raise connections_max.")
 }
 
 /// Returns when a session has done nothing for as long as it may.

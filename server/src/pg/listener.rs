@@ -1,24 +1,26 @@
 //! Accepts PostgreSQL clients, and keeps count of them.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Duration, sleep};
 
 use super::connection::{self, Shared};
-use crate::error::{SqlError, SqlState};
 use crate::serve::signalled;
 
 /// How long to wait when the process is out of file descriptors, before trying to accept again.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// How many connections above the limit are served for as long as it takes to tell them so, or to take their cancel
-/// request. Those above that are closed at once.
-const EXCESS_CONNECTIONS_MAX: usize = 32;
+/// How many connections there may be beside the sessions: those that have yet to show who they are, that are told that there is
+/// no place for them, or that come to cancel. When there are more, the one is closed that has been showing who it is for longest: whoever
+/// opens connections and says nothing keeps nobody out.
+const STARTING_MAX: usize = 32;
 
 /// Accepts connections until the server stops; then waits for those that are open to end.
 ///
@@ -26,23 +28,32 @@ const EXCESS_CONNECTIONS_MAX: usize = 32;
 pub async fn run(
     listener: TcpListener,
     shared: Arc<Shared>,
-    connections_max: usize,
     mut stopping: watch::Receiver<bool>,
     mut abandon: watch::Receiver<bool>,
 ) {
     let for_connections = stopping.clone();
     let mut connections = JoinSet::new();
+    let mut starting: VecDeque<(AbortHandle, Arc<AtomicBool>)> = VecDeque::new();
+    let connections_max = shared.sessions_max + STARTING_MAX;
     loop {
         // Finished tasks are collected as they end, so that the set holds exactly the open connections.
         tokio::select! {
             () = signalled(&mut stopping) => break,
             Some(ended) = connections.join_next() => log_panic(ended),
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) if connections.len() >= connections_max + EXCESS_CONNECTIONS_MAX => drop(stream),
                 Ok((stream, peer)) => {
-                    let refusal = refusal(connections.len(), connections_max);
-                    let connection = serve(stream, peer, Arc::clone(&shared), refusal, for_connections.clone());
-                    connections.spawn(connection);
+                    starting.retain(|(task, is_admitted)| {
+                        !task.is_finished() && !is_admitted.load(Ordering::Acquire)
+                    });
+                    if connections.len() >= connections_max
+                        && let Some((oldest, _)) = starting.pop_front()
+                    {
+                        oldest.abort();
+                    }
+                    let is_admitted = Arc::new(AtomicBool::new(false));
+                    let admitted = Arc::clone(&is_admitted);
+                    let connection = serve(stream, peer, Arc::clone(&shared), admitted, for_connections.clone());
+                    starting.push_back((connections.spawn(connection), is_admitted));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a PostgreSQL connection");
@@ -70,7 +81,7 @@ async fn serve(
     stream: TcpStream,
     peer: SocketAddr,
     shared: Arc<Shared>,
-    refusal: Option<SqlError>,
+    is_admitted: Arc<AtomicBool>,
     stopping: watch::Receiver<bool>,
 ) {
     // Answers are written whole, so there is nothing that waiting for more could save.
@@ -78,16 +89,14 @@ async fn serve(
         tracing::debug!(%peer, %error, "cannot turn off delayed sending");
     }
     let _open = shared.metrics.connection_opened("pg");
-    connection::serve(stream, peer.to_string(), Arc::clone(&shared), refusal, stopping).await;
-}
-
-/// One connection in excess is still served long enough to be told why it is refused.
-fn refusal(open: usize, connections_max: usize) -> Option<SqlError> {
-    (open >= connections_max).then(|| {
-        SqlError::new(SqlState::TooManyConnections, "sorry, too many clients already")
-            .with_detail(format!("The limit is {connections_max} connections."))
-            .with_hint("Close idle connections, use a pool, or raise connections_max.")
-    })
+    connection::serve(
+        stream,
+        peer.to_string(),
+        Arc::clone(&shared),
+        is_admitted,
+        stopping,
+    )
+    .await;
 }
 
 fn is_out_of_resources(error: &io::Error) -> bool {
