@@ -413,7 +413,7 @@ impl Job {
     async fn index(&self, view: &Arc<ViewInstance>, partition: usize) -> Result<()> {
         loop {
             let view = Arc::clone(view);
-            let indexing = self.inner.spawn(QueryClass::Batch, move |_| {
+            let indexing = self.inner.spawn_for(view.id, QueryClass::Batch, move |_| {
                 async move { view.index_contents(partition) }.boxed()
             })?;
             match indexing.await {

@@ -23,6 +23,7 @@ pub mod memory;
 pub mod operator;
 mod query;
 mod relation;
+mod running;
 mod runtime;
 pub mod schedule;
 mod snapshot;
@@ -49,6 +50,7 @@ pub use query::{
     BatchPlanner, ClientWait, FILE_PIECE_BYTES_MIN, GenericJoinExec, Partitions, ProfileHandle, QueryOptions,
     table_rows,
 };
+pub use running::{Place, Running};
 pub use runtime::{
     FeedStatus, Lack, PipelineStatus, QUERY_PARTITION_ROWS, Runtime, RuntimeOptions, SourceKind, SourceSpec,
     ViewSpec, ViewStatus, WorkerStatus,

@@ -44,6 +44,7 @@ use crate::memory::{Memory, Resident};
 use crate::operator::CombinerCounts;
 use crate::query::Queries;
 use crate::relation::Relation;
+use crate::running::Running;
 use crate::schedule::group::GroupSize;
 use crate::schedule::template::WorkerId;
 use crate::snapshot::{Frozen, Snapshot};
@@ -93,6 +94,8 @@ pub struct RuntimeOptions {
     pub spill: Option<SpillOptions>,
     /// How much may wait for the epochs of a pipeline, before its sources wait.
     pub feed_limits: FeedLimits,
+    /// Where it is noted which views run, for the case that the process dies in one.
+    pub running: Option<Arc<Running>>,
 }
 
 impl RuntimeOptions {
@@ -115,6 +118,7 @@ impl RuntimeOptions {
             memory: Memory::new(None, Resident::Unknown),
             spill: None,
             feed_limits: FeedLimits::default(),
+            running: None,
         }
     }
 }

@@ -350,7 +350,7 @@ impl Worker {
                     stage,
                     partition,
                 };
-                let task = self.cpu.spawn(QueryClass::Stream, move |_| {
+                let task = self.cpu.spawn_for(view, QueryClass::Stream, move |_| {
                     async move {
                         worker.restore(part, incarnation);
                         if let Some(view) = worker.view(view, incarnation) {
@@ -421,7 +421,7 @@ impl Worker {
         match outcome {
             Ok(()) => {
                 let indexing = Arc::clone(&view);
-                let indexing = self.cpu.spawn(QueryClass::Batch, move |_| {
+                let indexing = self.cpu.spawn_for(part.view, QueryClass::Batch, move |_| {
                     async move { indexing.make_indexes(part.partition) }.boxed()
                 });
                 indexing.detach();

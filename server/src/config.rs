@@ -45,10 +45,10 @@ pub struct Config {
     pub tuning: Tuning,
     /// The most PostgreSQL connections at a time.
     pub connections_max: usize,
-    /// Iterations of a recursion in a view within one epoch.
     /// Rows of a relation that make one partition of a query.
     pub query_partition_rows: usize,
     pub recursion_iterations_max: usize,
+    /// Iterations of a recursion in a view within one epoch.
     /// Rows that a recursion in a view may make within one epoch.
     pub recursion_rows_max: usize,
     /// The longest SQL text, in bytes.
@@ -60,6 +60,8 @@ pub struct Config {
     /// How long running statements may take to end when the server stops.
     pub shutdown_timeout: Duration,
 }
+    /// Whether the materialized views that there are run.
+    pub views: bool,
 
 impl Default for Config {
     fn default() -> Self {
@@ -82,6 +84,7 @@ impl Default for Config {
             http_body_bytes_max: 0,
             shutdown_timeout: Duration::ZERO,
         };
+            views: true,
         for key in KEYS {
             (key.set)(&mut config, key.default).expect("a default is a valid value of its key");
         }

@@ -11,6 +11,7 @@
 //! comes up.
 
 pub mod ddl;
+mod deaths;
 pub mod engine;
 pub mod generators;
 pub mod ingest_keys;
@@ -81,6 +82,8 @@ pub struct DatabaseOptions {
     pub reducers: Vec<Arc<dyn Reducer>>,
     /// State of views leaves for the disk now and then though there is memory: for tests.
     pub spill_by_chance: bool,
+    /// Whether the materialized views that there are run; otherwise they are set aside, so that one can be dropped.
+    pub run_views: bool,
 }
 
 impl DatabaseOptions {
@@ -98,6 +101,7 @@ impl DatabaseOptions {
             virtual_clock: None,
             reducers: vec![],
             spill_by_chance: false,
+            run_views: true,
         }
     }
 
@@ -128,6 +132,7 @@ pub struct Database {
     upkeep: upkeep::Upkeep,
     profiles: profiles::Profiles,
     recovery: recovery::Recovery,
+    deaths: deaths::Deaths,
     sessions: Arc<Sessions>,
     next_session: AtomicI32,
     closing: AtomicBool,
@@ -174,7 +179,9 @@ impl Database {
         let store = tokio::task::spawn_blocking(move || Store::open(&data, store_options))
             .await
             .map_err(|error| SqlError::internal(format!("opening the data directory: {error}")))??;
+        let deaths = deaths::Deaths::open(&store)?;
         let mut runtime_options = RuntimeOptions {
+            running: deaths.running().cloned(),
             workers: options.workers,
             batch_interval: options.tuning.batch_interval,
             group_size: options.tuning.groups(),
@@ -223,6 +230,7 @@ impl Database {
             upkeep: upkeep::Upkeep::default(),
             profiles: profiles::Profiles::default(),
             recovery: recovery::Recovery::default(),
+            deaths,
             sessions,
             next_session: AtomicI32::new(1),
             closing: AtomicBool::new(false),
@@ -246,7 +254,9 @@ impl Database {
         self.checkpoint_at_end().await;
         self.sinks.stop_all().await;
         self.runtime.shutdown().await;
-        Ok(self.store.close()?)
+        let forgotten = self.deaths.forget(&self.store);
+        self.store.close()?;
+        Ok(forgotten?)
     }
 
     /// Whether [`Self::close`] was called.
@@ -396,8 +406,12 @@ impl Database {
         let all = CatalogSnapshot::new(0, objects);
         let ids = all.objects().map(|object| object.id).collect();
         let mut later = vec![];
+        let mut place = self.deaths.place();
         for object in all.in_order(&ids) {
             let mut object = object.as_ref().clone();
+            if let Some(place) = &mut place {
+                place.set(Some(millrace_planner::RelationId(object.id.0)));
+            }
             match self.bring_up(&mut object).await {
                 Ok(rest) => later.extend(rest.map(|rest| (object.clone(), rest))),
                 Err(error)
@@ -410,6 +424,7 @@ impl Database {
             }
             self.publish([Arc::new(object)], &[]);
         }
+        drop(place);
         let mut restored = self.restored_for_sinks().await?;
         self.replay(!later.is_empty()).await?;
         // What is filled is filled from what is there now: the time of replayed epochs is before that.
@@ -419,6 +434,7 @@ impl Database {
                 self.publish([Arc::new(object)], &[]);
             }
         }
+        self.acquit_views().await;
         // Nothing is to come before what there is has come up.
         for object in self.catalog().objects() {
             self.start_generator(object)?;
@@ -434,6 +450,9 @@ impl Database {
             Definition::Relation(relation) => match relation.query.clone() {
                 None => self.create_source(&name, relation).await.map(|()| None),
                 Some(query) => {
+                    if let Some(refusal) = self.view_refusal(object.id) {
+                        return Err(refusal);
+                    }
                     let catalog = self.catalog();
                     let partitions = self.partitions_of(object.id);
                     let planned =

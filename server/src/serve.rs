@@ -312,6 +312,7 @@ fn database_options(config: &Config) -> DatabaseOptions {
     options.query_partition_rows = config.query_partition_rows;
     options.recursion.iterations = config.recursion_iterations_max;
     options.recursion.rows = config.recursion_rows_max;
+    options.run_views = config.views;
     options
 }
 

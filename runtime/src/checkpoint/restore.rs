@@ -266,7 +266,7 @@ impl Inner {
         held.resume(vec![Arc::clone(&view.shape)], vec![]);
         for partition in 0..view.contents.partitions.len() {
             let view = Arc::clone(&view);
-            self.spawn_indexing(move || view.make_indexes(partition))?;
+            self.spawn_indexing(view.id, move || view.make_indexes(partition))?;
         }
         Ok(())
     }
@@ -280,7 +280,7 @@ impl Inner {
     ) -> Result<()> {
         let image = decode::image(files, stored).await?;
         let view = Arc::clone(view);
-        let task = self.spawn(QueryClass::Stream, move |_| {
+        let task = self.spawn_for(part.view, QueryClass::Stream, move |_| {
             async move {
                 let turn = view.turn_to_restore(part.stage, part.partition).await;
                 // What was read is what was written, but by whom is not known.

@@ -133,7 +133,7 @@ impl Runtime {
         let relation = Arc::new(relation);
         if let Relation::Table(table) = relation.as_ref() {
             let (rows, charge) = (Arc::clone(&table.rows), Arc::clone(&table.charge));
-            self.inner.spawn_indexing(move || {
+            self.inner.spawn_indexing(id, move || {
                 make_indexes(&rows)?;
                 charge.set(rows.read().memory_bytes());
                 Ok(())
@@ -258,8 +258,12 @@ impl Inner {
     ///
     /// # Errors
     /// The runtime is shutting down.
-    pub(crate) fn spawn_indexing(&self, make: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
-        let indexing = self.spawn(QueryClass::Batch, move |_| {
+    pub(crate) fn spawn_indexing(
+        &self,
+        relation: RelationId,
+        make: impl FnOnce() -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let indexing = self.spawn_for(relation, QueryClass::Batch, move |_| {
             async move {
                 if let Err(error) = make() {
                     // Whoever asks for one meets the same error.

@@ -60,6 +60,9 @@ impl Inner {
         let id = WorkerId(self.next_worker.fetch_add(1, Ordering::Relaxed));
         let cpu = CpuScheduler::start(self.options.cores, Some(self.waits.handle()))?;
         cpu.watch(&self.options.memory);
+        if let Some(running) = &self.options.running {
+            cpu.note_in(running);
+        }
         let (policy, patience) = *self.policy.lock();
         cpu.set_policy(policy);
         cpu.set_patience(patience);
@@ -216,6 +219,20 @@ impl Inner {
         // Held until it is spawned: a worker that leaves sees through what it was given before.
         let workers = self.workers.read();
         Ok(self.place(&workers)?.cpu.spawn(class, future))
+    }
+
+    /// The same for a view alone.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub fn spawn_for<T: Send + 'static>(
+        &self,
+        view: RelationId,
+        class: QueryClass,
+        future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<T>>,
+    ) -> Result<CpuTask<T>> {
+        let workers = self.workers.read();
+        Ok(self.place(&workers)?.cpu.spawn_for(view, class, future))
     }
 
     /// The same for a task of a query.

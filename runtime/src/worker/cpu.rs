@@ -31,10 +31,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use millrace_planner::RelationId;
 use parking_lot::Mutex;
 
 use crate::error::{Result, RuntimeError};
 use crate::memory::Memory;
+use crate::running::Running;
 use crate::worker::disk::DiskUse;
 pub use histogram::{Durations, Histogram};
 pub use policy::{GiveWay, Place, Policy, SchedulerPolicy};
@@ -276,6 +278,17 @@ impl CpuScheduler {
         self.spawn_recorded(Arc::new(TaskRecord::new(Work::new(class), None)), future)
     }
 
+    /// The same for a view: should the process die in it, the next start knows of which view it was.
+    pub fn spawn_for<T: Send + 'static>(
+        &self,
+        view: RelationId,
+        class: QueryClass,
+        future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<T>>,
+    ) -> CpuTask<T> {
+        let record = TaskRecord::new(Work::new(class), None).for_view(view);
+        self.spawn_recorded(Arc::new(record), future)
+    }
+
     /// The same with a record that others look at.
     pub fn spawn_recorded<T: Send + 'static>(
         &self,
@@ -338,6 +351,11 @@ impl CpuScheduler {
     /// From now on batch tasks begin only while there is memory.
     pub fn watch(&self, memory: &Arc<Memory>) {
         let _ = self.shared.memory.set(Arc::clone(memory));
+    }
+
+    /// From now on it is noted there for which view each thread works.
+    pub fn note_in(&self, running: &Arc<Running>) {
+        let _ = self.shared.running.set(Arc::clone(running));
     }
 
     /// The worker as a place for a task. `memory_permille`: how much of its memory is in use, in thousandths.

@@ -125,7 +125,7 @@ impl Worker {
         let worker = Arc::clone(self);
         let queued = Instant::now();
         let class = self.class(ready.pipeline, ready.gives_way);
-        let task = self.cpu.spawn(class, move |gate| {
+        let task = self.cpu.spawn_for(ready.id.view, class, move |gate| {
             async move {
                 let queue = queued.elapsed();
                 let outcome = worker.run(&ready, &gate, queue).await;

@@ -45,6 +45,9 @@ pub struct ServeArgs {
     /// The most PostgreSQL connections at a time [default: 200]
     #[arg(long, value_name = "N")]
     connections_max: Option<String>,
+    /// off: no materialized view runs, so that one that the server cannot live with can be dropped [default: on]
+    #[arg(long, value_name = "on|off")]
+    views: Option<String>,
     /// Allow listening beyond loopback without a password
     #[arg(long)]
     insecure: bool,
@@ -60,6 +63,7 @@ impl ServeArgs {
             ("workers", &self.workers),
             ("memory_limit", &self.memory_limit),
             ("connections_max", &self.connections_max),
+            ("views", &self.views),
         ];
         let given = given
             .into_iter()

@@ -234,6 +234,16 @@ pub const KEYS: &[Key] = &[
             Ok(())
         },
     },
+    Key {
+        name: "views",
+        default: "on",
+        help: "Whether the materialized views that there are run after this start; with off they are set aside, so that \
+               one that the server cannot live with can be dropped.",
+        set: |config, text| {
+            config.views = boolean(text)?;
+            Ok(())
+        },
+    },
 ];
 
 /// The keys as a text for `--help`.

@@ -145,6 +145,7 @@ impl Database {
 
     /// Drops what is kept only to be fast, or to be looked at again.
     fn empty_caches(&self) {
+        self.acquit_views().await;
         self.profiles.clear();
         let caches = &self.state.runtime_env().cache_manager;
         caches.get_file_metadata_cache().clear();

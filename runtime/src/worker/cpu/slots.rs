@@ -26,6 +26,7 @@ use super::task::{CpuGate, TaskRecord};
 use super::{CLASSES, ClassTimes, Histogram, QueryClass, RUNNING, SchedulerPolicy};
 use crate::error::RuntimeError;
 use crate::memory::Memory;
+use crate::running::{Place, Running};
 
 /// How much less the threads of interactive and of batch tasks matter to the operating system, in steps of nice: five are a
 /// third, and ten a tenth of the processor where both want all of it.
@@ -128,6 +129,8 @@ pub(super) struct Shared {
     pub held: AtomicUsize,
     /// The memory of the process.
     pub memory: OnceLock<Arc<Memory>>,
+    /// Where it is noted for which view each thread works.
+    pub running: OnceLock<Arc<Running>>,
     started: Instant,
 }
 
@@ -178,6 +181,7 @@ impl Shared {
             lost: OnceLock::new(),
             held: AtomicUsize::new(0),
             memory: OnceLock::new(),
+            running: OnceLock::new(),
             started: Instant::now(),
         }
     }
@@ -399,6 +403,7 @@ impl Shared {
     /// What a thread of a lane does until the scheduler is stopped, or its lane has another one instead of it.
     pub fn run(self: &Arc<Self>, lane: Lane, thread: ThreadNumber) {
         yield_to_more_urgent_lanes(lane);
+        let mut noted = None;
         let mut queues = self.queues.lock();
         if queues.native_ids.len() <= thread {
             queues.native_ids.resize(thread + 1, None);
@@ -414,6 +419,7 @@ impl Shared {
                 let now = self.now_ns();
                 queues.polls.begin(thread, lane, turn.rank, now);
                 drop(queues);
+                self.note(&mut noted, &turn.waited.item.record);
                 let (class, held, cpu) = self.poll(turn, freed, now);
                 let now = self.now_ns();
                 if lane == Lane::Idle {
@@ -438,6 +444,10 @@ impl Shared {
                 }
             } else if queues.is_stopped || (queues.is_retired && self.alive.load(Ordering::Acquire) == 0) {
                 return self.count_thread_out(&mut queues);
+            } else if let Some(idle) = noted.as_mut().filter(|noted| noted.is_set()) {
+                drop(queues);
+                idle.set(None);
+                queues = self.queues.lock();
             } else {
                 self.ready[lane as usize].wait(&mut queues);
             }
@@ -513,6 +523,17 @@ impl Shared {
             }
         }
         tracing::debug!(thread = change.thread, from = %change.from, "a poll takes long");
+    }
+
+    /// Notes that a thread comes to a task.
+    fn note(&self, place: &mut Option<Place>, record: &TaskRecord) {
+        let view = record.view();
+        if place.is_none() && view.is_some() {
+            *place = self.running.get().map(Running::place);
+        }
+        if let Some(place) = place {
+            place.set(view);
+        }
     }
 
     /// Polls a task; returns its class, for how long it held a slot, and the processor time in that. `freed_ns`: when the last

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::task::AtomicWaker;
+use millrace_planner::RelationId;
 use parking_lot::Mutex;
 
 use super::queue::Cause;
@@ -209,6 +210,8 @@ pub struct TaskRecord {
     /// When its turn began, on the clock of the slots.
     turn_began_ns: AtomicU64,
     keeps_stretches: bool,
+    /// The view for which it works, if it does for one alone.
+    view: Option<RelationId>,
     /// Touched by one thread at a time, but for those that look.
     notes: Mutex<Notes>,
 }
@@ -258,6 +261,7 @@ impl TaskRecord {
             undisturbed_until_ns: AtomicU64::new(0),
             turn_began_ns: AtomicU64::new(0),
             keeps_stretches: false,
+            view: None,
             notes: Mutex::new(Notes {
                 state: TaskState::Ready,
                 gives_way: false,
@@ -287,6 +291,18 @@ impl TaskRecord {
     pub fn keeping_stretches(mut self) -> Self {
         self.keeps_stretches = true;
         self
+    }
+
+    /// As one that works for a view alone.
+    #[must_use]
+    pub fn for_view(mut self, view: RelationId) -> Self {
+        self.view = Some(view);
+        self
+    }
+
+    /// The view for which it works, if it does for one alone.
+    pub(super) fn view(&self) -> Option<RelationId> {
+        self.view
     }
 
     pub(super) fn class(&self) -> QueryClass {
