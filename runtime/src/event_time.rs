@@ -2,7 +2,8 @@
 //!
 //! A row is judged when it is written, by the watermark of everything that was submitted before it. A late row never enters
 //! the stream, so that a stream and all views over it agree on what is in it, at any time and after any restart: the
-//! watermark is a function of the log. Rows of one write do not make each other late.
+//! watermark is a function of the log. Rows of one write do not make each other late. Somebody may set a watermark back: then the rows
+//! in front of that place in the log do not count.
 //!
 //! ```text
 //!  write --> too far in the future? --> before the watermark? --> the log, the feed     watermark = max(watermark, rows')
@@ -24,6 +25,8 @@ use millrace_planner::RelationId;
 use crate::error::Result;
 use crate::state::row_table::arrow_error;
 
+/// So many of the rows that do not enter are told one by one.
+const TOLD_MAX: usize = 10;
 /// No row was submitted yet.
 const NONE: i64 = i64::MIN;
 
@@ -40,6 +43,33 @@ pub struct EventTimeSpec {
     pub late: Option<RelationId>,
     /// What the watermark was when rows were removed from the log, in microseconds.
     pub at_least: Option<i64>,
+    /// Somebody has set the watermark back.
+    pub set_back: Option<SetBack>,
+}
+
+/// A watermark that was set by hand: rows before an offset do not count any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SetBack {
+    /// Where the stream's log ended then.
+    pub offset: u64,
+    /// In microseconds since 1970-01-01 00:00 UTC.
+    pub watermark: i64,
+}
+
+impl EventTimeSpec {
+    /// The watermark before any row of the log.
+    fn beginning(&self) -> Option<i64> {
+        self.at_least.max(self.set_back.map(|set| set.watermark))
+    }
+
+    /// What a checkpoint says of the watermark, which has the stream up to an offset.
+    pub fn checkpointed(&self, end: u64, watermark: Option<i64>) -> Option<i64> {
+        match self.set_back {
+            // It may be of the time before.
+            Some(set) if end <= set.offset => Some(set.watermark),
+            _ => watermark,
+        }
+    }
 }
 
 /// See the module.
@@ -52,6 +82,41 @@ pub struct EventTime {
     future_rows: AtomicU64,
 }
 
+/// A row that did not enter its stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LateRow {
+    /// Its place among the rows that were written to the stream, from 0.
+    pub position: usize,
+    /// In microseconds since 1970-01-01 00:00 UTC.
+    pub event_time: i64,
+    /// The watermark before which it is; none: it is too far ahead of the clock.
+    pub watermark: Option<i64>,
+}
+
+/// Rows of writes that did not enter their streams.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LateRows {
+    pub rows: u64,
+    /// How many of them are so because they are too far ahead of the clock.
+    pub future_rows: u64,
+    /// The first of them.
+    pub first: Vec<LateRow>,
+}
+
+impl LateRows {
+    /// Adds those of another write, before which came so many rows.
+    pub fn add(&mut self, other: &LateRows, rows_before: usize) {
+        self.rows += other.rows;
+        self.future_rows += other.future_rows;
+        let left = TOLD_MAX.saturating_sub(self.first.len());
+        let more = other.first.iter().take(left).map(|row| LateRow {
+            position: rows_before + row.position,
+            ..*row
+        });
+        self.first.extend(more);
+    }
+}
+
 /// What becomes of the rows of a write.
 #[derive(Debug)]
 pub struct Judged {
@@ -62,8 +127,8 @@ pub struct Judged {
     pub watermark: Option<i64>,
     /// The watermark by which they were judged.
     pub judged_by: Option<i64>,
-    /// How many of the late ones are so because they are too far in the future.
-    pub future_rows: u64,
+    /// What there is to tell of the late ones.
+    pub told: LateRows,
 }
 
 /// What a stream's event time looks like to operators of the server.
@@ -79,7 +144,7 @@ pub struct WatermarkStatus {
 impl EventTime {
     pub fn new(spec: EventTimeSpec) -> Self {
         EventTime {
-            submitted: AtomicI64::new(spec.at_least.unwrap_or(NONE)),
+            submitted: AtomicI64::new(spec.beginning().unwrap_or(NONE)),
             spec,
             late_rows: AtomicU64::new(0),
             future_rows: AtomicU64::new(0),
@@ -100,7 +165,23 @@ impl EventTime {
         Some(self.submitted.load(Ordering::Acquire)).filter(|watermark| *watermark != NONE)
     }
 
-    /// The watermark that rows of the log let one assume.
+    /// The watermark that rows of the log let one assume, of which the first is at this offset.
+    ///
+    /// # Errors
+    /// The expression fails.
+    pub fn assumed_of_log(&self, first_offset: u64, rows: &RecordBatch) -> Result<Option<i64>> {
+        match self.spec.set_back {
+            Some(set) if first_offset < set.offset => Ok(None),
+            _ => self.assumed(rows),
+        }
+    }
+
+    /// The watermark is this from now on, although rows that were submitted let one assume a later one.
+    pub fn set_back(&self, watermark: i64) {
+        self.submitted.store(watermark, Ordering::Release);
+    }
+
+    /// The watermark that rows let one assume.
     ///
     /// # Errors
     /// The expression fails.
@@ -126,16 +207,28 @@ impl EventTime {
         let horizon = self.spec.future_skew_max.map(|skew| now.saturating_add(skew));
         let is_future = |time: i64| horizon.is_some_and(|horizon| time > horizon);
         let is_late = |time: i64| is_future(time) || judged_by.is_some_and(|watermark| time < watermark);
-        let (accepted, late, future_rows) = if times.iter().flatten().any(is_late) {
+        let (accepted, late, told) = if times.iter().flatten().any(is_late) {
             // A row without an event time is in no window, and never late.
             let late: BooleanArray = times.iter().map(|time| Some(time.is_some_and(is_late))).collect();
-            let future_rows = times.iter().flatten().filter(|time| is_future(*time)).count() as u64;
+            let told = LateRows {
+                rows: late.true_count() as u64,
+                future_rows: times.iter().flatten().filter(|time| is_future(*time)).count() as u64,
+                first: (times.iter().enumerate())
+                    .filter_map(|(position, time)| Some((position, time.filter(|time| is_late(*time))?)))
+                    .map(|(position, event_time)| LateRow {
+                        position,
+                        event_time,
+                        watermark: judged_by.filter(|_| !is_future(event_time)),
+                    })
+                    .take(TOLD_MAX)
+                    .collect(),
+            };
             let accepted =
                 filter_record_batch(rows, &not(&late).map_err(arrow_error)?).map_err(arrow_error)?;
             let late = filter_record_batch(rows, &late).map_err(arrow_error)?;
-            (accepted, late, future_rows)
+            (accepted, late, told)
         } else {
-            (rows.clone(), rows.slice(0, 0), 0)
+            (rows.clone(), rows.slice(0, 0), LateRows::default())
         };
         Ok(Judged {
             earliest: min(&micros(accepted.column(self.spec.column))?),
@@ -143,7 +236,7 @@ impl EventTime {
             judged_by,
             accepted,
             late,
-            future_rows,
+            told,
         })
     }
 
@@ -160,7 +253,8 @@ impl EventTime {
         self.advance(judged.watermark);
         self.late_rows
             .fetch_add(judged.late.num_rows() as u64, Ordering::Relaxed);
-        self.future_rows.fetch_add(judged.future_rows, Ordering::Relaxed);
+        self.future_rows
+            .fetch_add(judged.told.future_rows, Ordering::Relaxed);
     }
 }
 

@@ -340,10 +340,25 @@ impl Feeds {
         CutAnswer::Taken(taken)
     }
 
-    /// The watermark of a stream as its log has it. It never goes back.
+    /// The watermark of a stream as its log has it. It does not go back by this.
     pub fn set_watermark(&mut self, relation: RelationId, watermark: i64) {
         let known = self.watermarks.entry(relation).or_insert(watermark);
         *known = (*known).max(watermark);
+    }
+
+    /// The watermark of a stream is this, although what was cut let one assume a later one.
+    pub fn set_watermark_back(&mut self, relation: RelationId, watermark: i64) {
+        self.watermarks.insert(relation, watermark);
+    }
+
+    /// Whether rows of a relation wait to be cut, durable or not.
+    pub fn has_waiting(&self, relation: RelationId) -> bool {
+        let pipeline = self.pipeline_of.get(&relation);
+        let queue = pipeline.and_then(|pipeline| self.queues.get(pipeline));
+        queue.is_some_and(|queue| {
+            let mut parts = queue.writes.iter().flat_map(|write| &write.parts);
+            parts.any(|part| part.relation == relation)
+        })
     }
 
     /// The watermarks of all streams, as of what was cut.

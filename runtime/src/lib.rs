@@ -42,7 +42,7 @@ pub use driver::{
     CheckpointPolicy, EpochRecord, FaucetCause, FaucetRecord, GroupRecord, PipelineRecord, Spread,
 };
 pub use error::RuntimeError;
-pub use event_time::{EventTime, EventTimeSpec, Judged, WatermarkStatus};
+pub use event_time::{EventTime, EventTimeSpec, Judged, LateRow, LateRows, SetBack, WatermarkStatus};
 pub use feed::{FeedLimits, FeedSize};
 pub use follow::{Between, Changes, Checkpointed, Follower};
 pub use operator::Gate;
@@ -61,4 +61,4 @@ pub use worker::cpu::{
     CpuScheduler, CpuTask, CpuTimes, Durations, Patience, QueryClass, SchedulerPolicy, TaskState, TaskStatus,
 };
 pub use worker::{ActivityCounts, Filled};
-pub use write::{LateRows, TableLocks, WriteToken};
+pub use write::{Note, TableLocks, WriteToken};

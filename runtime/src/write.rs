@@ -11,7 +11,7 @@ use millrace_storage::{Appended, ChangeBatch, LogWrite, rows_bytes};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::error::{Result, RuntimeError};
-use crate::event_time::{EventTime, Judged};
+use crate::event_time::{EventTime, Judged, LateRows};
 use crate::feed::Part;
 use crate::operator::{concat, consolidate};
 use crate::relation::{Relation, Table};
@@ -28,13 +28,9 @@ pub struct WriteToken {
     pub late: LateRows,
 }
 
-/// Rows of writes that were late.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LateRows {
-    pub rows: u64,
-    /// How many of them are so because they are too far ahead of the clock.
-    pub future_rows: u64,
-}
+/// What is written down with a write, and lasts if and only if the write does; it is told which rows do not enter their streams.
+/// Nothing is written down where it is empty.
+pub type Note<'a> = &'a (dyn Fn(&LateRows) -> Vec<u8> + Sync);
 
 impl WriteToken {
     /// Adds another write.
@@ -43,8 +39,7 @@ impl WriteToken {
             let known = self.ends.entry(*relation).or_default();
             *known = (*known).max(*end);
         }
-        self.late.rows += other.late.rows;
-        self.late.future_rows += other.late.future_rows;
+        self.late.add(&other.late, 0);
     }
 
     pub fn is_empty(&self) -> bool {
@@ -123,11 +118,10 @@ impl Runtime {
         changes: Vec<(RelationId, ChangeBatch)>,
         locks: Option<&TableLocks>,
     ) -> Result<WriteToken> {
-        self.append_within(changes, locks, &[], None).await
+        self.append_within(changes, locks, None).await
     }
 
-    /// As [`append`](Self::append), with a note that lasts if and only if the write does. If nothing is written, neither
-    /// is the note. The write waits so long for room at the most; `None`: until there is some.
+    /// As [`append`](Self::append). The write waits so long for room at the most; `None`: until there is some.
     ///
     /// # Errors
     /// As [`append`](Self::append); there was no room in time.
@@ -135,15 +129,15 @@ impl Runtime {
         &self,
         changes: Vec<(RelationId, ChangeBatch)>,
         locks: Option<&TableLocks>,
-        note: &[u8],
         wait_max: Option<Duration>,
     ) -> Result<WriteToken> {
-        self.append_unless_ended(changes, locks, note, wait_max, &|| true)
+        self.append_unless_ended(changes, locks, &|_| vec![], wait_max, &|| true)
             .await
     }
 
     /// As [`append_within`](Self::append_within). `may` is asked at the last moment, when nothing is left to wait for: if
-    /// it says no, nothing is written, and if it says yes, the write is handed to the log before anything else happens.
+    /// it says no, nothing is written, and if it says yes, the write is handed to the log before anything else happens. If nothing
+    /// is written, neither is the note.
     ///
     /// # Errors
     /// As [`append_within`](Self::append_within); `may` said no.
@@ -151,7 +145,7 @@ impl Runtime {
         &self,
         changes: Vec<(RelationId, ChangeBatch)>,
         locks: Option<&TableLocks>,
-        note: &[u8],
+        note: Note<'_>,
         wait_max: Option<Duration>,
         may: &(dyn Fn() -> bool + Sync),
     ) -> Result<WriteToken> {
@@ -175,7 +169,7 @@ impl Runtime {
         &self,
         changes: Vec<(RelationId, ChangeBatch)>,
         locks: Option<&TableLocks>,
-        note: &[u8],
+        note: Note<'_>,
         may: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<WriteToken>> {
         let mut writes: Vec<(Arc<Relation>, ChangeBatch)> = vec![];
@@ -220,11 +214,10 @@ impl Runtime {
             }
             judgements.push((event_time, judged));
         }
-        let judged = || judgements.iter().map(|(_, judged)| judged);
-        let late = LateRows {
-            rows: judged().map(|judged| judged.late.num_rows() as u64).sum(),
-            future_rows: judged().map(|judged| judged.future_rows).sum(),
-        };
+        let mut late = LateRows::default();
+        for (_, judged) in &judgements {
+            late.add(&judged.told, 0);
+        }
         if writes.is_empty() {
             if !may() {
                 return Err(RuntimeError::Ended);
@@ -245,7 +238,7 @@ impl Runtime {
                 changes: changes.clone(),
             })
             .collect();
-        let prepared = self.inner.logs.prepare(log_writes, note)?;
+        let prepared = self.inner.logs.prepare(log_writes, &note(&late))?;
         let parts: Vec<Part> = writes
             .iter()
             .zip(watermarks)

@@ -21,9 +21,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
-use arrow::datatypes::Field;
+use arrow::datatypes::{DataType, Field};
 use millrace_runtime::memory::{Charge, Holder, Use};
-use millrace_runtime::{CpuTask, QueryClass};
+use millrace_runtime::{CpuTask, LateRow, LateRows, QueryClass};
 use millrace_storage::{ChangeBatch, ObjectId};
 
 pub use layout::Layout;
@@ -31,7 +31,7 @@ pub use layout::Layout;
 use crate::catalog::{Object, Relation};
 use crate::copy::json::Documents;
 use crate::copy::split::{Columns, Splitter};
-use crate::database::ingest_keys::{Answered, IngestKey};
+use crate::database::ingest_keys::{Answered, IngestKey, Rejection};
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::rows::{RowBuilder, RowError, positions};
 use crate::session::write::WriteScope;
@@ -152,6 +152,8 @@ pub struct CopyIn {
     converted: u64,
     /// Rows that were appended before the end.
     appended: u64,
+    /// Those of them that did not enter the stream.
+    late: LateRows,
     /// The statement, or the request, that it is: it goes on until the data has come.
     running: Running,
     /// What a failure said: nothing is taken after it.
@@ -221,6 +223,7 @@ impl CopyIn {
                 .charge(Use::Input, 0),
             converted: 0,
             appended: 0,
+            late: LateRows::default(),
             running: session.running(),
             failure: None,
             key: None,
@@ -306,18 +309,22 @@ impl CopyIn {
         Ok(())
     }
 
-    /// Ends the data and makes the rows last. Returns how many there were.
+    /// Ends the data and makes the rows last. Returns how many there were, with those that did not enter their stream.
     ///
     /// # Errors
     /// A row is malformed, or the write fails; nothing is kept but what the error says.
-    pub async fn finish(mut self) -> SqlResult<u64> {
+    pub async fn finish(mut self) -> SqlResult<Copied> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
         let (session, running) = (Arc::clone(&self.session), self.running.clone());
         let result = session.run_here(&running, self.end()).await;
         self.note(result)?;
-        Ok(self.appended)
+        Ok(Copied {
+            rows: self.appended,
+            rejected: self.late.rows,
+            rejections: rejections(&self.object, &self.late),
+        })
     }
 
     async fn end(&mut self) -> SqlResult<()> {
@@ -429,9 +436,11 @@ impl CopyIn {
         let relation = relation_of(&self.object)?;
         let rows = std::mem::take(&mut self.rows);
         let count: u64 = rows.iter().map(|batch| batch.num_rows() as u64).sum();
-        let note = match &self.key {
+        let note = |late: &LateRows| match &self.key {
             Some(key) => key.note(Answered {
-                rows: count,
+                rows: count - late.rows,
+                rejected: late.rows,
+                rejections: rejections(&self.object, late),
                 body: self.body,
             }),
             None => vec![],
@@ -442,7 +451,7 @@ impl CopyIn {
             crate::session::statement::insert::check_unique(&self.session, relation, &write, &rows, &[])
                 .await?;
         }
-        write
+        let late = write
             .finish_noted(rows.into_iter().map(ChangeBatch::insertions).collect(), &note)
             .await
             .map_err(|error| {
@@ -453,9 +462,53 @@ impl CopyIn {
                 }
             })?;
         self.charge.resize(0);
+        self.late
+            .add(&late, usize::try_from(self.appended).unwrap_or(usize::MAX));
         self.appended += count;
         Ok(())
     }
+}
+
+/// What became of the data of a COPY or a request.
+#[derive(Debug)]
+pub struct Copied {
+    /// Rows that there were.
+    pub rows: u64,
+    /// Those of them that did not enter their stream. Within a transaction that is known at its end.
+    pub rejected: u64,
+    /// The first of those.
+    pub rejections: Vec<Rejection>,
+}
+
+/// Why rows did not enter a stream, the first of them.
+fn rejections(object: &Object, late: &LateRows) -> Vec<Rejection> {
+    let zone = match object.relation() {
+        Some(relation) => (relation.event_time.as_ref())
+            .map(|event_time| relation.schema().field(event_time.column).data_type().clone()),
+        None => None,
+    };
+    let has_zone = matches!(zone, Some(DataType::Timestamp(_, Some(_))));
+    let shown = |time: i64| match chrono::DateTime::from_timestamp_micros(time) {
+        Some(time) if has_zone => time.format("%Y-%m-%d %H:%M:%S%.f+00").to_string(),
+        Some(time) => time.format("%Y-%m-%d %H:%M:%S%.f").to_string(),
+        None => format!("{time} us"),
+    };
+    let reason = |row: &LateRow| match row.watermark {
+        Some(watermark) => format!(
+            "late: its event time {} is before the stream's watermark {}",
+            shown(row.event_time),
+            shown(watermark)
+        ),
+        None => format!(
+            "its event time {} is further ahead of the clock than watermark.max_future_skew",
+            shown(row.event_time)
+        ),
+    };
+    let rows = late.first.iter().map(|row| Rejection {
+        row: row.position as u64 + 1,
+        reason: reason(row),
+    });
+    rows.collect()
 }
 
 fn relation_of(object: &Object) -> SqlResult<&Relation> {

@@ -308,7 +308,7 @@ impl Session {
     ) -> SqlResult<u64> {
         let mut copy = self.begin_ingest(relation, format).await?;
         copy.push(&body).await?;
-        copy.finish().await
+        Ok(copy.finish().await?.rows)
     }
 
     /// Begins what [`Self::ingest`] does, for a body that comes in pieces.

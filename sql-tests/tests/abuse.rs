@@ -337,6 +337,65 @@ async fn ingest_that_is_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn ingest_of_rows_that_are_late() {
+    let Fixture {
+        server,
+        witness,
+        _directory: directory,
+    } = Fixture::new().await;
+    run(
+        &witness,
+        "CREATE STREAM s (id INT, ts TIMESTAMPTZ, WATERMARK FOR ts AS ts - INTERVAL '5 seconds');
+         INSERT INTO s VALUES (0, '2020-01-01 00:00:10Z')",
+    )
+    .await
+    .unwrap();
+    let rows = "{\"id\": 1, \"ts\": \"2020-01-01T00:00:20Z\"}\n{\"id\": 2, \"ts\": \"2020-01-01T00:00:04.5Z\"}\n\
+                {\"id\": 3, \"ts\": \"2200-01-01T00:00:00Z\"}\n{\"id\": 4, \"ts\": null}\n";
+    let send = async |server: &Server, key: &str| {
+        let header = format!("Idempotency-Key: {key}\r\n");
+        request_with(server.http_addr(), "POST", "/api/ingest/s", &header, rows).await
+    };
+    let body = |answer: &str| -> serde_json::Value {
+        assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+    };
+    let first = body(&send(&server, "a").await);
+    let late = "late: its event time 2020-01-01 00:00:04.500+00 is before the stream's watermark 2020-01-01 00:00:05+00";
+    let ahead =
+        "its event time 2200-01-01 00:00:00+00 is further ahead of the clock than watermark.max_future_skew";
+    let expected = serde_json::json!({
+        "rows": 2,
+        "rejected": 2,
+        "rejections": [{"row": 2, "reason": late}, {"row": 3, "reason": ahead}],
+    });
+    assert_eq!(first, expected);
+    assert_eq!(number(&witness, "SELECT sum(id) FROM s").await, 5);
+    // What a key was answered it is answered again, also after a restart.
+    assert_eq!(body(&send(&server, "a").await), expected);
+    drop(witness);
+    server.shutdown().await;
+    let server = start(directory.path()).await.unwrap();
+    let witness = connect(server.pg_addr()).await.unwrap();
+    assert_eq!(body(&send(&server, "a").await), expected);
+    assert_eq!(number(&witness, "SELECT sum(id) FROM s").await, 5);
+    // By now the first row is not late, as it is the one that made the watermark; the second is.
+    let again = body(&send(&server, "b").await);
+    assert_eq!((&again["rows"], &again["rejected"]), (&2.into(), &2.into()));
+    let all = (0..25).map(|_| "{\"id\": 9, \"ts\": \"2019-01-01T00:00:00Z\"}\n");
+    let answer = request(
+        server.http_addr(),
+        "POST",
+        "/api/ingest/s",
+        &all.collect::<String>(),
+    )
+    .await;
+    let answer = body(&answer);
+    assert_eq!((&answer["rows"], &answer["rejected"]), (&0.into(), &25.into()));
+    assert_eq!(answer["rejections"].as_array().map(Vec::len), Some(10));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn ingest_for_which_there_is_no_room() {
     let fixture = Fixture::new().await;
     run(&fixture.witness, "CREATE STREAM s (id INT NOT NULL)")

@@ -14,7 +14,7 @@ use super::{Inner, Runtime};
 use crate::checkpoint::{RestoredSource, widen_image};
 use crate::driver::Event;
 use crate::error::{Result, RuntimeError};
-use crate::event_time::{EventTime, EventTimeSpec, WatermarkStatus};
+use crate::event_time::{EventTime, EventTimeSpec, SetBack, WatermarkStatus};
 use crate::memory::StateCharge;
 use crate::relation::{Relation, Stream, Table, widen};
 use crate::state::RowTable;
@@ -68,7 +68,8 @@ impl Runtime {
                 let event_time = event_time.map(|spec| Arc::new(EventTime::new(spec)));
                 if let Some(event_time) = event_time.clone() {
                     let from = restored.as_ref().map_or(0, |restored| restored.end);
-                    let known = restored.and_then(|restored| restored.watermark);
+                    let known = restored
+                        .and_then(|restored| event_time.spec.checkpointed(restored.end, restored.watermark));
                     event_time.advance(known);
                     let logs = Arc::clone(&self.inner.logs);
                     let (schema, missing) = (Arc::clone(&schema), missing.clone());
@@ -213,6 +214,44 @@ impl Runtime {
         known
     }
 
+    /// Whether watermarks decide what a view shows or what it has forgotten.
+    pub fn goes_by_watermarks(&self, view: RelationId) -> bool {
+        let relation = self.inner.relation(view);
+        relation.is_ok_and(
+            |relation| matches!(relation.as_ref(), Relation::View(view) if view.graph.goes_by_watermarks()),
+        )
+    }
+
+    /// Where the log of a stream ends, once nothing that was written to it waits to be cut.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub async fn settled(&self, stream: RelationId) -> Result<u64> {
+        self.until(|inner| !inner.feeds.lock().has_waiting(stream))
+            .await?;
+        Ok(self.inner.logs.head(stream.0))
+    }
+
+    /// Sets the watermark of a stream back, if nothing was written to it since its log ended at that offset; returns whether that
+    /// was so. No view may go by it.
+    ///
+    /// # Errors
+    /// The stream is gone, or has no watermark.
+    pub fn set_watermark_back(&self, stream: RelationId, set: SetBack) -> Result<bool> {
+        let relation = self.inner.relation(stream)?;
+        let event_time = relation
+            .event_time()
+            .ok_or(RuntimeError::UnknownRelation(stream))?;
+        // Under this lock, as submissions are.
+        let mut feeds = self.inner.feeds.lock();
+        if feeds.has_waiting(stream) || self.inner.logs.head(stream.0) != set.offset {
+            return Ok(false);
+        }
+        event_time.set_back(set.watermark);
+        feeds.set_watermark_back(stream, set.watermark);
+        Ok(true)
+    }
+
     /// Adds an index for key look-ups to a table or view.
     ///
     /// # Errors
@@ -302,8 +341,9 @@ fn logged_watermark(
     event_time: &EventTime,
 ) -> Result<Option<i64>> {
     for block in logs.read(id.0, offsets.start, offsets.end)? {
-        let rows = widen(block?.changes.rows, schema, missing)?;
-        event_time.advance(event_time.assumed(&rows)?);
+        let block = block?;
+        let rows = widen(block.changes.rows, schema, missing)?;
+        event_time.advance(event_time.assumed_of_log(block.first_offset, &rows)?);
     }
     Ok(event_time.watermark())
 }

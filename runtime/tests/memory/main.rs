@@ -146,7 +146,7 @@ impl Fixture {
         let values: ArrayRef = Arc::new(Int64Array::from_iter_values(values));
         let rows = RecordBatch::try_new(schema(), vec![values]).unwrap();
         let changes = vec![(id, ChangeBatch::insertions(rows))];
-        self.runtime.append_within(changes, None, &[], wait).await
+        self.runtime.append_within(changes, None, wait).await
     }
 
     /// The queue before the epochs of a source.

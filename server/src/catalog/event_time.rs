@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast;
 use millrace_parser::ast::{Options, Watermark};
 use millrace_planner::watermark::{Bound, ColumnWatermark, growing};
 use millrace_planner::{Binder, CatalogReader, RelationId};
-use millrace_runtime::EventTimeSpec;
+use millrace_runtime::{EventTimeSpec, SetBack};
 use millrace_storage::ObjectId;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +23,10 @@ use crate::session::rows::physical;
 /// After so much silence a partition is not waited for any more.
 pub const IDLE_TIMEOUT: &str = "watermark.idle_timeout";
 
+/// How far ahead of the clock an event time may be, in microseconds, where nothing is said: a day. It lets wrong time zones pass, and keeps
+/// one row of a year to come from closing every window and making all that follows late.
+const FUTURE_SKEW: i64 = 86_400_000_000;
+
 /// See the module.
 #[derive(Debug, Clone)]
 pub struct EventTimeDef {
@@ -34,6 +38,8 @@ pub struct EventTimeDef {
     pub future_skew_max: Option<i64>,
     /// What becomes of late rows.
     pub late: Late,
+    /// Somebody has set the watermark back.
+    pub set_back: Option<SetBack>,
 }
 
 /// What becomes of late rows: they are counted, and
@@ -55,6 +61,9 @@ pub struct StoredEventTime {
     future_skew_max: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     late: Option<ObjectId>,
+    /// The offset of the log at which the watermark was set back, and to what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    set_back: Option<(u64, i64)>,
 }
 
 fn duration(option: &str, value: &str) -> SqlResult<Duration> {
@@ -76,7 +85,10 @@ impl EventTimeDef {
         columns: &[String],
         options: &mut Options,
     ) -> SqlResult<Option<EventTimeDef>> {
-        let mut future_skew_max = None;
+        let has_connector =
+            (options.0.iter()).any(|option| option.name.value.eq_ignore_ascii_case("connector"));
+        // The event times of a generator have nothing to do with the clock.
+        let mut future_skew_max = (!has_connector).then_some(FUTURE_SKEW);
         let mut late = Late::Dropped;
         let mut given = None;
         let mut left = vec![];
@@ -85,6 +97,7 @@ impl EventTimeDef {
             let value = option.value.to_string();
             let value = value.trim_matches('\'');
             match name.as_str() {
+                "watermark.max_future_skew" if value.eq_ignore_ascii_case("off") => future_skew_max = None,
                 "watermark.max_future_skew" => {
                     let skew = duration(&name, value)?;
                     future_skew_max = Some(i64::try_from(skew.as_micros()).unwrap_or(i64::MAX));
@@ -129,6 +142,7 @@ impl EventTimeDef {
             watermark: watermark.expr.clone(),
             future_skew_max,
             late,
+            set_back: None,
         }))
     }
 
@@ -184,6 +198,7 @@ impl EventTimeDef {
             future_skew_max: self.future_skew_max,
             late: self.late_stream().map(|id| RelationId(id.0)),
             at_least: None,
+            set_back: self.set_back,
         })
     }
 
@@ -202,9 +217,13 @@ impl EventTimeDef {
     }
 
     /// As CREATE STREAM has it: the options behind the columns.
-    pub fn options(&self) -> Vec<String> {
-        let skew = self.future_skew_max;
-        let skew = skew.map(|skew| format!("watermark.max_future_skew = '{skew}us'"));
+    pub fn options(&self, has_connector: bool) -> Vec<String> {
+        let skew = match self.future_skew_max {
+            None if has_connector => None,
+            None => Some("watermark.max_future_skew = 'off'".to_owned()),
+            Some(FUTURE_SKEW) => None,
+            Some(skew) => Some(format!("watermark.max_future_skew = '{skew}us'")),
+        };
         let late = matches!(self.late, Late::Kept(_)).then(|| "late = 'stream'".to_owned());
         skew.into_iter().chain(late).collect()
     }
@@ -216,6 +235,7 @@ impl EventTimeDef {
             watermark: self.watermark.to_string(),
             future_skew_max: self.future_skew_max,
             late: self.late_stream(),
+            set_back: self.set_back.map(|set| (set.offset, set.watermark)),
         }
     }
 
@@ -233,6 +253,9 @@ impl EventTimeDef {
             late: stored
                 .late
                 .map_or(Late::Dropped, |stream| Late::Kept(Some(stream))),
+            set_back: stored
+                .set_back
+                .map(|(offset, watermark)| SetBack { offset, watermark }),
         })
     }
 }

@@ -471,7 +471,8 @@ impl Object {
                 Some(query) => view(query),
                 None => {
                     let connector = relation.connector.iter().flat_map(ConnectorDef::options);
-                    let event_time = relation.event_time.iter().flat_map(EventTimeDef::options);
+                    let event_time = relation.event_time.iter();
+                    let event_time = event_time.flat_map(|time| time.options(relation.connector.is_some()));
                     let keeping = relation.keeping.options();
                     let options: Vec<String> = connector.chain(event_time).chain(keeping).collect();
                     let options = match options.is_empty() {

@@ -36,10 +36,29 @@ struct Note {
     answered: Answered,
 }
 
+/// A row that was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rejection {
+    /// Its place in the request, from 1.
+    pub row: u64,
+    /// Why not.
+    pub reason: String,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// How a request was answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answered {
+    /// Rows that were taken.
     pub rows: u64,
+    /// Rows that were not, and the first of those.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rejected: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rejections: Vec<Rejection>,
     /// A hash of what came with the key ([`BodyHash`]); `None`: it was written before there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<u64>,
@@ -81,7 +100,7 @@ impl IngestKey {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum State {
     Running,
     Done(Answered),
@@ -135,7 +154,7 @@ impl IngestKeys {
         known.forget(now_ms());
         match known.states.get(key) {
             Some(State::Running) => Begin::Busy,
-            Some(State::Done(answered)) => Begin::Done(*answered),
+            Some(State::Done(answered)) => Begin::Done(answered.clone()),
             None => {
                 known.states.insert(key.clone(), State::Running);
                 Begin::Run(Running {
@@ -190,7 +209,11 @@ mod tests {
     }
 
     fn answered(rows: u64) -> Answered {
-        Answered { rows, body: Some(9) }
+        Answered {
+            rows,
+            body: Some(9),
+            ..Answered::default()
+        }
     }
 
     #[test]
@@ -205,17 +228,31 @@ mod tests {
             note(r#"{"relation": 1, "key": "a", "rows": 3}"#),
             note(r#"{"relation": 1, "key": "b", "rows": 4, "body": 18446744073709551615}"#),
         ]);
-        assert!(matches!(
-            keys.begin(&key("a")),
-            Begin::Done(Answered { rows: 3, body: None })
-        ));
-        assert!(matches!(
-            keys.begin(&key("b")),
-            Begin::Done(Answered {
-                rows: 4,
-                body: Some(u64::MAX)
-            })
-        ));
+        let found = |text: &str| match keys.begin(&key(text)) {
+            Begin::Done(answered) => (answered.rows, answered.rejected, answered.body),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(found("a"), (3, 0, None));
+        assert_eq!(found("b"), (4, 0, Some(u64::MAX)));
+    }
+
+    #[test]
+    fn what_was_rejected_is_answered_again() {
+        let keys = IngestKeys::default();
+        let answered = Answered {
+            rejected: 2,
+            rejections: vec![Rejection {
+                row: 5,
+                reason: "late".to_owned(),
+            }],
+            ..answered(7)
+        };
+        keys.restore(vec![LogNote {
+            written_at_ms: now_ms(),
+            write_id: 1,
+            note: key("a").note(answered.clone()),
+        }]);
+        assert!(matches!(keys.begin(&key("a")), Begin::Done(found) if found == answered));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::error::{SqlError, SqlResult, SqlState};
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The fact that holds the watermark of a stream that has forgotten rows.
-fn watermark_fact(stream: u64) -> String {
+pub(crate) fn watermark_fact(stream: u64) -> String {
     format!("watermark/{stream}")
 }
 

@@ -1,6 +1,7 @@
 //! `POST /api/ingest/{stream}`: rows as NDJSON, a JSON array or CSV. The answer says that they are durable.
 //!
-//! A request is all or nothing: if a row is malformed the answer names its number and no row of the request is kept.
+//! A request is all or nothing: if a row is malformed the answer names its number and no row of the request is kept. What the
+//! stream does not take, because it is late or too far ahead of the clock, is counted as rejected, and the first such rows are named.
 //! `?wait=applied` answers only when every view shows the rows. With `Idempotency-Key` a request that is sent again gets
 //! the first answer, and its rows are not taken twice; with another body it is refused.
 
@@ -103,7 +104,7 @@ pub async fn post(
         Err(error) => Err(SqlError::internal(format!("an ingest ended early: {error}")).into()),
     };
     match outcome {
-        Ok(rows) => Json(json!({"rows": rows, "rejected": 0})).into_response(),
+        Ok(answered) => Json(body_of(&answered)).into_response(),
         Err(Failure::Busy) => error::plain(
             StatusCode::CONFLICT,
             "a request with this Idempotency-Key is being worked on; try again later",
@@ -168,7 +169,16 @@ impl Drop for EndedWithClient {
     }
 }
 
-async fn take_in(request: Request, session: Arc<Session>, body: Body) -> Result<u64, Failure> {
+/// What a request that was done is answered.
+fn body_of(answered: &Answered) -> serde_json::Value {
+    let mut body = json!({"rows": answered.rows, "rejected": answered.rejected});
+    if !answered.rejections.is_empty() {
+        body["rejections"] = json!(answered.rejections);
+    }
+    body
+}
+
+async fn take_in(request: Request, session: Arc<Session>, body: Body) -> Result<Answered, Failure> {
     let state = &request.state;
     let mut copy = session.begin_ingest(&request.relation, request.format).await?;
     let mut running = None;
@@ -205,25 +215,31 @@ async fn take_in(request: Request, session: Arc<Session>, body: Body) -> Result<
         }
     }
     let body = Some(hash.get());
-    if let Some(Answered { rows, body: before }) = answered {
-        if before.is_some() && before != body {
+    if let Some(answered) = answered {
+        if answered.body.is_some() && answered.body != body {
             return Err(Failure::Differs);
         }
         if request.wait == Wait::Applied {
             flush(&session).await?;
         }
-        return Ok(rows);
+        return Ok(answered);
     }
     copy.remember_body(hash.get());
-    let rows = copy.finish().await?;
+    let copied = copy.finish().await?;
+    let answered = Answered {
+        rows: copied.rows - copied.rejected,
+        rejected: copied.rejected,
+        rejections: copied.rejections,
+        body,
+    };
     if let Some(running) = running {
-        running.done(Answered { rows, body });
+        running.done(answered.clone());
     }
-    state.metrics.ingested(rows);
+    state.metrics.ingested(answered.rows);
     if request.wait == Wait::Applied {
         flush(&session).await?;
     }
-    Ok(rows)
+    Ok(answered)
 }
 
 /// Waits until everything that the session wrote is in every view.

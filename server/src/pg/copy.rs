@@ -32,8 +32,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match message {
                 PgWireFrontendMessage::CopyData(data) => copy.push(&data.data).await?,
                 PgWireFrontendMessage::CopyDone(_) => {
-                    let rows = copy.finish().await?;
-                    self.shared.metrics.ingested(rows);
+                    let copied = copy.finish().await?;
+                    let rows = copied.rows;
+                    self.shared.metrics.ingested(rows - copied.rejected);
                     return Ok(CommandTag::rows("COPY", rows));
                 }
                 PgWireFrontendMessage::CopyFail(fail) => return Err(copy.fail(&fail.message).into()),

@@ -577,7 +577,7 @@ async fn copy_goes_in_and_out() {
             }
             let result = match failed {
                 Some(error) => Err(error),
-                None => copy.finish().await,
+                None => copy.finish().await.map(|copied| copied.rows),
             };
             while let Some(outcome) = query.next().await {
                 outcome?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use millrace_planner::{RelationId, RelationKind};
-use millrace_runtime::{LateRows, RuntimeError, TableLocks};
+use millrace_runtime::{LateRows, Note, RuntimeError, TableLocks};
 use millrace_storage::{ChangeBatch, ObjectId};
 
 use crate::catalog::{CatalogSnapshot, Object, Relation};
@@ -215,7 +215,10 @@ impl Session {
         let changes = active.take_changes();
         let written = match changes.is_empty() {
             true => Ok(()),
-            false => self.append(changes, active.locks.as_ref(), &[]).await,
+            false => {
+                let written = self.append(changes, active.locks.as_ref(), &|_| vec![]).await;
+                written.map(|_| ())
+            }
         };
         let settings = match &written {
             Ok(()) => active.settings_after,
@@ -228,13 +231,13 @@ impl Session {
     }
 
     /// Writes changes at once and for good. Until they are handed to the log the statement can be ended, and nothing of
-    /// it stays; from then on it is seen through.
+    /// it stays; from then on it is seen through. Returns which rows did not enter their streams.
     async fn append(
         &self,
         changes: Vec<(RelationId, ChangeBatch)>,
         locks: Option<&TableLocks>,
-        note: &[u8],
-    ) -> SqlResult<()> {
+        note: Note<'_>,
+    ) -> SqlResult<LateRows> {
         let running = self.running();
         let may = || running.submit().is_ok();
         let runtime = self.db.runtime();
@@ -248,12 +251,12 @@ impl Session {
             }
             written => written.map_err(|error| self.explain_write(error))?,
         };
-        self.say_late(written.late);
-        Ok(())
+        self.say_late(&written.late);
+        Ok(written.late)
     }
 
     /// Tells the client of rows that did not enter their streams.
-    fn say_late(&self, late: LateRows) {
+    fn say_late(&self, late: &LateRows) {
         let past = "late and left out: the watermark of the stream is past their event time";
         let ahead = "left out: their event time is further ahead of the clock than watermark.max_future_skew";
         for (rows, why) in [(late.rows - late.future_rows, past), (late.future_rows, ahead)] {
@@ -325,14 +328,15 @@ impl WriteScope {
     /// # Errors
     /// The write failed; nothing of it was kept.
     pub async fn finish(self, changes: Vec<ChangeBatch>) -> SqlResult<()> {
-        self.finish_noted(changes, &[]).await
+        self.finish_noted(changes, &|_| vec![]).await.map(|_| ())
     }
 
-    /// As [`finish`](Self::finish). Without a transaction, `note` lasts if and only if the write does.
+    /// As [`finish`](Self::finish). Without a transaction, `note` lasts if and only if the write does, and which rows did not
+    /// enter their stream is known.
     ///
     /// # Errors
     /// As [`finish`](Self::finish).
-    pub async fn finish_noted(mut self, changes: Vec<ChangeBatch>, note: &[u8]) -> SqlResult<()> {
+    pub async fn finish_noted(mut self, changes: Vec<ChangeBatch>, note: Note<'_>) -> SqlResult<LateRows> {
         let changes: Vec<ChangeBatch> = changes.into_iter().filter(|batch| batch.num_rows() > 0).collect();
         if self.in_transaction {
             let memory = self.session.db.runtime().memory();
@@ -353,10 +357,10 @@ impl WriteScope {
                 active.locked.insert(self.relation);
             }
             active.changes.entry(self.relation).or_default().extend(changes);
-            return Ok(());
+            return Ok(LateRows::default());
         }
         if changes.is_empty() {
-            return Ok(());
+            return Ok(LateRows::default());
         }
         let changes = changes.into_iter().map(|batch| (self.relation, batch)).collect();
         self.session.append(changes, self.locks.as_ref(), note).await

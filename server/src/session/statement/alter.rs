@@ -3,12 +3,14 @@
 //! Views keep what their names meant when they were made, so that none of this touches them: see
 //! [`crate::catalog::bound`].
 
+mod watermark;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::sql::sqlparser::ast::{self, Ident};
-use millrace_parser::ast::{AlterOperation, AlterRelation, ColumnDefinition, ObjectKind as Kind};
+use millrace_parser::ast::{AlterOperation, AlterRelation, ColumnDefinition, ObjectKind as Kind, Options};
 use millrace_planner::{Binder, RelationId, RelationKind};
 use millrace_runtime::TableLocks;
 use millrace_storage::ObjectKind;
@@ -102,6 +104,9 @@ pub(crate) async fn execute(session: &Arc<Session>, alter: AlterRelation) -> Sql
                 "{tag} .. ALTER COLUMN is not supported"
             )));
         }
+        AlterOperation::SetOptions(options) if is_watermark(&object, &options) => {
+            watermark::set_back(session, &guard, &object, &options.0[0].value).await?;
+        }
         AlterOperation::SetOptions(mut options) if is_stored(&object) => {
             let change = Keeping::new(&mut options, kind)?;
             if let Some(option) = options.0.first() {
@@ -134,6 +139,14 @@ pub(crate) async fn execute(session: &Arc<Session>, alter: AlterRelation) -> Sql
         }
     }
     done(tag)
+}
+
+/// Whether it is `SET WATERMARK TO ..` of a stream.
+fn is_watermark(object: &Object, options: &Options) -> bool {
+    let [option] = options.0.as_slice() else {
+        return false;
+    };
+    object.kind == ObjectKind::Stream && option.name.value.eq_ignore_ascii_case("watermark")
 }
 
 fn is_stored(object: &Object) -> bool {
