@@ -2,7 +2,8 @@
 //!
 //! Every key is one row of [`keys::KEYS`]: its name, default, explanation and how its text is read. The file is TOML
 //! with these keys at its top level; a key `memory_limit` is `MILLRACE_MEMORY_LIMIT` in the environment and
-//! `--memory-limit` on the command line. A key that does not exist is an error that names the nearest that does.
+//! `--memory-limit` on the command line. A key that does not exist is an error that names the nearest that does; in the environment
+//! it is a warning, because others put variables there too: for a service called millrace Kubernetes makes `MILLRACE_PORT` and more.
 
 pub mod keys;
 pub mod units;
@@ -47,8 +48,8 @@ pub struct Config {
     pub connections_max: usize,
     /// Rows of a relation that make one partition of a query.
     pub query_partition_rows: usize,
-    pub recursion_iterations_max: usize,
     /// Iterations of a recursion in a view within one epoch.
+    pub recursion_iterations_max: usize,
     /// Rows that a recursion in a view may make within one epoch.
     pub recursion_rows_max: usize,
     /// The longest SQL text, in bytes.
@@ -59,9 +60,9 @@ pub struct Config {
     pub http_body_bytes_max: usize,
     /// How long running statements may take to end when the server stops.
     pub shutdown_timeout: Duration,
-}
     /// Whether the materialized views that there are run.
     pub views: bool,
+}
 
 impl Default for Config {
     fn default() -> Self {
@@ -83,8 +84,8 @@ impl Default for Config {
             message_bytes_max: 0,
             http_body_bytes_max: 0,
             shutdown_timeout: Duration::ZERO,
-        };
             views: true,
+        };
         for key in KEYS {
             (key.set)(&mut config, key.default).expect("a default is a valid value of its key");
         }
@@ -160,10 +161,11 @@ impl Config {
             figment = figment.merge(Toml::file_exact(path));
         }
         let environment = Env::prefixed(PREFIX).ignore(&OTHER_VARIABLES);
-        let environment = environment
-            .iter()
-            .map(|(key, value)| (key.into_string(), value))
-            .collect();
+        let environment = environment.iter().map(|(key, value)| (key.into_string(), value));
+        let (environment, unknown) = known(environment);
+        for warning in unknown {
+            tracing::warn!("{warning}");
+        }
         let config = Self::from_figment(
             figment
                 .merge(Texts {
@@ -230,6 +232,23 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// The variables of the environment that are keys, and what there is to say of the others.
+fn known(environment: impl Iterator<Item = (String, String)>) -> (BTreeMap<String, String>, Vec<String>) {
+    let (known, unknown): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        environment.partition(|(name, _)| KEYS.iter().any(|key| key.name == name.as_str()));
+    let warning = |name: &String| {
+        let variable = format!("{PREFIX}{}", name.to_ascii_uppercase());
+        let nearest = crate::error::names::nearest(name, KEYS.iter().map(|key| key.name));
+        let nearest = nearest.map(|key| format!("; did you mean {PREFIX}{}?", key.to_ascii_uppercase()));
+        format!(
+            "the environment variable {variable} is no configuration key and is ignored{}",
+            nearest.unwrap_or_default()
+        )
+    };
+    let warnings = unknown.keys().map(warning).collect();
+    (known, warnings)
 }
 
 fn path_text(path: &Path) -> String {
@@ -348,11 +367,38 @@ mod tests {
 
     #[test]
     fn an_unknown_key_names_the_nearest_and_its_place() {
-        let error = load("", &[("memory_limits", "1GB")], &[]).unwrap_err();
+        let error = load("", &[], &[("memory_limits", "1GB")]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "unknown configuration key \"memory_limits\" (environment variable MILLRACE_MEMORY_LIMITS); did you mean \
-             \"memory_limit\"?"
+            "unknown configuration key \"memory_limits\" (flag --memory-limits); did you mean \"memory_limit\"?"
+        );
+        assert!(load("memory_limits = '1GB'", &[], &[]).is_err());
+    }
+
+    #[test]
+    fn variables_of_others_are_ignored_with_a_warning() {
+        let environment = [
+            ("service_host", "10.0.0.7"),
+            ("port", "tcp://10.0.0.7:5433"),
+            ("port_5433_tcp_addr", "10.0.0.7"),
+            ("memory_limits", "1GB"),
+            ("memory_limit", "600MB"),
+        ];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let (keys, warnings) = known(environment.into_iter());
+        assert_eq!(
+            keys.into_iter().collect::<Vec<_>>(),
+            [("memory_limit".to_owned(), "600MB".to_owned())]
+        );
+        assert_eq!(
+            warnings,
+            [
+                "the environment variable MILLRACE_MEMORY_LIMITS is no configuration key and is ignored; did you mean \
+                 MILLRACE_MEMORY_LIMIT?",
+                "the environment variable MILLRACE_PORT is no configuration key and is ignored",
+                "the environment variable MILLRACE_PORT_5433_TCP_ADDR is no configuration key and is ignored",
+                "the environment variable MILLRACE_SERVICE_HOST is no configuration key and is ignored",
+            ]
         );
     }
 

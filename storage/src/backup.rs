@@ -192,7 +192,16 @@ fn take_back(disk: &dyn Disk, directory: &Path, stays: bool) -> Result<(), Stora
     }
     let listed = disk.list(directory);
     let listed = listed.map_err(|error| StorageError::io("list", directory, error))?;
-    listed.iter().try_for_each(|path| remove(path))
+    listed
+        .iter()
+        .filter(|path| !is_bystander(path))
+        .try_for_each(|path| remove(path))
+}
+
+/// Whether an entry of a directory was there before, and is nobody's data.
+fn is_bystander(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    name.is_some_and(|name| directory::is_bystander(&name))
 }
 
 /// Makes a directory; one that is there must be empty.
@@ -203,7 +212,7 @@ fn make_empty(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
         return disk::sync_parent(disk, path);
     }
     let listed = disk.list(path).map_err(|e| StorageError::io("list", path, e))?;
-    match listed.first() {
+    match listed.iter().find(|path| !is_bystander(path)) {
         None => Ok(()),
         Some(found) => Err(StorageError::NotEmpty {
             directory: path.to_owned(),

@@ -16,8 +16,16 @@ pub(crate) const FORMAT_VERSION: u32 = 1;
 const FORMAT_PREFIX: &str = "millrace data directory, format ";
 const LOCK_FILE: &str = "LOCK";
 pub(crate) const FORMAT_FILE: &str = "FORMAT";
-/// What a first start may have left behind before `FORMAT` was in place, and what file systems put there.
-const HARMLESS: [&str; 3] = [LOCK_FILE, "FORMAT.new", "lost+found"];
+/// What a first start may have left behind before `FORMAT` was in place.
+const UNFINISHED: [&str; 2] = [LOCK_FILE, "FORMAT.new"];
+
+/// Whether an entry of a directory is nobody's data: what file systems and mounted volumes have at their top (`lost+found`,
+/// `.snapshot`, `.nfs...`), and a log that somebody writes there. None of our own files is called so, so nothing is mixed up.
+pub(crate) fn is_bystander(name: &str) -> bool {
+    name.starts_with('.')
+        || name.ends_with(".log")
+        || matches!(name, "lost+found" | "System Volume Information")
+}
 
 /// The exclusive right to a data directory, given back when dropped, or by the kernel when the process ends.
 #[derive(Debug)]
@@ -72,7 +80,11 @@ fn refuse_foreign(directory: &Path) -> Result<(), StorageError> {
         names.push(entry.file_name().to_string_lossy().into_owned());
     }
     names.sort();
-    match names.into_iter().find(|name| !HARMLESS.contains(&name.as_str())) {
+    let is_ours = |name: &str| UNFINISHED.contains(&name);
+    match names
+        .into_iter()
+        .find(|name| !is_ours(name) && !is_bystander(name))
+    {
         Some(found) => Err(StorageError::NotADataDirectory {
             directory: directory.to_owned(),
             found,
@@ -136,6 +148,25 @@ mod tests {
         let _lock = DirectoryLock::acquire(dir.path()).unwrap();
         check_format(dir.path()).unwrap();
         check_format(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn what_volumes_have_at_their_top_is_no_stranger() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["lost+found", ".snapshot", ".Trash-1000"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        fs::write(dir.path().join("millrace.log"), "started\n").unwrap();
+        let _lock = DirectoryLock::acquire(dir.path()).unwrap();
+        check_format(dir.path()).unwrap();
+        let other = tempfile::tempdir().unwrap();
+        fs::write(other.path().join(".hidden"), "").unwrap();
+        fs::create_dir(other.path().join("log")).unwrap();
+        let error = DirectoryLock::acquire(other.path()).unwrap_err();
+        assert!(
+            matches!(&error, StorageError::NotADataDirectory { found, .. } if found == "log"),
+            "{error}"
+        );
     }
 
     #[test]

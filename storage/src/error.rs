@@ -30,7 +30,7 @@ pub enum StorageError {
     /// The directory holds something that millrace did not put there.
     #[error(
         "{} is not a millrace data directory: it has no valid FORMAT file but contains {found:?}; \
-         choose an empty or a new directory",
+         choose an empty or a new directory, or move that away",
         directory.display()
     )]
     NotADataDirectory { directory: PathBuf, found: String },

@@ -127,7 +127,13 @@ fn relation_directories(disk: &dyn Disk, directory: &Path) -> Result<BTreeMap<u6
             .file_name()
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default();
-        if name.ends_with(".creating") || disk.exists(&path.join(DROPPED_MARKER)) {
+        let is_directory = |path: &Path| match disk.list(path) {
+            Err(error) => error.kind() != std::io::ErrorKind::NotADirectory,
+            Ok(_) => true,
+        };
+        if !is_directory(&path) {
+            tracing::warn!(path = %path.display(), "a file among the logs of relations; ignored");
+        } else if name.ends_with(".creating") || disk.exists(&path.join(DROPPED_MARKER)) {
             disk.remove_directory(&path)
                 .map_err(|e| StorageError::io("remove", &path, e))?;
         } else if let Ok(id) = name.parse() {
