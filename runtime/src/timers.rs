@@ -18,6 +18,9 @@ use crate::driver::PipelineId;
 use crate::runtime::Inner;
 use crate::schedule::local::TaskId;
 
+/// What is further ahead of the clock was dated by a clock that was wrong; by less clocks are set right.
+const DRIFT_MICROS: i64 = 60_000_000;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Timers {
@@ -66,6 +69,11 @@ impl Timers {
     pub fn now(&self) -> i64 {
         let now = self.clock.now();
         self.told.fetch_max(now, Ordering::Relaxed).max(now)
+    }
+
+    /// Whether a time of the process before is so far ahead of the clock that the clock must have been wrong then.
+    pub fn is_to_come(&self, time: i64) -> bool {
+        time > self.clock.now().saturating_add(DRIFT_MICROS)
     }
 
     /// From now on no time before this one is told: epochs of the process before had it.

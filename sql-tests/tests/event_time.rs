@@ -9,8 +9,11 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use millrace_sql_tests::{Failure, TextRow, connect, run, seed, sorted_rows, start};
+use millrace_runtime::clock::Clock;
+use millrace_server::cli::test::{VirtualClock, virtual_clock};
+use millrace_sql_tests::{Failure, TextRow, connect, run, seed, sorted_rows, start, start_on};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -379,6 +382,66 @@ async fn panes_follow_a_table_that_changes() -> Result<(), Failure> {
             }
         }
     }
+    server.shutdown().await;
+    Ok(())
+}
+
+/// A server that ran under a date of next year: after its clock was set right, `now()` is what the clock says, and what views have
+/// lost by that date is there again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_was_wrong_does_not_hold_the_time() -> Result<(), Failure> {
+    let directory = tempfile::tempdir()?;
+    let year = 365 * 86_400_000_000;
+    let right = virtual_clock();
+    let wrong = Arc::new(VirtualClock::new(right.now() + year));
+    let server = start_on(directory.path(), &wrong).await?;
+    let client = connect(server.pg_addr()).await?;
+    run(
+        &client,
+        "CREATE TABLE t (id INT, ts TIMESTAMPTZ);
+         CREATE MATERIALIZED VIEW recent AS SELECT id FROM t WHERE ts > now() - INTERVAL '1 hour';
+         CREATE MATERIALIZED VIEW number AS SELECT count(*) AS n FROM t;
+         INSERT INTO t VALUES (1, '2026-01-01 00:30:00Z'), (2, '2027-01-01 00:30:00Z'), (3, '2025-01-01 00:00:00Z')",
+    )
+    .await?;
+    assert_eq!(
+        rows(&client, "SELECT id FROM recent").await?,
+        [vec![Some("2".to_owned())]]
+    );
+    drop(client);
+    server.shutdown().await;
+
+    right.advance_to(right.now() + 60_000_000);
+    let server = start_on(directory.path(), &right).await?;
+    let client = connect(server.pg_addr()).await?;
+    let now = rows(&client, "SELECT now()::timestamp").await?;
+    assert_eq!(now, [vec![Some("2026-01-01 00:01:00".to_owned())]]);
+    let both = [vec![Some("1".to_owned())], vec![Some("2".to_owned())]];
+    assert_eq!(rows(&client, "SELECT id FROM recent").await?, both);
+    // What does not go by the time comes from the checkpoint.
+    let recovered = rows(&client, "SELECT view, state FROM mr_catalog.recovery").await?;
+    let state = |view: &str, state: &str| vec![Some(view.to_owned()), Some(state.to_owned())];
+    assert_eq!(
+        recovered,
+        [state("number", "restored"), state("recent", "filled")]
+    );
+    run(&client, "INSERT INTO t VALUES (4, '2026-01-01 00:00:30Z')").await?;
+    right.advance_to(right.now() + 5_400_000_000);
+    run(&client, "FLUSH").await?;
+    drop(client);
+    server.shutdown().await;
+
+    // And time goes on from there.
+    let server = start_on(directory.path(), &right).await?;
+    let client = connect(server.pg_addr()).await?;
+    let only = [vec![Some("2".to_owned())]];
+    assert_eq!(rows(&client, "SELECT id FROM recent").await?, only);
+    let recovered = rows(&client, "SELECT view, state FROM mr_catalog.recovery").await?;
+    assert_eq!(
+        recovered,
+        [state("number", "restored"), state("recent", "restored")]
+    );
+    drop(client);
     server.shutdown().await;
     Ok(())
 }

@@ -71,7 +71,8 @@ impl Catalog {
     pub(crate) fn open(directory: &Path, cache_bytes: u64) -> Result<Catalog, StorageError> {
         let path = directory.join(JOURNAL);
         let index_path = directory.join("catalog.sled");
-        let (index, indexed) = match open_index(&index_path, cache_bytes) {
+        let opened = index::guarded(&index_path, || open_index(&index_path, cache_bytes));
+        let (index, indexed) = match opened {
             Ok((index, state)) => (Some(index), Some(state)),
             Err(error) => {
                 tracing::warn!(%error, "the catalog's index cannot be read and is made again");
@@ -145,10 +146,12 @@ impl Catalog {
     /// A small fact, as it was last put by either way.
     pub fn fact(&self, key: &str) -> Result<Option<Vec<u8>>, StorageError> {
         let inner = self.inner.lock();
-        match inner.index.hint(key)? {
-            Some(value) => Ok(Some(value)),
-            None => Ok(inner.state.facts.get(key).cloned()),
-        }
+        // Hints need not last: without them the journal's fact is what there is.
+        let hint = inner.index.hint(key).unwrap_or_else(|error| {
+            tracing::warn!(key, %error, "the catalog's index cannot be read");
+            None
+        });
+        Ok(hint.or_else(|| inner.state.facts.get(key).cloned()))
     }
 
     /// Sets a small fact, durable on return.
@@ -163,7 +166,10 @@ impl Catalog {
     pub fn put_fact_async(&self, key: &str, value: &[u8]) -> Result<(), StorageError> {
         let inner = self.inner.lock();
         inner.check_open()?;
-        inner.index.put_hint(key, value)
+        if let Err(error) = inner.index.put_hint(key, value) {
+            tracing::warn!(key, %error, "the catalog's index cannot be written");
+        }
+        Ok(())
     }
 
     /// All of it as of now.
@@ -186,7 +192,10 @@ impl Catalog {
             Ok(())
         };
         inner.closed = true;
-        returned.and(inner.index.flush())
+        if let Err(error) = inner.index.flush() {
+            tracing::error!(%error, "the catalog's index cannot be written; the next start makes it again");
+        }
+        returned
     }
 }
 
@@ -279,10 +288,14 @@ fn open_journal(
 
 /// Replaces the index by one made from the journal.
 fn rebuild_index(path: &Path, cache_bytes: u64, state: &State) -> Result<Index, StorageError> {
-    if path.exists() {
-        fs::remove_dir_all(path).map_err(|e| StorageError::io("remove", path, e))?;
-    }
-    let index = Index::open(path, cache_bytes)?;
+    let removed = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+    };
+    removed.map_err(|e| StorageError::io("remove", path, e))?;
+    let index = index::guarded(path, || Index::open(path, cache_bytes))?;
     index.apply(&state.to_base())?;
     disk::sync_parent(&OsDisk, path)?;
     Ok(index)

@@ -154,6 +154,63 @@ impl Checkpoints {
         Ok(())
     }
 
+    /// Voids, for good, the manifests that have more of a log than there is, because what was not synced went with the power: what
+    /// comes into the log from now on is not what they have at these offsets. Older manifests of the same relations go with
+    /// them. `head` is where the log of a relation ends, if it is known.
+    ///
+    /// # Errors
+    /// The catalog cannot be written.
+    pub(crate) fn void_beyond(&self, head: impl Fn(u64) -> Option<u64>) -> Result<(), StorageError> {
+        let mut state = self.state.lock();
+        let mut live = state.live.clone();
+        let mut void = vec![];
+        let mut lost = BTreeSet::new();
+        for (number, found) in state.live.iter().rev() {
+            let ahead = found.manifest.sources.iter().find_map(|source| {
+                let head = head(source.relation).filter(|head| *head < source.end)?;
+                Some((source.relation, source.end, head))
+            });
+            let why = match ahead {
+                Some((relation, end, head)) => {
+                    format!("it has {end} rows of log {relation}, of which there are {head}")
+                }
+                None if found
+                    .manifest
+                    .relations()
+                    .any(|relation| lost.contains(&relation)) =>
+                {
+                    "a newer one has more of a log than there is".to_owned()
+                }
+                None => continue,
+            };
+            lost.extend(found.manifest.relations());
+            live.remove(number);
+            void.push((*number, why));
+        }
+        if void.is_empty() {
+            return Ok(());
+        }
+        self.put_root(state.next, &live)?;
+        state.live = live;
+        state.damaged.extend(void);
+        state.count_files(&self.directory);
+        let epochs_from = state.epochs_from();
+        drop(state);
+        self.epochs.remove_before(epochs_from)?;
+        self.remove_unused(false)
+    }
+
+    /// Writes down which manifests count.
+    fn put_root(&self, next: u64, live: &BTreeMap<u64, Live>) -> Result<(), StorageError> {
+        let root = Root {
+            next,
+            manifests: live.values().map(|live| live.entry).collect(),
+        };
+        let value = serde_json::to_vec(&root)
+            .map_err(|e| StorageError::io("write", &self.directory, std::io::Error::other(e)))?;
+        self.catalog.put_fact(FACT, &value)
+    }
+
     fn objects(&self) -> Arc<dyn ObjectStore> {
         Arc::clone(&self.objects.read())
     }
@@ -168,7 +225,7 @@ impl Checkpoints {
             .collect()
     }
 
-    /// Manifests that cannot be read, by number, and why.
+    /// Manifests that cannot be used, by number, and why.
     pub fn damaged(&self) -> Vec<(u64, String)> {
         self.state.lock().damaged.clone()
     }
@@ -227,13 +284,7 @@ impl Checkpoints {
         let mut live = state.live.clone();
         live.insert(entry.number, Live { entry, manifest });
         drop_covered(&mut live, exists);
-        let root = Root {
-            next: state.next,
-            manifests: live.values().map(|live| live.entry).collect(),
-        };
-        let value = serde_json::to_vec(&root)
-            .map_err(|e| StorageError::io("write", &self.directory, std::io::Error::other(e)))?;
-        self.catalog.put_fact(FACT, &value)?;
+        self.put_root(state.next, &live)?;
         state.live = live;
         state.damaged.clear();
         state.count_files(&self.directory);

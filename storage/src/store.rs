@@ -102,6 +102,7 @@ impl Store {
             queue_bytes_max: options.queue_bytes_max,
         };
         let logs = Arc::new(LogStore::open(&directory.join("log"), log_options)?);
+        checkpoints.void_beyond(|relation| logs.contains(relation).then(|| logs.head(relation)))?;
         Ok(Store {
             directory: directory.to_owned(),
             logs,
@@ -226,6 +227,69 @@ mod tests {
         .unwrap();
         let store = Store::open(dir.path(), StoreOptions::default()).unwrap();
         assert_eq!(store.catalog().objects(), vec![object]);
+    }
+
+    #[tokio::test]
+    async fn a_checkpoint_of_rows_that_are_gone_is_void_for_good() {
+        use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+        use arrow::datatypes::{DataType, Field, Schema};
+
+        use crate::checkpoint::{Manifest, StoredSource};
+        use crate::{ChangeBatch, LogWrite};
+
+        let dir = tempfile::tempdir().unwrap();
+        let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, true)]));
+        let append = |store: &Store, rows: i64| {
+            let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
+            let rows = RecordBatch::try_new(Arc::clone(&schema), vec![values]).unwrap();
+            let changes = ChangeBatch::insertions(rows);
+            store
+                .logs()
+                .append(vec![LogWrite { relation: 1, changes }])
+                .wait()
+                .unwrap();
+        };
+        let commit = async |store: &Store, relations: &[(u64, u64)]| {
+            let draft = store.checkpoints().begin();
+            let mut manifest = Manifest::new(draft.number(), 5, 6, 1);
+            manifest.sources = (relations.iter())
+                .map(|(relation, end)| StoredSource {
+                    relation: *relation,
+                    end: *end,
+                    watermark: None,
+                    rows: None,
+                })
+                .collect();
+            draft.commit(manifest, [1, 2, 3].into()).await.unwrap();
+        };
+        {
+            let store = Store::open(dir.path(), StoreOptions::default()).unwrap();
+            for relation in 1..=3 {
+                store.logs().create(relation, Arc::clone(&schema)).unwrap();
+            }
+            append(&store, 10);
+            commit(&store, &[(1, 4), (2, 0)]).await;
+            commit(&store, &[(3, 0)]).await;
+            // The last five of these rows did not outlive the loss of power.
+            commit(&store, &[(1, 15)]).await;
+        }
+        let store = Store::open(dir.path(), StoreOptions::default()).unwrap();
+        let numbers = |store: &Store| -> Vec<u64> {
+            store
+                .checkpoints()
+                .manifests()
+                .iter()
+                .map(|manifest| manifest.number)
+                .collect()
+        };
+        assert_eq!(numbers(&store), [2]);
+        assert_eq!(store.checkpoints().damaged().len(), 2);
+        // The log grows beyond that offset, with other rows: what was void stays so.
+        append(&store, 10);
+        drop(store);
+        let store = Store::open(dir.path(), StoreOptions::default()).unwrap();
+        assert_eq!(store.logs().head(1), 20);
+        assert_eq!(numbers(&store), [2]);
     }
 
     #[test]

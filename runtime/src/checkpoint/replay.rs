@@ -1,8 +1,8 @@
 //! What the log has behind a checkpoint, fed again.
 //!
 //! The writes of all sources that are behind their logs come in the order in which they were made, whole. Epochs that were
-//! committed before are cut as they were, at their times, as far as the epoch log has them; what is behind that is cut
-//! anew. Writes that are made meanwhile are in the queue behind all this.
+//! committed before are cut as they were, at their times (those that a wrong clock put far into the future: now), as far as the epoch
+//! log has them; what is behind that is cut anew. Writes that are made meanwhile are in the queue behind all this.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -117,8 +117,14 @@ impl Runtime {
             _ => vec![],
         };
         records.retain(|record| is_behind(record, &recovery));
+        let timers = &self.inner.timers;
+        for record in &mut records {
+            if timers.is_to_come(record.now) {
+                record.now = timers.now();
+            }
+        }
         let latest = records.iter().map(|record| record.now).chain(recovery.now());
-        if let Some(latest) = latest.max() {
+        if let Some(latest) = latest.filter(|time| !timers.is_to_come(*time)).max() {
             self.inner.timers.not_before(latest);
         }
         let mut feeder = Feeder {

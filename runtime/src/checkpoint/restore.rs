@@ -77,7 +77,7 @@ impl Recovery {
             tracing::warn!(
                 number,
                 why,
-                "a checkpoint cannot be read: what it had is filled again"
+                "a checkpoint cannot be used: what it had is filled again"
             );
         }
         Recovery {
@@ -182,15 +182,6 @@ impl Inner {
             let recovery = recovery.as_ref()?;
             (Arc::clone(&recovery.files), recovery.source(id)?.clone())
         };
-        if stored.end > head {
-            tracing::warn!(
-                relation = id.0,
-                end = stored.end,
-                head,
-                "a checkpoint has more of a log than there is: what it had of it is not used"
-            );
-            return None;
-        }
         let rows = match &stored.rows {
             None => None,
             Some(rows) => match decode::table(&files, rows).await {
@@ -309,11 +300,12 @@ impl Runtime {
     }
 
     /// Brings a view back from its checkpoint, if that can be. To be asked before [`Runtime::replay`], after what it reads
-    /// was made known.
+    /// was made known. A view that goes by `now()` is not, if the checkpoint is of a time that is still to come: the clock was
+    /// wrong then; unless it `cannot_be_filled`.
     ///
     /// # Errors
     /// The runtime is shutting down. Whatever is wrong with the checkpoint is an answer.
-    pub async fn restore_view(&self, spec: ViewSpec) -> Result<RestoredView> {
+    pub async fn restore_view(&self, spec: ViewSpec, cannot_be_filled: bool) -> Result<RestoredView> {
         let id = spec.id;
         let (files, stored, epoch) = {
             let recovery = self.inner.recovery.lock();
@@ -325,6 +317,11 @@ impl Runtime {
             };
             if let Some(why) = recovery.refusal(stored, &spec.graph) {
                 return Ok(RestoredView::Unusable(why));
+            }
+            if spec.graph.keeps_time() && !cannot_be_filled && self.inner.timers.is_to_come(manifest.now) {
+                let why =
+                    "its checkpoint is of a time that is still to come: the clock was wrong when it was made";
+                return Ok(RestoredView::Unusable(why.to_owned()));
             }
             (Arc::clone(&recovery.files), stored.clone(), manifest.epoch)
         };

@@ -126,7 +126,11 @@ impl Database {
     /// Brings a view back from its checkpoint, or returns that it has to be filled.
     pub(super) async fn restore_view(&self, spec: ViewSpec) -> SqlResult<Option<Later>> {
         let started = Instant::now();
-        let why_filled = match self.runtime.restore_view(spec.clone()).await? {
+        let why = Some("it is not used");
+        let cannot_be_filled = self
+            .history_gone(ObjectId(spec.id.0), &spec.graph, why)?
+            .is_some();
+        let why_filled = match self.runtime.restore_view(spec.clone(), cannot_be_filled).await? {
             RestoredView::Restored { epoch } => {
                 self.recovery.views.lock().push(RecoveredView {
                     id: ObjectId(spec.id.0),

@@ -5,9 +5,11 @@
 //! while a view that reads the stream is in no checkpoint or a job makes one, and nothing that a sink has not delivered. What it
 //! removes is gone for every later SELECT and CREATE, and for a view whose checkpoint is lost: it is set aside.
 
+mod believed;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millrace_planner::StageGraph;
 use millrace_storage::checkpoint::Manifest;
@@ -19,6 +21,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::catalog::{CatalogSnapshot, Object};
 use crate::database::Database;
+use crate::database::upkeep::believed::BelievedTime;
 use crate::error::{SqlError, SqlResult, SqlState};
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -57,12 +60,18 @@ struct Owner<'a> {
     db: &'a Database,
     /// The streams that forget, each with the first offset that is needed.
     needed: BTreeMap<u64, u64>,
+    /// The clock is not believed to be beyond this.
+    believed_ms: i64,
 }
 
 impl LogOwner for Owner<'_> {
     fn needed(&self, relation: u64) -> u64 {
         // What is not in the list is not known: it may just be coming.
         self.needed.get(&relation).copied().unwrap_or(0)
+    }
+
+    fn retention_time(&self, now_ms: i64) -> i64 {
+        now_ms.min(self.believed_ms)
     }
 
     fn forgetting(&self, relation: u64) -> Result<(), StorageError> {
@@ -90,6 +99,9 @@ impl Database {
     pub(super) fn start_upkeep(self: &Arc<Self>) {
         let db: Weak<Database> = Arc::downgrade(self);
         let stop = Arc::clone(&self.upkeep.stop);
+        let manifests = self.store.checkpoints().manifests();
+        let before = manifests.iter().map(|manifest| manifest.written_at_ms).max();
+        let mut time = BelievedTime::new(before);
         let task = tokio::spawn(async move {
             let mut ticks = tokio::time::interval(INTERVAL);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -99,7 +111,11 @@ impl Database {
                     () = stop.notified() => return,
                 }
                 match db.upgrade() {
-                    Some(db) => db.upkeep(super::now_ms()).await,
+                    Some(db) => {
+                        let now_ms = super::now_ms();
+                        let believed_ms = time.at(now_ms, Instant::now());
+                        db.upkeep_believing(now_ms, believed_ms).await;
+                    }
                     None => return,
                 }
             }
@@ -119,10 +135,17 @@ impl Database {
     }
 
     /// Does what is due at this time, in milliseconds since 1970-01-01 UTC.
+    #[cfg(test)]
     pub(crate) async fn upkeep(self: &Arc<Self>, now_ms: i64) {
+        self.upkeep_believing(now_ms, now_ms).await;
+    }
+
+    /// Does what is due at this time by the clock, of which retention believes no more than `believed_ms`.
+    async fn upkeep_believing(self: &Arc<Self>, now_ms: i64, believed_ms: i64) {
         if self.runtime.memory().is_short() {
             self.empty_caches();
         }
+        self.acquit_views().await;
         // No view may begin to read a stream between the look at who reads it and the removal.
         let guard = match self.needed_offsets().is_empty() {
             true => None,
@@ -135,7 +158,12 @@ impl Database {
                 Some(_) => db.needed_offsets(),
                 None => BTreeMap::new(),
             };
-            db.store.logs().maintain(now_ms, &Owner { needed, db: &db });
+            let owner = Owner {
+                needed,
+                believed_ms,
+                db: &db,
+            };
+            db.store.logs().maintain(now_ms, &owner);
             drop(guard);
         };
         if let Err(error) = self.runtime.use_files(&place, work).await {
@@ -145,7 +173,6 @@ impl Database {
 
     /// Drops what is kept only to be fast, or to be looked at again.
     fn empty_caches(&self) {
-        self.acquit_views().await;
         self.profiles.clear();
         let caches = &self.state.runtime_env().cache_manager;
         caches.get_file_metadata_cache().clear();

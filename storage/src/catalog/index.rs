@@ -1,11 +1,13 @@
 //! The catalog in sled: an index of the journal, and the facts that need not last. The only file that
 //! knows sled.
 //!
-//! Two faults of sled 0.34 are worked around here. Its `flush` does not reach the disk (it uses
-//! `sync_file_range`), so the file is synced through a handle of our own. And a kill while it writes its
-//! snapshot leaves a `snap.*.generating` that it later takes for a snapshot, so those are removed first.
+//! Three faults of sled 0.34 are worked around here. Its `flush` does not reach the disk (it uses
+//! `sync_file_range`), so the file is synced through a handle of our own. A kill while it writes its
+//! snapshot leaves a `snap.*.generating` that it later takes for a snapshot, so those are removed first. And damaged files
+//! make it panic: that is an error like others, after which the index is made again.
 
 use std::fs::{self, File};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use sled::transaction::{ConflictableTransactionError, TransactionError, Transactional};
@@ -29,6 +31,15 @@ pub(super) struct Index {
     hints: Tree,
     /// The sequence and the next id.
     meta: Tree,
+}
+
+/// Does something with sled; a panic in it is an error. What it did may be half done: the index is not to be trusted then.
+pub(super) fn guarded<T>(
+    path: &Path,
+    work: impl FnOnce() -> Result<T, StorageError>,
+) -> Result<T, StorageError> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(error("use", path, "sled panicked; the log has its message")))
 }
 
 impl Index {
@@ -85,6 +96,10 @@ impl Index {
 
     /// Takes one step in one transaction, durable on return.
     pub(super) fn apply(&self, line: &Line) -> Result<(), StorageError> {
+        guarded(&self.path, || self.apply_line(line))
+    }
+
+    fn apply_line(&self, line: &Line) -> Result<(), StorageError> {
         let mut objects = Vec::new();
         for change in &line.changes {
             if let CatalogChange::Put(object) = change {
@@ -125,25 +140,33 @@ impl Index {
                 TransactionError::Storage(e) => error("write", &self.path, e),
                 TransactionError::Abort(()) => error("write", &self.path, "the transaction was aborted"),
             })?;
-        self.flush()
+        self.flush_all()
     }
 
     /// A fact that was not waited for.
     pub(super) fn hint(&self, key: &str) -> Result<Option<Vec<u8>>, StorageError> {
-        let value = self.hints.get(key).map_err(|e| error("read", &self.path, e))?;
-        Ok(value.map(|value| value.to_vec()))
+        guarded(&self.path, || {
+            let value = self.hints.get(key).map_err(|e| error("read", &self.path, e))?;
+            Ok(value.map(|value| value.to_vec()))
+        })
     }
 
     /// Writes a fact to memory; it reaches the disk with the next flush.
     pub(super) fn put_hint(&self, key: &str, value: &[u8]) -> Result<(), StorageError> {
-        self.hints
-            .insert(key, value)
-            .map_err(|e| error("write", &self.path, e))?;
-        Ok(())
+        guarded(&self.path, || {
+            self.hints
+                .insert(key, value)
+                .map_err(|e| error("write", &self.path, e))?;
+            Ok(())
+        })
     }
 
     /// Makes all that was written last.
     pub(super) fn flush(&self) -> Result<(), StorageError> {
+        guarded(&self.path, || self.flush_all())
+    }
+
+    fn flush_all(&self) -> Result<(), StorageError> {
         self.db.flush().map_err(|e| error("flush", &self.path, e))?;
         self.file
             .sync_all()

@@ -252,3 +252,67 @@ fn a_large_journal_is_compacted_and_says_the_same() {
         let _ = fs::remove_dir_all(dir.path().join("catalog.sled"));
     }
 }
+
+/// Damaged in any way, the index is made again from the journal: it may refuse, panic, or tell something else.
+#[test]
+fn whatever_is_wrong_with_the_index_it_is_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    {
+        let catalog = open(dir.path());
+        for id in 1..=20 {
+            put(&catalog, id, &format!("view_{id}"));
+        }
+        catalog.put_fact("k", b"v").unwrap();
+    }
+    let index = dir.path().join("catalog.sled");
+    let files: Vec<PathBuf> = walk(&index);
+    assert!(files.len() >= 2, "{files:?}");
+    let whole: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
+    let check = |how: &str| {
+        let catalog = open(dir.path());
+        assert_eq!(catalog.objects().len(), 20, "{how}");
+        assert_eq!(catalog.fact("k").unwrap().as_deref(), Some(&b"v"[..]), "{how}");
+        put(&catalog, 20, "again");
+        put(&catalog, 20, "view_20");
+    };
+    let restore = || {
+        for (file, bytes) in files.iter().zip(&whole) {
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, bytes).unwrap();
+        }
+    };
+    for (file, bytes) in files.iter().zip(&whole) {
+        for damage in 0..6 {
+            fs::remove_dir_all(&index).unwrap();
+            restore();
+            let mut bytes = bytes.clone();
+            let middle = bytes.len() / 2;
+            match damage {
+                0 => bytes.clear(),
+                1 => bytes.truncate(middle),
+                2 => bytes.fill(0xff),
+                3 => bytes.iter_mut().step_by(97).for_each(|byte| *byte ^= 0x55),
+                4 => bytes.iter_mut().take(64).for_each(|byte| *byte = 0x80),
+                _ => bytes.extend([0xab; 5000]),
+            }
+            fs::write(file, bytes).unwrap();
+            check(&format!("{}, damage {damage}", file.display()));
+        }
+    }
+    fs::remove_dir_all(&index).unwrap();
+    fs::write(&index, "a file in its place").unwrap();
+    check("a file");
+}
+
+fn walk(directory: &Path) -> Vec<PathBuf> {
+    let mut files = vec![];
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => files.extend(walk(&path)),
+            false => files.push(path),
+        }
+    }
+    files.sort();
+    files
+}

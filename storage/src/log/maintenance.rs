@@ -64,7 +64,7 @@ impl RelationLog {
             self.roll_if_older(now_ms - span)?;
         }
         if options.retention_ms.is_some() || options.retention_bytes.is_some() {
-            self.forget(now_ms, owner)?;
+            self.forget(owner.retention_time(now_ms), owner)?;
         }
         self.remove_forgotten()?;
         self.compact(

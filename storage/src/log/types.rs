@@ -43,6 +43,11 @@ pub trait LogOwner {
     /// The lowest offset of a relation that may be read again: nothing from there on is removed. Holds are kept besides.
     fn needed(&self, relation: u64) -> u64;
 
+    /// The time that retention goes by, when it is `now_ms` by the clock: an earlier one, if the clock is doubted.
+    fn retention_time(&self, now_ms: i64) -> i64 {
+        now_ms
+    }
+
     /// Called before rows of a relation are removed: time to write down what only they tell.
     ///
     /// # Errors
