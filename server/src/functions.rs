@@ -22,7 +22,7 @@
 //! | [`sum`] | sums of integers that fail on overflow |
 //! | [`text`] | `format`, quoting, lengths |
 //! | [`format`] | `to_char` |
-//! | [`bounded`] | limits on what can become much larger than its arguments |
+//! | [`bounded`] | limits on what functions make, and on how long they take |
 //! | [`by_pattern`] | `to_date`, `to_timestamp` by a pattern |
 //!
 //! Not there yet: `to_number`, `to_char` of numbers, the `*_populate_record` and `jsonb_path_*` families, text
@@ -109,7 +109,6 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
     {
         registry.register_udf(function)?;
     }
-    bounded::register(registry)?;
     registry.register_udaf(sum::udaf())?;
     for function in without::udafs().into_iter().chain(ordered_set::udafs()) {
         registry.register_udaf(function)?;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use rustix::process::{Resource, getrlimit};
+
 /// Where the resident size comes from.
 #[derive(Clone)]
 pub enum Resident {
@@ -50,7 +52,9 @@ fn kilobytes(text: &str, name: &str) -> Option<usize> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// The memory that the process may have: the machine's, or what its control groups allow if that is less.
+/// The memory that the process may have: the machine's, or what its control groups allow if that is less, or half of its address
+/// space if that is limited (`ulimit -v`). The other half is for what is mapped and not all in use: the program, stacks of threads,
+/// what the allocator keeps.
 pub fn machine_bytes() -> Option<u64> {
     let machine = std::fs::read_to_string("/proc/meminfo").ok();
     let machine = machine.and_then(|text| kilobytes(&text, "MemTotal:"));
@@ -60,7 +64,8 @@ pub fn machine_bytes() -> Option<u64> {
     let limits = files.iter().filter_map(|file| std::fs::read_to_string(file).ok());
     // A group without a limit says "max", or a number that no machine has.
     let limits = limits.filter_map(|text| text.trim().parse::<u64>().ok());
-    limits.chain(machine).min()
+    let address_space = getrlimit(Resource::As).current.map(|bytes| bytes / 2);
+    limits.chain(machine).chain(address_space).min()
 }
 
 /// The files that hold the limits of the control groups, up to the root, of either version.

@@ -3,17 +3,26 @@
 //! A SELECT whose expression fails (a division by zero, a bad cast) is answered with the error. A view must go on: the
 //! row that makes an expression fail gets NULL there, a condition that fails is not met, and the failure is counted and
 //! shown with the view. The same row gives the same NULL when it is retracted, so the view stays consistent.
+//!
+//! What depends on other rows is no failure of a row: where there is no memory for a function, or the values of all rows together
+//! take too much, the view fails as one does that grows too large.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, new_null_array};
 use arrow::datatypes::DataType;
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
+use millrace_storage::column_bytes;
 use parking_lot::Mutex;
 
 use crate::error::Result;
 use crate::state::row_table::arrow_error;
+
+/// What one expression makes for the rows of a batch at the most, in bytes.
+const MADE_BYTES_MAX: usize = 1 << 30;
 
 /// How often an expression of a view failed, and what it said last.
 #[derive(Debug, Default)]
@@ -54,13 +63,35 @@ pub(super) fn evaluate(
     data_type: &DataType,
     errors: &ErrorCounter,
 ) -> Result<ArrayRef> {
-    match expression
-        .evaluate(rows)
-        .and_then(|value| value.into_array(rows.num_rows()))
-    {
+    match made(expression, rows) {
         Ok(array) => conform(array, data_type),
+        Err(error) if is_for_memory(&error) => Err(error.into()),
         Err(_) => row_by_row(expression, rows, data_type, errors),
     }
+}
+
+fn made(expression: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> datafusion::error::Result<ArrayRef> {
+    let value = expression.evaluate(rows)?;
+    // One value for all rows is about to become one for each.
+    if let ColumnarValue::Scalar(value) = &value {
+        may_take(value.size().saturating_mul(rows.num_rows()))?;
+    }
+    value.into_array(rows.num_rows())
+}
+
+fn may_take(bytes: usize) -> datafusion::error::Result<()> {
+    if bytes <= MADE_BYTES_MAX {
+        return Ok(());
+    }
+    Err(DataFusionError::ResourcesExhausted(format!(
+        "an expression makes more than {} MB for the rows of one batch",
+        MADE_BYTES_MAX >> 20
+    )))
+}
+
+/// Whether an error is about memory, and not about a row.
+fn is_for_memory(error: &DataFusionError) -> bool {
+    matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
 }
 
 /// The rows where a condition holds.
@@ -91,17 +122,18 @@ fn row_by_row(
     data_type: &DataType,
     errors: &ErrorCounter,
 ) -> Result<ArrayRef> {
+    let mut bytes = 0_usize;
     let values = (0..rows.num_rows())
-        .map(|row| {
-            match expression
-                .evaluate(&rows.slice(row, 1))
-                .and_then(|value| value.into_array(1))
-            {
-                Ok(value) => conform(value, data_type),
-                Err(error) => {
-                    errors.note(error.strip_backtrace());
-                    Ok(new_null_array(data_type, 1))
-                }
+        .map(|row| match made(expression, &rows.slice(row, 1)) {
+            Ok(value) => {
+                bytes = bytes.saturating_add(column_bytes(&value));
+                may_take(bytes)?;
+                conform(value, data_type)
+            }
+            Err(error) if is_for_memory(&error) => Err(error.into()),
+            Err(error) => {
+                errors.note(error.strip_backtrace());
+                Ok(new_null_array(data_type, 1))
             }
         })
         .collect::<Result<Vec<ArrayRef>>>()?;

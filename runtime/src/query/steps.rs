@@ -37,6 +37,8 @@ use crate::state::windows::{Sizes, WideFunction};
 /// Rows of the first step, when nothing has come out yet; each step has so many times the rows of the one before at most.
 const FIRST_ROWS: usize = 256;
 const STEP_GROWTH: usize = 8;
+/// Constants of more than this in a row make it wide.
+const WIDE_BYTES: usize = 1 << 10;
 
 /// Copies of what window functions keep of their input that are there at a time: batch by batch, and together.
 const COPIES: usize = 2;
@@ -48,13 +50,25 @@ const COPIES: usize = 2;
 pub fn stepped(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let schema = node.schema();
     let is_wide = |column: &usize| is_made_wide(schema.field(*column).data_type());
+    let mut row_bytes = None;
     let (made, windows, needs_all) = if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
-        let is_made = |expr: &Arc<dyn PhysicalExpr>| !expr.is::<Column>() && !expr.is::<Literal>();
+        // What a constant takes in each row is known before there is one.
+        let constants = projection.expr().iter().filter_map(|projected| {
+            let constant = projected.expr.downcast_ref::<Literal>()?;
+            Some(constant.value().size())
+        });
+        let constant_bytes: usize = constants.sum();
+        let is_made = |expr: &Arc<dyn PhysicalExpr>| {
+            !expr.is::<Column>() && (!expr.is::<Literal>() || constant_bytes > WIDE_BYTES)
+        };
         let exprs = projection.expr().iter().enumerate();
         let made = exprs.filter(|(_, projected)| is_made(&projected.expr));
         let made: Vec<usize> = made.map(|(column, _)| column).filter(is_wide).collect();
         if made.is_empty() {
             return Ok(None);
+        }
+        if constant_bytes > WIDE_BYTES {
+            row_bytes = Some(constant_bytes);
         }
         (made, &[][..], false)
     } else if let Some(window) = node.downcast_ref::<BoundedWindowAggExec>() {
@@ -70,6 +84,7 @@ pub fn stepped(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execution
             true => made,
             false => functions.iter().map(|function| function.column).collect(),
         },
+        row_bytes,
         ..State::default()
     };
     let shared = Arc::new(Mutex::new(state));
@@ -167,12 +182,13 @@ impl Below {
             drop(state);
             return self.running_step(batch, out);
         }
-        let allowed = match (state.row_bytes, state.allowed) {
-            (Some(out), Some(last)) => last
+        let last = state.allowed.unwrap_or(FIRST_ROWS / STEP_GROWTH);
+        let allowed = match state.row_bytes {
+            Some(out) => last
                 .saturating_mul(STEP_GROWTH)
                 .min(COPIED_BYTES_MAX / out.max(1))
                 .max(1),
-            _ => FIRST_ROWS,
+            None => FIRST_ROWS,
         };
         state.allowed = Some(allowed);
         Ok(allowed.min(all_rows))

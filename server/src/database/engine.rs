@@ -22,7 +22,7 @@ use crate::catalog::{CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA};
 use crate::database::sessions::Sessions;
 use crate::database::{DatabaseOptions, df};
 use crate::error::{SqlResult, from_internal};
-use crate::functions;
+use crate::functions::{self, bounded};
 
 /// Rows of a batch inside a query.
 const BATCH_ROWS: usize = 8192;
@@ -67,6 +67,7 @@ pub fn build(
     // For what runs outside of a query; each query has a pool of its own over the same memory.
     let pool = memory.query();
     pool.set_name("statements".to_owned());
+    let room = bounded::Room::new(memory, Arc::clone(&pool) as _);
     let disks = DiskManagerBuilder::default().with_temp_file_factory(spills);
     // A file that was added to a directory has to be seen by the next statement.
     let caches = CacheManagerConfig::default().with_list_files_cache_limit(0);
@@ -98,6 +99,8 @@ pub fn build(
         let registered = state.register_udf(Arc::new(function));
         registered.map_err(from_internal::datafusion)?;
     }
+    // The last: around all that is there.
+    df(bounded::register(&mut state, &room))?;
     Ok((state, pg_catalog))
 }
 

@@ -1,248 +1,262 @@
-//! Functions whose output can be much larger than their input, with a limit on it.
+//! Limits on what functions make, and on how long they take.
 //!
-//! PostgreSQL refuses a value of more than a gigabyte and makes the rows of a series one by one. DataFusion makes a whole
-//! batch of values at once, and a server that runs out of memory there is dead: the sizes are looked at before.
+//! DataFusion makes a whole batch of values at once, and takes the memory that it needs for it. A server that runs out of memory
+//! there is dead, with everybody's sessions: so the size of each result is known, or bounded from above, before it is made. What
+//! is too large is refused with 54000, what there is no memory for with 53200.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`limited`] | the function that asks first: it stands around every other one |
+//! | [`growth`] | how large a result is, by the name of the function; the sum of the arguments for those that it does not name |
+//! | [`sizes`] | how large the arguments are |
+//! | [`work`] | functions that take longer than their arguments are long |
+//! | [`stand_in`] | `||` and large constants, which are no functions in DataFusion |
+//! | [`aggregates`] | aggregates whose values grow with the rows |
+//!
+//! # Where limits are put
+//! Twice, and in this order:
+//! 1. Around the functions of the registry ([`register`]). Names in a statement find only these, so what the planner works out by
+//!    itself (the arguments of a table function) has limits.
+//! 2. Around the calls of a bound plan or expression ([`Limits`], one of DataFusion's function rewrites). The analyzer runs it
+//!    before anything is folded: for queries, for views, and for expressions that become physical ones (defaults, generated
+//!    columns, parameters). It finds the functions that expression planners construct by themselves (arrays, subscripts), `||`,
+//!    and literals; and it sees which calls have constant arguments.
+//!
+//! What a function's `simplify` puts in its place goes through the same.
+//!
+//! A constant of more than [`limited::FOLDED_BYTES_MAX`] is never folded: plans are copied many times, and a literal becomes as many
+//! values as a batch has rows wherever a function or an operator wants an array. It is worked out with each batch, as the result
+//! of a call, which knows the number of rows.
+//!
+//! In a view, where a failing row is NULL, the limit of a value is the same for a row whichever rows come with it; that of a batch
+//! makes the view evaluate row by row.
+
+pub mod aggregates;
+mod growth;
+mod limited;
+mod sizes;
+mod stand_in;
+pub mod work;
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::datatypes::{DataType, FieldRef, Int64Type, IntervalMonthDayNanoType};
-use datafusion::common::Result;
-use datafusion::execution::FunctionRegistry;
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, DataFusionError, Result};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use datafusion::execution::{FunctionRegistry, SessionState};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
+use millrace_runtime::memory::Memory;
 
-use crate::error::{SqlError, SqlState};
+use self::limited::{FOLDED_BYTES_MAX, limited, limited_call, once};
+use crate::error::{SqlError, SqlResult, SqlState};
 
-/// The largest value that one of them makes, in bytes.
-const VALUE_BYTES_MAX: u64 = 256 << 20;
+/// The largest value that a function makes, in bytes.
+pub const VALUE_BYTES_MAX: u64 = 256 << 20;
 /// The most that it makes for the rows of one batch together, in bytes.
-const BATCH_BYTES_MAX: u64 = 1 << 30;
+pub const BATCH_BYTES_MAX: u64 = 1 << 30;
+/// Calls that take more ask for memory first.
+const ASKED_BYTES: u64 = 16 << 20;
 
-/// How the size of a value follows from the arguments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Size {
-    /// `repeat(text, n)`
-    Repeated,
-    /// `lpad(text, n, ..)`
-    Padded,
-    /// `array_repeat(element, n)`
-    ArrayRepeated,
-    /// `array_resize(array, n, ..)`
-    ArrayResized,
-    /// `generate_series(from, to, step)`, which has one element more than `range`
-    Series,
-}
-
-/// The functions, by DataFusion's names.
-const BOUNDED: [(&str, Size); 7] = [
-    ("repeat", Size::Repeated),
-    ("lpad", Size::Padded),
-    ("rpad", Size::Padded),
-    ("array_repeat", Size::ArrayRepeated),
-    ("array_resize", Size::ArrayResized),
-    ("generate_series", Size::Series),
-    ("range", Size::Series),
+/// Functions without limits: DataFusion knows them by what they are, and they hand on what they are given.
+const EXEMPT: [&str; 6] = [
+    "get_field",
+    "named_struct",
+    "struct",
+    "input_file_name",
+    "file_row_index",
+    "json_get",
 ];
 
-/// Puts the limits on functions that are registered already.
+fn is_exempt(name: &str) -> bool {
+    EXEMPT.contains(&name)
+}
+
+/// Where calls that take much ask for memory.
+#[derive(Clone)]
+pub struct Room {
+    memory: Arc<Memory>,
+    pool: Arc<dyn MemoryPool>,
+}
+
+impl std::fmt::Debug for Room {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Room")
+    }
+}
+
+impl Room {
+    /// Memory, and a pool over it for what is held during calls.
+    pub fn new(memory: &Arc<Memory>, pool: Arc<dyn MemoryPool>) -> Room {
+        Room {
+            memory: Arc::clone(memory),
+            pool,
+        }
+    }
+
+    /// Takes what a call will have at its end, and again while it grows. What other calls made that is still there shows in
+    /// the size of the process: it is looked at anew.
+    fn ask(&self, name: &str, bytes: u64) -> Result<Option<MemoryReservation>> {
+        if bytes < ASKED_BYTES {
+            return Ok(None);
+        }
+        self.memory.look();
+        let reservation = MemoryConsumer::new(format!("{name}()")).register(&self.pool);
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        reservation.try_grow(bytes.saturating_mul(2))?;
+        Ok(Some(reservation))
+    }
+}
+
+/// Puts limits on the functions that are registered by now, and on calls in plans.
 ///
 /// # Errors
-/// One of them is not there.
-pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
-    for (name, size) in BOUNDED {
-        let inner = registry.udf(name)?;
-        registry.register_udf(Arc::new(ScalarUDF::from(Bounded { inner, size })))?;
+/// The registry refuses a function.
+pub fn register(state: &mut SessionState, room: &Room) -> Result<()> {
+    let mut functions: Vec<_> = state.scalar_functions().values().cloned().collect();
+    // The registry has a function under each of its names.
+    functions.sort_by(|left, right| left.name().cmp(right.name()));
+    functions.dedup_by(|left, right| left.name() == right.name());
+    for function in functions {
+        state.register_udf(limited(&function, room))?;
     }
-    Ok(())
+    state.register_function_rewrite(Arc::new(Limits { room: room.clone() }))
 }
 
-/// A function of DataFusion, asked only for what fits.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Bounded {
-    inner: Arc<ScalarUDF>,
-    size: Size,
+/// An expression whose calls have limits, before it is simplified. (The analyzer does it for plans.)
+///
+/// # Errors
+/// Its types do not fit.
+pub fn in_expression(state: &SessionState, expression: Expr, schema: &DFSchema) -> Result<Expr> {
+    let rewrites = state.analyzer().function_rewrites().iter();
+    rewrites.into_iter().try_fold(expression, |expression, rewrite| {
+        let rewritten = expression.transform_up(|node| rewrite.rewrite(node, schema, state.config_options()));
+        Ok(rewritten?.data)
+    })
 }
 
-impl Bounded {
-    /// Checks the sizes of all values.
-    fn check(&self, args: &ScalarFunctionArgs) -> Result<()> {
-        let is_scalar = args
-            .args
-            .iter()
-            .all(|value| matches!(value, ColumnarValue::Scalar(_)));
-        let rows = if is_scalar { 1 } else { args.number_rows };
-        let arrays = args
-            .args
-            .iter()
-            .map(|value| value.to_array(rows))
-            .collect::<Result<Vec<_>>>()?;
-        let mut total = 0_u64;
-        for row in 0..rows {
-            let bytes = self.size.bytes(&arrays, row).unwrap_or(0);
-            if bytes > VALUE_BYTES_MAX {
-                return Err(too_large(self.name(), VALUE_BYTES_MAX, "of a value"));
-            }
-            total = total.saturating_add(bytes);
-        }
-        if total > BATCH_BYTES_MAX {
-            return Err(too_large(
-                self.name(),
-                BATCH_BYTES_MAX,
-                "of the values of a batch of rows",
-            ));
-        }
-        Ok(())
+/// Puts limits on the calls of plans.
+#[derive(Debug)]
+struct Limits {
+    room: Room,
+}
+
+impl Limits {
+    fn call(&self, function: Arc<datafusion::logical_expr::ScalarUDF>, args: Vec<Expr>) -> Expr {
+        // Functions count their constants by themselves, and some want to see them.
+        let args = args.into_iter().map(plain).collect();
+        Expr::ScalarFunction(limited_call(ScalarFunction::new_udf(function, args), &self.room))
     }
 }
 
-fn too_large(name: &str, limit: u64, of: &str) -> datafusion::error::DataFusionError {
-    let message = format!(
-        "the result of {name} is too large: {} MB {of} is the limit",
-        limit >> 20
-    );
-    SqlError::new(SqlState::ProgramLimitExceeded, message).into()
+/// A constant where none is repeated for each row: a large literal as it was, a call whose result counts once.
+fn plain(expr: Expr) -> Expr {
+    match expr {
+        Expr::ScalarFunction(mut call) if call.func.name() == stand_in::CONSTANT && call.args.len() == 1 => {
+            plain(call.args.remove(0))
+        }
+        Expr::ScalarFunction(call) => Expr::ScalarFunction(once(call)),
+        other => other,
+    }
 }
 
-impl Size {
-    /// The size of a row's value in bytes, about; `None` if an argument is NULL or of no type that is known.
-    fn bytes(self, args: &[ArrayRef], row: usize) -> Option<u64> {
-        let times = || {
-            let number = integer(args.get(1)?, row)?;
-            u64::try_from(number).ok()
-        };
-        Some(match self {
-            Size::Repeated => times()?.saturating_mul(text_length(&args[0], row)?),
-            Size::Padded => times()?,
-            Size::ArrayRepeated => {
-                let array = &args[0];
-                let element = (array.get_buffer_memory_size() / array.len().max(1)).max(1) as u64;
-                times()?.saturating_mul(element)
+impl FunctionRewrite for Limits {
+    fn name(&self) -> &str {
+        "limits"
+    }
+
+    fn rewrite(&self, expr: Expr, schema: &DFSchema, _config: &ConfigOptions) -> Result<Transformed<Expr>> {
+        Ok(match expr {
+            Expr::ScalarFunction(call) if is_exempt(call.func.name()) => {
+                Transformed::no(Expr::ScalarFunction(call))
             }
-            Size::ArrayResized => times()?.saturating_mul(8),
-            Size::Series => series_length(args, row)?.saturating_mul(8),
+            Expr::ScalarFunction(call) => Transformed::yes(self.call(call.func, call.args)),
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+                let is_joined = op == Operator::StringConcat
+                    && match (left.get_type(schema), right.get_type(schema)) {
+                        (Ok(left), Ok(right)) => stand_in::joined_types(&left, &right).is_some(),
+                        // The error is the planner's.
+                        _ => false,
+                    };
+                Transformed::yes(match is_joined {
+                    true => self.call(stand_in::joined(), vec![*left, *right]),
+                    false => Expr::BinaryExpr(BinaryExpr::new(
+                        Box::new(plain(*left)),
+                        op,
+                        Box::new(plain(*right)),
+                    )),
+                })
+            }
+            // None of these repeats a constant.
+            Expr::InList(mut list) => {
+                list.expr = Box::new(plain(*list.expr));
+                list.list = list.list.into_iter().map(plain).collect();
+                Transformed::yes(Expr::InList(list))
+            }
+            Expr::Like(mut like) => {
+                like.expr = Box::new(plain(*like.expr));
+                like.pattern = Box::new(plain(*like.pattern));
+                Transformed::yes(Expr::Like(like))
+            }
+            Expr::Literal(value, metadata) if sizes::of_constant(&value) > FOLDED_BYTES_MAX => {
+                let call =
+                    ScalarFunction::new_udf(stand_in::constant(), vec![Expr::Literal(value, metadata)]);
+                Transformed::yes(Expr::ScalarFunction(limited_call(call, &self.room)))
+            }
+            other => Transformed::no(other),
         })
     }
 }
 
-fn integer(array: &ArrayRef, row: usize) -> Option<i64> {
-    if array.is_null(row) {
-        return None;
-    }
-    let one = arrow::compute::cast(&array.slice(row, 1), &DataType::Int64).ok()?;
-    one.is_valid(0).then(|| one.as_primitive::<Int64Type>().value(0))
+fn too_large(name: &str, limit: u64, of: &str) -> SqlError {
+    SqlError::new(
+        SqlState::ProgramLimitExceeded,
+        format!(
+            "the result of {name} is too large: {} MB {of} is the limit",
+            limit >> 20
+        ),
+    )
 }
 
-fn text_length(array: &ArrayRef, row: usize) -> Option<u64> {
-    if array.is_null(row) {
-        return None;
+/// Checks the size of a value of a function that can tell it only while it makes it.
+///
+/// # Errors
+/// It is too large.
+pub fn may_be_as_large(name: &str, bytes: usize) -> SqlResult<()> {
+    match bytes as u64 <= VALUE_BYTES_MAX {
+        true => Ok(()),
+        false => Err(too_large(name, VALUE_BYTES_MAX, "of a value")),
     }
-    let length = match array.data_type() {
-        DataType::Utf8 => array.as_string::<i32>().value(row).len(),
-        DataType::LargeUtf8 => array.as_string::<i64>().value(row).len(),
-        DataType::Utf8View => array.as_string_view().value(row).len(),
-        _ => return None,
-    };
-    Some(length as u64)
 }
 
-/// Elements of a series, or a few more.
-fn series_length(args: &[ArrayRef], row: usize) -> Option<u64> {
-    let (from, to, step) = match args {
-        [to] => (0, integer(to, row)?, 1),
-        [from, to] => (integer(from, row)?, integer(to, row)?, 1),
-        [from, to, step] => match step.data_type() {
-            DataType::Interval(_) => {
-                if step.is_null(row) {
-                    return None;
-                }
-                let whole = DataType::Interval(arrow::datatypes::IntervalUnit::MonthDayNano);
-                let step = arrow::compute::cast(&step.slice(row, 1), &whole).ok()?;
-                let step = step.as_primitive::<IntervalMonthDayNanoType>().value(0);
-                let days = i64::from(step.months) * 28 + i64::from(step.days);
-                let nanoseconds = days
-                    .saturating_mul(86_400_000_000_000)
-                    .saturating_add(step.nanoseconds);
-                (nanoseconds_of(from, row)?, nanoseconds_of(to, row)?, nanoseconds)
-            }
-            _ => (integer(from, row)?, integer(to, row)?, integer(step, row)?),
-        },
-        _ => return None,
-    };
-    // No step is an error of its own, and a step away from the end makes nothing.
-    if step == 0 || (step > 0) != (to >= from) {
-        return Some(1);
-    }
-    Some((to.abs_diff(from) / step.unsigned_abs()).saturating_add(1))
+/// What such a function has made for a batch.
+#[derive(Debug)]
+pub struct Budget {
+    name: &'static str,
+    bytes: u64,
 }
 
-fn nanoseconds_of(array: &ArrayRef, row: usize) -> Option<i64> {
-    let micros = DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, None);
-    let one = arrow::compute::cast(&array.slice(row, 1), &micros).ok()?;
-    let one = arrow::compute::cast(&one, &DataType::Int64).ok()?;
-    one.is_valid(0)
-        .then(|| one.as_primitive::<Int64Type>().value(0).saturating_mul(1_000))
-}
-
-impl ScalarUDFImpl for Bounded {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl Budget {
+    /// Nothing yet.
+    pub fn new(name: &'static str) -> Budget {
+        Budget { name, bytes: 0 }
     }
 
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arg_types)
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        self.inner.return_field_from_args(args)
-    }
-
-    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(arg_types)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        self.check(&args)?;
-        self.inner.invoke_with_args(args)
+    /// One more value.
+    ///
+    /// # Errors
+    /// It is too large, or all of them are.
+    pub fn add(&mut self, bytes: usize) -> Result<(), DataFusionError> {
+        may_be_as_large(self.name, bytes)?;
+        self.bytes += bytes as u64;
+        match self.bytes <= BATCH_BYTES_MAX {
+            true => Ok(()),
+            false => Err(too_large(self.name, BATCH_BYTES_MAX, "of the values of a batch of rows").into()),
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use arrow::array::{Int64Array, StringArray};
-
-    use super::*;
-
-    fn numbers(values: &[Option<i64>]) -> ArrayRef {
-        Arc::new(Int64Array::from(values.to_vec()))
-    }
-
-    #[test]
-    fn sizes_follow_the_arguments() {
-        let text: ArrayRef = Arc::new(StringArray::from(vec!["abc", "", "x"]));
-        let times = numbers(&[Some(5), Some(i64::MAX), None]);
-        let args = [text, times];
-        assert_eq!(Size::Repeated.bytes(&args, 0), Some(15));
-        assert_eq!(Size::Repeated.bytes(&args, 1), Some(0));
-        assert_eq!(Size::Repeated.bytes(&args, 2), None);
-        let args = [numbers(&[Some(i64::MIN)]), numbers(&[Some(i64::MAX)])];
-        assert_eq!(series_length(&args, 0), Some(u64::MAX));
-        let args = [numbers(&[Some(9)]), numbers(&[Some(1)]), numbers(&[Some(-2)])];
-        assert_eq!(series_length(&args, 0), Some(5));
-        let args = [numbers(&[Some(1)]), numbers(&[Some(9)]), numbers(&[Some(-2)])];
-        assert_eq!(series_length(&args, 0), Some(1));
-    }
-}
+mod tests;

@@ -17,6 +17,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::bounded::{Budget, work};
 use crate::functions::on_arrays;
 use crate::types::json::{self, Node};
 use crate::types::output::TextColumn;
@@ -62,6 +63,20 @@ enum Out {
     Integer(usize),
     Key(Vec<u8>),
     Texts(Vec<Option<String>>),
+}
+
+impl Out {
+    fn bytes(&self) -> usize {
+        match self {
+            Out::Null | Out::Boolean(_) | Out::Integer(_) => 0,
+            Out::Text(text) => text.len(),
+            Out::Key(key) => key.len(),
+            Out::Texts(texts) => texts
+                .iter()
+                .map(|text| size_of::<Option<String>>() + text.as_ref().map_or(0, String::len))
+                .sum(),
+        }
+    }
 }
 
 type Apply = fn(&[Cell<'_>]) -> SqlResult<Out>;
@@ -127,19 +142,23 @@ static FUNCTIONS: &[Definition] = &[
     }),
     strict("jsonb_contains", (2, 2), Output::Boolean, |cells| {
         let (whole, part) = (document(cells)?, document(&cells[1..])?);
-        Ok(Out::Boolean(value::contains(&whole, &part)))
+        Ok(Out::Boolean(value::contains(&whole, &part)?))
     }),
     strict("jsonb_exists", (2, 2), Output::Boolean, |cells| {
         Ok(Out::Boolean(value::has(&document(cells)?, text(&cells[1])?)))
     }),
     strict("jsonb_exists_any", (2, 2), Output::Boolean, |cells| {
         let node = document(cells)?;
-        let found = texts(&cells[1])?.iter().any(|key| value::has(&node, key));
+        let keys = texts(&cells[1])?;
+        may_search(&node, keys)?;
+        let found = keys.iter().any(|key| value::has(&node, key));
         Ok(Out::Boolean(found))
     }),
     strict("jsonb_exists_all", (2, 2), Output::Boolean, |cells| {
         let node = document(cells)?;
-        let found = texts(&cells[1])?.iter().all(|key| value::has(&node, key));
+        let keys = texts(&cells[1])?;
+        may_search(&node, keys)?;
+        let found = keys.iter().all(|key| value::has(&node, key));
         Ok(Out::Boolean(found))
     }),
     strict("jsonb_concat", (2, 2), Output::Jsonb, |cells| {
@@ -150,9 +169,11 @@ static FUNCTIONS: &[Definition] = &[
         let node = document(cells)?;
         let node = match &cells[1] {
             Cell::Integer(index) => value::without_index(node, *index)?,
-            Cell::Texts(keys) => keys
-                .iter()
-                .try_fold(node, |node, key| value::without_key(node, key))?,
+            Cell::Texts(keys) => {
+                may_search(&node, keys)?;
+                keys.iter()
+                    .try_fold(node, |node, key| value::without_key(node, key))?
+            }
             key => value::without_key(node, text(key)?)?,
         };
         Ok(Out::Text(node.written()))
@@ -180,7 +201,7 @@ static FUNCTIONS: &[Definition] = &[
         Ok(Out::Text(value::without_nulls(document(cells)?).written()))
     }),
     strict("jsonb_pretty", (1, 1), Output::Text, |cells| {
-        Ok(Out::Text(value::pretty(&document(cells)?)))
+        Ok(Out::Text(value::pretty(&document(cells)?)?))
     }),
     strict("jsonb_typeof", (1, 1), Output::Text, |cells| {
         Ok(Out::Text(value::type_of(&document(cells)?).to_string()))
@@ -261,14 +282,22 @@ fn at(index: usize) -> Arc<ScalarUDF> {
     }))
 }
 
+/// Each key is looked for among all members.
+fn may_search(node: &Node<'_>, keys: &[&str]) -> SqlResult<()> {
+    let members = match node {
+        Node::Array(items) => items.len(),
+        Node::Object(members) => members.len(),
+        _ => 1,
+    };
+    work::allowed("looking for keys in jsonb", members as u64, keys.len() as u64)
+}
+
 fn refused(message: &str) -> SqlError {
     SqlError::new(SqlState::InvalidParameterValue, message)
 }
 
 fn read(text: &str) -> SqlResult<Node<'_>> {
-    json::parse(text).map_err(|error| {
-        parse::invalid("json", text).with_detail(format!("{}, at byte {}.", error.message, error.offset + 1))
-    })
+    json::parse(text).map_err(|error| error.of("json", text))
 }
 
 /// The first of the cells, a JSON value.
@@ -384,12 +413,15 @@ impl ScalarUDFImpl for Jsonb {
                 .map(|(array, field)| Argument::new(array, field, definition.input))
                 .collect::<Result<Vec<_>>>()?;
             let mut out = Vec::with_capacity(rows);
+            let mut budget = Budget::new(definition.name);
             for row in 0..rows {
                 let cells: Option<Vec<Cell<'_>>> = columns.iter().map(|column| column.cell(row)).collect();
-                out.push(match cells {
+                let value = match cells {
                     Some(cells) => (definition.apply)(&cells)?,
                     None => Out::Null,
-                });
+                };
+                budget.add(value.bytes())?;
+                out.push(value);
             }
             Ok(collect(definition.output, out))
         })

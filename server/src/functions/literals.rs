@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     UnaryOperator, Value,
 };
 
+use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::{cast, rewrite};
 use crate::types::{self, NUMERIC_PRECISION};
 
@@ -68,6 +69,36 @@ pub fn number_text(expr: &Expr) -> Option<String> {
     } else {
         text.to_string()
     })
+}
+
+/// Refuses a number literal that no numeric of PostgreSQL holds, before anybody makes one of it: that takes time by the square of
+/// its digits.
+///
+/// # Errors
+/// It has too many digits.
+pub fn check_number(expr: &Expr) -> SqlResult<()> {
+    /// Digits before the point, and behind it.
+    const DIGITS_MAX: (usize, usize) = (131_072, 16_383);
+    let Some((_, text)) = number(expr) else {
+        return Ok(());
+    };
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, ""));
+    let (is_negative, exponent) = match exponent.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, exponent.trim_start_matches('+')),
+    };
+    let exponent = match exponent {
+        "" => 0,
+        digits => digits.parse().unwrap_or(usize::MAX),
+    };
+    let exponent_max = if is_negative { DIGITS_MAX.1 } else { DIGITS_MAX.0 };
+    if exponent > exponent_max || mantissa.len() > DIGITS_MAX.0 + DIGITS_MAX.1 {
+        return Err(SqlError::new(
+            SqlState::NumericValueOutOfRange,
+            "value overflows numeric format",
+        ));
+    }
+    Ok(())
 }
 
 /// Whether the expression is an integer literal of the type `integer`.

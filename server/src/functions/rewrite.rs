@@ -97,6 +97,9 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        if let Err(error) = literals::check_number(expr) {
+            return ControlFlow::Break(Box::new(error));
+        }
         match quantified::compared_with_each(expr) {
             Ok(Some(new)) => *expr = new,
             Ok(None) => {}

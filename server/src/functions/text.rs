@@ -1,5 +1,6 @@
 //! Functions of texts that DataFusion has not: `format`, `quote_literal`, `quote_nullable`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
@@ -12,6 +13,7 @@ use datafusion::scalar::ScalarValue;
 use millrace_parser::quote_identifier;
 
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::bounded::{Budget, may_be_as_large};
 use crate::functions::cast;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -84,22 +86,25 @@ impl ScalarUDFImpl for Text {
                     })
                     .collect::<Result<Vec<_>>>()?;
                 let rows = texts[0].len();
+                let mut budget = Budget::new(self.name);
                 let out = (0..rows)
                     .map(|row| {
                         let row: Vec<Option<&str>> = texts
                             .iter()
                             .map(|column| column.is_valid(row).then(|| column.value(row)))
                             .collect();
-                        match function {
+                        let value = match function {
                             Function::Format => match row[0] {
-                                Some(pattern) => format(pattern, &row[1..]).map(Some),
-                                None => Ok(None),
+                                Some(pattern) => Some(format(pattern, &row[1..])?),
+                                None => None,
                             },
-                            Function::QuoteNullable => Ok(Some(row[0].map_or("NULL".into(), literal))),
-                            _ => Ok(row[0].map(literal)),
-                        }
+                            Function::QuoteNullable => Some(row[0].map_or("NULL".into(), literal)),
+                            _ => row[0].map(literal),
+                        };
+                        budget.add(value.as_ref().map_or(0, String::len))?;
+                        Ok(value)
                     })
-                    .collect::<SqlResult<StringArray>>()?;
+                    .collect::<Result<StringArray>>()?;
                 Arc::new(out)
             }
         };
@@ -201,9 +206,9 @@ fn format(pattern: &str, values: &[Option<&str>]) -> SqlResult<String> {
         let value = take(position.unwrap_or(next))?;
         next = position.unwrap_or(next) + 1;
         let text = match (kind, value) {
-            ('s', value) => value.unwrap_or_default().to_string(),
-            ('L', value) => value.map_or("NULL".into(), literal),
-            ('I', Some(value)) => quote_identifier(value).to_string(),
+            ('s', value) => Cow::Borrowed(value.unwrap_or_default()),
+            ('L', value) => value.map_or("NULL".into(), |value| literal(value).into()),
+            ('I', Some(value)) => quote_identifier(value).to_string().into(),
             ('I', None) => {
                 return Err(SqlError::new(
                     SqlState::NullValueNotAllowed,
@@ -215,7 +220,12 @@ fn format(pattern: &str, values: &[Option<&str>]) -> SqlResult<String> {
                     .with_hint("For a single \"%\" use \"%%\"."));
             }
         };
-        let padding = " ".repeat(width.saturating_sub(text.chars().count()));
+        let padding = width.saturating_sub(text.chars().count());
+        may_be_as_large(
+            "format",
+            out.len().saturating_add(text.len()).saturating_add(padding),
+        )?;
+        let padding = " ".repeat(padding);
         if left {
             out.push_str(&text);
             out.push_str(&padding);
@@ -244,6 +254,12 @@ mod tests {
         assert_eq!(run("%5s|%-5s|", &[Some("a"), Some("b")]).unwrap(), "    a|b    |");
         assert_eq!(run("%*s", &[Some("3"), None]).unwrap(), "   ");
         assert_eq!(run("%L", &[None]).unwrap(), "NULL");
+        // Each value may be asked for again and again.
+        let long = "x".repeat(1 << 20);
+        let error = run(&"%1$s".repeat(300), &[Some(&long)]).unwrap_err();
+        assert_eq!(error.code.code(), "54000");
+        let error = run(&"%16000000s".repeat(20), &vec![Some(""); 20]).unwrap_err();
+        assert_eq!(error.code.code(), "54000");
         for pattern in ["%s %s", "%", "%0$s", "%y"] {
             assert!(run(pattern, &[Some("a")]).is_err(), "{pattern}");
         }

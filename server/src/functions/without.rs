@@ -3,7 +3,7 @@
 //! * `array_agg` and `string_agg` are never turned around. Where two aggregates of a query want opposite orders, DataFusion
 //!   sorts once and has one of them read from the other end. With DISTINCT these two then put their values out in the wrong
 //!   order: `array_agg(x ORDER BY x DESC), array_agg(DISTINCT x ORDER BY x)` gave both in the first one's. Without a reverse
-//!   each sorts for itself.
+//!   each sorts for itself. Their values have limits too ([`aggregates`]).
 //! * `corr` has an accumulator for each group. The one for all groups takes differences of sums of squares. Of values that
 //!   hardly differ nothing is left of them but rounding, which may be negative: `corr` of a constant was NaN where PostgreSQL
 //!   says NULL. The one for a single group (Welford's) does not have that.
@@ -18,6 +18,8 @@ use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF, Signature,
 };
+
+use super::bounded::aggregates;
 
 /// What an aggregate goes without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,6 +44,16 @@ pub fn udafs() -> Vec<Arc<AggregateUDF>> {
         Arc::new(AggregateUDF::from(function))
     })
     .collect()
+}
+
+impl Without {
+    /// The name of one whose values grow with the rows.
+    fn grown(&self) -> &'static str {
+        match self.0.name() {
+            "string_agg" => "string_agg",
+            _ => "array_agg",
+        }
+    }
 }
 
 impl AggregateUDFImpl for Without {
@@ -81,7 +93,11 @@ impl AggregateUDFImpl for Without {
     }
 
     fn accumulator(&self, acc_args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        self.0.inner().accumulator(acc_args)
+        let accumulator = self.0.inner().accumulator(acc_args)?;
+        Ok(match self.1 {
+            LeftOut::Reverse => aggregates::of_one_group(self.grown(), accumulator),
+            LeftOut::GroupsAccumulator => accumulator,
+        })
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
@@ -93,7 +109,11 @@ impl AggregateUDFImpl for Without {
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        self.0.inner().create_groups_accumulator(args)
+        let accumulator = self.0.inner().create_groups_accumulator(args)?;
+        Ok(match self.1 {
+            LeftOut::Reverse => aggregates::of_all_groups(accumulator),
+            LeftOut::GroupsAccumulator => accumulator,
+        })
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {

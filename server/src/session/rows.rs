@@ -17,7 +17,7 @@ use crate::catalog::Relation;
 use crate::database::{Database, df};
 use crate::error::names::did_you_mean;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
-use crate::functions::{cast, rewrite, zoned_cast};
+use crate::functions::{bounded, cast, rewrite, zoned_cast};
 use crate::session::Scope;
 use crate::types::{SqlType, output, parse};
 
@@ -223,7 +223,7 @@ pub(crate) fn physical(
         .with_query_execution_start_time(state.execution_props().query_execution_start_time)
         .build();
     let simplifier = ExprSimplifier::new(context);
-    let coerced = simplifier.coerce(expression, schema)?;
+    let coerced = simplifier.coerce(bounded::in_expression(state, expression, schema)?, schema)?;
     state.create_physical_expr(simplifier.simplify(coerced)?, schema)
 }
 

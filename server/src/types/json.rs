@@ -5,16 +5,50 @@
 
 use std::borrow::Cow;
 
+use crate::error::{SqlError, SqlState};
+use crate::types::parse::invalid;
+
 /// How deep arrays and objects may nest.
 const DEPTH_MAX: usize = 512;
+/// What the values of one text may take: digits that are written out, and what holds each value, which a text of "[1,1,1," has
+/// an awful lot of.
+const TAKEN_BYTES_MAX: usize = 512 << 20;
+/// What holds one value, with the key of a member.
+const VALUE_BYTES: usize = size_of::<(String, Node<'_>)>();
 
-/// Why a text is not JSON, and at which byte.
+/// Why a text is no JSON that can be read, and at which byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonError {
+    pub kind: JsonErrorKind,
     /// What is wrong.
     pub message: String,
     /// Offset of the byte where it was noticed.
     pub offset: usize,
+}
+
+/// What sort of an error it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JsonErrorKind {
+    /// It is not JSON.
+    Syntax,
+    /// A number has more digits than a numeric.
+    Overflow,
+    /// The value takes too much memory.
+    TooLarge,
+}
+
+impl JsonError {
+    /// The error of a text that is to be of this type.
+    pub fn of(self, type_name: &str, text: &str) -> SqlError {
+        match self.kind {
+            JsonErrorKind::Syntax => {
+                let place = format!("{}, at byte {}.", self.message, self.offset + 1);
+                invalid(type_name, text).with_detail(place)
+            }
+            JsonErrorKind::Overflow => SqlError::new(SqlState::NumericValueOutOfRange, self.message),
+            JsonErrorKind::TooLarge => SqlError::new(SqlState::ProgramLimitExceeded, self.message),
+        }
+    }
 }
 
 /// A JSON value.
@@ -92,7 +126,11 @@ pub fn quote(text: &str, out: &mut String) {
 /// # Errors
 /// The text is not JSON.
 pub fn parse(text: &str) -> Result<Node<'_>, JsonError> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Reader {
+        text,
+        at: 0,
+        room: TAKEN_BYTES_MAX,
+    };
     let node = reader.value(0)?;
     reader.space();
     if reader.at < text.len() {
@@ -133,14 +171,35 @@ fn write(node: &Node<'_>, out: &mut String) {
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    /// What values may still take.
+    room: usize,
 }
 
 impl<'a> Reader<'a> {
     fn fail<T>(&self, message: impl Into<String>) -> Result<T, JsonError> {
+        self.fail_as(JsonErrorKind::Syntax, message)
+    }
+
+    fn fail_as<T>(&self, kind: JsonErrorKind, message: impl Into<String>) -> Result<T, JsonError> {
         Err(JsonError {
+            kind,
             message: message.into(),
             offset: self.at,
         })
+    }
+
+    /// Bytes that are about to be taken.
+    fn take(&mut self, bytes: usize) -> Result<(), JsonError> {
+        match self.room.checked_sub(bytes) {
+            Some(room) => {
+                self.room = room;
+                Ok(())
+            }
+            None => {
+                let message = format!("a JSON value takes more than {} MB", TAKEN_BYTES_MAX >> 20);
+                self.fail_as(JsonErrorKind::TooLarge, message)
+            }
+        }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -157,6 +216,7 @@ impl<'a> Reader<'a> {
         if depth > DEPTH_MAX {
             return self.fail(format!("nested more than {DEPTH_MAX} deep"));
         }
+        self.take(VALUE_BYTES)?;
         self.space();
         match self.peek() {
             None => self.fail("the text ends where a value is expected"),
@@ -268,10 +328,13 @@ impl<'a> Reader<'a> {
                 return self.fail("a digit is expected in the exponent");
             }
         }
-        let written = &self.text[start..self.at];
-        plain_digits(written)
-            .map(Node::Plain)
-            .map_or_else(|| self.fail("the number has too many digits"), Ok)
+        let text = self.text;
+        let written = &text[start..self.at];
+        let Some(digits) = plain_length(written) else {
+            return self.fail_as(JsonErrorKind::Overflow, "value overflows numeric format");
+        };
+        self.take(digits)?;
+        Ok(Node::Plain(plain_digits(written)))
     }
 
     fn digits(&mut self) -> usize {
@@ -355,12 +418,31 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The most digits that a number has on either side of its point.
-const DIGITS_MAX: i64 = 16_383;
+/// The exponents of numerics: the most digits before the point and behind it.
+const EXPONENTS: std::ops::RangeInclusive<i64> = -16_383..=131_071;
 
-/// A number without an exponent, and zero without a sign; the digits after the point stay as they are written. `None`:
-/// it would have too many digits.
-fn plain_digits(written: &str) -> Option<Cow<'_, str>> {
+/// What stands before the exponent of a number, and the exponent. One with more digits than can be read is a large one.
+fn exponent_of(number: &str) -> Option<(&str, i64)> {
+    let (mantissa, exponent) = number.split_once(['e', 'E'])?;
+    let large = match exponent.starts_with('-') {
+        true => i64::MIN,
+        false => i64::MAX,
+    };
+    Some((mantissa, exponent.parse().unwrap_or(large)))
+}
+
+/// About how many bytes a number takes when its exponent is written out; none if it has too many digits.
+fn plain_length(number: &str) -> Option<usize> {
+    let Some((mantissa, exponent)) = exponent_of(number) else {
+        return Some(0);
+    };
+    let exponent = EXPONENTS.contains(&exponent).then_some(exponent)?;
+    Some(mantissa.len() + usize::try_from(exponent.unsigned_abs()).ok()?)
+}
+
+/// A number without an exponent, and zero without a sign; the digits after the point stay as they are written. It is one whose
+/// length is known to be bounded.
+fn plain_digits(written: &str) -> Cow<'_, str> {
     let (sign, body) = match written.strip_prefix('-') {
         Some(body) => ("-", body),
         None => ("", written),
@@ -374,28 +456,27 @@ fn plain_digits(written: &str) -> Option<Cow<'_, str>> {
     } else {
         sign
     };
-    let Some((mantissa, exponent)) = body.split_once(['e', 'E']) else {
-        return Some(if sign.is_empty() {
+    let Some((mantissa, exponent)) = exponent_of(body) else {
+        return if sign.is_empty() {
             Cow::Borrowed(body)
         } else {
             Cow::Borrowed(written)
-        });
+        };
     };
-    let exponent: i64 = exponent
-        .parse()
-        .ok()
-        .filter(|value: &i64| value.abs() <= DIGITS_MAX)?;
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = format!("{whole}{fraction}");
-    let point = i64::try_from(whole.len()).ok()? + exponent;
-    let length = i64::try_from(digits.len()).ok()?;
+    let length = |text: &str| i64::try_from(text.len()).unwrap_or(i64::MAX);
+    let point = length(whole).saturating_add(exponent);
     let zeros = |count: i64| "0".repeat(usize::try_from(count).unwrap_or_default());
     let (whole, fraction) = if point <= 0 {
         ("0".to_string(), format!("{}{digits}", zeros(-point)))
-    } else if point >= length {
-        (format!("{digits}{}", zeros(point - length)), String::new())
+    } else if point >= length(&digits) {
+        (
+            format!("{digits}{}", zeros(point - length(&digits))),
+            String::new(),
+        )
     } else {
-        let (whole, fraction) = digits.split_at(usize::try_from(point).ok()?);
+        let (whole, fraction) = digits.split_at(usize::try_from(point).unwrap_or_default());
         (whole.to_string(), fraction.to_string())
     };
     let whole = match whole.trim_start_matches('0') {
@@ -403,7 +484,7 @@ fn plain_digits(written: &str) -> Option<Cow<'_, str>> {
         digits => digits,
     };
     let point = if fraction.is_empty() { "" } else { "." };
-    Some(Cow::Owned(format!("{sign}{whole}{point}{fraction}")))
+    Cow::Owned(format!("{sign}{whole}{point}{fraction}"))
 }
 
 #[cfg(test)]
@@ -451,7 +532,22 @@ mod tests {
         ] {
             assert_eq!(normalize(written).unwrap(), plain, "{written}");
         }
-        assert!(normalize("1e99999999").is_err());
+    }
+
+    #[test]
+    fn digits_are_counted_before_they_are_written() {
+        let kind = |text: &str| normalize(text).unwrap_err().kind;
+        for text in [
+            "1e131072",
+            "-1e-16384",
+            "1e99999999999999999999",
+            "1e-99999999999999999999",
+        ] {
+            assert_eq!(kind(text), JsonErrorKind::Overflow, "{text}");
+        }
+        assert_eq!(normalize("1e131071").unwrap().len(), 131_072);
+        let many = format!("[{}1]", "1e131071,".repeat(TAKEN_BYTES_MAX / 131_000));
+        assert_eq!(kind(&many), JsonErrorKind::TooLarge);
     }
 
     #[test]

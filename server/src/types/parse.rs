@@ -290,9 +290,7 @@ pub fn uuid(text: &str) -> SqlResult<String> {
 /// # Errors
 /// The text is not JSON.
 pub fn json_normalized(text: &str, type_name: &str) -> SqlResult<String> {
-    json::normalize(text).map_err(|error| {
-        invalid(type_name, text).with_detail(format!("{}, at byte {}.", error.message, error.offset + 1))
-    })
+    json::normalize(text).map_err(|error| error.of(type_name, text))
 }
 
 /// Bytes: `\x` and hexadecimal digits, or text with `\\` and octal escapes.

@@ -3,6 +3,8 @@
 //! Values are [`Node`]s, so numbers keep the digits that they were written with; they are compared by value.
 
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::bounded::may_be_as_large;
+use crate::functions::bounded::work::Work;
 use crate::types::json::Node;
 
 fn refused(message: &str) -> SqlError {
@@ -18,13 +20,19 @@ fn place(index: i64, length: usize) -> Option<usize> {
         .then(|| usize::try_from(at).expect("it is not negative"))
 }
 
+/// The order of keys: by length, and then by bytes.
+fn in_order(left: &str, right: &str) -> std::cmp::Ordering {
+    let lengths = left.len().cmp(&right.len());
+    lengths.then_with(|| left.as_bytes().cmp(right.as_bytes()))
+}
+
 /// The member of an object.
 pub fn member<'n, 'a>(node: &'n Node<'a>, key: &str) -> Option<&'n Node<'a>> {
     match node {
-        Node::Object(members) => members
-            .iter()
-            .find(|(name, _)| name == key)
-            .map(|(_, value)| value),
+        Node::Object(members) => {
+            let at = members.binary_search_by(|(name, _)| in_order(name, key));
+            Some(&members[at.ok()?].1)
+        }
         _ => None,
     }
 }
@@ -83,25 +91,50 @@ pub fn has(node: &Node<'_>, key: &str) -> bool {
 
 /// Containment: an object holds one whose members it has, an array one whose elements it has in any order. At the top,
 /// an array also holds a bare scalar that is one of its elements.
-pub fn contains(whole: &Node<'_>, part: &Node<'_>) -> bool {
+///
+/// # Errors
+/// Too many elements would have to be compared with each other.
+pub fn contains(whole: &Node<'_>, part: &Node<'_>) -> SqlResult<bool> {
+    let work = &mut Work::new("jsonb containment");
     match (whole, part) {
-        (Node::Array(items), Node::Plain(_) | Node::Text(_)) => items.iter().any(|item| holds(item, part)),
-        (whole, part) => holds(whole, part),
+        (Node::Array(items), Node::Plain(_) | Node::Text(_)) => any_holds(items, part, work),
+        (whole, part) => holds(whole, part, work),
     }
 }
 
-fn holds(whole: &Node<'_>, part: &Node<'_>) -> bool {
-    match (whole, part) {
-        (Node::Object(_), Node::Object(members)) => members
-            .iter()
-            .all(|(key, part)| member(whole, key).is_some_and(|whole| holds(whole, part))),
-        (Node::Array(whole), Node::Array(parts)) => parts
-            .iter()
-            .all(|part| whole.iter().any(|whole| holds(whole, part))),
-        (Node::Text(whole), Node::Text(part)) => whole == part,
-        (Node::Plain(_), Node::Plain(_)) => sort_key(whole) == sort_key(part),
-        _ => false,
+fn any_holds(items: &[Node<'_>], part: &Node<'_>, work: &mut Work) -> SqlResult<bool> {
+    for item in items {
+        if holds(item, part, work)? {
+            return Ok(true);
+        }
     }
+    Ok(false)
+}
+
+fn holds(whole: &Node<'_>, part: &Node<'_>, work: &mut Work) -> SqlResult<bool> {
+    work.step()?;
+    Ok(match (whole, part) {
+        (Node::Object(_), Node::Object(members)) => {
+            for (key, part) in members {
+                match member(whole, key) {
+                    Some(whole) if holds(whole, part, work)? => {}
+                    _ => return Ok(false),
+                }
+            }
+            true
+        }
+        (Node::Array(items), Node::Array(parts)) => {
+            for part in parts {
+                if !any_holds(items, part, work)? {
+                    return Ok(false);
+                }
+            }
+            true
+        }
+        (Node::Text(whole), Node::Text(part)) => whole == part,
+        (Node::Plain(left), Node::Plain(right)) => left == right || sort_key(whole) == sort_key(part),
+        _ => false,
+    })
 }
 
 /// Bytes that compare as the values do in PostgreSQL: null, strings, numbers, booleans, arrays, objects; the shorter of
@@ -188,7 +221,7 @@ fn put_number(text: &str, out: &mut Vec<u8>) {
 
 /// An object of members in any order, the later of equal keys.
 pub fn object<'a>(mut members: Vec<(String, Node<'a>)>) -> Node<'a> {
-    members.sort_by(|(a, _), (b, _)| a.len().cmp(&b.len()).then_with(|| a.as_bytes().cmp(b.as_bytes())));
+    members.sort_by(|(a, _), (b, _)| in_order(a, b));
     let mut kept: Vec<(String, Node<'a>)> = Vec::with_capacity(members.len());
     for member in members {
         match kept.last_mut() {
@@ -376,13 +409,17 @@ pub fn without_nulls(node: Node<'_>) -> Node<'_> {
 }
 
 /// The value over several lines, four spaces to the level.
-pub fn pretty(node: &Node<'_>) -> String {
+///
+/// # Errors
+/// It is too large: each line of a value that is nested deeply begins with very many spaces.
+pub fn pretty(node: &Node<'_>) -> SqlResult<String> {
     let mut out = String::new();
-    put_pretty(node, 0, &mut out);
-    out
+    put_pretty(node, 0, &mut out)?;
+    Ok(out)
 }
 
-fn put_pretty(node: &Node<'_>, level: usize, out: &mut String) {
+fn put_pretty(node: &Node<'_>, level: usize, out: &mut String) -> SqlResult<()> {
+    may_be_as_large("jsonb_pretty", out.len())?;
     let line = |level: usize, out: &mut String| {
         out.push('\n');
         out.push_str(&"    ".repeat(level));
@@ -395,7 +432,7 @@ fn put_pretty(node: &Node<'_>, level: usize, out: &mut String) {
                     out.push(',');
                 }
                 line(level + 1, out);
-                put_pretty(item, level + 1, out);
+                put_pretty(item, level + 1, out)?;
             }
             line(level, out);
             out.push(']');
@@ -409,13 +446,14 @@ fn put_pretty(node: &Node<'_>, level: usize, out: &mut String) {
                 line(level + 1, out);
                 crate::types::json::quote(key, out);
                 out.push_str(": ");
-                put_pretty(value, level + 1, out);
+                put_pretty(value, level + 1, out)?;
             }
             line(level, out);
             out.push('}');
         }
         scalar => out.push_str(&scalar.written()),
     }
+    Ok(())
 }
 
 /// The number of elements of an array.
@@ -452,7 +490,11 @@ mod tests {
             (r#"[{"a":1}]"#, r#"{"a":1}"#, false),
         ];
         for (whole, part, expected) in cases {
-            assert_eq!(contains(&node(whole), &node(part)), expected, "{whole} @> {part}");
+            assert_eq!(
+                contains(&node(whole), &node(part)).unwrap(),
+                expected,
+                "{whole} @> {part}"
+            );
         }
     }
 
@@ -519,9 +561,9 @@ mod tests {
     #[test]
     fn pretty_is_postgresqls() {
         assert_eq!(
-            pretty(&node(r#"{"a": [1, {}], "b": null}"#)),
+            pretty(&node(r#"{"a": [1, {}], "b": null}"#)).unwrap(),
             "{\n    \"a\": [\n        1,\n        {\n        }\n    ],\n    \"b\": null\n}"
         );
-        assert_eq!(pretty(&node("[]")), "[\n]");
+        assert_eq!(pretty(&node("[]")).unwrap(), "[\n]");
     }
 }

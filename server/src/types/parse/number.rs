@@ -1,6 +1,6 @@
 //! Text input of integers, floats and numerics.
 
-use crate::error::SqlResult;
+use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::parse::{invalid, out_of_range};
 
 /// An integer of any width, with an optional sign and white space around it.
@@ -94,8 +94,14 @@ pub fn decimal(text: &str, precision: u8, scale: i8) -> SqlResult<i128> {
     let (mantissa, exponent) = match body.iter().position(|byte| matches!(byte, b'e' | b'E')) {
         Some(at) => {
             let digits = std::str::from_utf8(&body[at + 1..]).map_err(|_| invalid("numeric", text))?;
-            let exponent: i32 = digits.parse().map_err(|_| invalid("numeric", text))?;
-            (&body[..at], exponent)
+            let (sign, number) = match digits.strip_prefix('-') {
+                Some(number) => (-1, number),
+                None => (1, digits.strip_prefix('+').unwrap_or(digits)),
+            };
+            if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+                return Err(invalid("numeric", text));
+            }
+            (&body[..at], sign * number.parse::<i64>().unwrap_or(i64::MAX))
         }
         None => (body, 0),
     };
@@ -125,10 +131,17 @@ pub fn decimal(text: &str, precision: u8, scale: i8) -> SqlResult<i128> {
             i32::from(precision) - i32::from(scale)
         ))
     };
+    // As in PostgreSQL, no numeric has so many digits behind its point, even if a field of fewer would round them away.
+    if exponent < -16_383 {
+        return Err(SqlError::new(
+            SqlState::NumericValueOutOfRange,
+            "value overflows numeric format",
+        ));
+    }
     // The value is 0.d1d2d3... * 10^whole, and wanted are the digits down to 10^-scale.
     let whole = i64::try_from(point.unwrap_or(digits.len()))
         .unwrap_or(i64::MAX)
-        .saturating_add(i64::from(exponent));
+        .saturating_add(exponent);
     let wanted = whole.saturating_add(i64::from(scale));
     let mut value: i128 = 0;
     for index in 0..wanted.max(0) {
@@ -164,7 +177,6 @@ pub fn decimal(text: &str, precision: u8, scale: i8) -> SqlResult<i128> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::SqlState;
 
     #[test]
     fn integers_keep_to_their_range() {
@@ -218,6 +230,14 @@ mod tests {
         assert_eq!(decimal("0e2000000000", 10, 2).unwrap(), 0);
         assert_eq!(
             decimal("1e2000000000", 38, 10).unwrap_err().code,
+            SqlState::NumericValueOutOfRange
+        );
+        assert_eq!(
+            decimal("1e99999999999999999999", 38, 10).unwrap_err().code,
+            SqlState::NumericValueOutOfRange
+        );
+        assert_eq!(
+            decimal("1e-99999999999999999999", 38, 10).unwrap_err().code,
             SqlState::NumericValueOutOfRange
         );
         assert_eq!(
