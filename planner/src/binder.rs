@@ -21,7 +21,7 @@ use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPl
 use datafusion::logical_expr::{
     AggregateUDF, ColumnarValue, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
 };
-use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
+use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel, object_name_to_table_reference};
 use datafusion::sql::sqlparser::ast;
 
 use crate::function::{self, SqlFunction};
@@ -42,6 +42,22 @@ pub trait CatalogReader {
     /// It cannot be read.
     fn function(&self, _name: &ast::ObjectName) -> Result<Option<SqlFunction>> {
         Ok(None)
+    }
+
+    /// Refuses a plan, as it was bound, that brings together types which have nothing in common.
+    ///
+    /// # Errors
+    /// It does.
+    fn check_types(&self, _plan: &LogicalPlan) -> Result<()> {
+        Ok(())
+    }
+
+    /// The same for an expression.
+    ///
+    /// # Errors
+    /// As [`CatalogReader::check_types`].
+    fn check_expression(&self, _expression: &Expr, _schema: &DFSchema) -> Result<()> {
+        Ok(())
     }
 
     /// Whether a column holds the time at which its row was written (`AS PROCTIME()`).
@@ -118,6 +134,7 @@ impl<'a> Binder<'a> {
         refused::check(&statement)?;
         let bound = self.bound(statement)?;
         complexity::check_plan(&bound)?;
+        self.catalog.check_types(&bound)?;
         let plan = case::agreed_in(bound)?;
         let plan = time_join::recognise(plan)?;
         with_recursive::check_types(&plan)?;
@@ -139,8 +156,11 @@ impl<'a> Binder<'a> {
     pub fn expression(&self, expression: &ast::Expr, schema: &DFSchema) -> Result<Expr> {
         let mut expression = expression.clone();
         function::expand(&mut expression, self.catalog)?;
-        self.planner()
-            .sql_to_expr(expression, schema, &mut PlannerContext::new())
+        let expression = self
+            .planner()
+            .sql_to_expr(expression, schema, &mut PlannerContext::new())?;
+        self.catalog.check_expression(&expression, schema)?;
+        Ok(expression)
     }
 
     /// The Arrow type of an SQL type, as casts in queries use it.
@@ -265,6 +285,13 @@ impl rewrite::Names for Binder<'_> {
 
     fn constant(&self, expression: &ast::Expr) -> Result<ScalarValue> {
         Binder::constant(self, expression)
+    }
+
+    fn columns(&self, relation: &ast::ObjectName) -> Option<Vec<String>> {
+        let name = object_name_to_table_reference(relation.clone(), true).ok()?;
+        let table = self.catalog.table(&name).ok()?;
+        let schema = table.schema();
+        Some(schema.fields().iter().map(|field| field.name().clone()).collect())
     }
 }
 

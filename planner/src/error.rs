@@ -28,6 +28,8 @@ pub enum Fault {
     UndefinedColumn,
     UndefinedFunction,
     AmbiguousColumn,
+    InvalidColumnReference,
+    SyntaxError,
     TooComplex,
 }
 

@@ -10,6 +10,7 @@
 pub mod binder;
 pub mod case;
 pub mod complexity;
+pub mod copies;
 mod cyclic_join;
 pub mod error;
 pub mod explain;

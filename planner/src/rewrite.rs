@@ -4,7 +4,7 @@
 //!  AST --syntax--> AST --binder (relations planned by `relations`)--> logical plan --subquery--> logical plan
 //! ```
 //! * [`syntax`]: set-returning functions in FROM, `EXCEPT ALL` and `INTERSECT ALL`, comparisons with ALL.
-//! * [`using`]: RIGHT and FULL JOIN with USING.
+//! * [`names`]: what names mean: joins with USING and NATURAL, what is ambiguous or hidden, aliases and numbers of the select list.
 //! * [`aggregate_order`]: aggregates that are ordered by one expression twice.
 //! * [`windows`]: TUMBLE, HOP and CUMULATE.
 //! * [`relations`]: how the relations that [`syntax`] names are planned.
@@ -14,13 +14,13 @@ mod aggregate_order;
 mod bind;
 mod dependent;
 mod membership;
+mod names;
 mod native;
 mod relations;
 mod row_wise;
 mod single_value;
 mod subquery;
 mod syntax;
-mod using;
 mod windows;
 
 pub(crate) use aggregate_order::ordered_once;

@@ -140,7 +140,8 @@ fn recursive(cte: &mut Cte, name: &str) -> Result<()> {
 }
 
 /// A query that is only a body.
-fn bare(body: SetExpr) -> Query {
+/// A query that is nothing but its body.
+pub(crate) fn bare(body: SetExpr) -> Query {
     Query {
         with: None,
         body: Box::new(body),
@@ -156,7 +157,7 @@ fn bare(body: SetExpr) -> Query {
 }
 
 /// What stands where a body was taken from.
-fn nothing() -> SetExpr {
+pub(crate) fn nothing() -> SetExpr {
     SetExpr::Values(Values {
         explicit_row: false,
         value_keyword: false,

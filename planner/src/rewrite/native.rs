@@ -43,7 +43,8 @@ fn is_equated_aggregate(plan: &LogicalPlan) -> bool {
         LogicalPlan::Projection(projection) => {
             !projection.expr.iter().any(Expr::contains_outer) && is_equated_aggregate(&projection.input)
         }
-        LogicalPlan::SubqueryAlias(alias) => is_equated_aggregate(&alias.input),
+        // Below an alias of its own, columns that the correlation needs are not found by their names.
+        LogicalPlan::SubqueryAlias(_) => false,
         LogicalPlan::Aggregate(aggregate) => {
             aggregate.group_expr.is_empty()
                 && !aggregate.aggr_expr.iter().any(Expr::contains_outer)
@@ -77,7 +78,6 @@ fn filters_above(plan: &LogicalPlan, fits: &dyn Fn(&Expr) -> bool) -> bool {
         LogicalPlan::Projection(projection) => {
             !projection.expr.iter().any(Expr::contains_outer) && filters_above(&projection.input, fits)
         }
-        LogicalPlan::SubqueryAlias(alias) => filters_above(&alias.input, fits),
         LogicalPlan::Filter(filter) => {
             split_conjunction(&filter.predicate)
                 .into_iter()

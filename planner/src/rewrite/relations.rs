@@ -50,7 +50,7 @@ impl RelationPlanner for RelationForms {
             } => unnest(alias, array_exprs, with_ordinality, context)?,
             TableFactor::Function {
                 name, args, alias, ..
-            } if name.0.len() == 1 && multiset_operation(&name).is_some() => {
+            } if is_multiset(&name) => {
                 let [left, right] = operands(args, context)?;
                 let operation = multiset_operation(&name).unwrap_or(Multiset::Difference);
                 PlannedRelation::new(multiset(left, right, operation)?, alias)
@@ -105,8 +105,13 @@ fn unnest(
     ))
 }
 
+/// Whether it is the name that stands for a set operation that counts copies.
+pub(super) fn is_multiset(name: &ast::ObjectName) -> bool {
+    name.0.len() == 1 && multiset_operation(name).is_some()
+}
+
 /// The alias with a name for each column.
-fn named(alias: Option<TableAlias>, arrays: usize, with_ordinality: bool) -> TableAlias {
+pub(super) fn named(alias: Option<TableAlias>, arrays: usize, with_ordinality: bool) -> TableAlias {
     let given = alias.is_some();
     let mut alias = alias.unwrap_or_else(|| TableAlias {
         explicit: true,

@@ -8,34 +8,36 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::common::{ScalarValue, plan_err};
+use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Cte, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, Query, Select, SetExpr, SetOperator, SetQuantifier, Statement,
-    TableAlias, TableAliasColumnDef, TableFactor, UnaryOperator, Visit, VisitMut, Visitor, VisitorMut, With,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
+    Ident, ObjectName, Query, SetExpr, SetOperator, SetQuantifier, Statement, TableAlias,
+    TableAliasColumnDef, TableFactor, UnaryOperator, Visit, VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
-use super::{using, windows};
+use super::names::resolve;
+use super::windows;
 
 /// Set-returning functions that are also functions to an array.
 const SERIES: [&str; 2] = ["generate_series", "range"];
 
+/// Whether it is the name of a function of one column, a series.
+pub(super) fn is_series(name: &ObjectName) -> bool {
+    let last = name.0.last().and_then(|part| part.as_ident());
+    last.is_some_and(|name| SERIES.contains(&name.value.to_lowercase().as_str()))
+}
+
 /// Rewrites a statement in place.
 ///
 /// # Errors
-/// Those of [`super::using`], and of the parser on a text of this module's own.
+/// Those of [`super::names`], and of the parser on a text of this module's own.
 pub(crate) fn statement(statement: &mut Statement, names: &dyn Names) -> Result<()> {
-    let mut rewriter = Rewriter {
-        names,
-        around: vec![],
-        merged: vec![],
-    };
-    match statement.visit(&mut rewriter) {
-        ControlFlow::Continue(()) => Ok(()),
+    match statement.visit(&mut Rewriter { names }) {
+        ControlFlow::Continue(()) => resolve(statement, names),
         ControlFlow::Break(error) => Err(error),
     }
 }
@@ -47,97 +49,22 @@ pub(crate) trait Names {
 
     /// The value of an expression without columns.
     fn constant(&self, expression: &Expr) -> Result<ScalarValue>;
+
+    /// The columns of a stored relation; `None`: there is none of that name.
+    fn columns(&self, relation: &ObjectName) -> Option<Vec<String>>;
 }
 
 struct Rewriter<'a> {
     names: &'a dyn Names,
-    /// The queries around, the innermost last.
-    around: Vec<Around>,
-    /// What the joins of the SELECT that was visited last have merged.
-    merged: Vec<using::Merged>,
-}
-
-/// A query that is being visited.
-struct Around {
-    /// Its WITH clause as it was written.
-    with: Option<With>,
-    /// How many tables of that have been visited: those after them see these.
-    visible: usize,
-    /// Whether it is such a table of the query around it.
-    is_table: bool,
-}
-
-impl Rewriter<'_> {
-    fn columns_of(&self, item: &TableFactor) -> Result<Vec<String>> {
-        let mut query =
-            parse("SELECT * FROM x").map_err(|error| DataFusionError::SQL(Box::new(error), None))?;
-        let SetExpr::Select(select) = query.body.as_mut() else {
-            return plan_err!("this is a SELECT");
-        };
-        for from in &mut select.from {
-            from.relation = item.clone();
-        }
-        // An inner query's names come after those of the queries around it, and so hide them.
-        let mut tables: Vec<Cte> = vec![];
-        for around in &self.around {
-            let Some(with) = &around.with else { continue };
-            for table in with.cte_tables.iter().take(around.visible) {
-                tables.retain(|outer| outer.alias.name != table.alias.name);
-                tables.push(table.clone());
-            }
-            query.with = Some(With {
-                cte_tables: tables.clone(),
-                ..with.clone()
-            });
-        }
-        query.with = query.with.filter(|with| !with.cte_tables.is_empty());
-        let plan = self.names.query(&query)?;
-        Ok(plan
-            .schema()
-            .fields()
-            .iter()
-            .map(|field| field.name().clone())
-            .collect())
-    }
 }
 
 impl VisitorMut for Rewriter<'_> {
     type Break = DataFusionError;
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
-        let is_table = self.around.last().is_some_and(|outer| {
-            let tables = outer.with.iter().flat_map(|with| &with.cte_tables);
-            let mut next = tables.skip(outer.visible);
-            next.next().is_some_and(|table| *table.query == *query)
-        });
-        self.around.push(Around {
-            with: query.with.clone(),
-            visible: 0,
-            is_table,
-        });
-        ControlFlow::Continue(())
-    }
-
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
-        if self.around.pop().is_some_and(|around| around.is_table)
-            && let Some(outer) = self.around.last_mut()
-        {
-            outer.visible += 1;
-        }
-        using::order_by(query, &std::mem::take(&mut self.merged));
         match set_operation(&mut query.body) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(DataFusionError::SQL(Box::new(error), None)),
-        }
-    }
-
-    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
-        match using::select(select, &|item| self.columns_of(item)) {
-            Ok(merged) => {
-                self.merged = merged;
-                ControlFlow::Continue(())
-            }
-            Err(error) => ControlFlow::Break(error),
         }
     }
 
@@ -360,6 +287,7 @@ pub(super) fn parse(sql: &str) -> Result<Query, ParserError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use datafusion::common::plan_err;
 
     struct NoNames;
 
@@ -370,6 +298,10 @@ mod tests {
 
         fn constant(&self, expression: &Expr) -> Result<ScalarValue> {
             plan_err!("nothing is known of {expression}")
+        }
+
+        fn columns(&self, _: &ObjectName) -> Option<Vec<String>> {
+            None
         }
     }
 
@@ -408,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_sides_column_is_merged_into_using() {
+    fn the_column_that_using_merges_is_that_of_the_row() {
         assert_eq!(
             rewritten(
                 "SELECT k, x FROM a FULL JOIN b USING (k) LEFT JOIN c USING (k) WHERE k > 1 ORDER BY k"
@@ -418,10 +350,18 @@ mod tests {
         );
         assert_eq!(
             rewritten("SELECT * FROM a AS l RIGHT JOIN b USING (k, m)"),
-            "SELECT b.k AS k, b.m AS m, l.* EXCEPT (k, m), b.* EXCEPT (k, m) FROM a AS l RIGHT JOIN b ON l.k = b.k AND l.m = b.m"
+            "SELECT b.k, b.m, l.* EXCEPT (k, m), b.* EXCEPT (k, m) FROM a AS l RIGHT JOIN b ON l.k = b.k AND l.m = b.m"
         );
-        let left = "SELECT k FROM a LEFT JOIN b USING(k)";
-        assert_eq!(rewritten(left), left);
+        assert_eq!(
+            rewritten("SELECT k FROM a LEFT JOIN b USING(k) GROUP BY k ORDER BY k + 1"),
+            "SELECT a.k FROM a LEFT JOIN b ON a.k = b.k GROUP BY a.k ORDER BY a.k + 1"
+        );
+        assert_eq!(
+            rewritten(
+                "SELECT 1 FROM a JOIN b USING (k) WHERE EXISTS (SELECT 1 FROM (SELECT 2 AS m) AS c WHERE c.m = k)"
+            ),
+            "SELECT 1 FROM a JOIN b ON a.k = b.k WHERE EXISTS (SELECT 1 FROM (SELECT 2 AS m) AS c WHERE c.m = a.k)"
+        );
     }
 
     #[test]

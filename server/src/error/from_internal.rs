@@ -62,6 +62,8 @@ pub fn plan(error: PlanError) -> SqlError {
                 Fault::UndefinedFunction => SqlState::UndefinedFunction,
                 Fault::TooComplex => SqlState::StatementTooComplex,
                 Fault::AmbiguousColumn => SqlState::AmbiguousColumn,
+                Fault::InvalidColumnReference => SqlState::InvalidColumnReference,
+                Fault::SyntaxError => SqlState::SyntaxError,
             };
             SqlError::new(code, message)
         }

@@ -1,5 +1,6 @@
-//! What columns are called that a query does not name: as PostgreSQL calls them. Where two would be equal, the later one gets a
-//! number, because DataFusion wants them distinct; [`output_names`] tells what they are to be called in the answer.
+//! What columns are called that a query does not name: as PostgreSQL calls them. Where two would be equal, the later one is
+//! named as a copy of the first (see [`copies`]), because DataFusion wants them distinct; [`output_names`] tells what they
+//! are to be called in the answer.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::types;
+use millrace_planner::copies;
 
 /// The names that the columns of a query have in its answer; empty where a wildcard leaves them to the plan.
 pub fn output_names(query: &ast::Query) -> Vec<String> {
@@ -21,7 +23,9 @@ pub fn output_names(query: &ast::Query) -> Vec<String> {
                 for item in &select.projection {
                     match item {
                         SelectItem::UnnamedExpr(expr) => names.push(column_name(expr)),
-                        SelectItem::ExprWithAlias { alias, .. } => names.push(millrace_parser::fold(alias)),
+                        SelectItem::ExprWithAlias { alias, .. } => {
+                            names.push(copies::original(&millrace_parser::fold(alias)).to_string())
+                        }
                         _ => return vec![],
                     }
                 }
@@ -83,7 +87,7 @@ pub(crate) fn name_columns(select: &mut Select) {
 fn distinct(name: &str, taken: &mut BTreeSet<String>) -> Ident {
     let mut number = 1;
     loop {
-        let candidate = format!("{name}_{number}");
+        let candidate = copies::copy(copies::original(name), number);
         if taken.insert(candidate.clone()) {
             return Ident::with_quote('"', candidate);
         }
@@ -161,11 +165,11 @@ mod tests {
         assert_eq!(
             named("SELECT count(*), a + 1, '1'::int, b::text, b FROM t"),
             "SELECT count(*) AS \"count\", a + 1 AS \"?column?\", pg_cast('1', 'integer') AS \"int4\", \
-             pg_cast(b, 'text') AS \"b_1\", b FROM t"
+             pg_cast(b, 'text') AS \"b\u{2060}1\", b FROM t"
         );
         assert_eq!(
             named("SELECT 1, 2"),
-            "SELECT pg_cast(1, 'integer') AS \"?column?\", pg_cast(2, 'integer') AS \"?column?_1\""
+            "SELECT pg_cast(1, 'integer') AS \"?column?\", pg_cast(2, 'integer') AS \"?column?\u{2060}1\""
         );
     }
 }

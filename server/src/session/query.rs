@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::source_as_provider;
@@ -14,10 +14,10 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
-use millrace_planner::RelationId;
 use millrace_planner::performance::Profile;
 use millrace_planner::query::generic_join::{CyclicJoinChoice, CyclicJoins};
 use millrace_planner::relation::{attach, relation_of, relations};
+use millrace_planner::{RelationId, copies};
 use millrace_runtime::{Partitions, QueryClass, table_rows};
 
 use crate::catalog::external::{ExternalTable, ROW_BYTES};
@@ -322,16 +322,18 @@ impl Session {
     }
 }
 
-/// The schema with other names for its columns; as it is when there are not as many names.
+/// The schema with other names for its columns; where there are not as many names, the columns are called as in the plan.
 pub(crate) fn renamed(schema: &SchemaRef, names: &[String]) -> SchemaRef {
-    if names.len() != schema.fields().len() {
-        return Arc::clone(schema);
-    }
+    let fits = names.len() == schema.fields().len();
+    let name = |index: usize, field: &Field| match fits {
+        true => names[index].clone(),
+        false => copies::original(field.name()).to_string(),
+    };
     let fields: Vec<_> = schema
         .fields()
         .iter()
-        .zip(names)
-        .map(|(field, name)| field.as_ref().clone().with_name(name))
+        .enumerate()
+        .map(|(index, field)| field.as_ref().clone().with_name(name(index, field)))
         .collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }

@@ -6,7 +6,7 @@ use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, CreateView};
 use millrace_parser::ast::{CreateMaterializedView, Emit, Options};
 use millrace_planner::growth::Growth;
-use millrace_planner::{Binder, Priority, StageGraph};
+use millrace_planner::{Binder, Priority, StageGraph, copies};
 use millrace_runtime::{BackfillOptions, ViewSpec};
 use millrace_storage::{ObjectId, ObjectKind};
 
@@ -68,7 +68,7 @@ pub(crate) async fn plain(session: &Arc<Session>, view: CreateView, text: &str) 
     };
     let reader = path_scope.reader(session.database());
     let plan = reader.bind_query_text(&query)?;
-    check_columns(plan.schema().fields().iter().map(|field| field.name().as_str()))?;
+    check_columns((plan.schema().fields().iter()).map(|field| copies::original(field.name())))?;
     query.names = reader.names();
     let depends = query.depends();
     session.database().jobs().check_unlocked(&depends)?;
@@ -241,7 +241,7 @@ pub(super) fn plan(
     let database = session.database();
     let planned = database.plan_materialized(&scope.catalog, &scope.database, query)?;
     let fields = planned.graph.schema.fields();
-    check_columns(fields.iter().map(|field| field.name().as_str()))?;
+    check_columns(fields.iter().map(|field| copies::original(field.name())))?;
     let depends = planned.query.depends();
     database.jobs().check_unlocked(&depends)?;
     Ok((planned, depends))

@@ -1,0 +1,162 @@
+//! What names mean in one SELECT: the relations of its FROM, and the columns that joins have merged.
+
+use std::cell::OnceCell;
+
+use datafusion::error::Result;
+use datafusion::sql::sqlparser::ast::{Expr, Ident, TableFactor};
+
+use super::{Resolver, faulty, folded};
+use crate::copies::original;
+use crate::error::Fault;
+
+/// The columns of a relation by name; `None`: they are not known here.
+pub(super) type Columns = Option<Vec<String>>;
+
+/// What can be named in a SELECT, in the order in which `*` has it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Scope {
+    pub items: Vec<Item>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Item {
+    Merged(Merged),
+    Relation(Relation),
+}
+
+/// A column that a join with USING or NATURAL has made of one on each side.
+#[derive(Debug, Clone)]
+pub(super) struct Merged {
+    pub name: Ident,
+    pub value: Expr,
+}
+
+/// A relation of FROM.
+#[derive(Debug, Clone)]
+pub(super) struct Relation {
+    /// Its alias, or its name as it is written.
+    pub qualifier: Vec<Ident>,
+    pub known: Known,
+    /// Its columns that are merged with others: to be named only with the relation.
+    pub hidden: Vec<Ident>,
+}
+
+/// The columns of a relation, as far as they are known.
+#[derive(Debug, Clone)]
+pub(super) enum Known {
+    Columns(Columns),
+    /// They are asked for when a name is looked for that they might have.
+    Later(Box<TableFactor>, OnceCell<Columns>),
+}
+
+/// What an unqualified name is found to be.
+pub(super) enum Found {
+    Nothing,
+    /// A relation with unknown columns may have it.
+    Unknown,
+    Column(Expr),
+    Merged(Expr),
+}
+
+impl Relation {
+    pub fn columns<'a>(&'a self, resolver: &Resolver<'_>) -> Option<&'a [String]> {
+        match &self.known {
+            Known::Columns(columns) => columns.as_deref(),
+            Known::Later(factor, columns) => columns.get_or_init(|| resolver.planned(factor)).as_deref(),
+        }
+    }
+
+    pub fn hides(&self, name: &str) -> bool {
+        self.hidden.iter().any(|hidden| folded(hidden) == name)
+    }
+
+    /// Whether `parts` names this relation.
+    pub fn is_called(&self, parts: &[Ident]) -> bool {
+        let same = |(one, other): (&Ident, &Ident)| folded(one) == folded(other);
+        !parts.is_empty()
+            && parts.len() <= self.qualifier.len().max(1)
+            && self.qualifier.iter().rev().zip(parts.iter().rev()).all(same)
+    }
+
+    /// The column, with its relation.
+    pub fn column(&self, name: Ident) -> Expr {
+        Expr::CompoundIdentifier(self.qualifier.iter().cloned().chain([name]).collect())
+    }
+}
+
+impl Scope {
+    pub fn relations(&self) -> impl Iterator<Item = &Relation> {
+        self.items.iter().filter_map(|item| match item {
+            Item::Relation(relation) => Some(relation),
+            Item::Merged(_) => None,
+        })
+    }
+
+    pub fn has_merged(&self) -> bool {
+        self.items.iter().any(|item| matches!(item, Item::Merged(_)))
+    }
+
+    /// What an unqualified name means.
+    ///
+    /// # Errors
+    /// Several columns have the name.
+    pub fn find(&self, name: &Ident, resolver: &Resolver<'_>) -> Result<Found> {
+        let wanted = folded(name);
+        let mut found = Found::Nothing;
+        let mut count = 0;
+        let mut is_known = true;
+        for item in &self.items {
+            match item {
+                Item::Merged(merged) if folded(&merged.name) == wanted => {
+                    count += 1;
+                    found = Found::Merged(merged.value.clone());
+                }
+                Item::Merged(_) => {}
+                Item::Relation(relation) if relation.hides(&wanted) => {}
+                Item::Relation(relation) => match relation.columns(resolver) {
+                    Some(columns) => {
+                        let here = columns.iter().filter(|column| original(column) == wanted).count();
+                        count += here;
+                        if here > 0 {
+                            found = Found::Column(relation.column(name.clone()));
+                        }
+                    }
+                    None => is_known = false,
+                },
+            }
+        }
+        match (count, found) {
+            (0 | 1, found @ Found::Merged(_)) => Ok(found),
+            (0 | 1, _) if !is_known => Ok(Found::Unknown),
+            (0 | 1, found) => Ok(found),
+            _ => Err(ambiguous(&wanted)),
+        }
+    }
+
+    /// The names of the columns that `*` stands for.
+    pub fn outputs(&self, resolver: &Resolver<'_>) -> Columns {
+        let mut names = vec![];
+        for item in &self.items {
+            match item {
+                Item::Merged(merged) => names.push(folded(&merged.name)),
+                Item::Relation(relation) => {
+                    let columns = relation.columns(resolver)?.iter();
+                    names.extend(
+                        columns
+                            .filter(|column| !relation.hides(original(column)))
+                            .cloned(),
+                    );
+                }
+            }
+        }
+        Some(names)
+    }
+}
+
+/// The error of a name that several columns have.
+pub(super) fn ambiguous(name: &str) -> datafusion::error::DataFusionError {
+    faulty(
+        Fault::AmbiguousColumn,
+        format!("column reference \"{name}\" is ambiguous"),
+    )
+}
