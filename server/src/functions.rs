@@ -16,6 +16,10 @@
 //! | [`system`] | `version()`, `pg_typeof`, `pg_sleep`, the visibility and size functions that clients ask |
 //! | [`arithmetic`] | integer operators that fail on overflow, literals beside typed expressions |
 //! | [`comparisons`] | literals in IN and BETWEEN |
+//! | [`quantified`] | comparisons with ANY and ALL of an array; `ARRAY(SELECT ..)` |
+//! | [`row_values`] | comparisons of rows |
+//! | [`type_check`] | types that are not brought together |
+//! | [`ranking`] | the types of `row_number` and the like |
 //! | [`division`] | division of floats and numerics |
 //! | [`literals`] | the types of literals, found in the AST |
 //! | [`numeric`] | rounding, logarithms, powers, `width_bucket` |
@@ -46,11 +50,14 @@ pub mod numeric;
 pub mod operators;
 pub mod ordered_set;
 pub mod quantified;
+mod ranking;
 pub mod rewrite;
+mod row_values;
 pub mod sort_key;
 pub mod sum;
 pub mod system;
 pub mod text;
+pub mod type_check;
 mod without;
 pub mod zoned_cast;
 
@@ -102,12 +109,16 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
         .chain(length::udfs())
         .chain(by_pattern::udfs())
         .chain(arithmetic::udfs())
+        .chain(quantified::udfs())
         .chain(system::udfs())
         .chain(format::udfs())
         .chain(numeric::udfs())
         .chain(text::udfs())
     {
         registry.register_udf(function)?;
+    }
+    for function in ranking::udwfs() {
+        registry.register_udwf(function)?;
     }
     registry.register_udaf(sum::udaf())?;
     for function in without::udafs().into_iter().chain(ordered_set::udafs()) {

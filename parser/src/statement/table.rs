@@ -25,6 +25,9 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
     refuse_clauses(reader)?;
     let mut as_query = None;
     let mut with_no_data = false;
+    if reader.at(&["AS"]) && !elements.columns.is_empty() {
+        return Err(reader.unexpected("the end of the statement: with AS a column has a name and no type"));
+    }
     if reader.take(&["AS"]) {
         as_query = Some(reader.query()?);
         with_no_data = reader.take(&["WITH", "NO", "DATA"]);

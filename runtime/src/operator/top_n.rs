@@ -26,6 +26,7 @@ use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 
 use super::closing::{Closer, is_final};
+use super::expression::conform;
 use super::{Gate, batch_of, chunks};
 use crate::error::{Result, RuntimeError};
 use crate::state::row_table::arrow_error;
@@ -263,9 +264,9 @@ impl TopNInstance {
             .convert_rows(changes.keys().map(|(row, _)| parser.parse(row)))
             .map_err(arrow_error)?;
         if self.with_number {
-            columns.push(Arc::new(UInt64Array::from_iter_values(
-                changes.keys().map(|(_, number)| *number),
-            )));
+            let numbers = UInt64Array::from_iter_values(changes.keys().map(|(_, number)| *number));
+            let wanted = self.schema.field(columns.len()).data_type();
+            columns.push(conform(Arc::new(numbers), wanted)?);
         }
         let rows = batch_of(&self.schema, columns, changes.len())?;
         Ok(vec![ChangeBatch {

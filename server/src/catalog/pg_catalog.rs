@@ -5,6 +5,7 @@
 //! statement that reads them. An object's oid is its identity plus [`FIRST_OID`].
 
 pub mod activity;
+mod arrays;
 pub mod definitions;
 pub mod locks;
 mod relations;
@@ -47,8 +48,8 @@ pub fn oid(id: ObjectId) -> i64 {
     FIRST_OID + i64::try_from(id.0).unwrap_or(i64::MAX - FIRST_OID)
 }
 
-/// The oid of a schema.
-fn namespace_oid(catalog: &CatalogSnapshot, database: &str, schema: &str) -> i64 {
+/// The oid of a schema; 0: there is none of that name.
+pub(crate) fn namespace_oid(catalog: &CatalogSnapshot, database: &str, schema: &str) -> i64 {
     match schema {
         "pg_catalog" => 11,
         "public" => 2200,
@@ -135,10 +136,10 @@ impl PgCatalog {
             }
         };
         let Some(rows) = relations::rows(catalog, system, database, name) else {
-            return Ok(fixed);
+            return fixed.map(|fixed| arrays::provider(name, fixed)).transpose();
         };
         let schema = match &fixed {
-            Some(provider) => provider.schema(),
+            Some(provider) => arrays::schema(name, &provider.schema())?,
             None => relations::schema(name),
         };
         table::provider(&schema, &rows).map(Some)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
-use datafusion::common::TableReference;
+use datafusion::common::{DFSchema, TableReference};
 use datafusion::datasource::ViewTable;
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
@@ -17,7 +17,7 @@ use crate::catalog::bound::BoundName;
 use crate::catalog::{CatalogSnapshot, Definition, Object, QueryDef, SYSTEM_SCHEMAS};
 use crate::error::names::did_you_mean;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
-use crate::functions::{comparisons, rewrite};
+use crate::functions::{comparisons, rewrite, type_check};
 use crate::session::settings::Settings;
 
 /// The relations that nobody made: `pg_catalog`, `information_schema`, `mr_catalog`.
@@ -416,6 +416,14 @@ impl CatalogReader for Reader<'_> {
 
     fn function(&self, name: &ast::ObjectName) -> Result<Option<SqlFunction>> {
         self.sql_function(name).map_err(Into::into)
+    }
+
+    fn check_types(&self, plan: &LogicalPlan) -> Result<()> {
+        type_check::plan(plan)
+    }
+
+    fn check_expression(&self, expression: &Expr, schema: &DFSchema) -> Result<()> {
+        type_check::expression(expression, schema)
     }
 
     fn is_proctime(&self, table: &TableReference, column: &str) -> bool {

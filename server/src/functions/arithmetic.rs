@@ -214,6 +214,16 @@ impl ExprPlanner for CheckedIntegers {
             expr.left = narrowed(expr.left);
             expr.right = narrowed(expr.right);
         }
+        let widened = |expr: Expr, own: &Field, other: &Field| {
+            // A `real` beside another number is a `double precision`.
+            let is_real = |field: &Field| field.data_type() == &DataType::Float32;
+            match is_real(own) && !is_real(other) && is_number(other.data_type()) {
+                true => expr.cast_to(&DataType::Float64, schema),
+                false => Ok(expr),
+            }
+        };
+        expr.left = widened(expr.left, &left, &right)?;
+        expr.right = widened(expr.right, &right, &left)?;
         let (left, right) = (expr.left.to_field(schema)?.1, expr.right.to_field(schema)?.1);
         if !defined(&left, &expr.op, &right) {
             let error = SqlError::new(

@@ -36,6 +36,16 @@ const TYPED_ARGUMENTS: &[&str] = &[
     "max",
     "make_array",
     "pg_encoding_to_char",
+    "array_agg",
+    "array_append",
+    "array_prepend",
+    "array_remove",
+    "array_replace",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "first_value",
+    "last_value",
 ];
 
 /// The expression, as a cast to the type.

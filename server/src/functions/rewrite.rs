@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::column_names::name_columns;
-use crate::functions::{cast, literals, quantified};
+use crate::functions::{cast, literals, quantified, row_values};
 use crate::types;
 
 /// Rewrites a query.
@@ -70,7 +70,10 @@ impl VisitorMut for Rewriter {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         name_columns(select);
-        ControlFlow::Continue(())
+        match row_values::in_conditions(select) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(Box::new(error)),
+        }
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
@@ -83,6 +86,13 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut ast::TableFactor) -> ControlFlow<Self::Break> {
+        if let ast::TableFactor::Table {
+            name, args: Some(_), ..
+        }
+        | ast::TableFactor::Function { name, .. } = factor
+        {
+            without_schema(name);
+        }
         match rows_in_from(factor) {
             Ok(Some(derived)) => *factor = derived,
             Ok(None) => {}
@@ -100,10 +110,19 @@ impl VisitorMut for Rewriter {
         if let Err(error) = literals::check_number(expr) {
             return ControlFlow::Break(Box::new(error));
         }
-        match quantified::compared_with_each(expr) {
-            Ok(Some(new)) => *expr = new,
-            Ok(None) => {}
-            Err(error) => return ControlFlow::Break(Box::new(error)),
+        if let Expr::BinaryOp { op, .. } = expr {
+            without_operator_schema(op);
+        }
+        for rule in [
+            row_values::compared,
+            quantified::compared_with_each,
+            quantified::array_of_query,
+        ] {
+            match rule(expr) {
+                Ok(Some(new)) => *expr = new,
+                Ok(None) => {}
+                Err(error) => return ControlFlow::Break(Box::new(error)),
+            }
         }
         ControlFlow::Continue(())
     }
@@ -239,8 +258,11 @@ fn whole_table(table: &ast::Table) -> SqlResult<Box<SetExpr>> {
     Ok(parsed_query(&format!("SELECT * FROM {schema}{name}"))?.body)
 }
 
-/// A text of this module's own as a query.
-fn parsed_query(sql: &str) -> SqlResult<Box<ast::Query>> {
+/// A text of ours as a query.
+///
+/// # Errors
+/// It is none.
+pub(super) fn parsed_query(sql: &str) -> SqlResult<Box<ast::Query>> {
     let mut parsed = millrace_parser::parse(sql)?;
     match parsed.pop().map(|parsed| parsed.statement) {
         Some(millrace_parser::ast::Statement::Sql(statement)) => match *statement {
@@ -417,18 +439,60 @@ const RENAMED: &[(&str, &str)] = &[
     ("proctime", "now"),
 ];
 
-fn rename(function: &mut Function) {
+/// `pg_catalog.f` is `f`.
+fn without_schema(function: &mut ObjectName) {
     if let [
         ObjectNamePart::Identifier(schema),
         ObjectNamePart::Identifier(name),
-    ] = function.name.0.as_slice()
+    ] = function.0.as_slice()
         && matches!(
             millrace_parser::fold(schema).as_str(),
             "pg_catalog" | "information_schema"
         )
     {
-        function.name = ObjectName(vec![ObjectNamePart::Identifier(name.clone())]);
+        *function = ObjectName(vec![ObjectNamePart::Identifier(name.clone())]);
     }
+}
+
+/// `OPERATOR(pg_catalog.~)` is `~`.
+fn without_operator_schema(operator: &mut BinaryOperator) {
+    let BinaryOperator::PGCustomBinaryOperator(parts) = &*operator else {
+        return;
+    };
+    let name = match parts.as_slice() {
+        [name] => name,
+        [schema, name] if schema == "pg_catalog" => name,
+        _ => return,
+    };
+    let known = [
+        ("=", BinaryOperator::Eq),
+        ("<>", BinaryOperator::NotEq),
+        ("<", BinaryOperator::Lt),
+        ("<=", BinaryOperator::LtEq),
+        (">", BinaryOperator::Gt),
+        (">=", BinaryOperator::GtEq),
+        ("+", BinaryOperator::Plus),
+        ("-", BinaryOperator::Minus),
+        ("*", BinaryOperator::Multiply),
+        ("/", BinaryOperator::Divide),
+        ("%", BinaryOperator::Modulo),
+        ("||", BinaryOperator::StringConcat),
+        ("~", BinaryOperator::PGRegexMatch),
+        ("~*", BinaryOperator::PGRegexIMatch),
+        ("!~", BinaryOperator::PGRegexNotMatch),
+        ("!~*", BinaryOperator::PGRegexNotIMatch),
+        ("~~", BinaryOperator::PGLikeMatch),
+        ("~~*", BinaryOperator::PGILikeMatch),
+        ("!~~", BinaryOperator::PGNotLikeMatch),
+        ("!~~*", BinaryOperator::PGNotILikeMatch),
+    ];
+    if let Some((_, plain)) = known.iter().find(|(known, _)| known == name) {
+        *operator = plain.clone();
+    }
+}
+
+fn rename(function: &mut Function) {
+    without_schema(&mut function.name);
     if let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() {
         let folded = millrace_parser::fold(name);
         if let Some((_, renamed)) = RENAMED.iter().find(|(from, _)| *from == folded) {
@@ -474,12 +538,24 @@ fn special_call(function: &Function) -> Option<Expr> {
             Some(call("age", [vec![today], arguments].concat()))
         }
         ("to_timestamp", 2) => Some(call(super::by_pattern::TO_TIMESTAMP, arguments)),
+        // DataFusion counts with unsigned numbers, which PostgreSQL has not.
+        ("cardinality" | "array_ndims" | "array_position", _) => signed(function, "integer"),
+        ("array_positions", _) => signed(function, "integer[]"),
+        ("regr_count", _) => signed(function, "bigint"),
         ("localtimestamp", 0) => Some(call(
             cast::NAME,
             vec![call("now", vec![]), text("timestamp without time zone")],
         )),
         _ => None,
     }
+}
+
+/// The call, with the type that PostgreSQL gives it.
+fn signed(function: &Function, name: &str) -> Option<Expr> {
+    Some(call(
+        cast::NAME,
+        vec![Expr::Function(function.clone()), text(name)],
+    ))
 }
 
 /// `INTERVAL '1 day'`, `INTERVAL '1' DAY`: read by the input function of interval.

@@ -1,11 +1,12 @@
-//! `'name'::regclass` and `'name'::regtype`: the oid of a relation or a type by its name, as the session sees it.
+//! `'name'::regclass`, `'name'::regtype`, `'name'::regnamespace`: the oid of a relation, a type or a schema by its name, as
+//! the session sees it.
 //!
 //! An oid is a number here, so `'name'::regclass` is one too; only `'name'::regclass::text` gives the name back.
 
 use datafusion::sql::sqlparser::ast::{self, DataType, Expr, Value};
 use postgres_types::Type;
 
-use crate::catalog::pg_catalog::FIRST_OID;
+use crate::catalog::pg_catalog::{FIRST_OID, namespace_oid};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::{cast, rewrite};
 use crate::session::Session;
@@ -13,24 +14,76 @@ use crate::types;
 
 /// The system's relations that are asked for by name, with PostgreSQL's oids.
 const SYSTEM: &[(&str, i64)] = &[
+    ("pg_aggregate", 2600),
+    ("pg_am", 2601),
+    ("pg_amop", 2602),
+    ("pg_amproc", 2603),
     ("pg_attrdef", 2604),
     ("pg_attribute", 1249),
+    ("pg_auth_members", 1261),
     ("pg_authid", 1260),
+    ("pg_cast", 2605),
     ("pg_class", 1259),
+    ("pg_collation", 3456),
     ("pg_constraint", 2606),
+    ("pg_conversion", 2607),
     ("pg_database", 1262),
+    ("pg_db_role_setting", 2964),
+    ("pg_default_acl", 826),
+    ("pg_depend", 2608),
     ("pg_description", 2609),
+    ("pg_enum", 3501),
+    ("pg_event_trigger", 3466),
+    ("pg_extension", 3079),
+    ("pg_foreign_data_wrapper", 2328),
+    ("pg_foreign_server", 1417),
+    ("pg_foreign_table", 3118),
     ("pg_index", 2610),
+    ("pg_inherits", 2611),
+    ("pg_init_privs", 3394),
+    ("pg_language", 2612),
+    ("pg_largeobject", 2613),
+    ("pg_largeobject_metadata", 2995),
     ("pg_namespace", 2615),
+    ("pg_opclass", 2616),
+    ("pg_operator", 2617),
+    ("pg_opfamily", 2753),
+    ("pg_parameter_acl", 6243),
+    ("pg_partitioned_table", 3350),
+    ("pg_policy", 3256),
     ("pg_proc", 1255),
+    ("pg_publication", 6104),
+    ("pg_publication_namespace", 6237),
+    ("pg_publication_rel", 6106),
+    ("pg_range", 3541),
+    ("pg_replication_origin", 6000),
     ("pg_rewrite", 2618),
+    ("pg_seclabel", 3596),
+    ("pg_sequence", 2224),
+    ("pg_shdepend", 1214),
+    ("pg_shdescription", 2396),
+    ("pg_shseclabel", 3592),
+    ("pg_statistic", 2619),
+    ("pg_statistic_ext", 3381),
+    ("pg_statistic_ext_data", 3429),
+    ("pg_subscription", 6100),
+    ("pg_subscription_rel", 6102),
+    ("pg_tablespace", 1213),
+    ("pg_transform", 3576),
     ("pg_trigger", 2620),
+    ("pg_ts_config", 3602),
+    ("pg_ts_config_map", 3603),
+    ("pg_ts_dict", 3600),
+    ("pg_ts_parser", 3601),
+    ("pg_ts_template", 3764),
     ("pg_type", 1247),
+    ("pg_user_mapping", 1418),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Relation,
+    Schema,
     Type,
 }
 
@@ -38,6 +91,7 @@ fn kind(data_type: &DataType) -> Option<Kind> {
     let name = data_type.to_string().to_lowercase();
     match name.trim_start_matches("pg_catalog.") {
         "regclass" => Some(Kind::Relation),
+        "regnamespace" => Some(Kind::Schema),
         "regtype" => Some(Kind::Type),
         _ => None,
     }
@@ -118,6 +172,7 @@ fn found(session: &Session, text: &str, kind: Kind) -> SqlResult<(i64, String)> 
     }
     match kind {
         Kind::Relation => relation(session, text),
+        Kind::Schema => schema(session, text),
         Kind::Type => data_type(text),
     }
 }
@@ -185,6 +240,18 @@ fn relation(session: &Session, text: &str) -> SqlResult<(i64, String)> {
             SqlState::UndefinedTable,
             format!("relation \"{text}\" does not exist"),
         )),
+    }
+}
+
+fn schema(session: &Session, text: &str) -> SqlResult<(i64, String)> {
+    let scope = session.scope();
+    let name = parts(text).join(".");
+    match namespace_oid(&scope.catalog, &scope.database, &name) {
+        0 => Err(SqlError::new(
+            SqlState::InvalidSchemaName,
+            format!("schema \"{name}\" does not exist"),
+        )),
+        oid => Ok((oid, millrace_parser::quote_identifier(&name).to_string())),
     }
 }
 

@@ -42,7 +42,7 @@ pub fn describe(
         found.insert(number, None);
     }
     let columns = match &mut statement {
-        Statement::Sql(sql) => describe_sql(session, &scope, sql, parsed, &mut found)?,
+        Statement::Sql(sql) => describe_sql(session, &scope, sql, &mut found)?,
         Statement::Explain(_) | Statement::Show(_) | Statement::Describe(_) => describe_listing(&statement),
         Statement::Fetch(fetch) => {
             let name = millrace_parser::fold(&fetch.cursor);
@@ -89,7 +89,6 @@ fn describe_sql(
     session: &Session,
     scope: &Scope,
     sql: &mut ast::Statement,
-    parsed: &Parsed,
     found: &mut BTreeMap<usize, Option<Type>>,
 ) -> SqlResult<Option<SchemaRef>> {
     if let ast::Statement::Query(query) = sql
@@ -99,7 +98,7 @@ fn describe_sql(
     }
     match sql {
         ast::Statement::Query(_) => {
-            let (plan, names) = select::bind(session, scope, sql, &parsed.text, select::Purpose::Describe)?;
+            let (plan, names) = select::bind(session, scope, sql, select::Purpose::Describe)?;
             learn(&plan, found)?;
             Ok(Some(renamed(&schema_of(&plan), &names)))
         }
@@ -107,7 +106,10 @@ fn describe_sql(
             let object = names::insert_target(session, scope, insert)?;
             let relation = crate::session::write::writable(&object, "insert into")?;
             let columns: Vec<String> = insert.columns.iter().map(names::last).collect();
-            let given = positions(relation, &columns)?;
+            let given = match columns.is_empty() {
+                true => (0..relation.columns.len()).collect(),
+                false => positions(relation, &columns)?,
+            };
             if let Some(source) = &mut insert.source {
                 if let SetExpr::Values(values) = source.body.as_ref() {
                     for row in &values.rows {
@@ -120,13 +122,7 @@ fn describe_sql(
                     }
                 } else {
                     let mut query = ast::Statement::Query(source.clone());
-                    let (plan, _) = select::bind(
-                        session,
-                        scope,
-                        &mut query,
-                        &parsed.text,
-                        select::Purpose::Describe,
-                    )?;
+                    let (plan, _) = select::bind(session, scope, &mut query, select::Purpose::Describe)?;
                     learn(&plan, found)?;
                 }
             }
@@ -213,7 +209,7 @@ fn learn_condition(
         .unwrap_or_default();
     let text = format!("SELECT * FROM {name}{alias} WHERE {condition}");
     let mut query = select::parse_query(&text)?;
-    match select::bind(session, scope, &mut query, &text, select::Purpose::Describe) {
+    match select::bind(session, scope, &mut query, select::Purpose::Describe) {
         Ok((plan, _)) => learn(&plan, found),
         // With FROM or USING there are more names than these; the parameters stay what the client says they are.
         Err(error) if matches!(error.code, SqlState::UndefinedColumn | SqlState::UndefinedTable) => Ok(()),

@@ -110,7 +110,7 @@ async fn execute_sql(
         sql = changing;
     }
     match sql {
-        ast::Statement::Query(_) => Box::pin(select::execute(session, &mut sql, &parsed.text, running)).await,
+        ast::Statement::Query(_) => Box::pin(select::execute(session, &mut sql, running)).await,
         ast::Statement::Insert(insert) => Box::pin(insert::execute(session, insert, running)).await,
         ast::Statement::Update(update) => Box::pin(update::execute(session, update, running)).await,
         ast::Statement::Delete(delete) => Box::pin(delete::execute(session, delete, running)).await,

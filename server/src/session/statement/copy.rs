@@ -69,7 +69,7 @@ async fn from(session: &Arc<Session>, copy: CopyStatement) -> SqlResult<Outcome>
 async fn to(session: &Arc<Session>, copy: CopyStatement, running: Running) -> SqlResult<Outcome> {
     let layout = Layout::from_options(&copy.options)?;
     let scope = session.scope();
-    let (mut statement, text) = match copy.source {
+    let mut statement = match copy.source {
         CopySource::Relation { name, columns } => {
             let list: Vec<String> = columns
                 .iter()
@@ -81,7 +81,7 @@ async fn to(session: &Arc<Session>, copy: CopyStatement, running: Running) -> Sq
                 list.join(", ")
             };
             let text = format!("SELECT {list} FROM {name}");
-            (select::parse_query(&text)?, text)
+            select::parse_query(&text)?
         }
         CopySource::Query(query) => {
             if !matches!(*query, ast::Statement::Query(_)) {
@@ -89,14 +89,13 @@ async fn to(session: &Arc<Session>, copy: CopyStatement, running: Running) -> Sq
                     "COPY (INSERT, UPDATE or DELETE ..) is not supported",
                 ));
             }
-            let text = query.to_string();
-            (*query, text)
+            *query
         }
         CopySource::Subscribe(_) => {
             return Err(SqlError::unsupported("COPY (SUBSCRIBE ..) is not supported yet"));
         }
     };
-    let (plan, names) = select::bind(session, &scope, &mut statement, &text, select::Purpose::Run)?;
+    let (plan, names) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
     let physical = session.physical_plan(plan, &Providers::new()).await?;
     let (schema, stream) = session.guarded(session.start(physical)?, &names, running);
     let columns = schema.fields().len();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::{self, Ident, ObjectName, TableConstraint};
 use millrace_parser::ast::{ColumnDefinition, CreateStream, CreateTable, Options};
-use millrace_planner::RelationKind;
+use millrace_planner::{RelationKind, copies};
 use millrace_storage::{ChangeBatch, ObjectKind};
 
 use crate::catalog::event_time::{EventTimeDef, IDLE_TIMEOUT, Late};
@@ -141,9 +141,8 @@ async fn table_as(
     text: &str,
 ) -> SqlResult<Outcome> {
     let scope = session.scope();
-    let query_text = query.to_string();
     let mut statement = ast::Statement::Query(Box::new(query));
-    let (plan, names) = select::bind(session, &scope, &mut statement, &query_text, select::Purpose::Run)?;
+    let (plan, names) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
     let given: Vec<String> = create.column_names.iter().map(millrace_parser::fold).collect();
     if given.len() > plan.schema().fields().len() {
         return Err(SqlError::new(
@@ -159,8 +158,8 @@ async fn table_as(
             let name = given
                 .get(index)
                 .or_else(|| names.get(index))
-                .unwrap_or(field.name())
-                .clone();
+                .map_or(copies::original(field.name()), String::as_str)
+                .to_string();
             let stored = types::stored(field);
             ColumnDef {
                 field: Arc::new(SqlType::of(&stored).field(name, true)),

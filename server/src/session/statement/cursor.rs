@@ -51,9 +51,8 @@ pub(crate) async fn declare(
         let kept = session.cursors.lock().len();
         check_kept(kept, "cursors")?;
         let scope = session.scope();
-        let query_text = query.to_string();
         let mut statement = ast::Statement::Query(query);
-        let (plan, names) = select::bind(session, &scope, &mut statement, &query_text, select::Purpose::Run)?;
+        let (plan, names) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
         let physical = session.physical_plan(plan, &Providers::new()).await?;
         let stream = session.start(physical)?;
         let schema = renamed(&stream.schema(), &names);

@@ -170,9 +170,7 @@ async fn query(
     verbose: bool,
 ) -> SqlResult<Vec<String>> {
     let scope = session.scope();
-    // The text begins with EXPLAIN; the query's own is what is left of the AST.
-    let text = sql.to_string();
-    let (plan, _) = select::bind(session, &scope, sql, &text, select::Purpose::Run)?;
+    let (plan, _) = select::bind(session, &scope, sql, select::Purpose::Run)?;
     match plan_type {
         ExplainType::Logical => Ok(logical(session, &plan)?),
         ExplainType::Physical => {

@@ -43,11 +43,15 @@ pub(crate) async fn execute(
         );
     }
     let listed: Vec<String> = insert.columns.iter().map(names::last).collect();
-    let mut given = positions(relation, &listed)?;
+    // Without a list, values are those of the columns in their order, computed ones as well.
+    let mut given = match listed.is_empty() {
+        true => (0..relation.columns.len()).collect(),
+        false => positions(relation, &listed)?,
+    };
     if let Some(query) = &mut insert.source
         && let SetExpr::Values(values) = query.body.as_mut()
     {
-        without_computed(relation, values, &mut given, !listed.is_empty());
+        without_computed(relation, values, &mut given);
     }
     let write = session.begin_write(relation).await?;
     let rows = match insert.source.take() {
@@ -161,9 +165,8 @@ async fn source(
             rows_with_queries(&mut query)?;
         }
     }
-    let text = query.to_string();
     let mut statement = ast::Statement::Query(Box::new(query));
-    let (plan, _) = select::bind(session, scope, &mut statement, &text, select::Purpose::Run)?;
+    let (plan, _) = select::bind(session, scope, &mut statement, select::Purpose::Run)?;
     fit(given, plan.schema().fields().len(), listed)?;
     check_assignable(&plan, relation, given)?;
     let mut instead = Providers::new();
@@ -173,19 +176,14 @@ async fn source(
     session.collect(plan, &instead).await
 }
 
-/// Takes DEFAULT for computed columns out of VALUES: they are computed anyway. Where columns are not listed, rows may go
-/// on beyond those that can be given.
-fn without_computed(relation: &Relation, values: &mut ast::Values, given: &mut Vec<usize>, listed: bool) {
+/// Takes DEFAULT for computed columns out of VALUES: they are computed anyway.
+fn without_computed(relation: &Relation, values: &mut ast::Values, given: &mut Vec<usize>) {
     let width = values.rows.iter().map(|row| row.content.len()).min().unwrap_or(0);
     let computed = |position: usize| {
         let column = &relation.columns[position];
         column.generated.is_some() || column.proctime
     };
-    let all: Vec<usize> = if listed || width <= given.len() {
-        given.clone()
-    } else {
-        (0..relation.columns.len()).collect()
-    };
+    let all = given.clone();
     let mut kept = vec![true; all.len()];
     for (index, position) in all.iter().enumerate().take(width) {
         kept[index] = !(computed(*position) && values.rows.iter().all(|row| is_default(&row.content[index])));

@@ -247,7 +247,7 @@ pub(crate) async fn changing_rows(
     current: Arc<dyn datafusion::catalog::TableProvider>,
 ) -> SqlResult<Vec<RecordBatch>> {
     let mut statement = select::parse_query(text)?;
-    let (plan, _) = select::bind(session, scope, &mut statement, text, select::Purpose::Run)?;
+    let (plan, _) = select::bind(session, scope, &mut statement, select::Purpose::Run)?;
     let instead = Providers::from([(relation.info.id, current)]);
     session.collect(plan, &instead).await
 }

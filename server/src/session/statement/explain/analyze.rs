@@ -27,7 +27,7 @@ pub(super) async fn query(
     let scope = session.scope();
     // The text begins with EXPLAIN; the query's own is what is left of the AST.
     let query_text = sql.to_string();
-    let (plan, _) = select::bind(session, &scope, sql, &query_text, select::Purpose::Run)?;
+    let (plan, _) = select::bind(session, &scope, sql, select::Purpose::Run)?;
     let physical = session.physical_plan(plan, &Providers::new()).await?;
     let planning = begun.elapsed();
     // What would have been said before: this run is not among those that it rests on.

@@ -37,7 +37,7 @@ pub(super) async fn query(
     let begun = Instant::now();
     let scope = session.scope();
     let query_text = sql.to_string();
-    let (plan, _) = select::bind(session, &scope, sql, &query_text, select::Purpose::Run)?;
+    let (plan, _) = select::bind(session, &scope, sql, select::Purpose::Run)?;
     let physical = session.physical_plan(plan, &Providers::new()).await?;
     let planning = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let found = of_plan(session.database(), &query_text, &physical, planning);
