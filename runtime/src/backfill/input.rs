@@ -21,6 +21,10 @@ use crate::snapshot::{Frozen, FrozenRows};
 use crate::state::{TableView, Version};
 use crate::worker::disk::{DiskScheduler, Moved, Phase};
 
+/// Blocks of a log are read together until they have so many rows or bytes.
+const LOG_PIECE_ROWS: usize = 16_384;
+const LOG_PIECE_BYTES: usize = 4 << 20;
+
 /// See the module.
 pub(crate) struct Input {
     pub relation: RelationId,
@@ -139,11 +143,11 @@ impl Step {
                     return Ok(None);
                 };
                 let read = move || {
-                    let block = current.next();
+                    let block = current.next_rows(LOG_PIECE_ROWS, LOG_PIECE_BYTES);
                     let moved = match &block {
-                        Some(Ok(block)) => Moved {
-                            bytes: rows_bytes(&block.changes.rows) as u64,
-                            rows: block.changes.num_rows() as u64,
+                        Some(Ok(changes)) => Moved {
+                            bytes: rows_bytes(&changes.rows) as u64,
+                            rows: changes.num_rows() as u64,
                         },
                         _ => Moved::default(),
                     };
@@ -154,9 +158,7 @@ impl Step {
                     read.map_err(|error| RuntimeError::Internal(error.to_string()))?;
                 *reader = Some(current);
                 let block = block.transpose()?;
-                block
-                    .map(|block| relation.widen_changes(block.changes))
-                    .transpose()
+                block.map(|changes| relation.widen_changes(changes)).transpose()
             }
         }
     }

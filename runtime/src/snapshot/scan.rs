@@ -102,6 +102,9 @@ fn parts_of(frozen: &Frozen, most: usize) -> Vec<Part> {
 /// Offsets of a log that are worth a reader of their own.
 const LOG_PART_ROWS_MIN: u64 = 16_384;
 
+/// Blocks of a log are read together until they have so many bytes.
+const LOG_PIECE_BYTES: usize = 1 << 20;
+
 /// The leaf; see the module.
 pub struct SnapshotScan {
     frozen: Frozen,
@@ -379,8 +382,10 @@ impl ScanStream {
                         let Some(mut reader) = reader.take() else {
                             return Poll::Ready(None);
                         };
+                        let rows_max = self.rows_max;
                         let read = move || {
-                            let block = reader.next().map(|block| block.map(|block| block.changes.rows));
+                            let rows = reader.next_rows(rows_max, LOG_PIECE_BYTES);
+                            let block = rows.map(|changes| changes.map(|changes| changes.rows));
                             let moved = match &block {
                                 Some(Ok(rows)) => Moved {
                                     bytes: slice_bytes(rows) as u64,

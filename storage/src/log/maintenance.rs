@@ -13,6 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::StorageError;
@@ -35,9 +36,17 @@ const COMPACTION_BYTES_MAX: u64 = 16 << 20;
 /// Segments that are smaller than this part of what they may be get no index: they are put together, or quickly read.
 const INDEXED_PART: u64 = 64;
 
+/// What decides which segments are closed, and where they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ClosedState {
+    open: u64,
+    moves: u64,
+    first: u64,
+}
+
 /// A segment that is not written to any more.
 #[derive(Debug, Clone, Copy)]
-struct Closed {
+pub(super) struct Closed {
     first_offset: u64,
     end_offset: u64,
     bytes: u64,
@@ -89,10 +98,29 @@ impl RelationLog {
         Ok(())
     }
 
-    fn closed_segments(&self) -> Vec<Closed> {
+    /// The segments that are not written to any more. They are looked for when there may be others than the last time: a log
+    /// of many small writes has many blocks.
+    fn closed_segments(&self) -> Arc<[Closed]> {
         let open = self.tail.lock().segment;
         let index = self.index.read();
-        let segments = index.blocks.chunk_by(|a, b| a.segment == b.segment);
+        let state = ClosedState {
+            open,
+            moves: index.moves,
+            first: index.first,
+        };
+        let mut known = self.closed.lock();
+        if let Some((of, segments)) = &*known
+            && *of == state
+        {
+            return Arc::clone(segments);
+        }
+        let segments: Arc<[Closed]> = Self::closed_among(&index.blocks, open).into();
+        *known = Some((state, Arc::clone(&segments)));
+        segments
+    }
+
+    fn closed_among(blocks: &[BlockEntry], open: u64) -> Vec<Closed> {
+        let segments = blocks.chunk_by(|a, b| a.segment == b.segment);
         segments
             .take_while(|blocks| blocks[0].segment < open)
             .map(|blocks| Closed {
@@ -109,16 +137,11 @@ impl RelationLog {
     fn forget(&self, now_ms: i64, owner: &dyn LogOwner) -> Result<(), StorageError> {
         let options = *self.options.read();
         let closed = self.closed_segments();
-        let mut bytes: u64 = self
-            .index
-            .read()
-            .blocks
-            .iter()
-            .map(|block| u64::from(block.bytes))
-            .sum();
+        let mut bytes = self.tail.lock().written_bytes;
+        bytes += closed.iter().map(|segment| segment.bytes).sum::<u64>();
         let needed = owner.needed(self.id);
         let mut end = None;
-        for segment in closed {
+        for segment in closed.iter() {
             let is_old = options
                 .retention_ms
                 .is_some_and(|retention| segment.newest_ms.saturating_add(retention) <= now_ms);
@@ -175,7 +198,7 @@ impl RelationLog {
     /// Puts the first small neighbours together, if there are such.
     fn compact(&self, span_max: i64, bytes_max: u64) -> Result<(), StorageError> {
         let mut run: Vec<Closed> = Vec::new();
-        for segment in self.closed_segments() {
+        for segment in self.closed_segments().iter().copied() {
             let bytes: u64 = run.iter().map(|segment| segment.bytes).sum();
             let span = run.first().map_or(0, |first| segment.newest_ms - first.oldest_ms);
             if bytes + segment.bytes > bytes_max || span > span_max {

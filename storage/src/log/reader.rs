@@ -6,6 +6,7 @@ use crate::log::block::{self, BlockHeader};
 use crate::log::file::ReadAhead;
 use crate::log::hold::LogHold;
 use crate::log::relation::{BlockEntry, RelationLog};
+use crate::memory::rows_bytes;
 use crate::{ChangeBatch, StorageError};
 
 /// Changes at consecutive offsets, in the blocks in which they were written.
@@ -33,6 +34,8 @@ pub struct LogReader {
     open: Option<OpenSegment>,
     /// So that retention does not remove what is still to be read.
     hold: LogHold,
+    /// Read, and not yet handed out.
+    pending: Option<Result<LogBlock, StorageError>>,
 }
 
 /// The segment that is being read.
@@ -57,6 +60,7 @@ impl LogReader {
             to,
             open: None,
             hold,
+            pending: None,
         }
     }
 
@@ -129,10 +133,49 @@ impl LogReader {
     }
 }
 
+impl LogReader {
+    /// The next rows in one piece: as many blocks as have, together, so many rows or so many bytes in memory. Small writes
+    /// are many blocks, and each piece costs whoever reads it.
+    pub fn next_rows(
+        &mut self,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Option<Result<ChangeBatch, StorageError>> {
+        let first = match self.next()? {
+            Ok(block) => block.changes,
+            Err(error) => return Some(Err(error)),
+        };
+        let (mut rows, mut bytes) = (first.num_rows(), rows_bytes(&first.rows));
+        let mut pieces = vec![first];
+        while rows < rows_max && bytes < bytes_max {
+            match self.next() {
+                // Blocks that were written before a column was added are a piece of their own.
+                Some(Ok(block)) if block.changes.rows.num_columns() == pieces[0].rows.num_columns() => {
+                    rows += block.changes.num_rows();
+                    bytes += rows_bytes(&block.changes.rows);
+                    pieces.push(block.changes);
+                }
+                Some(other) => {
+                    self.pending = Some(other);
+                    break;
+                }
+                None => break,
+            }
+        }
+        match pieces.len() {
+            1 => pieces.pop().map(Ok),
+            _ => Some(ChangeBatch::concat(&pieces)),
+        }
+    }
+}
+
 impl Iterator for LogReader {
     type Item = Result<LogBlock, StorageError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if let Some(pending) = self.pending.take() {
+            return Some(pending);
+        }
         loop {
             let (entry, end, moves) = self.next_entry()?;
             let block = self.read(entry, end, moves);

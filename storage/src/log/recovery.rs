@@ -610,6 +610,7 @@ impl Scanned {
                 trust: Trust::Whole,
             }),
             indexed: Mutex::new(self.indexed),
+            closed: Mutex::default(),
             dropped: AtomicBool::new(false),
         })
     }

@@ -11,6 +11,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::disk::Disk;
 use crate::log::first::First;
+use crate::log::maintenance::{Closed, ClosedState};
 use crate::log::segment;
 use crate::log::tail::Tail;
 use crate::log::types::RelationOptions;
@@ -82,6 +83,8 @@ pub(super) struct RelationLog {
     pub(super) first: Mutex<Beginning>,
     /// Closed segments that have an index, by their first offsets.
     pub(super) indexed: Mutex<BTreeSet<u64>>,
+    /// The closed segments, as they were found last.
+    pub(super) closed: Mutex<Option<(ClosedState, Arc<[Closed]>)>>,
     pub(super) dropped: AtomicBool,
 }
 
@@ -133,6 +136,7 @@ impl RelationLog {
             options: RwLock::default(),
             first: Mutex::default(),
             indexed: Mutex::default(),
+            closed: Mutex::default(),
             dropped: AtomicBool::new(false),
         })
     }

@@ -384,3 +384,35 @@ fn empty_writes_are_answered_and_leave_nothing() {
     );
     assert_eq!(contents(&log, 1), [5]);
 }
+
+/// Many small writes are read in pieces, in their order, whole and from anywhere.
+#[test]
+fn small_blocks_are_read_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open(dir.path());
+    log.create(1, one_column()).unwrap();
+    for value in 0..250 {
+        append(&log, vec![write(1, &[value])]).unwrap();
+    }
+    append(&log, vec![write(1, &(250..400).collect::<Vec<_>>())]).unwrap();
+    let pieces = |from: u64, to: u64, rows_max: usize, bytes_max: usize| -> Vec<Vec<i64>> {
+        let mut reader = log.read(1, from, to).unwrap();
+        std::iter::from_fn(|| reader.next_rows(rows_max, bytes_max))
+            .map(|rows| {
+                let rows = rows.unwrap().rows;
+                rows.column(0)
+                    .as_primitive::<arrow::datatypes::Int64Type>()
+                    .values()
+                    .to_vec()
+            })
+            .collect()
+    };
+    let all: Vec<i64> = (0..400).collect();
+    let lengths = |pieces: &[Vec<i64>]| pieces.iter().map(Vec::len).collect::<Vec<_>>();
+    let by_rows = pieces(0, u64::MAX, 100, usize::MAX);
+    assert_eq!(lengths(&by_rows), [100, 100, 200]);
+    assert_eq!(by_rows.concat(), all);
+    assert_eq!(pieces(0, u64::MAX, usize::MAX, 1).concat(), all);
+    assert_eq!(pieces(0, u64::MAX, usize::MAX, usize::MAX).len(), 1);
+    assert_eq!(pieces(120, 260, 1_000, usize::MAX).concat(), all[120..260]);
+}
