@@ -115,10 +115,14 @@ impl Room {
 /// # Errors
 /// The registry refuses a function.
 pub fn register(state: &mut SessionState, room: &Room) -> Result<()> {
-    let mut functions: Vec<_> = state.scalar_functions().values().cloned().collect();
-    // The registry has a function under each of its names.
-    functions.sort_by(|left, right| left.name().cmp(right.name()));
-    functions.dedup_by(|left, right| left.name() == right.name());
+    // A function of ours may have the name of one of DataFusion's that is still there under its other names: what a name means
+    // must stay. The registry enters a function under all of its names, so those that have only one come last.
+    let known = state.scalar_functions();
+    let mut functions: Vec<_> = (known.iter())
+        .filter(|(name, function)| *name == function.name())
+        .map(|(_, function)| Arc::clone(function))
+        .collect();
+    functions.sort_by_key(|function| (function.aliases().is_empty(), function.name().to_owned()));
     for function in functions {
         state.register_udf(limited(&function, room))?;
     }
