@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
-use futures::StreamExt;
-
-use crate::database::df;
-use crate::error::SqlResult;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::{StreamExt, TryStreamExt};
 
 /// An open cursor. It reads the epoch in which it was declared.
+#[derive(Clone)]
 pub struct Cursor {
     /// Whether it outlives its transaction.
     pub hold: bool,
@@ -18,6 +18,11 @@ pub struct Cursor {
     pub schema: SchemaRef,
     /// The query, for `SHOW CURSORS`.
     pub query: String,
+    /// Whoever reads a FETCH has them until its end.
+    rows: Arc<tokio::sync::Mutex<Rows>>,
+}
+
+struct Rows {
     stream: Option<SendableRecordBatchStream>,
     /// The rest of a batch of which some rows were fetched.
     rest: Option<RecordBatch>,
@@ -26,58 +31,64 @@ pub struct Cursor {
 impl Cursor {
     /// A cursor before its first row.
     pub fn new(hold: bool, query: String, schema: SchemaRef, stream: SendableRecordBatchStream) -> Self {
+        let rows = Rows {
+            stream: Some(stream),
+            rest: None,
+        };
         Cursor {
             hold,
             schema,
             query,
-            stream: Some(stream),
-            rest: None,
+            rows: Arc::new(tokio::sync::Mutex::new(rows)),
         }
     }
 
-    /// The next rows, at most `count`.
-    ///
-    /// # Errors
-    /// The query failed.
-    pub async fn fetch(&mut self, count: usize) -> SqlResult<Vec<RecordBatch>> {
-        let mut out = vec![];
-        let mut missing = count;
-        while missing > 0 {
-            let batch = match self.rest.take() {
-                Some(batch) => batch,
-                None => match self.pull().await? {
-                    Some(batch) => batch,
-                    None => break,
-                },
-            };
-            if batch.num_rows() > missing {
-                self.rest = Some(batch.slice(missing, batch.num_rows() - missing));
-                out.push(batch.slice(0, missing));
-                missing = 0;
-            } else {
-                missing -= batch.num_rows();
-                out.push(batch);
-            }
-        }
-        Ok(out)
+    /// The next rows, at most `count`, as they are read: none of them is kept. `None`: those of another FETCH are still to be
+    /// read.
+    pub fn fetch(&self, count: usize) -> Option<SendableRecordBatchStream> {
+        let rows = Arc::clone(&self.rows).try_lock_owned().ok()?;
+        let read = futures::stream::try_unfold((rows, count), |(mut rows, missing)| async move {
+            let batch = rows.next(missing).await?;
+            Ok(batch.map(|batch| {
+                let left = missing - batch.num_rows();
+                (batch, (rows, left))
+            }))
+        });
+        let schema = Arc::clone(&self.schema);
+        let renamed = read.map_ok({
+            let schema = Arc::clone(&schema);
+            move |batch| RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec()).unwrap_or(batch)
+        });
+        Some(Box::pin(RecordBatchStreamAdapter::new(schema, renamed)))
     }
+}
 
-    async fn pull(&mut self) -> SqlResult<Option<RecordBatch>> {
-        let Some(stream) = &mut self.stream else {
+impl Rows {
+    /// The next rows, at most so many; none when they are zero.
+    async fn next(&mut self, missing: usize) -> Result<Option<RecordBatch>> {
+        if missing == 0 {
             return Ok(None);
-        };
-        match stream.next().await {
-            Some(batch) => {
-                let batch = df(batch)?;
-                let batch =
-                    RecordBatch::try_new(Arc::clone(&self.schema), batch.columns().to_vec()).unwrap_or(batch);
-                Ok(Some(batch))
-            }
-            None => {
-                self.stream = None;
-                Ok(None)
-            }
         }
+        let batch = match self.rest.take() {
+            Some(batch) => batch,
+            None => {
+                let Some(stream) = &mut self.stream else {
+                    return Ok(None);
+                };
+                match stream.next().await.transpose()? {
+                    Some(batch) => batch,
+                    None => {
+                        self.stream = None;
+                        return Ok(None);
+                    }
+                }
+            }
+        };
+        if batch.num_rows() <= missing {
+            return Ok(Some(batch));
+        }
+        self.rest = Some(batch.slice(missing, batch.num_rows() - missing));
+        Ok(Some(batch.slice(0, missing)))
     }
 }
 
@@ -93,11 +104,19 @@ mod tests {
         let batch = RecordBatch::try_from_iter([("v", array)]).unwrap();
         let schema = batch.schema();
         let stream = rows_of(Arc::clone(&schema), vec![batch.slice(0, 6), batch.slice(6, 4)]);
-        let mut cursor = Cursor::new(false, String::new(), schema, stream);
-        let rows = |batches: Vec<RecordBatch>| batches.iter().map(RecordBatch::num_rows).sum::<usize>();
-        assert_eq!(rows(cursor.fetch(4).await.unwrap()), 4);
-        assert_eq!(rows(cursor.fetch(4).await.unwrap()), 4);
-        assert_eq!(rows(cursor.fetch(usize::MAX).await.unwrap()), 2);
-        assert_eq!(rows(cursor.fetch(1).await.unwrap()), 0);
+        let cursor = Cursor::new(false, String::new(), schema, stream);
+        let rows = async |count| -> usize {
+            let fetched = cursor.fetch(count).expect("nobody else reads it");
+            let batches: Vec<RecordBatch> = fetched.try_collect().await.unwrap();
+            batches.iter().map(RecordBatch::num_rows).sum()
+        };
+        assert_eq!(rows(4).await, 4);
+        assert_eq!(rows(0).await, 0);
+        assert_eq!(rows(4).await, 4);
+        let held = cursor.fetch(1);
+        assert!(held.is_some() && cursor.fetch(1).is_none());
+        drop(held);
+        assert_eq!(rows(usize::MAX).await, 2);
+        assert_eq!(rows(1).await, 0);
     }
 }

@@ -8,7 +8,7 @@ use millrace_parser::ast::Fetch;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::cursor::Cursor;
 use crate::session::kept::check_kept;
-use crate::session::query::{Providers, renamed, rows_of};
+use crate::session::query::{Providers, renamed};
 use crate::session::statement::{done, select};
 use crate::session::transaction::Transaction;
 use crate::session::{CommandTag, Outcome, Running, Session};
@@ -70,18 +70,14 @@ pub(crate) async fn declare(
 pub(crate) async fn fetch(session: &Arc<Session>, fetch: &Fetch, running: Running) -> SqlResult<Outcome> {
     let name = millrace_parser::fold(&fetch.cursor);
     let count = count(&fetch.direction)?;
-    // The cursor is taken out while rows are awaited: no lock is held across it.
-    let mut cursor = session
-        .cursors
-        .lock()
-        .remove(&name)
-        .ok_or_else(|| undefined(&name))?;
-    let rows = running.run(cursor.fetch(count)).await;
-    let schema = Arc::clone(&cursor.schema);
-    if rows.is_ok() {
-        session.cursors.lock().insert(name, cursor);
-    }
-    let stream = rows_of(Arc::clone(&schema), rows?);
+    let cursor = (session.cursors.lock().get(&name).cloned()).ok_or_else(|| undefined(&name))?;
+    let Some(rows) = cursor.fetch(count) else {
+        return Err(
+            SqlError::new(SqlState::ObjectInUse, format!("cursor \"{name}\" is in use"))
+                .with_detail("Not all rows of the FETCH before have been read."),
+        );
+    };
+    let (schema, stream) = session.guarded(rows, &[], running);
     Ok(Outcome::Rows {
         schema,
         stream,
