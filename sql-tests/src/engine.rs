@@ -255,7 +255,7 @@ impl Engine {
                         .create_source(source_spec(id, &name, schema, key))
                         .await?
                 }
-                Made::View(spec) => match self.runtime.restore_view(spec.clone()).await? {
+                Made::View(spec) => match self.runtime.restore_view(spec.clone(), false).await? {
                     RestoredView::Restored { .. } => restored += 1,
                     other => {
                         if let RestoredView::Unusable(why) = other {

@@ -239,14 +239,14 @@ mod tests {
 
         let dir = tempfile::tempdir().unwrap();
         let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, true)]));
-        let append = |store: &Store, rows: i64| {
+        let append = async |store: &Store, rows: i64| {
             let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
             let rows = RecordBatch::try_new(Arc::clone(&schema), vec![values]).unwrap();
             let changes = ChangeBatch::insertions(rows);
             store
                 .logs()
                 .append(vec![LogWrite { relation: 1, changes }])
-                .wait()
+                .await
                 .unwrap();
         };
         let commit = async |store: &Store, relations: &[(u64, u64)]| {
@@ -267,7 +267,7 @@ mod tests {
             for relation in 1..=3 {
                 store.logs().create(relation, Arc::clone(&schema)).unwrap();
             }
-            append(&store, 10);
+            append(&store, 10).await;
             commit(&store, &[(1, 4), (2, 0)]).await;
             commit(&store, &[(3, 0)]).await;
             // The last five of these rows did not outlive the loss of power.
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(numbers(&store), [2]);
         assert_eq!(store.checkpoints().damaged().len(), 2);
         // The log grows beyond that offset, with other rows: what was void stays so.
-        append(&store, 10);
+        append(&store, 10).await;
         drop(store);
         let store = Store::open(dir.path(), StoreOptions::default()).unwrap();
         assert_eq!(store.logs().head(1), 20);
