@@ -22,7 +22,7 @@ use crate::stage::{
     LookupJoin, Nearest, Numbering, Operator, Output, Passage, Sliding, SlidingForm, Stage, StageGraph,
     TemporalFilter, TopN, UnnestColumn,
 };
-use crate::view::Priority;
+use crate::view::{OnError, Priority};
 
 /// The DAG, last stage first, as one reads a query plan.
 pub fn stages(graph: &StageGraph) -> String {
@@ -34,6 +34,9 @@ pub fn stages_with(graph: &StageGraph, faucets: &BTreeMap<usize, String>) -> Str
     let mut text = String::new();
     if graph.priority == Priority::Batch {
         let _ = writeln!(text, "Priority: batch");
+    }
+    if graph.on_error != OnError::default() {
+        let _ = writeln!(text, "On error: {}", graph.on_error.name());
     }
     for stage in graph.stages.iter().rev() {
         let partitions = graph.partitions;

@@ -36,4 +36,4 @@ pub use error::PlanError;
 pub use function::SqlFunction;
 pub use relation::{RelationId, RelationInfo, RelationKind, RelationTable};
 pub use stage::{Stage, StageGraph};
-pub use view::{Emit, Priority, ViewOptions, plan_view};
+pub use view::{Emit, OnError, Priority, ViewOptions, plan_view};

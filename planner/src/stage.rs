@@ -21,7 +21,7 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::window::WindowExpr;
 
 use crate::relation::{RelationId, RelationInfo};
-use crate::view::Priority;
+use crate::view::{OnError, Priority};
 use crate::watermark::{Bound, ColumnWatermark};
 
 /// A view's plan.
@@ -44,6 +44,7 @@ pub struct StageGraph {
     /// How much may be in flight behind a stage with a [`Stage::faucet`].
     pub flow: FlowLimits,
     pub priority: Priority,
+    pub on_error: OnError,
 }
 
 /// Flow control of a view's epochs (Faucet, section 4). What a task with a faucet puts out is divided into batches; a batch

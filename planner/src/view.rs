@@ -50,6 +50,7 @@ pub struct ViewOptions {
     /// Whether cyclic joins are joined all at once, where that can be.
     pub generic_joins: bool,
     pub priority: Priority,
+    pub on_error: OnError,
 }
 
 /// How urgent the epochs of a view are (Neptune, section 3).
@@ -69,6 +70,34 @@ impl Priority {
         match self {
             Priority::Stream => "stream",
             Priority::Batch => "batch",
+        }
+    }
+}
+
+/// What becomes of a row on which an expression of a view fails. It is counted in any case. The result of an aggregate or window
+/// function that fails is of no one row: it is NULL, unless the view fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnError {
+    /// The expression is NULL there.
+    #[default]
+    Null,
+    /// The row is left out.
+    Skip,
+    /// The view fails.
+    Fail,
+}
+
+impl OnError {
+    /// All of them.
+    pub const ALL: [OnError; 3] = [OnError::Null, OnError::Skip, OnError::Fail];
+
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        match self {
+            OnError::Null => "null",
+            OnError::Skip => "skip",
+            OnError::Fail => "fail",
         }
     }
 }
@@ -96,6 +125,7 @@ impl ViewOptions {
             flow: FlowLimits::of_cores(partitions),
             generic_joins: true,
             priority: Priority::default(),
+            on_error: OnError::default(),
         }
     }
 }

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::try_join_all;
-use millrace_planner::RelationId;
+use millrace_planner::{OnError, RelationId, StageGraph};
 use millrace_storage::{ChangeBatch, rows_bytes};
 
 use crate::driver::{Event, PipelineId};
@@ -234,8 +234,10 @@ impl Runtime {
         }
         // The rows of the largest input are then looked up in the others, and not the other way round.
         inputs.sort_by_key(|input| self.rows(input.relation));
-        if views.iter().any(|view| view.graph.awaits_all()) {
-            // Such a view cannot show later what was there when it was made: all that was acknowledged is to be in its inputs.
+        let is_final = |graph: &StageGraph| graph.awaits_all() || graph.on_error == OnError::Fail;
+        if views.iter().any(|view| is_final(&view.graph)) {
+            // Such a view cannot show later what was there when it was made, or must not fail over a row that is gone: all that was
+            // acknowledged is to be in its inputs.
             let relations: Vec<RelationId> = inputs.iter().map(|input| input.relation).collect();
             drop(self.snapshot(&relations, Some(&self.acknowledged())).await?);
         }

@@ -19,6 +19,9 @@ pub enum RuntimeError {
     /// A view was set aside because running it failed.
     #[error("materialized view \"{view}\" failed and was set aside: {why}")]
     ViewFailed { view: String, why: String },
+    /// An expression of a view failed on a row, and the view was made with `on_error = 'fail'`.
+    #[error("an expression fails on a row (on_error = 'fail'): {0}")]
+    ExpressionFailed(String),
     /// A recursive query of a view reached a limit within one epoch; `limit` is `10000 iterations`.
     #[error(
         "recursive query \"{query}\" was still going on after {limit}: with UNION ALL a cycle in the data is endless \

@@ -46,7 +46,7 @@ use aggregate::{AggregateInstance, Combining, Merging, PartialAggregate, Sliding
 pub use aggregate::{Combiner, CombinerCounts};
 use asof::AsofJoinInstance;
 use emit::EmitInstance;
-use expression::{evaluate, evaluate_predicate};
+use expression::{Failed, evaluate_noting, evaluate_predicate};
 pub(crate) use generic_join::{Found, GenericJoinInstance};
 use join::{JoinInstance, Joining};
 use lookup::LookupJoinInstance;
@@ -706,15 +706,22 @@ fn project(
     schema: &SchemaRef,
     errors: &ErrorCounter,
 ) -> Result<ChangeBatch> {
+    let mut failed = Failed::default();
     let columns = expressions
         .iter()
         .zip(schema.fields())
-        .map(|(expression, field)| evaluate(expression, &batch.rows, field.data_type(), errors))
+        .map(|(expression, field)| {
+            evaluate_noting(expression, &batch.rows, field.data_type(), errors, &mut failed)
+        })
         .collect::<Result<Vec<ArrayRef>>>()?;
-    Ok(ChangeBatch {
+    let projected = ChangeBatch {
         rows: batch_of(schema, columns, batch.num_rows())?,
         weights: batch.weights.clone(),
-    })
+    };
+    match failed.kept(batch.num_rows(), errors) {
+        Some(kept) => filter_changes(&projected, &kept),
+        None => Ok(projected),
+    }
 }
 
 /// A record batch whose nullability is as the data says: an expression that failed on a row left NULL there.

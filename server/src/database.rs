@@ -571,6 +571,7 @@ impl Database {
             partitions,
             emit: query.emit,
             priority: query.priority,
+            on_error: query.on_error,
             ..self.view_options(query.slides, query.flow)
         };
         let graph = plan_view(&self.state, plan, options)?;

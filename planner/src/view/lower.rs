@@ -57,6 +57,7 @@ pub(super) fn lower(state: &SessionState, plan: &LogicalPlan, options: ViewOptio
         partitions: options.partitions,
         flow: options.flow,
         priority: options.priority,
+        on_error: options.on_error,
     })
 }
 

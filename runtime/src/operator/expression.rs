@@ -2,7 +2,8 @@
 //!
 //! A SELECT whose expression fails (a division by zero, a bad cast) is answered with the error. A view must go on: the
 //! row that makes an expression fail gets NULL there, a condition that fails is not met, and the failure is counted and
-//! shown with the view. The same row gives the same NULL when it is retracted, so the view stays consistent.
+//! shown with the view. The same row gives the same NULL when it is retracted, so the view stays consistent. Of a view that was
+//! made with `on_error = 'skip'` such a row is left out instead, and with `'fail'` the view fails.
 //!
 //! What depends on other rows is no failure of a row: where there is no memory for a function, or the values of all rows together
 //! take too much, the view fails as one does that grows too large.
@@ -15,10 +16,11 @@ use arrow::datatypes::DataType;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
+use millrace_planner::OnError;
 use millrace_storage::column_bytes;
 use parking_lot::Mutex;
 
-use crate::error::Result;
+use crate::error::{Result, RuntimeError};
 use crate::state::row_table::arrow_error;
 
 /// What one expression makes for the rows of a batch at the most, in bytes.
@@ -29,13 +31,34 @@ const MADE_BYTES_MAX: usize = 1 << 30;
 pub struct ErrorCounter {
     rows: AtomicU64,
     last: Mutex<Option<String>>,
+    on_error: OnError,
 }
 
 impl ErrorCounter {
+    /// One of a view for which this becomes of such rows.
+    pub fn new(on_error: OnError) -> Self {
+        ErrorCounter {
+            on_error,
+            ..ErrorCounter::default()
+        }
+    }
+
+    /// Why the view is to fail, if it is.
+    ///
+    /// # Errors
+    /// An expression failed on a row, and the view is not to go on then.
+    pub fn check(&self) -> Result<()> {
+        match (self.on_error, self.last()) {
+            (OnError::Fail, Some(message)) => Err(RuntimeError::ExpressionFailed(message)),
+            _ => Ok(()),
+        }
+    }
+
     /// Counts a failure.
     pub(super) fn note(&self, message: String) {
         if self.rows.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!(%message, "an expression of a view fails on a row; it is NULL there");
+            let on_error = self.on_error.name();
+            tracing::warn!(%message, on_error, "an expression of a view fails on a row");
         }
         *self.last.lock() = Some(message);
     }
@@ -56,6 +79,22 @@ impl ErrorCounter {
     }
 }
 
+/// Rows of a batch on which an expression failed.
+#[derive(Debug, Default)]
+pub(super) struct Failed(Vec<usize>);
+
+impl Failed {
+    /// The rows of a batch that are to stay; none: all of them.
+    pub fn kept(&self, rows: usize, errors: &ErrorCounter) -> Option<BooleanArray> {
+        if self.0.is_empty() || errors.on_error != OnError::Skip {
+            return None;
+        }
+        let mut kept = vec![true; rows];
+        self.0.iter().for_each(|row| kept[*row] = false);
+        Some(kept.into())
+    }
+}
+
 /// The expression's column over a batch, NULL where it fails.
 pub(super) fn evaluate(
     expression: &Arc<dyn PhysicalExpr>,
@@ -63,10 +102,21 @@ pub(super) fn evaluate(
     data_type: &DataType,
     errors: &ErrorCounter,
 ) -> Result<ArrayRef> {
+    evaluate_noting(expression, rows, data_type, errors, &mut Failed::default())
+}
+
+/// The same, which notes on which rows it fails.
+pub(super) fn evaluate_noting(
+    expression: &Arc<dyn PhysicalExpr>,
+    rows: &RecordBatch,
+    data_type: &DataType,
+    errors: &ErrorCounter,
+    failed: &mut Failed,
+) -> Result<ArrayRef> {
     match made(expression, rows) {
         Ok(array) => conform(array, data_type),
         Err(error) if is_for_memory(&error) => Err(error.into()),
-        Err(_) => row_by_row(expression, rows, data_type, errors),
+        Err(_) => row_by_row(expression, rows, data_type, errors, failed),
     }
 }
 
@@ -121,6 +171,7 @@ fn row_by_row(
     rows: &RecordBatch,
     data_type: &DataType,
     errors: &ErrorCounter,
+    failed: &mut Failed,
 ) -> Result<ArrayRef> {
     let mut bytes = 0_usize;
     let values = (0..rows.num_rows())
@@ -133,6 +184,7 @@ fn row_by_row(
             Err(error) if is_for_memory(&error) => Err(error.into()),
             Err(error) => {
                 errors.note(error.strip_backtrace());
+                failed.0.push(row);
                 Ok(new_null_array(data_type, 1))
             }
         })

@@ -205,7 +205,7 @@ impl Worker {
         let mut rows_in = inputs.rows();
         let bytes_in = inputs.bytes();
         // Rows on which an expression fails are counted where the task is at home.
-        let uncounted = ErrorCounter::default();
+        let uncounted = ErrorCounter::new(view.graph.on_error);
         let errors = match ready.copy_for {
             None => &view.errors,
             Some(_) => &uncounted,
@@ -219,6 +219,7 @@ impl Worker {
                 () = view.until_set_aside() => return Err(set_aside(&view)),
                 output = self.run_operators(&view, ready, inputs, &mut rows_in, gate, errors) => output?,
             };
+            errors.check()?;
             view.charge_state(id.stage, id.partition, bytes_in);
             if view.keeps_time(id.stage) {
                 self.transport.due(id, view.due(id.stage, id.partition));

@@ -164,7 +164,7 @@ impl ViewInstance {
             generations,
             losses: AtomicU64::new(0),
             contents,
-            errors: ErrorCounter::default(),
+            errors: ErrorCounter::new(graph.on_error),
             failure: Mutex::default(),
             is_out_of_memory: AtomicBool::new(false),
             is_aside: watch::Sender::new(false),

@@ -15,7 +15,9 @@ use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast;
 use millrace_parser::quote_identifier;
 use millrace_planner::growth::Growth;
-use millrace_planner::{Emit, Priority, RelationId, RelationInfo, RelationKind, RelationTable, StageGraph};
+use millrace_planner::{
+    Emit, OnError, Priority, RelationId, RelationInfo, RelationKind, RelationTable, StageGraph,
+};
 use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::catalog::bound::BoundName;
@@ -145,6 +147,8 @@ pub struct QueryDef {
     pub(crate) flow: FlowDef,
     /// How urgent its epochs are.
     pub priority: Priority,
+    /// What becomes of a row on which an expression fails.
+    pub on_error: OnError,
     /// The plan of a view, once it was needed. It stays right: what it names cannot change under it.
     pub bound: OnceLock<Arc<dyn TableProvider>>,
 }
@@ -332,6 +336,7 @@ impl QueryDef {
             slides: true,
             flow: FlowDef::default(),
             priority: Priority::default(),
+            on_error: OnError::default(),
             bound: OnceLock::new(),
         }
     }
@@ -345,6 +350,7 @@ impl QueryDef {
             slides: self.slides,
             flow: self.flow,
             priority: self.priority,
+            on_error: self.on_error,
             ..QueryDef::new(
                 self.text.clone(),
                 self.search_path.clone(),
@@ -375,6 +381,34 @@ impl QueryDef {
     #[must_use]
     pub fn with_priority(self, priority: Priority) -> Self {
         QueryDef { priority, ..self }
+    }
+
+    /// The same query, which does this with rows on which an expression fails.
+    #[must_use]
+    pub fn with_on_error(self, on_error: OnError) -> Self {
+        QueryDef { on_error, ..self }
+    }
+
+    /// The options of a materialized view, where they are not the defaults.
+    fn options_clause(&self) -> String {
+        let batches = self.flow.batches.map(|batches| match batches {
+            0 => "flow_batches = 'off'".to_owned(),
+            batches => format!("flow_batches = {batches}"),
+        });
+        let rows = self
+            .flow
+            .batch_rows
+            .map(|rows| format!("flow_batch_rows = {rows}"));
+        let priority = self.priority;
+        let priority = (priority != Priority::default()).then(|| format!("priority = '{}'", priority.name()));
+        let on_error = self.on_error;
+        let on_error = (on_error != OnError::default()).then(|| format!("on_error = '{}'", on_error.name()));
+        let options = [on_error, priority, batches, rows];
+        let options: Vec<String> = options.into_iter().flatten().collect();
+        match options.is_empty() {
+            true => String::new(),
+            false => format!(" WITH ({})", options.join(", ")),
+        }
     }
 
     /// The clause that says when rows are shown.
@@ -460,7 +494,8 @@ impl Object {
                 false => format!(" ({})", columns.join(", ")),
             };
             format!(
-                "CREATE {kind} {name}{columns} AS {}{}",
+                "CREATE {kind} {name}{columns}{} AS {}{}",
+                query.options_clause(),
                 query.text,
                 query.emit_clause()
             )

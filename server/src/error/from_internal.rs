@@ -91,6 +91,9 @@ pub fn runtime(error: RuntimeError) -> SqlError {
         )
         .with_detail(why)
         .with_hint("Drop it and create it again."),
+        error @ RuntimeError::ExpressionFailed(_) => {
+            SqlError::new(SqlState::ObjectNotInPrerequisiteState, error.to_string())
+        }
         error @ RuntimeError::EndlessRecursion { .. } => {
             SqlError::new(SqlState::ProgramLimitExceeded, error.to_string())
         }

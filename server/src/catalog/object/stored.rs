@@ -8,7 +8,7 @@ use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
-use millrace_planner::{Emit, Priority, RelationKind};
+use millrace_planner::{Emit, OnError, Priority, RelationKind};
 use millrace_storage::{CatalogObject, ObjectId, ObjectKind};
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +79,8 @@ struct StoredProperties {
     flow: Option<FlowDef>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     priority: Option<Priority>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    on_error: Option<OnError>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     event_time: Option<StoredEventTime>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -175,6 +177,7 @@ impl Object {
             let query = query.with_emit(properties.emit.unwrap_or_default());
             let query = query.with_slides(!properties.recomputes_windows);
             let query = query.with_flow(properties.flow.unwrap_or_default());
+            let query = query.with_on_error(properties.on_error.unwrap_or_default());
             Arc::new(query.with_priority(properties.priority.unwrap_or_default()))
         });
         let relation = |kind: RelationKind| -> SqlResult<Definition> {
@@ -281,6 +284,7 @@ fn store_query(query: &QueryDef, stored: &mut StoredProperties) {
     stored.recomputes_windows = !query.slides;
     stored.flow = (query.flow != FlowDef::default()).then_some(query.flow);
     stored.priority = (query.priority != Priority::default()).then_some(query.priority);
+    stored.on_error = (query.on_error != OnError::default()).then_some(query.on_error);
 }
 
 fn store_column(column: &ColumnDef) -> StoredColumn {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, CreateView};
-use millrace_parser::ast::{CreateMaterializedView, Emit, Options};
+use millrace_parser::ast::{CreateMaterializedView, Emit, OptionEntry, Options};
 use millrace_planner::growth::Growth;
-use millrace_planner::{Binder, Priority, StageGraph, copies};
+use millrace_planner::{Binder, OnError, Priority, StageGraph, copies};
 use millrace_runtime::{BackfillOptions, ViewSpec};
 use millrace_storage::{ObjectId, ObjectKind};
 
@@ -197,36 +197,62 @@ pub(crate) fn flow(session: &Session) -> SqlResult<FlowDef> {
     Ok(flow)
 }
 
-/// What the options of a view say, and where they say nothing the session's settings: how much of it may be in flight, and
-/// how urgent it is.
+/// What the options of a view say.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ViewOptions {
+    /// How much of it may be in flight.
+    flow: FlowDef,
+    priority: Priority,
+    on_error: OnError,
+}
+
+impl ViewOptions {
+    /// The query of a view with these options.
+    pub fn apply(self, query: QueryDef) -> QueryDef {
+        query
+            .with_flow(self.flow)
+            .with_priority(self.priority)
+            .with_on_error(self.on_error)
+    }
+}
+
+/// What the options of a view say, and where they say nothing the session's settings.
 ///
 /// # Errors
 /// An option is not known, or has a value that it cannot have.
-pub(super) fn options(session: &Session, options: &Options) -> SqlResult<(FlowDef, Priority)> {
-    let mut flow = flow(session)?;
-    let mut priority = Priority::default();
+pub(super) fn options(session: &Session, options: &Options) -> SqlResult<ViewOptions> {
+    let mut found = ViewOptions {
+        flow: flow(session)?,
+        ..ViewOptions::default()
+    };
+    let invalid = |option: &OptionEntry| {
+        let message = format!(
+            "invalid value for option \"{}\": \"{}\"",
+            option.name.value, option.value
+        );
+        SqlError::new(SqlState::InvalidParameterValue, message)
+    };
     for option in &options.0 {
         let name = option.name.value.as_str();
         if name == "priority" {
-            priority = [Priority::Stream, Priority::Batch]
+            found.priority = [Priority::Stream, Priority::Batch]
                 .into_iter()
                 .find(|priority| option.value.eq_ignore_ascii_case(priority.name()))
-                .ok_or_else(|| {
-                    SqlError::new(
-                        SqlState::InvalidParameterValue,
-                        format!("invalid value for option \"priority\": \"{}\"", option.value),
-                    )
-                    .with_hint("A view's priority is stream or batch.")
-                })?;
-        } else if !flow.set(name, &option.value)? {
+                .ok_or_else(|| invalid(option).with_hint("A view's priority is stream or batch."))?;
+        } else if name == "on_error" {
+            found.on_error = OnError::ALL
+                .into_iter()
+                .find(|on_error| option.value.eq_ignore_ascii_case(on_error.name()))
+                .ok_or_else(|| invalid(option).with_hint("It can be 'null', 'skip' or 'fail'."))?;
+        } else if !found.flow.set(name, &option.value)? {
             return Err(
                 SqlError::unsupported(format!("option \"{name}\" is not supported")).with_hint(
-                    "A materialized view has the options priority, flow_batches and flow_batch_rows.",
+                    "A materialized view has the options on_error, priority, flow_batches and flow_batch_rows.",
                 ),
             );
         }
     }
-    Ok((flow, priority))
+    Ok(found)
 }
 
 /// The plan of a view that is to be made, and what it names.
@@ -254,7 +280,7 @@ pub(crate) async fn materialized(
     text: &str,
 ) -> SqlResult<Outcome> {
     let emit = emit(session, &create.emit)?;
-    let (flow, priority) = options(session, &create.options)?;
+    let options = options(session, &create.options)?;
     let columns: Vec<String> = create.columns.iter().map(millrace_parser::fold).collect();
     if let Ok(ast::Statement::Query(query)) = select::parse_query(&create.query_text) {
         check_names(&query, &columns)?;
@@ -293,10 +319,7 @@ pub(crate) async fn materialized(
     }
     let query =
         QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns).with_emit(emit);
-    let query = query
-        .with_slides(slides(session))
-        .with_flow(flow)
-        .with_priority(priority);
+    let query = options.apply(query.with_slides(slides(session)));
     let (planned, depends) = plan(session, &scope, &query)?;
     if let Some(old) = &before {
         check_no_circle(&scope.catalog, old, &depends)?;
@@ -310,7 +333,7 @@ pub(crate) async fn materialized(
     say_what_is_urgent(
         session,
         &name,
-        priority,
+        options.priority,
         connected.into_iter().filter(|(object, _)| object.id != id),
     );
     say_what_is_gone(session, &name, &planned.graph);

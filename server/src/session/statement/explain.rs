@@ -45,13 +45,12 @@ pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResu
             }
             Statement::CreateMaterializedView(create) if !explain.analyze => {
                 let columns = create.columns.iter().map(millrace_parser::fold).collect();
-                let (flow, priority) = options(session, &create.options)?;
+                let options = options(session, &create.options)?;
                 let definition =
                     QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns)
                         .with_emit(emit(session, &create.emit)?)
-                        .with_slides(slides(session))
-                        .with_flow(flow)
-                        .with_priority(priority);
+                        .with_slides(slides(session));
+                let definition = options.apply(definition);
                 match explain.options.predict {
                     true => predict_view::view(session, &definition, &explain.options).await?,
                     false => view(session, &definition, plan_type, &BTreeMap::new())?,
