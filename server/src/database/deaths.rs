@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_planner::RelationId;
 use millrace_runtime::{Place, Running};
@@ -22,6 +23,8 @@ use crate::error::{SqlError, SqlState};
 const FILE: &str = "RUNNING";
 /// The fact that has the deaths by view.
 const FACT: &str = "deaths";
+/// How long views may take until they are at this moment; nothing else is looked after meanwhile.
+const FOLLOWING_MAX: Duration = Duration::from_secs(5);
 /// So many deaths are too many.
 const DEATHS_MAX: u32 = 2;
 
@@ -182,10 +185,11 @@ impl Database {
             return;
         }
         // What happens by time alone may have been it.
-        let outcome = match self.runtime.follow_clock().await {
-            Ok(()) => self.deaths.acquit(&self.store),
-            // The server stops: that forgets them too.
-            Err(_) => return,
+        let followed = tokio::time::timeout(FOLLOWING_MAX, self.runtime.follow_clock()).await;
+        let outcome = match followed {
+            Ok(Ok(())) => self.deaths.acquit(&self.store),
+            // The server stops, which forgets them too; or epochs take long: it is asked again.
+            Ok(Err(_)) | Err(_) => return,
         };
         if let Err(error) = outcome {
             tracing::warn!(%error, "views that the process died in are suspected on");
