@@ -1,16 +1,18 @@
-//! The type of a CASE: that which its branches have in common.
+//! The type of a CASE: that which its branches have in common. A quoted literal among them, and among the arguments of
+//! coalesce and the like, has the type of the others.
 //!
 //! DataFusion casts the branches when a plan is analysed, and takes a CASE for the type of its first branch until then. What
 //! is decided by that type before — which operator is meant, how rows of a subquery are found — would be decided wrongly.
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::type_coercion::other::get_coerce_type_for_case_expression;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Subquery};
+use datafusion::logical_expr::{Case, Expr, ExprSchemable, LogicalPlan, Subquery, cast};
 
 /// An expression whose CASEs have branches of one type.
 ///
@@ -18,8 +20,29 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Subquery};
 /// A cast is not possible.
 pub fn agreed(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     expression.transform_up(|node| {
-        let Expr::Case(mut case) = node else {
-            return Ok(Transformed::no(node));
+        let mut case = match node {
+            Expr::Case(case) => case,
+            Expr::ScalarFunction(mut call) if ALIKE.contains(&call.func.name()) => {
+                let changed = typed_by_others(&mut call.args.iter_mut().collect::<Vec<_>>(), schema)?;
+                let call = Expr::ScalarFunction(call);
+                return Ok(if changed {
+                    Transformed::yes(call)
+                } else {
+                    Transformed::no(call)
+                });
+            }
+            other => return Ok(Transformed::no(other)),
+        };
+        let mut results: Vec<&mut Expr> = case
+            .when_then_expr
+            .iter_mut()
+            .map(|(_, then)| then.as_mut())
+            .collect();
+        results.extend(case.else_expr.as_deref_mut());
+        let changed = typed_by_others(&mut results, schema)?;
+        let unchanged = |case: Case| match changed {
+            true => Transformed::yes(Expr::Case(case)),
+            false => Transformed::no(Expr::Case(case)),
         };
         let branches = || case.when_then_expr.iter().map(|(_, then)| then.get_type(schema));
         let (Ok(types), Ok(otherwise)) = (
@@ -30,13 +53,13 @@ pub fn agreed(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
                 .transpose(),
         ) else {
             // Without a type yet, as a parameter.
-            return Ok(Transformed::no(Expr::Case(case)));
+            return Ok(unchanged(case));
         };
         let Some(common) = get_coerce_type_for_case_expression(&types, otherwise.as_ref()) else {
-            return Ok(Transformed::no(Expr::Case(case)));
+            return Ok(unchanged(case));
         };
         if types.iter().chain(&otherwise).all(|own| own == &common) {
-            return Ok(Transformed::no(Expr::Case(case)));
+            return Ok(unchanged(case));
         }
         for (_, then) in &mut case.when_then_expr {
             **then = then.as_ref().clone().cast_to(&common, schema)?;
@@ -46,6 +69,42 @@ pub fn agreed(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         }
         Ok(Transformed::yes(Expr::Case(case)))
     })
+}
+
+/// Functions that give one of their arguments.
+const ALIKE: [&str; 4] = ["coalesce", "greatest", "least", "nullif"];
+
+/// Gives quoted literals among expressions of which one is the value the type of the others. Whether there are such.
+fn typed_by_others(all: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
+    let is_quoted = |expr: &Expr| matches!(expr, Expr::Literal(ScalarValue::Utf8(Some(_)), _));
+    let mut wanted: Option<DataType> = None;
+    for expr in all.iter().filter(|expr| !is_quoted(expr)) {
+        match expr.get_type(schema) {
+            Ok(DataType::Null) => {}
+            Ok(data_type) => wanted = wanted.or(Some(data_type)),
+            Err(_) => return Ok(false),
+        }
+    }
+    let is_text = |data_type: &DataType| {
+        matches!(
+            data_type,
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+        )
+    };
+    let Some(wanted) = wanted.filter(|data_type| !is_text(data_type)) else {
+        return Ok(false);
+    };
+    let mut changed = false;
+    for expr in all.iter_mut().filter(|expr| is_quoted(expr)) {
+        // The digits that are written, not those of the others.
+        let target = match &wanted {
+            DataType::Decimal128(..) => DataType::Decimal128(38, 10),
+            other => other.clone(),
+        };
+        **expr = cast(expr.clone(), target);
+        changed = true;
+    }
+    Ok(changed)
 }
 
 /// A plan whose CASEs have branches of one type.

@@ -201,7 +201,10 @@ impl Resolver<'_> {
         self.visit(&mut select.qualify, &[], true)?;
         self.distinct_on(select, &aliases, &starred)?;
         match order_by {
-            Some(order_by) => self.order_by(order_by, &mut select.projection, &aliases, &starred),
+            Some(order_by) => {
+                let is_distinct = select.distinct.is_some();
+                self.order_by(order_by, &mut select.projection, is_distinct, &aliases, &starred)
+            }
             None => Ok(vec![]),
         }
     }

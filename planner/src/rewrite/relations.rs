@@ -29,6 +29,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::syntax::{EXCEPT_ALL, INTERSECT_ALL};
+use crate::error::{Fault, PlanError};
 
 /// See the module.
 #[derive(Debug)]
@@ -246,6 +247,22 @@ fn coerced(left: LogicalPlan, right: LogicalPlan) -> Result<(LogicalPlan, Logica
         .iter()
         .zip(right.schema().fields())
         .map(|(l, r)| {
+            let is_text = |data_type: &DataType| {
+                matches!(
+                    data_type,
+                    DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+                )
+            };
+            let is_null = l.data_type().is_null() || r.data_type().is_null();
+            if is_text(l.data_type()) != is_text(r.data_type()) && !is_null {
+                let message = format!(
+                    "types {} and {} of a set operation cannot be matched",
+                    l.data_type(),
+                    r.data_type()
+                );
+                let fault = Fault::DatatypeMismatch;
+                return Err(PlanError::Faulty { fault, message }.into());
+            }
             type_union_coercion(l.data_type(), r.data_type()).ok_or_else(|| {
                 DataFusionError::Plan(format!(
                     "columns of a set operation have types {} and {}, which have none in common",

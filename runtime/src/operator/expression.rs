@@ -1,9 +1,12 @@
 //! Evaluating expressions in a running view.
 //!
 //! A SELECT whose expression fails (a division by zero, a bad cast) is answered with the error. A view must go on: the
-//! row that makes an expression fail gets NULL there, a condition that fails is not met, and the failure is counted and
-//! shown with the view. The same row gives the same NULL when it is retracted, so the view stays consistent. Of a view that was
+//! innermost expression that fails is NULL for its row, and what it stands in goes on with that NULL; the failure is counted
+//! and shown with the view. The same row gives the same NULL when it is retracted, so the view stays consistent. Of a view that was
 //! made with `on_error = 'skip'` such a row is left out instead, and with `'fail'` the view fails.
+//!
+//! The innermost, because the optimizer takes expressions apart and puts them together: `100/d IS NULL` must be the same
+//! whether or not another column has `100/d` too, and is computed once for both.
 //!
 //! What depends on other rows is no failure of a row: where there is no memory for a function, or the values of all rows together
 //! take too much, the view fails as one does that grows too large.
@@ -13,9 +16,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, new_null_array};
 use arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Literal;
 use millrace_planner::OnError;
 use millrace_storage::column_bytes;
 use parking_lot::Mutex;
@@ -166,6 +171,53 @@ pub(super) fn conform(array: ArrayRef, data_type: &DataType) -> Result<ArrayRef>
     arrow::compute::cast(&array, data_type).map_err(arrow_error)
 }
 
+/// What an expression is over one row.
+struct Evaluated {
+    /// `None`: NULL of a type that is not known.
+    value: Option<ScalarValue>,
+    failed: bool,
+}
+
+/// The expression over one row, with NULL for the innermost of its parts that fail.
+fn without_failures(expression: &Arc<dyn PhysicalExpr>, row: &RecordBatch) -> Evaluated {
+    let over_row = |expression: &Arc<dyn PhysicalExpr>| {
+        let value = expression.evaluate(row).and_then(|value| value.into_array(1));
+        value
+            .and_then(|value| ScalarValue::try_from_array(&value, 0))
+            .ok()
+    };
+    if let Some(value) = over_row(expression) {
+        return Evaluated {
+            value: Some(value),
+            failed: false,
+        };
+    }
+    let data_type = expression.data_type(&row.schema()).ok();
+    let null = data_type.and_then(|data_type| ScalarValue::try_from(&data_type).ok());
+    let parts: Vec<Evaluated> = expression
+        .children()
+        .into_iter()
+        .map(|part| without_failures(part, row))
+        .collect();
+    let mut value = None;
+    if parts.iter().any(|part| part.failed) {
+        let literals: Option<Vec<Arc<dyn PhysicalExpr>>> = parts
+            .into_iter()
+            .map(|part| {
+                part.value
+                    .map(|value| Arc::new(Literal::new(value)) as Arc<dyn PhysicalExpr>)
+            })
+            .collect();
+        let with_nulls =
+            literals.and_then(|literals| Arc::clone(expression).with_new_children(literals).ok());
+        value = with_nulls.and_then(|with_nulls| over_row(&with_nulls));
+    }
+    Evaluated {
+        value: value.or(null),
+        failed: true,
+    }
+}
+
 fn row_by_row(
     expression: &Arc<dyn PhysicalExpr>,
     rows: &RecordBatch,
@@ -185,7 +237,11 @@ fn row_by_row(
             Err(error) => {
                 errors.note(error.strip_backtrace());
                 failed.0.push(row);
-                Ok(new_null_array(data_type, 1))
+                let value = without_failures(expression, &rows.slice(row, 1)).value;
+                match value.and_then(|value| value.to_array().ok()) {
+                    Some(value) => conform(value, data_type),
+                    None => Ok(new_null_array(data_type, 1)),
+                }
             }
         })
         .collect::<Result<Vec<ArrayRef>>>()?;

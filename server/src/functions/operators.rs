@@ -13,7 +13,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr, cast,
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use crate::functions::datetime::{self, Function};
-use crate::functions::{cast as pg_cast, jsonb};
+use crate::functions::{cast as pg_cast, jsonb, type_check};
 use crate::types::{ANNOTATION, type_name};
 
 /// Puts them in.
@@ -90,6 +90,9 @@ impl ExprPlanner for PgOperators {
         else {
             return Ok(PlannerResult::Original(expr));
         };
+        if let Some(operator) = comparison(&expr.op) {
+            type_check::sides(&expr.left, &operator.to_string(), &expr.right, schema)?;
+        }
         let kinds = (kind(&expr.left, &left), kind(&expr.right, &right));
         Ok(match planned(&expr, kinds, (&left, &right)) {
             Some(planned) => PlannerResult::Planned(planned),
@@ -137,6 +140,7 @@ fn compared(
                 | Kind::Time
                 | Kind::Timestamp
                 | Kind::Interval
+                | Kind::List
         )
     };
     let (left, right, kind) = match kinds {

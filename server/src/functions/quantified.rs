@@ -55,6 +55,20 @@ pub fn compared_with_each(expr: &Expr) -> SqlResult<Option<Expr>> {
             compare_op,
             right,
         } => (left, compare_op, right, false),
+        Expr::Like {
+            any: true, pattern, ..
+        }
+        | Expr::ILike {
+            any: true, pattern, ..
+        } => {
+            let Some(patterns) = elements(pattern)? else {
+                return Err(SqlError::unsupported(
+                    "LIKE ANY is supported only with an array that is written out",
+                ));
+            };
+            let each = patterns.into_iter().map(|pattern| like(expr, pattern)).collect();
+            return Ok(Some(row_values::joined(each, &BinaryOperator::Or)));
+        }
         _ => return Ok(None),
     };
     if matches!(right.as_ref(), Expr::Subquery(_)) {
@@ -69,6 +83,16 @@ pub fn compared_with_each(expr: &Expr) -> SqlResult<Option<Expr>> {
         let function = if is_any { any } else { all };
         rewrite::call(function, vec![left.clone(), right.as_ref().clone()])
     }))
+}
+
+/// `x LIKE ANY (..)` with one of its patterns.
+fn like(expr: &Expr, of_any: Expr) -> Expr {
+    let mut one = expr.clone();
+    if let Expr::Like { any, pattern, .. } | Expr::ILike { any, pattern, .. } = &mut one {
+        *any = false;
+        **pattern = of_any;
+    }
+    one
 }
 
 fn with_each(left: &Expr, comparison: &BinaryOperator, elements: Vec<Expr>, is_any: bool) -> Expr {

@@ -10,7 +10,7 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{InSubquery, SetComparison};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::logical_expr::{Expr, ExprSchemable, JoinType, LogicalPlan, Operator};
 use datafusion::scalar::ScalarValue;
 
 use crate::error::{SqlError, SqlState};
@@ -125,10 +125,15 @@ pub fn plan(plan: &LogicalPlan) -> Result<()> {
             LogicalPlan::Join(join) => {
                 for (left, right) in &join.on {
                     let (left, right) = (typed(left, join.left.schema()), typed(right, join.right.schema()));
+                    // As they are bound, only INTERSECT and EXCEPT are joins by pairs.
                     if let (Some(left), Some(right)) = (left, right)
                         && !fields_meet(&left, &right)
                     {
-                        return Err(no_operator(&left, "=", &right).into());
+                        let what = match join.join_type {
+                            JoinType::LeftAnti => "EXCEPT",
+                            _ => "INTERSECT",
+                        };
+                        return Err(unmatched(what, &left, &right).into());
                     }
                 }
             }
@@ -178,15 +183,22 @@ pub fn expression(expr: &Expr, schema: &DFSchema) -> Result<()> {
     .map(|_| ())
 }
 
-fn one(expr: &Expr, schema: &DFSchema) -> Result<()> {
-    let compared = |left: &Expr, operator: &str, right: &Expr| -> Result<()> {
-        match (typed(left, schema), typed(right, schema)) {
-            (Some(left), Some(right)) if !fields_meet(&left, &right) => {
-                Err(no_operator(&left, operator, &right).into())
-            }
-            _ => Ok(()),
+/// Checks the sides of a comparison.
+///
+/// # Errors
+/// 42883: there is no such operator.
+pub fn sides(left: &Expr, operator: &str, right: &Expr, schema: &DFSchema) -> Result<()> {
+    match (typed(left, schema), typed(right, schema)) {
+        (Some(left), Some(right)) if !fields_meet(&left, &right) => {
+            let operator = if operator == "!=" { "<>" } else { operator };
+            Err(no_operator(&left, operator, &right).into())
         }
-    };
+        _ => Ok(()),
+    }
+}
+
+fn one(expr: &Expr, schema: &DFSchema) -> Result<()> {
+    let compared = |left: &Expr, operator: &str, right: &Expr| sides(left, operator, right, schema);
     match expr {
         Expr::BinaryExpr(binary) => match binary.op {
             Operator::Eq
@@ -194,13 +206,7 @@ fn one(expr: &Expr, schema: &DFSchema) -> Result<()> {
             | Operator::Lt
             | Operator::LtEq
             | Operator::Gt
-            | Operator::GtEq => {
-                let operator = match binary.op {
-                    Operator::NotEq => "<>".to_string(),
-                    other => other.to_string(),
-                };
-                compared(&binary.left, &operator, &binary.right)
-            }
+            | Operator::GtEq => compared(&binary.left, &binary.op.to_string(), &binary.right),
             Operator::IsDistinctFrom | Operator::IsNotDistinctFrom => {
                 compared(&binary.left, "=", &binary.right)
             }
@@ -239,9 +245,10 @@ fn one(expr: &Expr, schema: &DFSchema) -> Result<()> {
             expr, subquery, op, ..
         }) => of_query(expr, &op.to_string(), &subquery.subquery, schema),
         Expr::Case(case) => {
-            if let Some(operand) = &case.expr {
-                for (when, _) in &case.when_then_expr {
-                    compared(operand, "=", when)?;
+            for (when, _) in &case.when_then_expr {
+                match &case.expr {
+                    Some(operand) => compared(operand, "=", when)?,
+                    None => boolean("CASE/WHEN", when, schema)?,
                 }
             }
             let results = case.when_then_expr.iter().map(|(_, then)| then.as_ref());
@@ -273,6 +280,20 @@ fn one(expr: &Expr, schema: &DFSchema) -> Result<()> {
             Ok(())
         }
         Expr::ScalarFunction(function) => call(function, schema),
+        _ => Ok(()),
+    }
+}
+
+fn boolean(what: &str, argument: &Expr, schema: &DFSchema) -> Result<()> {
+    match typed(argument, schema) {
+        Some(field) if !meet(&of_type(field.data_type()), &Family::Boolean) => Err(SqlError::new(
+            SqlState::DatatypeMismatch,
+            format!(
+                "argument of {what} must be type boolean, not type {}",
+                plain_name(&field)
+            ),
+        )
+        .into()),
         _ => Ok(()),
     }
 }

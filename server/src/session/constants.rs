@@ -79,6 +79,13 @@ impl VisitorMut for Replacer<'_> {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        // The parser has it for a name.
+        if let Expr::Identifier(name) = &*expr
+            && name.quote_style.is_none()
+            && name.value.eq_ignore_ascii_case("current_schema")
+        {
+            *expr = rewrite::call("current_schema", vec![]);
+        }
         let Expr::Function(function) = expr else {
             return ControlFlow::Continue(());
         };

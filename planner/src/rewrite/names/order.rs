@@ -16,11 +16,15 @@ use super::{Resolver, faulty, folded, ident, idents, output};
 use crate::copies::{copy, original};
 use crate::error::Fault;
 
+/// What a column is called by which a query around orders the rows.
+const KEY: &str = "__order_";
+
 impl Resolver<'_> {
     pub(super) fn order_by(
         &mut self,
         order_by: &mut OrderBy,
-        projection: &mut [SelectItem],
+        projection: &mut Vec<SelectItem>,
+        is_distinct: bool,
         aliases: &[String],
         starred: &[String],
     ) -> Result<Vec<String>> {
@@ -28,6 +32,7 @@ impl Resolver<'_> {
             return Ok(vec![]);
         };
         let mut renamed: Vec<String> = vec![];
+        let written = items.clone();
         for item in items.iter_mut() {
             let is_bare = matches!(item.expr, Expr::Identifier(_));
             self.key(&mut item.expr, projection, aliases, starred, "ORDER BY")?;
@@ -46,6 +51,27 @@ impl Resolver<'_> {
         }
         // DataFusion cannot have a column of the input beside one that is put out under the same name.
         renamed.retain(|name| !starred.contains(name));
+        if renamed.is_empty() {
+            return Ok(vec![]);
+        }
+        if is_distinct {
+            return Err(faulty(
+                Fault::InvalidColumnReference,
+                "for SELECT DISTINCT, ORDER BY expressions must appear in select list".into(),
+            ));
+        }
+        // So its columns are put out beside, and rows are ordered by them in a query around.
+        for (position, (item, written)) in items.iter_mut().zip(written).enumerate() {
+            let is_output = match (&item.expr, &written.expr) {
+                (Expr::Identifier(name), Expr::Identifier(_)) => aliases.contains(&folded(name)),
+                (key, _) => number(key).is_some(),
+            };
+            if !is_output {
+                let name = Ident::new(format!("{KEY}{position}"));
+                let expr = std::mem::replace(&mut item.expr, Expr::Identifier(name.clone()));
+                projection.push(SelectItem::ExprWithAlias { expr, alias: name });
+            }
+        }
         for (position, item) in projection.iter_mut().enumerate() {
             let SelectItem::ExprWithAlias { alias, .. } = item else {
                 continue;
@@ -94,6 +120,17 @@ impl Resolver<'_> {
         clause: &str,
     ) -> Result<()> {
         let Expr::Identifier(name) = key else {
+            // What is put out is ordered by what it is called.
+            let mut same = key.clone();
+            self.expression(&mut same, &[])?;
+            for item in projection {
+                if let SelectItem::ExprWithAlias { expr, alias } = item
+                    && *expr == same
+                {
+                    *key = Expr::Identifier(alias.clone());
+                    return Ok(());
+                }
+            }
             return self.expression(key, aliases);
         };
         let mut named: Option<&SelectItem> = None;
@@ -279,6 +316,9 @@ pub(super) fn name_again(query: &mut Query, renamed: &[String]) -> Result<()> {
                     .into(),
             ));
         };
+        if name.starts_with(KEY) {
+            continue;
+        }
         let column = Expr::Identifier(ident(name.clone()));
         projection.push(match renamed.contains(&original(&name).to_string()) {
             true => SelectItem::ExprWithAlias {
@@ -289,6 +329,9 @@ pub(super) fn name_again(query: &mut Query, renamed: &[String]) -> Result<()> {
         });
     }
     let mut outer = super::parse("SELECT 1 FROM (SELECT 1) AS __ordered")?;
+    outer.order_by = query.order_by.take();
+    outer.limit_clause = query.limit_clause.take();
+    outer.fetch = query.fetch.take();
     if let SetExpr::Select(select) = outer.body.as_mut() {
         select.projection = projection;
         if let Some(from) = select.from.first_mut()

@@ -54,6 +54,7 @@ const COLUMNS: &[(&str, &str, &str)] = &[
     ("pg_type", "typacl", "text"),
     ("pg_user_mapping", "umoptions", "text"),
     ("pg_user_mappings", "umoptions", "text"),
+    ("pg_publication_rel", "prattrs", "smallint"),
     ("pg_statistic_ext", "stxkind", "text"),
 ];
 
