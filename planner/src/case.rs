@@ -12,7 +12,7 @@ use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::type_coercion::other::get_coerce_type_for_case_expression;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Case, Expr, ExprSchemable, LogicalPlan, Subquery, cast};
+use datafusion::logical_expr::{Case, Expr, ExprSchemable, LogicalPlan, Projection, Subquery, Union, cast};
 
 /// An expression whose CASEs have branches of one type.
 ///
@@ -107,10 +107,57 @@ fn typed_by_others(all: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
     Ok(changed)
 }
 
+/// A UNION in whose branches quoted literals have the type that other branches give to their columns.
+fn typed_branches(mut union: Union) -> Result<LogicalPlan> {
+    let is_text = |data_type: &DataType| {
+        matches!(
+            data_type,
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+        )
+    };
+    let mut changed = false;
+    for index in 0..union.schema.fields().len() {
+        let is_quoted = |branch: &LogicalPlan| match branch {
+            LogicalPlan::Projection(projection) => {
+                let expr = projection.expr.get(index).cloned().map(Expr::unalias);
+                matches!(expr, Some(Expr::Literal(ScalarValue::Utf8(Some(_)), _)))
+            }
+            _ => false,
+        };
+        let others = union.inputs.iter().filter(|branch| !is_quoted(branch));
+        let mut types = others.map(|branch| branch.schema().field(index).data_type());
+        let wanted = types.find(|data_type| !data_type.is_null()).cloned();
+        let Some(wanted) = wanted.filter(|data_type| !is_text(data_type)) else {
+            continue;
+        };
+        for branch in &mut union.inputs {
+            if !is_quoted(branch) {
+                continue;
+            }
+            if let LogicalPlan::Projection(projection) = branch.as_ref() {
+                let mut expressions = projection.expr.clone();
+                let name = projection.schema.field(index).name();
+                expressions[index] = cast(expressions[index].clone().unalias(), wanted.clone()).alias(name);
+                let typed = Projection::try_new(expressions, Arc::clone(&projection.input))?;
+                *branch = Arc::new(LogicalPlan::Projection(typed));
+                changed = true;
+            }
+        }
+    }
+    Ok(LogicalPlan::Union(match changed {
+        true => Union::try_new_with_loose_types(union.inputs)?,
+        false => union,
+    }))
+}
+
 /// A plan whose CASEs have branches of one type.
 pub(crate) fn agreed_in(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut changed = false;
     plan.transform_up_with_subqueries(|node| {
+        let node = match node {
+            LogicalPlan::Union(union) => typed_branches(union)?,
+            other => other,
+        };
         let names = NamePreserver::new(&node);
         let schema = merge_schema(&node.inputs());
         let node = node.map_expressions(|expression| {

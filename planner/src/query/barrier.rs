@@ -7,7 +7,8 @@
 //! * UNION ALL says that a column is constant within each of its inputs. That is true, but a sort of the first rows
 //!   compares the rows of all inputs with one threshold.
 //!
-//! And a sort is pushed through OFFSET without LIMIT, which then skips other rows.
+//! And a sort is pushed through OFFSET without LIMIT, which then skips other rows; one below it is left out, because OFFSET
+//! does not say that it needs the order in which it skips. Below it goes a node that does ([`Hides::Nothing`]).
 //!
 //! A node that says nothing about its rows but their columns, and keeps no order, is put above such nodes. Another kind of it stops
 //! filters only ([`super::fence`]).
@@ -20,10 +21,10 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{JoinType, Statistics};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::{Distribution, EquivalenceProperties, OrderingRequirements, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
-use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::execution_plan::{CardinalityEffect, ChildrenPropertiesMode};
 use datafusion::physical_plan::joins::{
     HashJoinExec, NestedLoopJoinExec, PiecewiseMergeJoinExec, SortMergeJoinExec, SymmetricHashJoinExec,
 };
@@ -31,7 +32,8 @@ use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+    ReplaceChildrenOptions,
 };
 
 /// Puts [`Barrier`]s into plans, see the module. First of the physical rules: those after it decide by what plans say of
@@ -51,6 +53,7 @@ impl PhysicalOptimizerRule for PutBarriers {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
             Ok(if needs_barrier(node.as_ref()) {
+                let node = skips_in_order(node)?;
                 Transformed::yes(Arc::new(Barrier::new(node, Hides::Rows)) as _)
             } else {
                 Transformed::no(node)
@@ -58,6 +61,37 @@ impl PhysicalOptimizerRule for PutBarriers {
         })
         .map(|transformed| transformed.data)
     }
+}
+
+/// OFFSET, by which the order of its input is kept; any other node as it is.
+fn skips_in_order(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    match node.downcast_ref::<GlobalLimitExec>() {
+        Some(limit) => {
+            let ordered = in_order(Arc::clone(limit.input()))?;
+            over(node, ordered)
+        }
+        None => Ok(node),
+    }
+}
+
+/// A plan whose order is kept. What it is ordered by may be left out by a projection above.
+fn in_order(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    if plan.output_ordering().is_some() {
+        return Ok(Arc::new(Barrier::new(plan, Hides::Nothing)));
+    }
+    let only = match plan.children().as_slice() {
+        [only] if plan.maintains_input_order() == [true] => Arc::clone(only),
+        _ => return Ok(plan),
+    };
+    let ordered = in_order(only)?;
+    over(plan, ordered)
+}
+
+fn over(node: Arc<dyn ExecutionPlan>, input: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    node.replace_children(
+        vec![input],
+        ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
+    )
 }
 
 /// Whether what the node says of its rows may be wrong, or is wrongly used.
@@ -110,6 +144,8 @@ pub(super) enum Hides {
     Rows,
     /// The input as somewhere for filters to go.
     Filters,
+    /// Nothing: the input's rows in one partition, in the order that they have.
+    Nothing,
 }
 
 /// Its input's rows. No barrier lets filters through.
@@ -118,6 +154,8 @@ pub(super) struct Barrier {
     input: Arc<dyn ExecutionPlan>,
     hides: Hides,
     properties: Arc<PlanProperties>,
+    /// The order that it needs.
+    order: Option<OrderingRequirements>,
 }
 
 impl Barrier {
@@ -127,12 +165,25 @@ impl Barrier {
                 let nothing = EquivalenceProperties::new(input.schema());
                 Arc::new(PlanProperties::clone(input.properties()).with_eq_properties(nothing))
             }
-            Hides::Filters => Arc::clone(input.properties()),
+            Hides::Filters | Hides::Nothing => Arc::clone(input.properties()),
+        };
+        let order = match hides {
+            Hides::Nothing => input.output_ordering().cloned().map(OrderingRequirements::from),
+            Hides::Rows | Hides::Filters => None,
         };
         Barrier {
             input,
             hides,
             properties,
+            order,
+        }
+    }
+
+    /// The same over another input: the order that it needs stays.
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Barrier {
+            order: self.order.clone(),
+            ..Barrier::new(input, self.hides)
         }
     }
 
@@ -162,7 +213,18 @@ impl ExecutionPlan for Barrier {
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![self.hides == Hides::Filters]
+        vec![self.hides != Hides::Rows]
+    }
+
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        vec![self.order.clone()]
+    }
+
+    fn required_input_distribution(&self) -> Vec<Distribution> {
+        vec![match self.hides {
+            Hides::Nothing => Distribution::SinglePartition,
+            Hides::Rows | Hides::Filters => Distribution::UnspecifiedDistribution,
+        }]
     }
 
     fn apply_expressions(
@@ -177,14 +239,14 @@ impl ExecutionPlan for Barrier {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Barrier::new(children.swap_remove(0), self.hides)))
+        Ok(Arc::new(self.over(children.swap_remove(0))))
     }
 
     fn with_new_children(
         self: Arc<Self>,
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Barrier::new(children.swap_remove(0), self.hides)))
+        Ok(Arc::new(self.over(children.swap_remove(0))))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
