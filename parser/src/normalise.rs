@@ -23,6 +23,9 @@ pub(crate) fn normalise(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithS
     if tokens.iter().any(|token| is_window_function(Some(token))) {
         tokens = windows(tokens)?;
     }
+    if tokens.iter().any(|token| is_word(Some(token), "SIMILAR")) {
+        similar_substrings(&mut tokens);
+    }
     if tokens.iter().any(|token| is_word(Some(token), "ASOF")) {
         tokens = asof_joins(tokens)?;
     }
@@ -45,6 +48,34 @@ fn disarm_version_words(tokens: &mut [TokenWithSpan]) {
             if disarmed {
                 word.keyword = Keyword::NoKeyword;
             }
+        }
+    }
+}
+
+/// `SUBSTRING(x SIMILAR p ESCAPE e)` is `SUBSTRING(x FROM p FOR e)`.
+fn similar_substrings(tokens: &mut [TokenWithSpan]) {
+    for i in 0..tokens.len() {
+        if !(is_word(tokens.get(i), "SUBSTRING") && is(tokens.get(i + 1), &Token::LParen)) {
+            continue;
+        }
+        let mut depth = 0;
+        let mut is_similar = false;
+        for at in i + 1..tokens.len() {
+            depth += nesting(&tokens[at].token);
+            if depth == 0 {
+                break;
+            }
+            let word = if depth != 1 {
+                continue;
+            } else if is_word(tokens.get(at), "SIMILAR") && !is_word(tokens.get(at + 1), "TO") {
+                is_similar = true;
+                "FROM"
+            } else if is_similar && is_word(tokens.get(at), "ESCAPE") {
+                "FOR"
+            } else {
+                continue;
+            };
+            tokens[at].token = Token::make_word(word, None);
         }
     }
 }
@@ -385,6 +416,16 @@ mod tests {
         ] {
             assert_eq!(printed(flink), ours, "{flink}");
         }
+    }
+
+    #[test]
+    fn patterns_in_substring() {
+        assert_eq!(
+            printed("SELECT substring(x || 'a' SIMILAR '%#\"b#\"%' ESCAPE '#')"),
+            printed("SELECT substring(x || 'a' FROM '%#\"b#\"%' FOR '#')")
+        );
+        let condition = "SELECT substring('a' FROM 1) SIMILAR TO 'a' ESCAPE '#'";
+        assert_eq!(printed(condition), condition.to_uppercase().replace("'A'", "'a'"));
     }
 
     #[test]
