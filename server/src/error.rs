@@ -53,6 +53,16 @@ sql_states! {
     DivisionByZero = "22012",
     /// NULL where a function takes none.
     NullValueNotAllowed = "22004",
+    /// SQL's regular expressions have no such use of the escape character.
+    InvalidUseOfEscapeCharacter = "2200C",
+    /// The escape of LIKE or SIMILAR TO is no single character.
+    InvalidEscapeSequence = "22025",
+    /// A regular expression is none.
+    InvalidRegularExpression = "2201B",
+    /// The parts of an array have different lengths.
+    ArraySubscriptError = "2202E",
+    /// The length of a part of a text is negative.
+    SubstringError = "22011",
     /// A number without a logarithm.
     InvalidArgumentForLogarithm = "2201E",
     /// A number without a root or a power.

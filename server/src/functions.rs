@@ -9,9 +9,15 @@
 //! | [`operators`] | operators chosen by the types of their sides: jsonb, intervals, dates, arrays |
 //! | [`jsonb`] | the functions over json and jsonb |
 //! | [`sort_key`] | ORDER BY of jsonb and interval |
+//! | [`equality`] | groups, sets and joins of jsonb and interval by value |
 //! | [`zoned_cast`] | casts in the time zone of the session |
+//! | [`zoned_shift`] | `timestamptz + interval` in the time zone of the session |
+//! | [`date_part`] | `date_part`, EXTRACT |
 //! | [`date_trunc`] | `date_trunc` |
 //! | [`datetime`] | scaling and comparing intervals, `age`, `AT TIME ZONE`, `OVERLAPS` |
+//! | [`bound`] | what is replaced in a bound plan |
+//! | [`padded`] | char(n) where its padding counts |
+//! | [`arrays`] | subscripts, slices, `unnest`, `@>`, `&&` |
 //! | [`length`] | `length`, `array_length` |
 //! | [`system`] | `version()`, `pg_typeof`, `pg_sleep`, the visibility and size functions that clients ask |
 //! | [`arithmetic`] | integer operators that fail on overflow, literals beside typed expressions |
@@ -24,24 +30,29 @@
 //! | [`literals`] | the types of literals, found in the AST |
 //! | [`numeric`] | rounding, logarithms, powers, `width_bucket` |
 //! | [`sum`] | sums of integers that fail on overflow |
+//! | [`regex`] | regular expressions, SIMILAR TO, `substring` |
 //! | [`text`] | `format`, quoting, lengths |
-//! | [`format`] | `to_char` |
+//! | [`format`] | `to_char`, `to_number` |
 //! | [`bounded`] | limits on what functions make, and on how long they take |
 //! | [`by_pattern`] | `to_date`, `to_timestamp` by a pattern |
 //!
-//! Not there yet: `to_number`, `to_char` of numbers, the `*_populate_record` and `jsonb_path_*` families, text
+//! Not there yet: the `*_populate_record` and `jsonb_path_*` families, text
 //! search, ranges, and functions over large objects.
 
 pub mod arithmetic;
+pub mod arrays;
+pub mod bound;
 pub mod bounded;
 pub mod by_pattern;
 pub mod cancel;
 pub mod cast;
 pub mod column_names;
 pub mod comparisons;
+pub mod date_part;
 pub mod date_trunc;
 pub mod datetime;
 pub mod division;
+pub mod equality;
 pub mod format;
 pub mod jsonb;
 pub mod length;
@@ -49,8 +60,10 @@ pub mod literals;
 pub mod numeric;
 pub mod operators;
 pub mod ordered_set;
+pub mod padded;
 pub mod quantified;
 mod ranking;
+pub mod regex;
 pub mod rewrite;
 mod row_values;
 pub mod sort_key;
@@ -60,12 +73,23 @@ pub mod text;
 pub mod type_check;
 mod without;
 pub mod zoned_cast;
+pub mod zoned_shift;
 
-use arrow::array::ArrayRef;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray};
 use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
 use datafusion::scalar::ScalarValue;
+
+/// The first value of an array; of a list with all that its type says of the elements.
+fn constant(values: &ArrayRef) -> Result<ScalarValue> {
+    match values.as_list_opt::<i32>() {
+        Some(list) => Ok(ScalarValue::List(Arc::new(list.slice(0, 1)))),
+        None => ScalarValue::try_from_array(values, 0),
+    }
+}
 
 /// A function's values by its arguments as arrays. If all of these are constants they have one row, and so has the answer,
 /// which is a constant then.
@@ -85,7 +109,7 @@ fn on_arrays(
         .collect::<Result<Vec<_>>>()?;
     let values = apply(&arrays, rows)?;
     Ok(match is_constant {
-        true => ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?),
+        true => ColumnarValue::Scalar(constant(&values)?),
         false => ColumnarValue::Array(values),
     })
 }
@@ -96,9 +120,9 @@ fn on_arrays(
 /// The registry refuses a function.
 pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
     // The first planner that knows an operator has it.
-    registry.register_expr_planner(std::sync::Arc::new(operators::PgOperators))?;
+    registry.register_expr_planner(Arc::new(operators::PgOperators))?;
     datafusion_functions_json::register_all(registry)?;
-    registry.register_expr_planner(std::sync::Arc::new(arithmetic::CheckedIntegers::default()))?;
+    registry.register_expr_planner(Arc::new(arithmetic::CheckedIntegers::default()))?;
     for function in cast::udfs() {
         registry.register_udf(function)?;
     }
@@ -106,6 +130,7 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
         .into_iter()
         .chain(datetime::udfs())
         .chain([date_trunc::udf()])
+        .chain(date_part::udfs())
         .chain(length::udfs())
         .chain(by_pattern::udfs())
         .chain(arithmetic::udfs())
@@ -114,6 +139,8 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
         .chain(format::udfs())
         .chain(numeric::udfs())
         .chain(text::udfs())
+        .chain(regex::udfs())
+        .chain(arrays::udfs())
     {
         registry.register_udf(function)?;
     }

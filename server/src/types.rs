@@ -348,14 +348,10 @@ pub fn from_pg(pg: &Type) -> Option<SqlType> {
     })
 }
 
-/// Whether a column is a `numeric` without a precision, which shows no zeros at the end. Expressions over one have lost
-/// the annotation, but not the type.
+/// Whether a column is a `numeric` without a precision, which shows no zeros at the end. The type tells it: expressions over
+/// such a column may have lost its annotation, and casts to another precision may have kept it.
 pub fn is_any_numeric(field: &Field) -> bool {
-    field
-        .metadata()
-        .get(ANNOTATION)
-        .is_some_and(|name| name == "numeric")
-        || field.data_type() == &DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE)
+    field.data_type() == &DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE)
 }
 
 /// The type of an expression without lengths and precisions, as `pg_typeof` names it.
@@ -369,7 +365,11 @@ pub fn plain_name(field: &Field) -> String {
 
 /// The type of a column as `\d` and error messages name it.
 pub fn type_name(field: &Field) -> String {
-    if let Some(annotation) = field.metadata().get(ANNOTATION) {
+    let annotation = field
+        .metadata()
+        .get(ANNOTATION)
+        .filter(|name| *name != "numeric" || is_any_numeric(field));
+    if let Some(annotation) = annotation {
         return match annotation.strip_prefix("varchar") {
             Some(rest) => format!("character varying{rest}"),
             None => match annotation.strip_prefix("char(") {

@@ -268,7 +268,7 @@ fn grain(expression: &Expr, schema: &DFSchema) -> Result<Grain> {
                 "date_bin",
                 [Expr::Literal(_, _), inner] | [Expr::Literal(_, _), inner, Expr::Literal(_, _)],
             ) => grain(inner, schema).map(|_| Grain::Fine),
-            ("date_part", [Expr::Literal(part, _), inner])
+            ("date_part" | "pg_extract", [Expr::Literal(part, _), inner])
                 if text(part).is_some_and(|part| part.eq_ignore_ascii_case("epoch")) =>
             {
                 grain(inner, schema).map(|_| Grain::Fine)

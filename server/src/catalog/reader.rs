@@ -17,7 +17,7 @@ use crate::catalog::bound::BoundName;
 use crate::catalog::{CatalogSnapshot, Definition, Object, QueryDef, SYSTEM_SCHEMAS};
 use crate::error::names::did_you_mean;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
-use crate::functions::{comparisons, rewrite, type_check};
+use crate::functions::{bound, comparisons, equality, rewrite, type_check};
 use crate::session::settings::Settings;
 
 /// The relations that nobody made: `pg_catalog`, `information_schema`, `mr_catalog`.
@@ -376,6 +376,8 @@ impl<'a> Reader<'a> {
         Binder::new(self.state, self)
             .query(query)
             .and_then(comparisons::read_literals)
+            .and_then(equality::by_value)
+            .and_then(bound::as_postgresql)
             .map_err(from_internal::datafusion)
     }
 }

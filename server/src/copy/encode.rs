@@ -4,6 +4,7 @@ use arrow::array::RecordBatch;
 
 use crate::copy::Layout;
 use crate::error::SqlResult;
+use crate::functions::padded;
 use crate::types::output::TextColumn;
 
 /// The lines of a batch.
@@ -30,6 +31,12 @@ pub fn batch_with(
         .zip(batch.columns())
         .map(|(field, array)| TextColumn::new(field, array))
         .collect::<SqlResult<Vec<_>>>()?;
+    // char(n) is written with its padding.
+    let lengths: Vec<Option<usize>> = schema
+        .fields()
+        .iter()
+        .map(|field| padded::length(field))
+        .collect();
     let mut out = Vec::with_capacity(batch.num_rows() * columns.len() * 8);
     let mut text = vec![];
     for row in 0..batch.num_rows() {
@@ -43,6 +50,10 @@ pub fn batch_with(
             }
             text.clear();
             column.write(row, &mut text)?;
+            if let Some(length) = lengths[index] {
+                let characters = String::from_utf8_lossy(&text).chars().count();
+                text.resize(text.len() + length.saturating_sub(characters), b' ');
+            }
             value(layout, &text, columns.len() == 1, &mut out);
         }
         out.push(b'\n');

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, StringArray, StringBuilder};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Decimal128Array, Float64Array, ListArray, StringArray, StringBuilder,
+};
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
 use datafusion::common::{Result, exec_datafusion_err, plan_datafusion_err};
@@ -18,7 +20,8 @@ use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use crate::error::{SqlError, SqlState};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::{constant, datetime};
 use crate::types::output::TextColumn;
 use crate::types::{self, ANNOTATION, SqlType, length_limit, parse};
 
@@ -144,7 +147,16 @@ impl ScalarUDFImpl for PgCast {
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         match args.scalar_arguments.get(1).copied().flatten() {
             Some(ScalarValue::Utf8(Some(name))) => {
-                let target = named(name)?.field(self.name, args.arg_fields[0].is_nullable());
+                let target = named(name)?;
+                let source = args.arg_fields[0].data_type();
+                // A numeric without a precision rounds nothing.
+                let target = match (source, target.annotation.as_deref()) {
+                    (DataType::Decimal128(_, 0..), Some("numeric")) if self.name == NAME => {
+                        SqlType::of(&args.arg_fields[0])
+                    }
+                    _ => target,
+                };
+                let target = target.field(self.name, args.arg_fields[0].is_nullable());
                 // A quoted literal is read by the column's type, whatever that is.
                 let quoted = matches!(
                     args.scalar_arguments[0],
@@ -184,9 +196,13 @@ impl ScalarUDFImpl for PgCast {
         };
         let target = named(name)?;
         let source = info.get_data_type(value)?;
-        let rounds = is_fraction(&source) && target.data_type.is_integer();
+        // Fractions are rounded, and of floats only the digits that mean something become those of a numeric.
+        let rounds = is_fraction(&source) && target.data_type.is_integer()
+            || source.is_floating() && matches!(target.data_type, DataType::Decimal128(..));
         let to_text = is_text(&target.data_type);
-        if target.annotation.is_none() && !is_text(&source) && !rounds && !to_text {
+        // These are done value by value, see `convert`.
+        let is_special = matches!(source, DataType::Duration(_) | DataType::List(_));
+        if target.annotation.is_none() && !is_text(&source) && !rounds && !to_text && !is_special {
             let plain = value.clone();
             return Ok(ExprSimplifyResult::Simplified(if source == target.data_type {
                 plain
@@ -207,16 +223,29 @@ impl ScalarUDFImpl for PgCast {
             .ok_or_else(|| exec_datafusion_err!("{NAME} without arguments"))?;
         let scalar = matches!(args.args[0], ColumnarValue::Scalar(_));
         let values = args.args[0].to_array(if scalar { 1 } else { args.number_rows })?;
-        let converted = if self.name == NAME && length_limit(&args.return_field).is_some() {
-            cut(from, &args.return_field, &values)?
+        let converted = if self.name == NAME {
+            explicit(from, &args.return_field, &values)?
         } else {
             convert(from, &args.return_field, &values)?
         };
         if scalar {
-            Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&converted, 0)?))
+            Ok(ColumnarValue::Scalar(constant(&converted)?))
         } else {
             Ok(ColumnarValue::Array(converted))
         }
+    }
+}
+
+/// An explicit cast: texts that are too long are cut, also in arrays.
+fn explicit(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef> {
+    if length_limit(to).is_some() {
+        return cut(from, to, values);
+    }
+    match (values.data_type(), to.data_type()) {
+        (DataType::List(from), DataType::List(to)) => {
+            elements(values, |values| explicit(from, to, values), to)
+        }
+        _ => convert(from, to, values),
     }
 }
 
@@ -262,6 +291,12 @@ pub fn convert(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef> 
         let texts = texts.as_string::<i32>();
         return Ok(parse::column(to, texts).map_err(|cell| *cell.error)?);
     }
+    if let (DataType::Duration(_), DataType::Interval(_)) = (values.data_type(), target) {
+        return Ok(Arc::new(datetime::intervals(values)?));
+    }
+    if let (DataType::List(from), DataType::List(to)) = (values.data_type(), target) {
+        return elements(values, |values| convert(from, to, values), to);
+    }
     if is_text(target) {
         // Through the text output, and then the input for what has a form of its own (varchar(n), jsonb).
         let texts = to_text(from, values)?;
@@ -274,11 +309,81 @@ pub fn convert(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef> 
     } else {
         values
     };
+    if let (DataType::Float32 | DataType::Float64, DataType::Decimal128(precision, scale)) =
+        (values.data_type(), target)
+    {
+        let any = annotation.is_some_and(|name| name == "numeric");
+        return Ok(Arc::new(floats_to_numeric(values, *precision, *scale, any)?));
+    }
     let options = CastOptions {
         safe: false,
         ..CastOptions::default()
     };
-    Ok(cast_with_options(values, target, &options)?)
+    let converted = cast_with_options(values, target, &options);
+    if converted.is_err() && values.data_type().is_numeric() && target.is_integer() {
+        return Err(SqlError::new(
+            SqlState::NumericValueOutOfRange,
+            format!("{} out of range", types::plain_name(to)),
+        )
+        .into());
+    }
+    Ok(converted?)
+}
+
+/// The digits of floats that mean something: 15, or 6 of a `real`, as PostgreSQL takes them.
+///
+/// # Errors
+/// One is not finite, too large, or nothing of it is left in a numeric without a precision (`any`).
+fn floats_to_numeric(values: &ArrayRef, precision: u8, scale: i8, any: bool) -> Result<Decimal128Array> {
+    let digits = if values.data_type() == &DataType::Float32 {
+        6
+    } else {
+        15
+    };
+    let wide = arrow::compute::cast(values, &DataType::Float64)?;
+    let numerics = wide
+        .as_primitive::<Float64Type>()
+        .iter()
+        .map(|value| {
+            let Some(value) = value else { return Ok(None) };
+            if !value.is_finite() {
+                let name = if value.is_nan() { "NaN" } else { "infinity" };
+                return Err(SqlError::new(
+                    SqlState::NumericValueOutOfRange,
+                    format!("cannot convert {name} to numeric"),
+                ));
+            }
+            let numeric = parse::number::decimal(&format!("{value:.*e}", digits - 1), precision, scale)?;
+            if any && numeric == 0 && value != 0.0 {
+                return Err(SqlError::new(
+                    SqlState::NumericValueOutOfRange,
+                    format!(
+                        "value \"{value:e}\" is too small for a numeric with {scale} digits after the point"
+                    ),
+                )
+                .with_hint("Cast to a numeric with more digits, as in numeric(38,20), or round() first."));
+            }
+            Ok(Some(numeric))
+        })
+        .collect::<SqlResult<Decimal128Array>>()?;
+    Ok(numerics.with_precision_and_scale(precision, scale)?)
+}
+
+/// Arrays with other elements.
+fn elements(
+    values: &ArrayRef,
+    convert: impl FnOnce(&ArrayRef) -> Result<ArrayRef>,
+    to: &FieldRef,
+) -> Result<ArrayRef> {
+    let list = values.as_list::<i32>();
+    let elements = convert(list.values())?;
+    let list = ListArray::try_new(
+        Arc::clone(to),
+        list.offsets().clone(),
+        elements,
+        list.nulls().cloned(),
+    )?;
+    Ok(Arc::new(list))
 }
 
 /// Floats go to the even neighbour when they are half way, numerics away from zero.
@@ -346,6 +451,32 @@ mod tests {
             from_internal::datafusion(error).code,
             SqlState::NumericValueOutOfRange
         );
+    }
+
+    #[test]
+    fn floats_have_so_many_digits_as_numerics() {
+        let numeric = |value: f64| -> Result<i128> {
+            let values: ArrayRef = Arc::new(Float64Array::from(vec![value]));
+            let out = convert(
+                &plain(DataType::Float64),
+                &plain(DataType::Decimal128(38, 20)),
+                &values,
+            )?;
+            Ok(out.as_primitive::<arrow::datatypes::Decimal128Type>().value(0))
+        };
+        assert_eq!(numeric(0.1).unwrap(), 10_i128.pow(19));
+        assert_eq!(numeric(0.1 + 0.2).unwrap(), 3 * 10_i128.pow(19));
+        assert!(numeric(f64::NAN).is_err());
+        assert_eq!(numeric(1e-30).unwrap(), 0);
+        let values: ArrayRef = Arc::new(arrow::array::Float32Array::from(vec![1.1, 123_456_789.5]));
+        let out = convert(
+            &plain(DataType::Float32),
+            &plain(DataType::Decimal128(38, 1)),
+            &values,
+        )
+        .unwrap();
+        let out = out.as_primitive::<arrow::datatypes::Decimal128Type>();
+        assert_eq!(out.values(), &[11, 1_234_570_000]);
     }
 
     #[test]

@@ -121,11 +121,7 @@ impl ScalarUDFImpl for DateTimeFunction {
 impl DateTimeFunction {
     fn apply(&self, arrays: &[ArrayRef]) -> Result<ArrayRef> {
         Ok(match (self.function, arrays) {
-            (Function::SortKey, [values]) => {
-                let values = intervals(values)?;
-                let keys: Decimal128Array = values.iter().map(|value| value.map(sort_key)).collect();
-                Arc::new(keys.with_precision_and_scale(38, 0)?)
-            }
+            (Function::SortKey, [values]) => sort_keys(values)?,
             (Function::Multiply, [values, factors]) => scaled(values, factors, |part, factor| part * factor)?,
             (Function::Divide, [values, factors]) => {
                 let factors = floats(factors)?;
@@ -214,7 +210,10 @@ fn floats(values: &ArrayRef) -> Result<Float64Array> {
 }
 
 /// Intervals; the difference of two timestamps has days of 24 hours.
-fn intervals(values: &ArrayRef) -> Result<IntervalMonthDayNanoArray> {
+///
+/// # Errors
+/// The values are no lengths of time.
+pub fn intervals(values: &ArrayRef) -> Result<IntervalMonthDayNanoArray> {
     if matches!(values.data_type(), DataType::Duration(_)) {
         let micros = cast(values, &DataType::Duration(TimeUnit::Microsecond))?;
         let micros = micros.as_primitive::<DurationMicrosecondType>();
@@ -231,6 +230,18 @@ fn intervals(values: &ArrayRef) -> Result<IntervalMonthDayNanoArray> {
     Ok(cast(values, &INTERVAL)?
         .as_primitive::<IntervalMonthDayNanoType>()
         .clone())
+}
+
+/// Numbers that compare as intervals do.
+///
+/// # Errors
+/// The values are no lengths of time.
+pub fn sort_keys(values: &ArrayRef) -> Result<ArrayRef> {
+    let keys: Decimal128Array = intervals(values)?
+        .iter()
+        .map(|value| value.map(sort_key))
+        .collect();
+    Ok(Arc::new(keys.with_precision_and_scale(38, 0)?))
 }
 
 fn sort_key(value: IntervalMonthDayNano) -> i128 {
@@ -328,9 +339,31 @@ fn age(to: i64, from: i64) -> SqlResult<IntervalMonthDayNano> {
     ))
 }
 
+/// Zones that are given as a length of time to the east of UTC, by their names.
+fn offsets(zones: &ArrayRef) -> Result<ArrayRef> {
+    let names = intervals(zones)?
+        .iter()
+        .map(|zone| {
+            let Some(zone) = zone else { return Ok(None) };
+            if zone.months != 0 || zone.days != 0 {
+                return Err(SqlError::new(
+                    SqlState::InvalidParameterValue,
+                    "interval time zone must not include months or days",
+                ));
+            }
+            let seconds = i32::try_from(zone.nanoseconds / 1_000_000_000).unwrap_or(i32::MAX);
+            Ok(Some(Zone::Fixed(seconds).sql_name()))
+        })
+        .collect::<SqlResult<arrow::array::StringArray>>()?;
+    Ok(Arc::new(names))
+}
+
 /// A timestamp becomes the instant of that local time, an instant the local time there.
 fn in_zone(zones: &ArrayRef, values: &ArrayRef) -> Result<ArrayRef> {
-    let zones = cast(zones, &DataType::Utf8)?;
+    let zones = match zones.data_type() {
+        DataType::Interval(_) | DataType::Duration(_) => offsets(zones)?,
+        _ => cast(zones, &DataType::Utf8)?,
+    };
     let zones = zones.as_string::<i32>();
     let zoned = !matches!(values.data_type(), DataType::Timestamp(_, None));
     let values = match values.data_type() {

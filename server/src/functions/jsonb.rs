@@ -44,6 +44,8 @@ enum Input {
     Strict,
     /// Values of any type, as JSON; a NULL is JSON's null.
     Any,
+    /// Values of any type, as JSON; a NULL makes the result NULL.
+    AnyStrict,
 }
 
 /// One argument of one row.
@@ -229,9 +231,13 @@ static FUNCTIONS: &[Definition] = &[
     strict("jsonb_items_text", (1, 1), Output::Texts, |cells| {
         Ok(Out::Texts(items(cells)?.iter().map(value::as_text).collect()))
     }),
-    any("to_jsonb", (1, 1), |cells| {
-        Ok(Out::Text(document(cells)?.written()))
-    }),
+    Definition {
+        name: "to_jsonb",
+        arguments: (1, 1),
+        input: Input::AnyStrict,
+        output: Output::Jsonb,
+        apply: |cells| Ok(Out::Text(document(cells)?.written())),
+    },
     any("jsonb_build_array", (0, MANY), |cells| {
         let items = (0..cells.len()).map(|at| document(&cells[at..]));
         Ok(Out::Text(Node::Array(items.collect::<SqlResult<_>>()?).written()))
@@ -489,10 +495,11 @@ enum Argument {
 
 impl Argument {
     fn new(array: &ArrayRef, field: &Field, input: Input) -> Result<Self> {
-        if input == Input::Any {
+        if input != Input::Strict {
             let column = JsonColumn::new(field, array)?;
+            let is_null = |row: usize| input == Input::AnyStrict && column.texts.is_null(row);
             let texts = (0..array.len())
-                .map(|row| column.json(row))
+                .map(|row| (!is_null(row)).then(|| column.json(row)).transpose())
                 .collect::<SqlResult<Vec<_>>>()?;
             return Ok(Argument::Texts(StringArray::from(texts)));
         }
@@ -558,6 +565,8 @@ enum JsonForm {
         zoned: bool,
     },
     List(ListArray, Box<JsonColumn>),
+    /// The members with their names.
+    Row(Vec<(String, JsonColumn)>),
 }
 
 impl JsonColumn {
@@ -572,6 +581,18 @@ impl JsonColumn {
             DataType::List(item) => {
                 let list = array.as_list::<i32>();
                 JsonForm::List(list.clone(), Box::new(JsonColumn::new(item, list.values())?))
+            }
+            DataType::Struct(fields) => {
+                let columns = fields.iter().zip(array.as_struct().columns()).enumerate();
+                let members = columns.map(|(index, (field, column))| {
+                    // The values of ROW(..) have no names.
+                    let name = match field.name() {
+                        name if *name == format!("c{index}") => format!("f{}", index + 1),
+                        name => name.clone(),
+                    };
+                    Ok((name, JsonColumn::new(field, column)?))
+                });
+                JsonForm::Row(members.collect::<SqlResult<Vec<_>>>()?)
             }
             number if number.is_numeric() => JsonForm::Plain,
             DataType::Timestamp(_, zone) => JsonForm::Instant {
@@ -596,6 +617,19 @@ impl JsonColumn {
                 .map(|index| items.json(usize::try_from(index).unwrap_or_default()))
                 .collect::<SqlResult<Vec<_>>>()?;
             return Ok(format!("[{}]", items.join(", ")));
+        }
+        if let JsonForm::Row(members) = &self.form {
+            let mut out = String::from("{");
+            for (index, (name, column)) in members.iter().enumerate() {
+                if index > 0 {
+                    out.push_str(", ");
+                }
+                json::quote(name, &mut out);
+                out.push_str(": ");
+                out.push_str(&column.json(row)?);
+            }
+            out.push('}');
+            return Ok(out);
         }
         let mut text = vec![];
         self.texts.write(row, &mut text)?;

@@ -46,6 +46,7 @@ const TYPED_ARGUMENTS: &[&str] = &[
     "bit_xor",
     "first_value",
     "last_value",
+    "to_hex",
 ];
 
 /// The expression, as a cast to the type.
@@ -411,8 +412,12 @@ pub fn cast_of_literal(inner: Expr, sql_type: &types::SqlType, name: &str) -> (E
                     None
                 }
             });
-            match literal.and_then(|text| Some((exact_numeric(&text)?, text))) {
-                Some((exact, text)) => (rewrite::text(&text), exact),
+            // What is no numeric, or has too many digits, is for the type's input to refuse.
+            match literal {
+                Some(text) => {
+                    let exact = exact_numeric(&text).unwrap_or_else(|| name.to_string());
+                    (rewrite::text(&text), exact)
+                }
                 None => (inner, name.to_string()),
             }
         }

@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::column_names::name_columns;
-use crate::functions::{cast, literals, quantified, row_values};
+use crate::functions::{arrays, cast, date_part, literals, quantified, regex, row_values};
 use crate::types;
 
 /// Rewrites a query.
@@ -92,6 +92,11 @@ impl VisitorMut for Rewriter {
         | ast::TableFactor::Function { name, .. } = factor
         {
             without_schema(name);
+        }
+        if let ast::TableFactor::UNNEST { array_exprs, .. } = factor {
+            array_exprs
+                .iter_mut()
+                .for_each(|array| *array = arrays::flatten(array));
         }
         match rows_in_from(factor) {
             Ok(Some(derived)) => *factor = derived,
@@ -208,7 +213,11 @@ fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::TableFactor>
         | "json_array_elements"
         | "jsonb_array_elements_text"
         | "json_array_elements_text" => Ident::new("value"),
-        "jsonb_object_keys" | "json_object_keys" | "string_to_table" => match alias {
+        "jsonb_object_keys"
+        | "json_object_keys"
+        | "string_to_table"
+        | "regexp_matches"
+        | "regexp_split_to_table" => match alias {
             Some(alias) => alias.name.clone(),
             None => Ident::new(function.as_str()),
         },
@@ -275,6 +284,9 @@ pub(super) fn parsed_query(sql: &str) -> SqlResult<Box<ast::Query>> {
 
 /// What an expression becomes; `None`: it stays.
 fn rewritten(expr: &mut Expr) -> SqlResult<Option<Expr>> {
+    if let Some(call) = regex::spelling::rewritten(expr).or_else(|| arrays::rewritten(expr)) {
+        return Ok(Some(call));
+    }
     Ok(match expr {
         Expr::Cast {
             kind: ast::CastKind::Cast | ast::CastKind::DoubleColon,
@@ -304,6 +316,12 @@ fn rewritten(expr: &mut Expr) -> SqlResult<Option<Expr>> {
             vec![time_zone.as_ref().clone(), timestamp.as_ref().clone()],
         )),
         Expr::Interval(interval) => interval_literal(interval),
+        Expr::Extract {
+            field, expr: inner, ..
+        } => Some(call(
+            date_part::EXTRACT,
+            vec![text(&field.to_string()), inner.as_ref().clone()],
+        )),
         Expr::Collate {
             expr: inner,
             collation,
@@ -431,7 +449,9 @@ const RENAMED: &[(&str, &str)] = &[
     ("json_strip_nulls", "jsonb_strip_nulls"),
     ("json_typeof", "jsonb_typeof"),
     ("to_json", "to_jsonb"),
-    ("array_remove", "array_remove_all"),
+    ("row_to_json", "to_jsonb"),
+    ("array_remove", "array_without"),
+    ("array_dims", "array_bounds"),
     ("array_replace", "array_replace_all"),
     ("clock_timestamp", "now"),
     ("statement_timestamp", "now"),
@@ -519,7 +539,11 @@ fn special_call(function: &Function) -> Option<Expr> {
     };
     // One row for each element of a list.
     let rows_of = |name: &str, arguments: Vec<Expr>| Some(call("unnest", vec![call(name, arguments)]));
-    match (millrace_parser::fold(name).as_str(), arguments.len()) {
+    let folded = millrace_parser::fold(name);
+    if let Some(list) = regex::spelling::list_of(&folded) {
+        return rows_of(list, arguments);
+    }
+    match (folded.as_str(), arguments.len()) {
         ("generate_series", 2 | 3) => rows_of("generate_series", arguments),
         ("string_to_table", 2 | 3) => rows_of("string_to_array", arguments),
         ("jsonb_object_keys" | "json_object_keys", 1) => rows_of("jsonb_keys", arguments),

@@ -1,10 +1,11 @@
-//! Functions of texts that DataFusion has not: `format`, `quote_literal`, `quote_nullable`.
+//! Functions of texts that DataFusion has not, or whose values it writes otherwise than PostgreSQL: `format`, `concat`,
+//! `concat_ws`, `quote_literal`, `quote_nullable`, `to_hex`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field, Int64Type};
 use datafusion::common::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
@@ -15,12 +16,16 @@ use millrace_parser::quote_identifier;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::bounded::{Budget, may_be_as_large};
 use crate::functions::cast;
+use crate::types;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Function {
     Format,
+    Concat,
+    ConcatWithSeparator,
     QuoteLiteral,
     QuoteNullable,
+    ToHex,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -34,6 +39,13 @@ struct Text {
 pub fn udfs() -> Vec<Arc<ScalarUDF>> {
     [
         (Function::Format, "format", TypeSignature::VariadicAny),
+        (Function::Concat, "concat", TypeSignature::VariadicAny),
+        (
+            Function::ConcatWithSeparator,
+            "concat_ws",
+            TypeSignature::VariadicAny,
+        ),
+        (Function::ToHex, "to_hex", TypeSignature::Any(1)),
         (Function::QuoteLiteral, "quote_literal", TypeSignature::Any(1)),
         (Function::QuoteNullable, "quote_nullable", TypeSignature::Any(1)),
     ]
@@ -57,8 +69,19 @@ impl ScalarUDFImpl for Text {
         &self.signature
     }
 
-    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Utf8)
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        match (self.function, arg_types) {
+            (Function::ToHex, [given]) if !given.is_integer() && given != &DataType::Null => {
+                let name = types::plain_name(&Field::new("", given.clone(), true));
+                Err(SqlError::new(
+                    SqlState::UndefinedFunction,
+                    format!("function to_hex({name}) does not exist"),
+                )
+                .with_hint("You might need to add explicit type casts.")
+                .into())
+            }
+            _ => Ok(DataType::Utf8),
+        }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -75,13 +98,18 @@ impl ScalarUDFImpl for Text {
                 )
                 .into());
             }
+            (Function::ToHex, Some(values)) => Arc::new(hexadecimal(values)?),
             (function, Some(_)) => {
                 let texts = arrays
                     .iter()
                     .zip(&args.arg_fields)
                     .map(|(array, field)| match array.data_type() {
                         DataType::Null => Ok(StringArray::new_null(array.len())),
-                        DataType::Boolean if function == Function::Format => letters(array),
+                        DataType::Boolean
+                            if !matches!(function, Function::QuoteLiteral | Function::QuoteNullable) =>
+                        {
+                            letters(array)
+                        }
                         _ => cast::to_text(field, array),
                     })
                     .collect::<Result<Vec<_>>>()?;
@@ -98,6 +126,12 @@ impl ScalarUDFImpl for Text {
                                 Some(pattern) => Some(format(pattern, &row[1..])?),
                                 None => None,
                             },
+                            Function::Concat => Some(row.iter().flatten().copied().collect()),
+                            // NULLs are left out, separators and all.
+                            Function::ConcatWithSeparator => row[0].map(|separator| {
+                                let texts: Vec<&str> = row[1..].iter().flatten().copied().collect();
+                                texts.join(separator)
+                            }),
                             Function::QuoteNullable => Some(row[0].map_or("NULL".into(), literal)),
                             _ => row[0].map(literal),
                         };
@@ -114,6 +148,22 @@ impl ScalarUDFImpl for Text {
             Ok(ColumnarValue::Array(out))
         }
     }
+}
+
+/// Two's complement with as many digits as the type has.
+fn hexadecimal(values: &ArrayRef) -> Result<StringArray> {
+    let is_wide = values.data_type() == &DataType::Int64;
+    let values = arrow::compute::cast(values, &DataType::Int64)?;
+    Ok(values
+        .as_primitive::<Int64Type>()
+        .iter()
+        .map(|value| {
+            value.map(|value| match i32::try_from(value) {
+                Ok(narrow) if !is_wide => format!("{narrow:x}"),
+                _ => format!("{value:x}"),
+            })
+        })
+        .collect())
 }
 
 fn letters(array: &ArrayRef) -> Result<StringArray> {
@@ -264,6 +314,20 @@ mod tests {
             assert!(run(pattern, &[Some("a")]).is_err(), "{pattern}");
         }
         assert_eq!(run("%I", &[None]).unwrap_err().code.code(), "22004");
+    }
+
+    #[test]
+    fn hexadecimal_digits_are_those_of_the_type() {
+        let narrow: ArrayRef = Arc::new(arrow::array::Int32Array::from(vec![-1, 255]));
+        assert_eq!(
+            hexadecimal(&narrow).unwrap(),
+            StringArray::from(vec!["ffffffff", "ff"])
+        );
+        let wide: ArrayRef = Arc::new(arrow::array::Int64Array::from(vec![-1]));
+        assert_eq!(
+            hexadecimal(&wide).unwrap(),
+            StringArray::from(vec!["ffffffffffffffff"])
+        );
     }
 
     #[test]

@@ -12,16 +12,16 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit, TimestampMicrosecondType};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, exec_datafusion_err, plan_datafusion_err};
-use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr::{BinaryExpr, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility, lit,
+    ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
 };
 use datafusion::scalar::ScalarValue;
 
-use crate::functions::cast as pg_cast;
 use crate::functions::datetime::{self, Function};
+use crate::functions::{by_pattern, cast as pg_cast, date_part, zoned_shift};
 use crate::types::parse::{self, datetime::timestamptz_in};
 use crate::types::timestamptz;
 use crate::types::zone::Zone;
@@ -54,12 +54,17 @@ pub fn in_zone(plan: LogicalPlan, zone: Zone) -> Result<LogicalPlan> {
 }
 
 fn replaced(expr: Expr, schema: &DFSchema, zone: Zone) -> Transformed<Expr> {
+    if let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expr
+        && let Some(shift) = shifted(left, *op, right, schema, zone)
+    {
+        return Transformed::yes(shift);
+    }
     let Expr::ScalarFunction(ScalarFunction { func, args }) = &expr else {
         return Transformed::no(expr);
     };
     let is_instant = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Timestamp(_, Some(_))));
     let to_or_from_local =
-        |expr: &Expr| datetime::udf(Function::TimeZone).call(vec![lit(zone.to_string()), expr.clone()]);
+        |expr: &Expr| datetime::udf(Function::TimeZone).call(vec![lit(zone.sql_name()), expr.clone()]);
     match (func.name(), args.as_slice()) {
         (pg_cast::NAME | pg_cast::ASSIGN, [value, Expr::Literal(ScalarValue::Utf8(Some(name)), _), ..]) => {
             let (Ok(source), Ok(target)) = (value.get_type(schema), pg_cast::named(name)) else {
@@ -68,17 +73,33 @@ fn replaced(expr: Expr, schema: &DFSchema, zone: Zone) -> Transformed<Expr> {
             if !depends(&source, &target.data_type) {
                 return Transformed::no(expr);
             }
-            let arguments = vec![value.clone(), lit(name.as_str()), lit(zone.to_string())];
+            let arguments = vec![value.clone(), lit(name.as_str()), lit(zone.sql_name())];
             Transformed::yes(udf().call(arguments))
         }
         // Fields of an instant are those of its local time.
-        ("date_part", [Expr::Literal(ScalarValue::Utf8(Some(part)), _), value])
-            if is_instant(value) && !part.eq_ignore_ascii_case("epoch") =>
-        {
-            Transformed::yes(func.call(vec![args[0].clone(), to_or_from_local(value)]))
+        (date_part::DATE_PART | date_part::EXTRACT, [part, value]) if is_instant(value) => {
+            Transformed::yes(func.call(vec![part.clone(), value.clone(), lit(zone.sql_name())]))
+        }
+        ("generate_series", [from, to, step]) if is_instant(from) && is_instant(to) => {
+            let arguments = vec![from.clone(), to.clone(), step.clone(), lit(zone.sql_name())];
+            Transformed::yes(zoned_shift::series().call(arguments))
+        }
+        // Instants in a text are written as they are shown.
+        ("concat" | "concat_ws" | "format", args) if args.iter().any(is_instant) => {
+            let shown = |arg: &Expr| match is_instant(arg) {
+                true => udf().call(vec![arg.clone(), lit("text"), lit(zone.sql_name())]),
+                false => arg.clone(),
+            };
+            Transformed::yes(func.call(args.iter().map(shown).collect()))
+        }
+        ("age", [to, from]) if is_instant(to) && is_instant(from) => {
+            Transformed::yes(func.call(vec![to_or_from_local(to), to_or_from_local(from)]))
+        }
+        (by_pattern::TO_TIMESTAMP, [text, pattern]) => {
+            Transformed::yes(func.call(vec![text.clone(), pattern.clone(), lit(zone.sql_name())]))
         }
         ("to_char", [value, pattern]) if is_instant(value) => {
-            Transformed::yes(func.call(vec![to_or_from_local(value), pattern.clone()]))
+            Transformed::yes(func.call(vec![value.clone(), pattern.clone(), lit(zone.sql_name())]))
         }
         ("date_trunc", [part, value]) if is_instant(value) => {
             let local = func.call(vec![part.clone(), to_or_from_local(value)]);
@@ -86,6 +107,21 @@ fn replaced(expr: Expr, schema: &DFSchema, zone: Zone) -> Transformed<Expr> {
         }
         _ => Transformed::no(expr),
     }
+}
+
+/// An instant plus or minus a length of time.
+fn shifted(left: &Expr, op: Operator, right: &Expr, schema: &DFSchema, zone: Zone) -> Option<Expr> {
+    if !matches!(op, Operator::Plus | Operator::Minus) {
+        return None;
+    }
+    let types = (left.get_type(schema).ok()?, right.get_type(schema).ok()?);
+    let (instant, length) = match types {
+        (DataType::Timestamp(_, Some(_)), DataType::Interval(_)) => (left, right),
+        (DataType::Interval(_), DataType::Timestamp(_, Some(_))) if op == Operator::Plus => (right, left),
+        _ => return None,
+    };
+    let arguments = vec![instant.clone(), length.clone(), lit(zone.sql_name())];
+    Some(zoned_shift::udf(op == Operator::Minus).call(arguments))
 }
 
 /// Whether a cast depends on the zone.

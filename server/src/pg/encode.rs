@@ -31,6 +31,7 @@ use postgres_types::{Kind, Type};
 
 use self::datetime::{Interval, Timestamp};
 use crate::error::{SqlError, SqlResult};
+use crate::functions::padded;
 use crate::types::zone::Zone;
 use crate::types::{is_any_numeric, pg_type};
 
@@ -56,6 +57,8 @@ enum Data<'a> {
     Decimal128(&'a Decimal128Array, i8),
     Decimal256(&'a Decimal256Array, i8),
     Text(&'a StringArray),
+    /// char(n), with its length.
+    Padded(&'a StringArray, usize),
     LargeText(&'a LargeStringArray),
     TextView(&'a StringViewArray),
     Bytes(&'a BinaryArray),
@@ -136,7 +139,10 @@ impl<'a> Column<'a> {
             DataType::Decimal64(_, scale) => Data::Decimal64(array.as_primitive(), *scale),
             DataType::Decimal128(_, scale) => Data::Decimal128(array.as_primitive(), *scale),
             DataType::Decimal256(_, scale) => Data::Decimal256(array.as_primitive(), *scale),
-            DataType::Utf8 => Data::Text(array.as_string()),
+            DataType::Utf8 => match padded::length(field) {
+                Some(length) => Data::Padded(array.as_string(), length),
+                None => Data::Text(array.as_string()),
+            },
             DataType::LargeUtf8 => Data::LargeText(array.as_string()),
             DataType::Utf8View => Data::TextView(array.as_string_view()),
             DataType::Binary => Data::Bytes(array.as_binary()),
@@ -239,6 +245,7 @@ impl<'a> Column<'a> {
             Data::Decimal128(values, scale) => self.decimal(values.value(row).to_string(), *scale),
             Data::Decimal256(values, scale) => self.decimal(values.value(row).to_string(), *scale),
             Data::Text(values) => Value::Text(values.value(row)),
+            Data::Padded(values, length) => Value::Other(padded::pad(values.value(row), *length)),
             Data::LargeText(values) => Value::Text(values.value(row)),
             Data::TextView(values) => Value::Text(values.value(row)),
             Data::Bytes(values) => self.bytes(values.value(row)),

@@ -11,6 +11,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use crate::error::{SqlResult, from_internal};
+use crate::functions::datetime::intervals;
 use crate::pg::encode::{datetime, number};
 use crate::types::zone::Zone;
 use crate::types::{is_any_numeric, stored};
@@ -36,8 +37,10 @@ impl TextColumn {
         {
             stored = Arc::new(stored.as_ref().clone().with_data_type(array.data_type().clone()));
         }
-        let array = if stored.data_type() == array.data_type() {
+        let array: ArrayRef = if stored.data_type() == array.data_type() {
             ArrayRef::clone(array)
+        } else if matches!(array.data_type(), DataType::Duration(_)) {
+            Arc::new(intervals(array).map_err(from_internal::datafusion)?)
         } else {
             arrow::compute::cast(array, stored.data_type()).map_err(from_internal::arrow)?
         };

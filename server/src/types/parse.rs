@@ -103,11 +103,16 @@ pub fn column(field: &Field, texts: &StringArray) -> Result<ArrayRef, CellError>
         DataType::Decimal128(precision, scale) => {
             let mut out =
                 Decimal128Builder::with_capacity(texts.len()).with_data_type(field.data_type().clone());
+            let any = field
+                .metadata()
+                .get(ANNOTATION)
+                .is_some_and(|name| name == "numeric");
+            let read = |text: &str| match any {
+                true => number::any_numeric(text),
+                false => number::decimal(text, *precision, *scale),
+            };
             each(texts, |text| {
-                out.append_option(
-                    text.map(|text| number::decimal(text, *precision, *scale))
-                        .transpose()?,
-                );
+                out.append_option(text.map(read).transpose()?);
                 Ok(())
             })?;
             Ok(Arc::new(out.finish()))

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use chrono::{DateTime, Offset, TimeDelta, TimeZone};
+use chrono_tz::OffsetName;
 
 use crate::error::{SqlError, SqlState};
 use crate::types::parse::datetime;
@@ -33,7 +34,7 @@ impl Zone {
             let seconds = datetime::offset(text)?;
             return i32::try_from(seconds).ok().map(Zone::Fixed);
         }
-        named(text).map(Zone::Named)
+        abbreviated(text).or_else(|| named(text).map(Zone::Named))
     }
 
     /// The zone that the setting `TimeZone` means: a name, a number of hours to the east, or an offset in the style of
@@ -61,12 +62,32 @@ impl Zone {
         i32::try_from(-seconds).ok().map(Zone::Fixed)
     }
 
-    /// As [`Self::parse`].
+    /// How [`Self::named_in_sql`] names it.
+    pub fn sql_name(self) -> String {
+        match self {
+            Zone::Fixed(0) => "UTC".into(),
+            Zone::Fixed(seconds) => Zone::Fixed(-seconds).to_string(),
+            // CET by itself is an abbreviation, without daylight saving.
+            Zone::Named(zone) => format!(":{}", zone.name()),
+        }
+    }
+
+    /// The zone of `AT TIME ZONE`: a name, an abbreviation, or an offset in the style of POSIX, whose sign is the other
+    /// way round: `+02` is two hours to the west.
     ///
     /// # Errors
     /// The zone is not known.
     pub fn named_in_sql(text: &str) -> Result<Zone, SqlError> {
-        Zone::parse(text).ok_or_else(|| {
+        let is_number = text.trim().parse::<f64>().is_ok() && !text.trim().starts_with(['+', '-']);
+        let zone = match text.trim() {
+            offset if offset.starts_with(['+', '-']) => {
+                datetime::offset(offset).and_then(|seconds| i32::try_from(-seconds).ok().map(Zone::Fixed))
+            }
+            _ if is_number => None,
+            name if name.starts_with(':') => named(&name[1..]).map(Zone::Named),
+            name => Zone::parse(name).or_else(|| Zone::parse_setting(name)),
+        };
+        zone.ok_or_else(|| {
             SqlError::new(
                 SqlState::InvalidParameterValue,
                 format!("time zone \"{text}\" not recognized"),
@@ -82,6 +103,28 @@ impl Zone {
                 let offset = zone.offset_from_utc_datetime(&instant.naive_utc());
                 offset.fix().local_minus_utc().into()
             }),
+        }
+    }
+
+    /// What the time is called there at an instant: `CET`, or the offset as `+02`.
+    pub fn abbreviation_at(self, micros: i64) -> String {
+        let offset_text = |seconds: i64| {
+            let sign = if seconds < 0 { '-' } else { '+' };
+            let minutes = seconds.abs() / 60;
+            match minutes % 60 {
+                0 => format!("{sign}{:02}", minutes / 60),
+                rest => format!("{sign}{:02}:{rest:02}", minutes / 60),
+            }
+        };
+        match self {
+            Zone::Fixed(0) => "UTC".into(),
+            Zone::Fixed(seconds) => offset_text(seconds.into()),
+            Zone::Named(zone) => DateTime::from_timestamp_micros(micros)
+                .and_then(|instant| {
+                    let offset = zone.offset_from_utc_datetime(&instant.naive_utc());
+                    offset.abbreviation().map(str::to_string)
+                })
+                .unwrap_or_else(|| offset_text(self.offset_at(micros))),
         }
     }
 
@@ -125,6 +168,48 @@ impl Zone {
     }
 }
 
+/// The abbreviations that PostgreSQL knows by default and that mean one thing everywhere it matters.
+const ABBREVIATIONS: [(&str, i32); 31] = [
+    ("acst", 34_200),
+    ("aest", 36_000),
+    ("aedt", 39_600),
+    ("akst", -32_400),
+    ("akdt", -28_800),
+    ("art", -10_800),
+    ("awst", 28_800),
+    ("brt", -10_800),
+    ("bst", 3_600),
+    ("cdt", -18_000),
+    ("cest", 7_200),
+    ("cet", 3_600),
+    ("cst", -21_600),
+    ("edt", -14_400),
+    ("eest", 10_800),
+    ("eet", 7_200),
+    ("est", -18_000),
+    ("hst", -36_000),
+    ("idt", 10_800),
+    ("ist", 7_200),
+    ("jst", 32_400),
+    ("kst", 32_400),
+    ("mdt", -21_600),
+    ("msk", 10_800),
+    ("mst", -25_200),
+    ("nzdt", 46_800),
+    ("nzst", 43_200),
+    ("pdt", -25_200),
+    ("pst", -28_800),
+    ("sgt", 28_800),
+    ("wet", 0),
+];
+
+fn abbreviated(text: &str) -> Option<Zone> {
+    ABBREVIATIONS
+        .iter()
+        .find(|(name, _)| text.eq_ignore_ascii_case(name))
+        .map(|(_, seconds)| Zone::Fixed(*seconds))
+}
+
 fn named(text: &str) -> Option<chrono_tz::Tz> {
     text.parse().ok().or_else(|| {
         chrono_tz::TZ_VARIANTS
@@ -162,6 +247,15 @@ mod tests {
             Some(Zone::Named(chrono_tz::America::New_York))
         );
         assert_eq!(Zone::parse("Nowhere/Special"), None);
+        assert_eq!(Zone::parse("pst"), Some(Zone::Fixed(-28_800)));
+        assert_eq!(Zone::parse("CET"), Some(Zone::Fixed(3600)));
+        let cet = Zone::Named(chrono_tz::CET);
+        assert_eq!(Zone::named_in_sql(&cet.sql_name()), Ok(cet));
+        for (text, seconds) in [("+02", -7200), ("-02:30", 9000), ("UTC+3", -10_800)] {
+            let zone = Zone::named_in_sql(text).unwrap();
+            assert_eq!(zone, Zone::Fixed(seconds), "{text}");
+            assert_eq!(Zone::named_in_sql(&zone.sql_name()), Ok(zone));
+        }
         assert_eq!(Zone::parse_setting("UTC-2"), Some(Zone::Fixed(7200)));
         assert_eq!(Zone::parse_setting("-5"), Some(Zone::Fixed(-18_000)));
         assert_eq!(Zone::parse_setting("Nowhere/Special"), None);

@@ -16,6 +16,7 @@ use crate::database::ddl::DdlGuard;
 use crate::database::now_ms;
 use crate::error::names::did_you_mean;
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::equality;
 use crate::session::parameters::schema_of;
 use crate::session::query::Providers;
 use crate::session::rows::RowBuilder;
@@ -115,6 +116,9 @@ pub(crate) async fn table(session: &Arc<Session>, mut create: CreateTable, text:
         None => {
             let key = key_positions(&create.columns, &create.primary_key)?;
             let columns = columns(&create.columns, &key)?;
+            for column in key.iter().filter_map(|position| columns.get(*position)) {
+                equality::check_key(&column.field)?;
+            }
             let new = New {
                 kind: ObjectKind::Table,
                 name: &create.name,

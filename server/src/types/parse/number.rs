@@ -2,6 +2,7 @@
 
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::parse::{invalid, out_of_range};
+use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE};
 
 /// An integer of any width, with an optional sign and white space around it.
 ///
@@ -85,6 +86,27 @@ fn looks_like_float(text: &str) -> bool {
 /// # Errors
 /// The text is not a number, or has too many digits in front of the point.
 pub fn decimal(text: &str, precision: u8, scale: i8) -> SqlResult<i128> {
+    read_decimal(text, precision, scale).map(|(value, _)| value)
+}
+
+/// A `numeric` without a precision, which is held with ten digits after the point.
+///
+/// # Errors
+/// As [`decimal`], and the text has more digits than are held: none is dropped that nobody asked to drop.
+pub fn any_numeric(text: &str) -> SqlResult<i128> {
+    let (value, is_exact) = read_decimal(text, NUMERIC_PRECISION, NUMERIC_SCALE)?;
+    if is_exact {
+        return Ok(value);
+    }
+    Err(out_of_range("numeric", text)
+        .with_detail(format!(
+            "A numeric without a precision has {NUMERIC_SCALE} digits after the point here."
+        ))
+        .with_hint("Give it a precision and a scale, as in numeric(38,20)."))
+}
+
+/// A numeric, and whether it is what the text says to the last digit.
+fn read_decimal(text: &str, precision: u8, scale: i8) -> SqlResult<(i128, bool)> {
     let trimmed = text.trim();
     let (negative, body) = match trimmed.as_bytes() {
         [b'-', rest @ ..] => (true, rest),
@@ -171,7 +193,9 @@ pub fn decimal(text: &str, precision: u8, scale: i8) -> SqlResult<i128> {
     if value >= limit {
         return Err(overflow());
     }
-    Ok(if negative { -value } else { value })
+    let cut = usize::try_from(wanted.max(0)).unwrap_or(usize::MAX);
+    let is_exact = digits.iter().skip(cut).all(|digit| *digit == 0);
+    Ok((if negative { -value } else { value }, is_exact))
 }
 
 #[cfg(test)]
@@ -215,6 +239,19 @@ mod tests {
             double("1,5").unwrap_err().code,
             SqlState::InvalidTextRepresentation
         );
+    }
+
+    #[test]
+    fn no_digit_is_dropped_unasked() {
+        assert_eq!(any_numeric("0.1234567891").unwrap(), 1_234_567_891);
+        assert_eq!(any_numeric("1.50000000000000").unwrap(), 15_000_000_000);
+        for text in ["4e-11", "0.00000000001", "3.14159265358979"] {
+            assert_eq!(
+                any_numeric(text).unwrap_err().code,
+                SqlState::NumericValueOutOfRange,
+                "{text}"
+            );
+        }
     }
 
     #[test]
