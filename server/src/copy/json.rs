@@ -4,24 +4,22 @@
 //! NDJSON      --whole lines-->              Documents --read--> columns
 //! JSON array  --scanner: one a line-->          |
 //!                                               `-- objects: plain objects, as nearly all are
-//!                                               `-- scanner, arrow-json: all others, and errors
+//!                                               `-- scanner, values: all others, and errors
 //! ```
-//! arrow-json reads many documents at once and says nothing about which of them is wrong: when it fails, they are read one
-//! by one to find the row.
 
 mod objects;
+mod values;
 
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use arrow::json::ReaderBuilder;
 use memchr::memrchr;
 
 use crate::copy::LINE_BYTES_MAX;
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::types::json;
 use crate::types::parse::shortened;
-use crate::types::{ANNOTATION, json};
 
 /// Lines or documents that are read at a time, in bytes.
 const DOCUMENTS_BYTES: usize = 1 << 20;
@@ -29,9 +27,11 @@ const DOCUMENTS_BYTES: usize = 1 << 20;
 /// What documents become.
 #[derive(Debug)]
 struct Shape {
-    /// What arrow-json reads into: its own types where it reads them as PostgreSQL does, else text.
+    /// What the members become at first: numbers, booleans and arrays of them, and text for all others.
     schema: SchemaRef,
-    /// Whether plain objects are read without arrow-json.
+    /// The columns that they are for.
+    targets: Vec<Arc<Field>>,
+    /// Whether there is a reader of plain objects for them.
     is_plain: bool,
 }
 
@@ -89,7 +89,14 @@ impl Decoder {
     pub fn new(array: bool, fields: &[Arc<Field>]) -> Self {
         let read: Vec<Field> = fields
             .iter()
-            .map(|field| Field::new(field.name(), read_type(field), true))
+            .map(|field| {
+                let read = Field::new(field.name(), read_type(field), true);
+                // Texts are not converted yet, and an annotation would say that they are.
+                match field.data_type() {
+                    DataType::Decimal128(..) => read.with_metadata(field.metadata().clone()),
+                    _ => read,
+                }
+            })
             .collect();
         let schema: SchemaRef = Arc::new(Schema::new(read));
         let collector = if array {
@@ -106,6 +113,7 @@ impl Decoder {
         Decoder {
             shape: Arc::new(Shape {
                 is_plain: objects::is_plain(&schema),
+                targets: fields.to_vec(),
                 schema,
             }),
             collector,
@@ -205,7 +213,7 @@ impl Documents {
     /// A document is malformed or too long, or a value is of the wrong type; the row is named.
     pub fn read(&self, before: u64) -> SqlResult<RecordBatch> {
         if self.shape.is_plain
-            && let Some(batch) = objects::read(&self.shape.schema, &self.text)
+            && let Some(batch) = objects::read(&self.shape.schema, &self.shape.targets, &self.text)
         {
             return Ok(batch);
         }
@@ -221,8 +229,7 @@ impl Documents {
         if scan.ends.is_empty() {
             return Ok(RecordBatch::new_empty(Arc::clone(&self.shape.schema)));
         }
-        decode(&self.shape.schema, &scan.documents, scan.ends.len())
-            .map_err(|error| scan.first_bad(&self.shape.schema, &error))
+        scan.rows(&self.shape)
     }
 }
 
@@ -339,52 +346,58 @@ impl Scan {
         malformed(message, &self.row_name(), text)
     }
 
-    /// Reads documents one by one, for the first that is wrong.
-    fn first_bad(&self, schema: &SchemaRef, error: &str) -> SqlError {
+    /// The documents as columns.
+    fn rows(&self, shape: &Shape) -> SqlResult<RecordBatch> {
         let mut start = 0;
-        for (index, end) in self.ends.iter().enumerate() {
-            let document = &self.documents[start..*end];
+        let mut texts = Vec::with_capacity(self.ends.len());
+        let mut documents = Vec::with_capacity(self.ends.len());
+        let row_name = |row: usize| format!("row {}", self.taken + row as u64 + 1);
+        for end in &self.ends {
+            texts.push(String::from_utf8_lossy(&self.documents[start..*end]).into_owned());
             start = *end;
-            let text = String::from_utf8_lossy(document).trim_end().to_string();
-            let name = format!("row {}", self.taken + index as u64 + 1);
-            if let Err(broken) = json::check(&text) {
-                return malformed(
-                    &format!("{}, at byte {}", broken.message, broken.offset + 1),
-                    &name,
-                    &text,
-                );
-            }
-            if let Err(error) = decode(schema, document, 1) {
-                let message = error.trim_start_matches("Json error: ").to_string();
-                return SqlError::new(
-                    SqlState::InvalidTextRepresentation,
-                    "a value does not fit its column",
-                )
-                .with_detail(message)
-                .with_context(format!("{name}: {}", shortened(&text)));
+        }
+        for (row, text) in texts.iter().enumerate() {
+            match json::parse(text.trim_end()) {
+                Ok(json::Node::Object(members)) => documents.push(members),
+                Ok(_) => {
+                    return Err(malformed(
+                        "an object is expected",
+                        &row_name(row),
+                        text.trim_end(),
+                    ));
+                }
+                Err(broken) => {
+                    let message = format!("{}, at byte {}", broken.message, broken.offset + 1);
+                    return Err(malformed(&message, &row_name(row), text.trim_end()));
+                }
             }
         }
-        SqlError::internal(format!("documents fail together and not alone: {error}"))
+        let columns = shape
+            .targets
+            .iter()
+            .zip(shape.schema.fields())
+            .map(|(target, read)| {
+                let members: Vec<Option<&json::Node<'_>>> = documents
+                    .iter()
+                    .map(|members| {
+                        let member = members.iter().find(|(name, _)| name == target.name());
+                        member.map(|(_, node)| node)
+                    })
+                    .collect();
+                values::column(target, read.data_type(), &members).map_err(|cell| {
+                    let text = texts.get(cell.row).map_or("", |text| text.trim_end());
+                    cell.error.with_context(format!(
+                        "{}, column {}: {}",
+                        row_name(cell.row),
+                        target.name(),
+                        shortened(text)
+                    ))
+                })
+            })
+            .collect::<SqlResult<Vec<_>>>()?;
+        RecordBatch::try_new(Arc::clone(&shape.schema), columns)
+            .map_err(|error| SqlError::internal(error.to_string()))
     }
-}
-
-fn decode(schema: &SchemaRef, documents: &[u8], rows: usize) -> Result<RecordBatch, String> {
-    let mut decoder = ReaderBuilder::new(Arc::clone(schema))
-        .with_batch_size(rows.max(1))
-        .with_coerce_primitive(true)
-        .build_decoder()
-        .map_err(|error| error.to_string())?;
-    let used = decoder.decode(documents).map_err(|error| error.to_string())?;
-    // The newline behind the last document may stay unread.
-    if documents[used..].iter().any(|byte| !byte.is_ascii_whitespace()) {
-        return Err("a document is not one JSON object".to_string());
-    }
-    let batch = decoder.flush().map_err(|error| error.to_string())?;
-    let batch = batch.ok_or_else(|| "no document was read".to_string())?;
-    if batch.num_rows() != rows {
-        return Err("a document is not one JSON object".to_string());
-    }
-    Ok(batch)
 }
 
 fn malformed(message: &str, name: &str, text: &str) -> SqlError {
@@ -410,7 +423,7 @@ fn read_type(field: &Field) -> DataType {
         | DataType::Float64
         | DataType::Decimal128(..) => field.data_type().clone(),
         DataType::Timestamp(TimeUnit::Microsecond, _) | DataType::Date32 => DataType::Utf8,
-        DataType::List(item) if !item.metadata().contains_key(ANNOTATION) => {
+        DataType::List(item) => {
             let item = Field::new("item", read_type(item), true);
             DataType::List(Arc::new(item))
         }
@@ -438,6 +451,7 @@ mod tests {
             let mut decoder = Decoder::new(array, &fields());
             decoder.shape = Arc::new(Shape {
                 is_plain,
+                targets: decoder.shape.targets.clone(),
                 schema: Arc::clone(&decoder.shape.schema),
             });
             let result = (|| {
@@ -476,6 +490,60 @@ mod tests {
         assert_eq!(decode(false, "\n \r\n").unwrap().num_rows(), 0);
         let batch = decode(false, "{\"id\":7}").unwrap();
         assert_eq!(batch.column(0).as_primitive::<Int32Type>().value(0), 7);
+    }
+
+    /// One document into a column `v` of a type: its text, or the code of the error.
+    fn one(sql_type: &str, value: &str) -> String {
+        let named = crate::functions::cast::named(sql_type).unwrap();
+        let field = Arc::new(named.field("v", true));
+        let run = || {
+            let mut decoder = Decoder::new(false, &[Arc::clone(&field)]);
+            decoder.push(format!("{{\"v\":{value}}}").as_bytes())?;
+            decoder.finish()?;
+            let documents = decoder.take().unwrap();
+            let batch = documents.read(0)?;
+            let read = decoder.read_fields().remove(0);
+            let column = crate::functions::cast::convert(&read, &field, batch.column(0))
+                .map_err(crate::error::from_internal::datafusion)?;
+            Ok::<_, SqlError>(crate::types::output::text(&field, &column, 0))
+        };
+        run().unwrap_or_else(|error| error.code.code().to_string())
+    }
+
+    #[test]
+    fn values_are_what_they_are_in_sql() {
+        for (sql_type, value, expected) in [
+            ("int", "1.7", "2"),
+            ("int", "-2.5", "-3"),
+            ("int", "1e3", "1000"),
+            ("int", "\"12\"", "12"),
+            ("int", "\"1.7\"", "22P02"),
+            ("int", "3000000000", "22003"),
+            ("int", "1e400", "22003"),
+            ("smallint", "99999.5", "22003"),
+            ("numeric(5,2)", "1.239", "1.24"),
+            ("numeric(5,2)", "\"1.239\"", "1.24"),
+            ("numeric(5,2)", "1000", "22003"),
+            ("numeric", "1.5", "1.5"),
+            ("numeric", "4e-11", "22003"),
+            ("real", "1.1", "1.1"),
+            ("float8", "\"NaN\"", "NaN"),
+            ("boolean", "\"yes\"", "t"),
+            ("boolean", "true", "t"),
+            ("timestamp", "\"2013-01-31 10:00\"", "2013-01-31 10:00:00"),
+            ("timestamp", "1359626400000", "22007"),
+            ("date", "20130131", "22007"),
+            ("text", "1.50", "1.50"),
+            ("text", "{}", "22P02"),
+            ("jsonb", "{\"b\":1,\"a\":[]}", "{\"a\": [], \"b\": 1}"),
+            ("int[]", "[1,null,2.5]", "{1,NULL,3}"),
+            ("int[]", "[[1]]", "22P02"),
+            ("numeric(5,2)[]", "[1.239]", "{1.24}"),
+            ("varchar(3)[]", "[\"abcd\"]", "22001"),
+            ("int", "null", "null"),
+        ] {
+            assert_eq!(one(sql_type, value), expected, "{value} into {sql_type}");
+        }
     }
 
     #[test]
