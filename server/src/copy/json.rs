@@ -244,11 +244,18 @@ impl Scan {
             let text = String::from_utf8_lossy(&scanner.current).into_owned();
             return Err(self.bad_row("the document does not end on its line", &text));
         }
-        scanner.current.push(if byte == b'\n' || byte == b'\r' {
-            b' '
+        if scanner.in_string && !scanner.escaped && byte < b' ' {
+            // A tab or the like as it is, which the parser takes only when it is escaped.
+            scanner
+                .current
+                .extend_from_slice(format!("\\u{byte:04x}").as_bytes());
         } else {
-            byte
-        });
+            scanner.current.push(if byte == b'\n' || byte == b'\r' {
+                b' '
+            } else {
+                byte
+            });
+        }
         if scanner.current.len() > LINE_BYTES_MAX {
             let message = format!("a document is longer than {} MB", LINE_BYTES_MAX >> 20);
             return Err(SqlError::new(SqlState::ProgramLimitExceeded, message).with_context(self.row_name()));

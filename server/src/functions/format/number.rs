@@ -557,14 +557,13 @@ impl<'a> Writer<'a> {
                 }
                 Some(digit) => {
                     let is_cut = self.last.is_some_and(|last| self.at > last) && item != Item::Zero;
-                    if is_cut {
-                    } else if self.is_lone_zero() {
+                    if !is_cut && self.is_lone_zero() {
                         if !self.pattern.fill {
                             self.out.push(' ');
                         } else if self.ends_in_point() {
                             self.out.push('0');
                         }
-                    } else {
+                    } else if !is_cut {
                         self.out.push(char::from(*digit));
                         self.in_number = true;
                     }

@@ -39,13 +39,14 @@ impl Reader<'_> {
     }
 
     fn run(&mut self) {
-        for index in 0..self.pattern.items.len() {
+        let pattern = self.pattern;
+        for item in &pattern.items {
             if self.at >= self.text.len() {
                 return;
             }
-            match self.pattern.items[index] {
+            match *item {
                 Item::Nine | Item::Zero | Item::Point => {
-                    self.digit(self.pattern.items[index]);
+                    self.digit(*item);
                     self.at += 1;
                 }
                 Item::Comma | Item::Group => {
@@ -58,7 +59,7 @@ impl Reader<'_> {
                 Item::Ordinal(_) => self.skip(2),
                 Item::Minus | Item::Plus | Item::PlusMinus => match self.peek() {
                     Some(sign @ ('-' | '+')) if self.sign.is_none() => {
-                        if sign == '-' || self.pattern.items[index] != Item::Minus {
+                        if sign == '-' || *item != Item::Minus {
                             self.sign = Some(sign);
                         }
                         self.at += 1;
