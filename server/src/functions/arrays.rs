@@ -25,10 +25,11 @@ use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, exec_datafusion_err};
+use datafusion::logical_expr::binary::comparison_coercion;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, TypeSignature, Unnest, Volatility,
+    ScalarUDFImpl, Signature, Unnest, Volatility,
 };
 use datafusion::sql::sqlparser::ast::{self, AccessExpr, ObjectNamePart, Subscript};
 
@@ -87,14 +88,9 @@ pub fn udfs() -> Vec<Arc<ScalarUDF>> {
 }
 
 fn udf(function: Function) -> Arc<ScalarUDF> {
-    let arguments = match function {
-        Function::Subscript | Function::Part => TypeSignature::VariadicAny,
-        Function::Flatten | Function::Bounds | Function::Checked | Function::Order => TypeSignature::Any(1),
-        _ => TypeSignature::Any(2),
-    };
     Arc::new(ScalarUDF::from(ArrayFunction {
         function,
-        signature: Signature::new(arguments, Volatility::Immutable),
+        signature: Signature::user_defined(Volatility::Immutable),
     }))
 }
 
@@ -258,6 +254,14 @@ fn item_of(data_type: &DataType) -> Option<&FieldRef> {
     }
 }
 
+/// The type of lists like that of a field, with elements of a type.
+fn list_of(element: &FieldRef, data_type: DataType) -> DataType {
+    if element.data_type() == &data_type {
+        return DataType::List(Arc::clone(element));
+    }
+    DataType::new_list(data_type, true)
+}
+
 /// Dimensions of a type, and the field of its elements.
 fn innermost(data_type: &DataType) -> Option<(usize, &FieldRef)> {
     let mut item = item_of(data_type)?;
@@ -276,6 +280,51 @@ impl ScalarUDFImpl for ArrayFunction {
 
     fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        let wrong = || {
+            let names: Vec<String> = arg_types
+                .iter()
+                .map(|given| types::plain_name(&Field::new("", given.clone(), true)))
+                .collect();
+            SqlError::new(
+                SqlState::UndefinedFunction,
+                format!("function {}({}) does not exist", self.name(), names.join(", ")),
+            )
+            .with_hint("You might need to add explicit type casts.")
+        };
+        match (self.function, arg_types) {
+            (Function::Subscript | Function::Part, [_, _, ..]) => Ok(arg_types.to_vec()),
+            (Function::Flatten | Function::Bounds | Function::Checked | Function::Order, [_]) => {
+                Ok(arg_types.to_vec())
+            }
+            (_, [DataType::Null, _]) => Ok(arg_types.to_vec()),
+            // Elements are compared in the type that holds both.
+            (Function::EqualsAny | Function::Without, [list, item]) => {
+                let element = item_of(list).ok_or_else(wrong)?;
+                let common = comparison_coercion(element.data_type(), item).ok_or_else(wrong)?;
+                Ok(vec![list_of(element, common.clone()), common])
+            }
+            (Function::Contains | Function::Overlaps, [list, other]) => {
+                let (Some((depth, element)), Some((other_depth, other))) =
+                    (innermost(list), innermost(other))
+                else {
+                    return match other {
+                        DataType::Null => Ok(arg_types.to_vec()),
+                        _ => Err(wrong().into()),
+                    };
+                };
+                let common = comparison_coercion(element.data_type(), other.data_type()).ok_or_else(wrong)?;
+                let nested = |depth: usize, element: &FieldRef| {
+                    (1..depth).fold(list_of(element, common.clone()), |inner, _| {
+                        DataType::new_list(inner, true)
+                    })
+                };
+                Ok(vec![nested(depth, element), nested(other_depth, other)])
+            }
+            _ => Err(wrong().into()),
+        }
     }
 
     fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
@@ -335,11 +384,13 @@ impl ScalarUDFImpl for ArrayFunction {
                 Function::Part => part(list, &numbers(&arrays[1..])?),
                 Function::Flatten => Ok(Arc::new(flattened_list(list)?)),
                 Function::Contains | Function::Overlaps => {
-                    let other = cast(&arrays[1], list.data_type())?;
-                    compare_sets(list, other.as_list::<i32>(), self.function == Function::Contains)
+                    let Some(other) = arrays[1].as_list_opt::<i32>() else {
+                        return Ok(arrow::array::new_null_array(field.data_type(), rows));
+                    };
+                    compare_sets(list, other, self.function == Function::Contains)
                 }
                 Function::EqualsAny | Function::Without => {
-                    let item = cast(&arrays[1], list.values().data_type())?;
+                    let item = without_null_type(&arrays[1], list)?;
                     match self.function {
                         Function::EqualsAny => equals_any(list, &item),
                         _ => without(list, &item),
@@ -353,6 +404,14 @@ impl ScalarUDFImpl for ArrayFunction {
                 Function::Order => order(&arrays[0]),
             }
         })
+    }
+}
+
+/// A value as the elements of a list are: NULL of their type.
+fn without_null_type(value: &ArrayRef, list: &ListArray) -> Result<ArrayRef> {
+    match value.data_type() {
+        DataType::Null => Ok(cast(value, list.values().data_type())?),
+        _ => Ok(Arc::clone(value)),
     }
 }
 
