@@ -20,8 +20,8 @@ use std::ops::ControlFlow;
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, OrderBy, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    Statement, TableFactor, VisitMut, VisitorMut, WildcardAdditionalOptions, With,
+    AccessExpr, Expr, Ident, ObjectName, OrderBy, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
+    SetExpr, Statement, TableFactor, VisitMut, VisitorMut, WildcardAdditionalOptions, With,
 };
 
 use self::scope::{Columns, Found, Item, Scope, ambiguous};
@@ -350,6 +350,7 @@ impl Resolver<'_> {
             resolver: self,
             aliases,
             names,
+            roots: 0,
             resolved: vec![],
         };
         match node.visit(&mut expressions) {
@@ -448,6 +449,8 @@ struct Expressions<'r, 'a> {
     resolver: &'r mut Resolver<'a>,
     aliases: &'r [String],
     names: bool,
+    /// Relations before a dot whose names are visited next: `t` in `t.a[1]`.
+    roots: usize,
     resolved: Vec<Query>,
 }
 
@@ -469,7 +472,21 @@ impl VisitorMut for Expressions<'_, '_> {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        if let Expr::CompoundFieldAccess { root, access_chain } = expr
+            && matches!(root.as_ref(), Expr::Identifier(_))
+            && matches!(access_chain.first(), Some(AccessExpr::Dot(_)))
+        {
+            self.roots += 1;
+        }
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        if self.roots > 0 && matches!(expr, Expr::Identifier(_)) {
+            self.roots -= 1;
+            return ControlFlow::Continue(());
+        }
         if !self.names || !self.resolved.is_empty() {
             return ControlFlow::Continue(());
         }

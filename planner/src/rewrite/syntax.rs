@@ -44,7 +44,7 @@ pub(crate) fn statement(statement: &mut Statement, names: &dyn Names) -> Result<
 
 /// What names and expressions mean, as far as rewriting has to know.
 pub(crate) trait Names {
-    /// The plan of a query, for its columns.
+    /// The plan of a query whose other parts were rewritten already, for its columns.
     fn query(&self, query: &Query) -> Result<LogicalPlan>;
 
     /// The value of an expression without columns.

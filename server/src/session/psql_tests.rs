@@ -230,7 +230,10 @@ async fn description_of_one_relation() {
     assert_eq!(f.ok(&CLASS.replace("OID", &item)).await.len(), 1);
     assert_eq!(
         f.ok(&COLUMNS.replace("OID", &item)).await,
-        ["id|integer|null|t|||", "name|character varying(20)|null|t|||"]
+        [
+            "id|integer|null|t|null||",
+            "name|character varying(20)|null|t|null||"
+        ]
     );
     let indexes = f.ok(&INDEXES_OF.replace("OID", &item)).await;
     assert_eq!(indexes.len(), 1);
@@ -247,7 +250,7 @@ async fn description_of_one_relation() {
     let bid = oid(&f.ok(&FIND.replace("NAME", "bid")).await[0]);
     assert_eq!(
         f.ok(&COLUMNS.replace("OID", &bid)).await[1],
-        "price|numeric(10,2)|0|f|||"
+        "price|numeric(10,2)|0|f|null||"
     );
 }
 
@@ -299,7 +302,7 @@ async fn relations_of_the_system_are_described() {
     let tasks = f.ok(&find.replace("NAME", "tasks")).await;
     let oid = tasks[0].split('|').next().unwrap();
     let columns = f.ok(&COLUMNS.replace("OID", oid)).await;
-    assert_eq!(columns[0], "query|bigint|null|f|||");
+    assert_eq!(columns[0], "query|bigint|null|f|null||");
     for sql in [CLASS, INDEXES_OF].iter().chain(BESIDE) {
         f.ok(&sql.replace("OID", oid)).await;
     }
