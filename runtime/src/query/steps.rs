@@ -34,8 +34,9 @@ use super::wrap::{Wrap, Wrapped};
 use crate::state::width::{COPIED_BYTES_MAX, differs_in_size, largest};
 use crate::state::windows::{Sizes, WideFunction};
 
-/// Rows of the first step, when nothing has come out yet; each step has so many times the rows of the one before at most.
-const FIRST_ROWS: usize = 256;
+/// Rows of the first step, when nothing has come out yet: one constant of a subquery may be as large as memory. Each step has so
+/// many times the rows of the one before at most.
+const FIRST_ROWS: usize = 1;
 const STEP_GROWTH: usize = 8;
 /// Constants of more than this in a row make it wide.
 const WIDE_BYTES: usize = 1 << 10;
@@ -50,9 +51,8 @@ const COPIES: usize = 2;
 pub fn stepped(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let schema = node.schema();
     let is_wide = |column: &usize| is_made_wide(schema.field(*column).data_type());
-    let mut row_bytes = None;
     let (made, windows, needs_all) = if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
-        // What a constant takes in each row is known before there is one.
+        // Constants count if they take much in each row.
         let constants = projection.expr().iter().filter_map(|projected| {
             let constant = projected.expr.downcast_ref::<Literal>()?;
             Some(constant.value().size())
@@ -66,9 +66,6 @@ pub fn stepped(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execution
         let made: Vec<usize> = made.map(|(column, _)| column).filter(is_wide).collect();
         if made.is_empty() {
             return Ok(None);
-        }
-        if constant_bytes > WIDE_BYTES {
-            row_bytes = Some(constant_bytes);
         }
         (made, &[][..], false)
     } else if let Some(window) = node.downcast_ref::<BoundedWindowAggExec>() {
@@ -84,7 +81,6 @@ pub fn stepped(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execution
             true => made,
             false => functions.iter().map(|function| function.column).collect(),
         },
-        row_bytes,
         ..State::default()
     };
     let shared = Arc::new(Mutex::new(state));
@@ -182,13 +178,12 @@ impl Below {
             drop(state);
             return self.running_step(batch, out);
         }
-        let last = state.allowed.unwrap_or(FIRST_ROWS / STEP_GROWTH);
-        let allowed = match state.row_bytes {
-            Some(out) => last
+        let allowed = match (state.row_bytes, state.allowed) {
+            (Some(out), Some(last)) => last
                 .saturating_mul(STEP_GROWTH)
                 .min(COPIED_BYTES_MAX / out.max(1))
                 .max(1),
-            None => FIRST_ROWS,
+            _ => FIRST_ROWS,
         };
         state.allowed = Some(allowed);
         Ok(allowed.min(all_rows))

@@ -14,6 +14,7 @@ use millrace_storage::StorageError;
 
 use crate::error::names::did_you_mean;
 use crate::error::{SqlError, SqlState};
+use crate::types::parse::shortened;
 
 /// A statement that does not parse.
 pub fn parse(error: ParseError) -> SqlError {
@@ -188,7 +189,7 @@ pub fn datafusion(error: DataFusionError) -> SqlError {
         DataFusionError::Shared(shared) => match shared.find_root() {
             DataFusionError::External(inner) => match inner.downcast_ref::<SqlError>() {
                 Some(error) => error.clone(),
-                None => SqlError::internal(inner.to_string()),
+                None => foreign(inner.to_string()),
             },
             DataFusionError::ArrowError(inner, _) => arrow_ref(inner),
             DataFusionError::Plan(message) => planning(message),
@@ -235,7 +236,7 @@ fn arrow_ref(error: &ArrowError) -> SqlError {
         ),
         ArrowError::ExternalError(inner) => match inner.downcast_ref::<SqlError>() {
             Some(error) => error.clone(),
-            None => SqlError::internal(inner.to_string()),
+            None => foreign(inner.to_string()),
         },
         ArrowError::SchemaError(message)
         | ArrowError::AvroError(message)
@@ -268,8 +269,28 @@ fn external(error: Box<dyn std::error::Error + Send + Sync>) -> SqlError {
     };
     match error.downcast::<ArrowError>() {
         Ok(error) => arrow(*error),
-        Err(error) => SqlError::internal(error.to_string()),
+        Err(error) => foreign(error.to_string()),
     }
+}
+
+/// An error of a library below theirs, of which only the words are known: patterns are compiled by one.
+fn foreign(message: String) -> SqlError {
+    if message.starts_with("regex parse error") || message.starts_with("Compiled regex exceeds size limit") {
+        return pattern(&message);
+    }
+    SqlError::internal(message)
+}
+
+fn pattern(message: &str) -> SqlError {
+    let message = message.trim_start_matches("regex parse error:").trim();
+    let place = shortened(message.lines().last().unwrap_or_default());
+    SqlError::new(
+        SqlState::InvalidRegularExpression,
+        format!(
+            "invalid regular expression: {}",
+            place.trim_start_matches("error: ")
+        ),
+    )
 }
 
 fn schema(error: SchemaError) -> SqlError {
@@ -446,6 +467,8 @@ fn execution(message: &str) -> SqlError {
         || lower.contains("out of range")
     {
         overflow(&text)
+    } else if let Some(why) = text.strip_prefix("Regular expression did not compile: ") {
+        pattern(why)
     } else if lower.contains("cast") || lower.contains("parsing") || lower.contains("cannot parse") {
         cast(&text)
     } else {

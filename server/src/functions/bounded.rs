@@ -147,6 +147,49 @@ struct Limits {
     room: Room,
 }
 
+/// The text and the pattern of a comparison. A pattern that is short and known is compared as it is; else the time that it
+/// takes is looked at first.
+fn with_pattern(text: Expr, pattern: Expr, room: &Room) -> (Expr, Expr) {
+    let is_short = match &pattern {
+        Expr::Literal(value, _) => value
+            .try_as_str()
+            .flatten()
+            .is_none_or(|pattern| work::states(pattern) <= work::STATES_SHORT),
+        _ => false,
+    };
+    let is_looked_at = matches!(&text, Expr::ScalarFunction(call) if call.func.name() == stand_in::MATCHED);
+    if is_short || is_looked_at {
+        return (text, pattern);
+    }
+    let call = ScalarFunction::new_udf(stand_in::matched(), vec![text, pattern.clone()]);
+    (Expr::ScalarFunction(limited_call(call, room)), pattern)
+}
+
+/// A comparison with a pattern, with limits; any other expression as it is.
+fn pattern_matched(expr: Expr, room: &Room) -> Expr {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if matches!(
+                op,
+                Operator::RegexMatch
+                    | Operator::RegexIMatch
+                    | Operator::RegexNotMatch
+                    | Operator::RegexNotIMatch
+            ) =>
+        {
+            let (left, right) = with_pattern(*left, *right, room);
+            Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
+        }
+        Expr::Like(mut like) => {
+            let (text, pattern) = with_pattern(plain(*like.expr), plain(*like.pattern), room);
+            like.expr = Box::new(text);
+            like.pattern = Box::new(pattern);
+            Expr::Like(like)
+        }
+        other => other,
+    }
+}
+
 impl Limits {
     fn call(&self, function: Arc<datafusion::logical_expr::ScalarUDF>, args: Vec<Expr>) -> Expr {
         // Functions count their constants by themselves, and some want to see them.
@@ -178,19 +221,22 @@ impl FunctionRewrite for Limits {
             }
             Expr::ScalarFunction(call) => Transformed::yes(self.call(call.func, call.args)),
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+                // A left side that is still a chain is none of texts.
+                let is_chain = matches!(&*left, Expr::BinaryExpr(left) if left.op == Operator::StringConcat);
                 let is_joined = op == Operator::StringConcat
+                    && !is_chain
                     && match (left.get_type(schema), right.get_type(schema)) {
                         (Ok(left), Ok(right)) => stand_in::joined_types(&left, &right).is_some(),
                         // The error is the planner's.
                         _ => false,
                     };
                 Transformed::yes(match is_joined {
-                    true => self.call(stand_in::joined(), vec![*left, *right]),
-                    false => Expr::BinaryExpr(BinaryExpr::new(
-                        Box::new(plain(*left)),
-                        op,
-                        Box::new(plain(*right)),
-                    )),
+                    true => self.call(stand_in::joined(), stand_in::sides(*left, *right)),
+                    false => {
+                        let sides = (Box::new(plain(*left)), Box::new(plain(*right)));
+                        let compared = Expr::BinaryExpr(BinaryExpr::new(sides.0, op, sides.1));
+                        pattern_matched(compared, &self.room)
+                    }
                 })
             }
             // None of these repeats a constant.
@@ -199,11 +245,7 @@ impl FunctionRewrite for Limits {
                 list.list = list.list.into_iter().map(plain).collect();
                 Transformed::yes(Expr::InList(list))
             }
-            Expr::Like(mut like) => {
-                like.expr = Box::new(plain(*like.expr));
-                like.pattern = Box::new(plain(*like.pattern));
-                Transformed::yes(Expr::Like(like))
-            }
+            like @ Expr::Like(_) => Transformed::yes(pattern_matched(like, &self.room)),
             Expr::Literal(value, metadata) if sizes::of_constant(&value) > FOLDED_BYTES_MAX => {
                 let call =
                     ScalarFunction::new_udf(stand_in::constant(), vec![Expr::Literal(value, metadata)]);

@@ -92,19 +92,46 @@ pub fn of(name: &str) -> Growth {
         // Control characters are escaped with six.
         "to_json" | "row_to_json" | "array_to_json" | "to_jsonb" | "jsonb_build_array"
         | "jsonb_build_object" | "json_build_array" | "json_build_object" => Growth::Sum(6),
-        // The normal form has spaces; what numbers and indents take is counted where they are made.
-        name if name.starts_with("json") => Growth::Sum(2),
-        // A digit and a comma may be a number of 16 bytes.
-        "pg_cast" | "pg_assign" => Growth::Rows(|args, row| {
-            let factor = if is_list_type(args.text(1, row)) { 10 } else { 2 };
-            args.printed(0, row).saturating_mul(factor)
+        // What indents take is counted where they are made.
+        name if name.starts_with("json") => Growth::Rows(|args, row| {
+            let values = (0..args.len()).map(|argument| json_length(args, argument, row));
+            values.fold(0, u64::saturating_add)
+        }),
+        "pg_cast" | "pg_assign" => Growth::Rows(|args, row| match args.text(1, row) {
+            // A digit and a comma may be a number of 16 bytes.
+            Some(name) if name.contains('[') => args.printed(0, row).saturating_mul(10),
+            Some("json" | "jsonb") => json_length(args, 0, row),
+            _ => args.printed(0, row).saturating_mul(2),
         }),
         _ => Growth::Sum(1),
     }
 }
 
-fn is_list_type(name: Option<&str>) -> bool {
-    name.is_some_and(|name| name.contains('['))
+/// A JSON text in its normal form, which has spaces, and in which exponents are written out.
+fn json_length(args: &Columns, argument: usize, row: usize) -> u64 {
+    let Some(text) = args.text(argument, row) else {
+        return args.printed(argument, row);
+    };
+    let bytes = text.as_bytes();
+    let exponents = memchr::memchr2_iter(b'e', b'E', bytes).map(|at| {
+        let is_number = at > 0 && matches!(bytes[at - 1], b'0'..=b'9' | b'.');
+        match bytes.get(at + 1..) {
+            Some(after) if is_number => exponent(after),
+            _ => 0,
+        }
+    });
+    let exponents = exponents.fold(0, u64::saturating_add);
+    exponents.saturating_add(2 * bytes.len() as u64)
+}
+
+/// The digits of an exponent, as a number: one that is larger than those of numerics is an error of its own.
+fn exponent(text: &[u8]) -> u64 {
+    let digits = text
+        .strip_prefix(b"+")
+        .or(text.strip_prefix(b"-"))
+        .unwrap_or(text);
+    let digits = digits.iter().take_while(|byte| byte.is_ascii_digit()).take(7);
+    digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))
 }
 
 impl Growth {
@@ -355,6 +382,17 @@ mod tests {
                 &[text(&long), text("(a*)"), text(&"\\1".repeat(10_000)), text("")]
             ) >= 1_000_000_000
         );
+    }
+
+    #[test]
+    fn exponents_count_as_the_digits_that_they_are() {
+        assert_eq!(size("jsonb_typeof", &[text("[1, 2]")]), 12);
+        assert_eq!(
+            size("pg_cast", &[text("[1e500,-2.5E-300]"), text("jsonb")]),
+            34 + 800
+        );
+        assert_eq!(size("pg_cast", &[text("{\"one\": \"e9\"}"), text("jsonb")]), 28);
+        assert!(size("jsonb_get", &[text("1e99999999999999999999"), text("a")]) > 1_000_000);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A function that is asked only for what fits.
 
 use std::hash::{Hash, Hasher};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
@@ -17,10 +18,13 @@ use datafusion::logical_expr::{
     ScalarUDFImpl, Signature, StructFieldMapping, Volatility,
 };
 use datafusion::scalar::ScalarValue;
+use millrace_runtime::worker::cpu::panic_message;
+
+use crate::error::SqlError;
 
 use super::growth::{self, Growth, Sizes};
 use super::sizes::{Columns, of_constant};
-use super::{BATCH_BYTES_MAX, Room, VALUE_BYTES_MAX, is_exempt, too_large, work};
+use super::{BATCH_BYTES_MAX, Room, VALUE_BYTES_MAX, is_exempt, pattern_matched, too_large, work};
 
 /// A constant of more bytes than this is not worked out while a query is planned: plans are copied again and again, and what they
 /// hold is in no account.
@@ -226,10 +230,21 @@ impl Limited {
 }
 
 impl ScalarUDFImpl for Limited {
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        // DataFusion takes a negative constant for a very large one.
+        if matches!(self.inner.name(), "lpad" | "rpad")
+            && let Some(ColumnarValue::Scalar(ScalarValue::Int64(Some(length)))) = args.args.get_mut(1)
+        {
+            *length = (*length).max(0);
+        }
         let bytes = self.check(&args)?;
         let _room = self.room.ask(self.inner.name(), bytes)?;
-        self.inner.invoke_with_args(args)
+        // One that panics has failed, as with an error.
+        let called = AssertUnwindSafe(|| self.inner.invoke_with_args(args));
+        std::panic::catch_unwind(called).unwrap_or_else(|panic| {
+            let why = panic_message(&*panic);
+            Err(SqlError::internal(format!("{} failed: {why}", self.inner.name())).into())
+        })
     }
 
     fn signature(&self) -> &Signature {
@@ -245,7 +260,7 @@ impl ScalarUDFImpl for Limited {
                         Expr::ScalarFunction(call) => {
                             Transformed::yes(Expr::ScalarFunction(limited_call(call, &self.room)))
                         }
-                        other => Transformed::no(other),
+                        other => Transformed::yes(pattern_matched(other, &self.room)),
                     })
                 });
                 ExprSimplifyResult::Simplified(limited?.data)

@@ -70,7 +70,10 @@ impl Columns {
             DataType::Int64 => Some(values.as_primitive::<Int64Type>().value(row)),
             DataType::Int32 => Some(values.as_primitive::<Int32Type>().value(row).into()),
             DataType::Int16 => Some(values.as_primitive::<Int16Type>().value(row).into()),
-            DataType::UInt64 => i64::try_from(values.as_primitive::<UInt64Type>().value(row)).ok(),
+            DataType::UInt64 => {
+                let value = values.as_primitive::<UInt64Type>().value(row);
+                Some(i64::try_from(value).unwrap_or(i64::MAX))
+            }
             other if other.is_integer() => {
                 let wide = arrow::compute::cast(&values.slice(row, 1), &DataType::Int64).ok()?;
                 Some(wide.as_primitive::<Int64Type>().value(0))

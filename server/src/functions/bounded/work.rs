@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `levenshtein` | length times length | 255 characters, as in PostgreSQL |
 //! | `array_has_all`, `array_has_any` (`&&`, `@>`, `<@`) | elements times elements | [`allowed`] |
-//! | `regexp_*` | length times states of the pattern's automaton | [`allowed`], [`states`] |
+//! | `regexp_*`, `~`, LIKE | length times states of the pattern's automaton | [`allowed`], [`states`] |
 //! | containment of jsonb | elements times elements, where arrays are in arrays | [`Work`] |
 //! | many keys of jsonb | members times keys | [`allowed`] |
 //! | `array_sort` | n log n | none |
@@ -16,16 +16,18 @@
 //! `array_remove*`, `array_replace*`, `find_in_set`, `strpos`, `split_part`, `substring_index` and `translate` go through the
 //! value once; `factorial`, `gcd`, `lcm`, `power`, `exp`, `ln` are those of machine numbers; `to_char` and `to_date` go through
 //! the pattern once; aggregates sort at the most; a window function with a frame of its own for each row takes as many steps as
-//! rows times frame, but gives way to others and can be cancelled. LIKE and `~` run the same automata as `regexp_*`, whose size is
-//! bounded where they are compiled.
+//! rows times frame, but gives way to others and can be cancelled.
 
 use datafusion::common::Result;
 
 use super::sizes::Columns;
+use super::stand_in::MATCHED;
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// Steps that one call may take: some seconds.
 const STEPS_MAX: u64 = 1 << 30;
+/// A pattern of no more states takes no long time with any text.
+pub const STATES_SHORT: u64 = 250;
 /// Steps of an automaton, each of which is a few instructions; mostly it takes one for a byte, whatever its states.
 const STATES_MAX: u64 = 1 << 36;
 /// The longest text that `levenshtein` takes, in characters.
@@ -63,14 +65,14 @@ impl Work {
         Work { name, steps: 0 }
     }
 
-    /// One more.
+    /// So many more.
     ///
     /// # Errors
     /// There were too many.
-    pub fn step(&mut self) -> SqlResult<()> {
+    pub fn steps(&mut self, steps: u64) -> SqlResult<()> {
         // Each has a look at a value: they are slower than comparisons of numbers.
-        const WORK_MAX: u64 = STEPS_MAX >> 4;
-        self.steps += 1;
+        const WORK_MAX: u64 = STEPS_MAX >> 6;
+        self.steps += steps;
         if self.steps <= WORK_MAX {
             return Ok(());
         }
@@ -83,7 +85,7 @@ impl Work {
 
 /// Whether [`check`] has something to say of a function.
 pub fn is_known(name: &str) -> bool {
-    matches!(name, "levenshtein" | "array_has_all" | "array_has_any") || name.starts_with("regexp_")
+    matches!(name, "levenshtein" | "array_has_all" | "array_has_any" | MATCHED) || name.starts_with("regexp_")
 }
 
 /// Checks how long a call would take, by the function's name.
@@ -121,7 +123,7 @@ pub fn check(name: &str, args: &Columns, rows: usize) -> Result<()> {
                 allowed(name, all, rows as u64)?;
             }
         }
-        "regexp_like" | "regexp_match" | "regexp_replace" | "regexp_count" | "regexp_instr" => {
+        MATCHED | "regexp_like" | "regexp_match" | "regexp_replace" | "regexp_count" | "regexp_instr" => {
             let mut last: Option<(&str, u64)> = None;
             for row in 0..rows {
                 let (Some(text), Some(pattern)) = (args.text(0, row), args.text(1, row)) else {
@@ -150,7 +152,7 @@ pub fn check(name: &str, args: &Columns, rows: usize) -> Result<()> {
 
 /// About how many states the automaton of a pattern has: its bytes, those of what is repeated as often as it is. What looks like
 /// a repetition and is none makes it larger, never smaller.
-fn states(pattern: &str) -> u64 {
+pub fn states(pattern: &str) -> u64 {
     // By nesting: the states of what is open, those of its last part, and all before that.
     let mut open: Vec<(u64, u64)> = vec![];
     let (mut before, mut last) = (0_u64, 0_u64);
