@@ -26,7 +26,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::runtime::Runtime;
 
-use self::process::Process;
+pub(crate) use self::process::Process;
 pub use self::process::serve_if_child;
 use self::writers::Known;
 use crate::Failure;

@@ -1,11 +1,13 @@
 //! What the tests of whole servers share: a server in this process, a client of it, and rows as texts.
 //!
 //! The tests themselves are `tests/slt.rs` (the files under `slt/`), `tests/oracle.rs` (views against plain DataFusion),
-//! [`crash`] (kill -9 and restart) and `tests/abuse.rs` (clients that do not behave).
+//! [`crash`] (kill -9 and restart), `tests/abuse.rs` (clients that do not behave) and [`hostile`] (clients that want to end the
+//! server).
 
 pub mod batch;
 pub mod crash;
 pub mod engine;
+pub mod hostile;
 pub mod oracle;
 pub mod rows;
 pub mod tpch;

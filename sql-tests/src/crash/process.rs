@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use crate::Failure;
@@ -62,10 +62,27 @@ impl Process {
     /// # Errors
     /// It does not start.
     pub fn start(directory: &Path, workers: u64, spills: bool) -> Result<Process, Failure> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .env(CHILD, directory)
+        let mut command = Command::new(std::env::current_exe()?);
+        command
             .env(WORKERS, workers.to_string())
-            .envs(spills.then_some((SPILLS, "1")))
+            .envs(spills.then_some((SPILLS, "1")));
+        Self::run(command, directory)
+    }
+
+    /// Starts a server that may have so much address space: whatever takes more without asking before ends the process.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start_confined(directory: &Path, address_space: u64) -> Result<Process, Failure> {
+        let mut command = Command::new("sh");
+        let limit = format!("ulimit -v {}; exec \"$0\"", address_space >> 10);
+        command.args(["-c", &limit]).arg(std::env::current_exe()?);
+        Self::run(command, directory)
+    }
+
+    fn run(mut command: Command, directory: &Path) -> Result<Process, Failure> {
+        let mut child = command
+            .env(CHILD, directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -79,6 +96,11 @@ impl Process {
         child.kill()?;
         child.wait()?;
         Err(format!("the server did not start: {line:?}").into())
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
     }
 
     /// SIGKILL: nothing is flushed, nothing is said.

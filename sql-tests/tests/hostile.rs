@@ -1,0 +1,25 @@
+//! A hostile client, [`millrace_sql_tests::hostile`]: `MILLRACE_HOSTILE` says how many statements, `MILLRACE_SEED` which.
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use millrace_sql_tests::{crash, hostile, seed};
+
+/// How many statements, unless the variable says otherwise: about a minute, not optimised.
+const STATEMENTS: u64 = 400;
+
+fn main() {
+    if crash::serve_if_child() {
+        return;
+    }
+    let arguments = Arguments::from_args();
+    let trial = Trial::test("no_statement_ends_the_server", || {
+        let statements = std::env::var("MILLRACE_HOSTILE").ok();
+        let statements = statements
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(STATEMENTS);
+        let outcome = hostile::attack(seed(), statements, |seen| println!("{seen:?}"));
+        outcome
+            .map(|_| ())
+            .map_err(|error| Failed::from(error.to_string()))
+    });
+    libtest_mimic::run(&arguments, vec![trial]).exit();
+}
