@@ -47,7 +47,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReser
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF};
 use millrace_runtime::memory::Memory;
 
 use self::limited::{FOLDED_BYTES_MAX, limited, limited_call, once};
@@ -115,15 +115,19 @@ impl Room {
 /// # Errors
 /// The registry refuses a function.
 pub fn register(state: &mut SessionState, room: &Room) -> Result<()> {
-    // A function of ours may have the name of one of DataFusion's that is still there under its other names: what a name means
-    // must stay. The registry enters a function under all of its names, so those that have only one come last.
+    // The registry has a function under each of its names. One that was replaced may still be there under another name of its own:
+    // it comes first, so that it takes nothing back; and names come after other names.
     let known = state.scalar_functions();
-    let mut functions: Vec<_> = (known.iter())
-        .filter(|(name, function)| *name == function.name())
-        .map(|(_, function)| Arc::clone(function))
+    let order = |function: &Arc<ScalarUDF>| match known.get(function.name()) {
+        Some(named) if Arc::ptr_eq(named, function) => 1 + usize::from(function.aliases().is_empty()),
+        _ => 0,
+    };
+    let mut functions: Vec<(usize, Arc<ScalarUDF>)> = known
+        .values()
+        .map(|function| (order(function), Arc::clone(function)))
         .collect();
-    functions.sort_by_key(|function| (function.aliases().is_empty(), function.name().to_owned()));
-    for function in functions {
+    functions.sort_by_key(|(order, _)| *order);
+    for (_, function) in functions {
         state.register_udf(limited(&function, room))?;
     }
     state.register_function_rewrite(Arc::new(Limits { room: room.clone() }))
@@ -191,7 +195,7 @@ fn pattern_matched(expr: Expr, room: &Room) -> Expr {
 }
 
 impl Limits {
-    fn call(&self, function: Arc<datafusion::logical_expr::ScalarUDF>, args: Vec<Expr>) -> Expr {
+    fn call(&self, function: Arc<ScalarUDF>, args: Vec<Expr>) -> Expr {
         // Functions count their constants by themselves, and some want to see them.
         let args = args.into_iter().map(plain).collect();
         Expr::ScalarFunction(limited_call(ScalarFunction::new_udf(function, args), &self.room))

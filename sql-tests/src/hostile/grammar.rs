@@ -77,8 +77,6 @@ impl<'a> Grammar<'a> {
     /// One attack.
     pub fn attack(&mut self) -> Attack {
         let one = |sql: String| Attack::Statements(vec![sql]);
-        while std::env::var_os("H1SKIP").is_some() && matches!(kind, 13 | 17) {
-            kind = self.random.random_range(0..30);
         match self.random.random_range(0..30) {
             0..=5 => one(format!("SELECT length({})", self.text(DEPTH_MAX))),
             6 => one(format!("SELECT {}", self.text(DEPTH_MAX))),

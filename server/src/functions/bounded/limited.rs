@@ -187,6 +187,11 @@ impl Limited {
         }
     }
 
+    /// The function without limits.
+    pub fn inner(&self) -> &Arc<ScalarUDF> {
+        &self.inner
+    }
+
     /// Checks the sizes of all values. Returns what the call may take.
     fn check(&self, args: &ScalarFunctionArgs) -> Result<u64> {
         let name = self.inner.name();

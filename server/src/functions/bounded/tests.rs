@@ -67,6 +67,23 @@ fn every_function_has_limits() {
     }
 }
 
+/// Functions of ours replace DataFusion's, some of which stay under another name.
+#[test]
+fn limits_change_no_function() {
+    let context = datafusion::prelude::SessionContext::new();
+    let mut before = context.state();
+    crate::functions::register(&mut before).unwrap();
+    let mut after = before.clone();
+    let memory = Memory::new(None, Resident::Unknown);
+    register(&mut after, &Room::new(&memory, memory.query())).unwrap();
+    for (name, function) in before.scalar_functions() {
+        let limited = &after.scalar_functions()[name];
+        let inner = limited.inner().downcast_ref::<Limited>();
+        let inner = inner.map_or(limited, |limited| limited.inner());
+        assert!(Arc::ptr_eq(inner, function), "{name} is another function");
+    }
+}
+
 /// The functions by name, so that a new one is looked at: how its result grows ([`growth`]), and its time ([`work`]).
 #[test]
 fn every_function_was_looked_at() {
