@@ -531,7 +531,7 @@ fn set_apart(item: &mut SelectItem, starred: &[String], position: usize) {
 /// What `*` has in the place of an item.
 fn shown(item: &Item) -> SelectItem {
     match item {
-        Item::Merged(merged) => match &merged.value {
+        Item::Merged(merged) => match merged.value.as_ref() {
             // A column keeps its relation, as it does elsewhere.
             column @ Expr::CompoundIdentifier(_) => SelectItem::UnnamedExpr(column.clone()),
             value => SelectItem::ExprWithAlias {

@@ -213,6 +213,8 @@ fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::TableFactor>
         | "json_array_elements"
         | "jsonb_array_elements_text"
         | "json_array_elements_text" => Ident::new("value"),
+        // It has two, with names of their own.
+        "pg_options_to_table" => Ident::new("option_name"),
         "jsonb_object_keys"
         | "json_object_keys"
         | "string_to_table"
@@ -228,7 +230,7 @@ fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::TableFactor>
             "{function}() WITH ORDINALITY is not supported; unnest() WITH ORDINALITY is"
         )));
     }
-    let expressions = arguments
+    let expressions: Vec<Expr> = arguments
         .iter()
         .filter_map(|argument| match argument {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
@@ -237,10 +239,13 @@ fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::TableFactor>
         .collect();
     let mut query = parsed_query("SELECT 1")?;
     if let SetExpr::Select(select) = query.body.as_mut() {
-        select.projection = vec![SelectItem::ExprWithAlias {
-            expr: call(&function, expressions),
-            alias: column,
-        }];
+        select.projection = match (function.as_str(), expressions.as_slice()) {
+            ("pg_options_to_table", [options]) => options_columns(options),
+            _ => vec![SelectItem::ExprWithAlias {
+                expr: call(&function, expressions),
+                alias: column,
+            }],
+        };
     }
     let alias = alias.clone().unwrap_or_else(|| ast::TableAlias {
         explicit: true,
@@ -254,6 +259,21 @@ fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::TableFactor>
         alias: Some(alias),
         sample: None,
     }))
+}
+
+/// The names and values of options, which are texts such as `name=value`.
+fn options_columns(options: &Expr) -> Vec<SelectItem> {
+    let option = || call("unnest", vec![options.clone()]);
+    let column = |name: &str, expr| SelectItem::ExprWithAlias {
+        expr,
+        alias: Ident::new(name),
+    };
+    let name = call(
+        "split_part",
+        vec![option(), text("="), Expr::value(Value::Number("1".into(), false))],
+    );
+    let value = call("regexp_replace", vec![option(), text("^[^=]*=?"), text("")]);
+    vec![column("option_name", name), column("option_value", value)]
 }
 
 /// `TABLE t` is `SELECT * FROM t`.

@@ -104,7 +104,10 @@ impl Resolver<'_> {
                 Kept::Right => other,
                 Kept::Either => coalesce(one, other),
             };
-            merged.push(Item::Merged(Merged { name, value }));
+            merged.push(Item::Merged(Merged {
+                name,
+                value: Box::new(value),
+            }));
         }
         if !matches!(constraint, JoinConstraint::None) {
             *constraint = JoinConstraint::On(condition.unwrap_or_else(|| Expr::value(Value::Boolean(true))));
@@ -173,7 +176,7 @@ impl Resolver<'_> {
             return Ok(relation.column(name.clone()));
         }
         match side.items.remove(index) {
-            Item::Merged(merged) => Ok(merged.value),
+            Item::Merged(merged) => Ok(*merged.value),
             Item::Relation(relation) => Ok(relation.column(name.clone())),
         }
     }

@@ -264,7 +264,7 @@ impl Resolver<'_> {
                             Item::Relation(relation) => of_relation(relation, &mut left)?,
                             Item::Merged(merged) => {
                                 left = left.saturating_sub(1);
-                                (left == 0).then(|| merged.value.clone())
+                                (left == 0).then(|| merged.value.as_ref().clone())
                             }
                         };
                         if found.is_some() {

@@ -28,7 +28,7 @@ pub(super) enum Item {
 #[derive(Debug, Clone)]
 pub(super) struct Merged {
     pub name: Ident,
-    pub value: Expr,
+    pub value: Box<Expr>,
 }
 
 /// A relation of FROM.
@@ -109,7 +109,7 @@ impl Scope {
             match item {
                 Item::Merged(merged) if folded(&merged.name) == wanted => {
                     count += 1;
-                    found = Found::Merged(merged.value.clone());
+                    found = Found::Merged(merged.value.as_ref().clone());
                 }
                 Item::Merged(_) => {}
                 Item::Relation(relation) if relation.hides(&wanted) => {}

@@ -47,6 +47,11 @@ pub fn of(name: &str) -> Growth {
             let groups = args.text(1, row).map_or(0, |pattern| count(pattern, "("));
             (groups + 1).saturating_mul(length(args, 0, row) + 8)
         }),
+        // Each character may be a match of its own, with a place in the list.
+        "regexp_match_all" | "regexp_split_to_array" => Growth::Rows(|args, row| {
+            let groups = args.text(1, row).map_or(0, |pattern| count(pattern, "("));
+            (groups + 1).saturating_mul((length(args, 0, row) + 1).saturating_mul(17))
+        }),
         "concat_ws" => Growth::Rows(|args, row| {
             let values = (1..args.len()).map(|argument| args.printed(argument, row));
             let separators = (args.len() as u64).saturating_mul(length(args, 0, row));

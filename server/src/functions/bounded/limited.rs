@@ -188,6 +188,7 @@ impl Limited {
     }
 
     /// The function without limits.
+    #[cfg(test)]
     pub fn inner(&self) -> &Arc<ScalarUDF> {
         &self.inner
     }

@@ -6,8 +6,8 @@
 //! | function | steps | what bounds it |
 //! |---|---|---|
 //! | `levenshtein` | length times length | 255 characters, as in PostgreSQL |
-//! | `array_has_all`, `array_has_any` (`&&`, `@>`, `<@`) | elements times elements | [`allowed`] |
-//! | `regexp_*`, `~`, LIKE | length times states of the pattern's automaton | [`allowed`], [`states`] |
+//! | `array_has_all`, `array_has_any`, `array_contains`, `array_overlaps` (`&&`, `@>`, `<@`) | elements times elements | [`allowed`] |
+//! | `regexp_*`, `similar_to`, `pg_substring`, `~`, LIKE | length times states of the pattern's automaton | [`allowed`], [`states`] |
 //! | containment of jsonb | elements times elements, where arrays are in arrays | [`Work`] |
 //! | many keys of jsonb | members times keys | [`allowed`] |
 //! | `array_sort` | n log n | none |
@@ -83,9 +83,22 @@ impl Work {
     }
 }
 
+/// Functions of a text and a regular expression, or another pattern.
+fn takes_pattern(name: &str) -> bool {
+    matches!(name, MATCHED | "similar_to" | "pg_substring") || name.starts_with("regexp_")
+}
+
+/// Functions that compare each element of one array with each of another.
+const COMPARES_EACH: [&str; 4] = [
+    "array_has_all",
+    "array_has_any",
+    "array_contains",
+    "array_overlaps",
+];
+
 /// Whether [`check`] has something to say of a function.
 pub fn is_known(name: &str) -> bool {
-    matches!(name, "levenshtein" | "array_has_all" | "array_has_any" | MATCHED) || name.starts_with("regexp_")
+    name == "levenshtein" || COMPARES_EACH.contains(&name) || takes_pattern(name)
 }
 
 /// Checks how long a call would take, by the function's name.
@@ -111,7 +124,7 @@ pub fn check(name: &str, args: &Columns, rows: usize) -> Result<()> {
                 }
             }
         }
-        "array_has_all" | "array_has_any" => {
+        name if COMPARES_EACH.contains(&name) => {
             let mut all = 0_u64;
             for row in 0..rows {
                 let (left, right) = (args.elements(0, row), args.elements(1, row));
@@ -123,7 +136,7 @@ pub fn check(name: &str, args: &Columns, rows: usize) -> Result<()> {
                 allowed(name, all, rows as u64)?;
             }
         }
-        MATCHED | "regexp_like" | "regexp_match" | "regexp_replace" | "regexp_count" | "regexp_instr" => {
+        name if takes_pattern(name) => {
             let mut last: Option<(&str, u64)> = None;
             for row in 0..rows {
                 let (Some(text), Some(pattern)) = (args.text(0, row), args.text(1, row)) else {
