@@ -161,9 +161,6 @@ pub fn catalog_udfs(catalog: &Arc<ArcSwap<CatalogSnapshot>>) -> Vec<Arc<ScalarUD
             let texts = texts.as_string::<i32>();
             texts.is_valid(row).then(|| texts.value(row).to_string())
         }),
-        ask("pg_column_default", |catalog, args, row| {
-            definitions::default(catalog, oid(args, row)?, number(args, 1, row)?)
-        }),
         ask("obj_description", |catalog, args, row| {
             definitions::comment(catalog, oid(args, row)?, 0)
         }),

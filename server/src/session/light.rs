@@ -17,15 +17,16 @@ const BYTES_MAX: usize = 8 << 10;
 /// Whether a statement with these parameters is light.
 pub(crate) fn is_light(session: &Session, parsed: &Parsed, params: &[ScalarValue]) -> bool {
     let bytes = parsed.text.len() + params.iter().map(ScalarValue::size).sum::<usize>();
-    let Statement::Sql(statement) = &parsed.statement else {
-        return false;
-    };
-    bytes <= BYTES_MAX
-        && match statement.as_ref() {
+    let is_light = || match &parsed.statement {
+        Statement::SetVariable(_) | Statement::ResetVariable(_) => true,
+        Statement::Sql(statement) => match statement.as_ref() {
             ast::Statement::StartTransaction { .. } | ast::Statement::Rollback { .. } => true,
             ast::Statement::Insert(insert) => is_light_insert(session, insert),
             _ => false,
-        }
+        },
+        _ => false,
+    };
+    bytes <= BYTES_MAX && is_light()
 }
 
 /// Literals and parameters into a relation that computes nothing of its own.

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::buffer::BooleanBuffer;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 
 use super::{RowTable, arrow_error, mismatch};
 use crate::error::Result;
@@ -175,9 +175,11 @@ impl RowTable {
         for ChunkImage { chunk, alive, .. } in &image.chunks {
             rows += chunk.len();
             let columns = chunk.rows.columns().iter().map(|column| column.data_type());
+            let wanted = self.schema.fields().iter().map(|field| field.data_type());
             let is_away = chunk.away().is_some();
-            let fits = (is_away || columns.eq(self.schema.fields().iter().map(|field| field.data_type())))
-                && alive.as_ref().is_none_or(|alive| alive.len() == chunk.len());
+            let is_one = chunk.rows.num_columns() == self.schema.fields().len()
+                && columns.zip(wanted).all(|(is, wanted)| may_become(is, wanted));
+            let fits = (is_away || is_one) && alive.as_ref().is_none_or(|alive| alive.len() == chunk.len());
             if !fits {
                 return Err(mismatch());
             }
@@ -197,16 +199,28 @@ impl RowTable {
     }
 }
 
-/// Rows under a schema of the same types.
+/// Whether a column of a checkpoint can be one of this type. Numbers of rows and ranks were kept without a sign by versions
+/// before 2026-11-24.
+fn may_become(is: &DataType, wanted: &DataType) -> bool {
+    is == wanted || (*is == DataType::UInt64 && *wanted == DataType::Int64)
+}
+
+/// Rows under a schema of the same types, or of types that they may become.
 pub(super) fn under(schema: &SchemaRef, rows: &RecordBatch) -> Result<RecordBatch> {
+    let columns = rows.columns().iter().zip(schema.fields());
+    let columns = columns
+        .map(|(column, field)| match column.data_type() == field.data_type() {
+            true => Ok(Arc::clone(column)),
+            false => arrow::compute::cast(column, field.data_type()).map_err(arrow_error),
+        })
+        .collect::<Result<Vec<ArrayRef>>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    RecordBatch::try_new_with_options(Arc::clone(schema), rows.columns().to_vec(), &options)
-        .map_err(arrow_error)
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(arrow_error)
 }
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use arrow::array::{Int64Array, RecordBatch};
     use millrace_storage::ChangeBatch;
 
     use super::*;

@@ -83,18 +83,6 @@ pub fn constraint(catalog: &CatalogSnapshot, oid: i64) -> Option<String> {
     ))
 }
 
-/// The default or generation expression of a column (the first is 1).
-pub fn default(catalog: &CatalogSnapshot, oid: i64, column: i64) -> Option<String> {
-    let column = object(catalog, oid)?
-        .relation()?
-        .columns
-        .get(usize::try_from(column - 1).ok()?)?;
-    match (&column.generated, &column.default) {
-        (Some(expression), _) | (None, Some(expression)) => Some(expression.to_string()),
-        (None, None) => column.proctime.then(|| "now()".to_string()),
-    }
-}
-
 /// The comment on an object, or on one of its columns (the first is 1).
 pub fn comment(catalog: &CatalogSnapshot, oid: i64, column: i64) -> Option<String> {
     let object = object(catalog, oid)?;
