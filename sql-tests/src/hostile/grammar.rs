@@ -370,7 +370,7 @@ impl<'a> Grammar<'a> {
                 format!("({value} || {value})")
             }
             7 => format!("jsonb_set('{{\"a\": [1]}}', '{{a,0}}', {})", self.jsonb(d)),
-            8 => format!("('{{' || repeat('\"a\":{{', 500) || repeat('}}', 500) || '}}')::jsonb"),
+            8 => r#"('{' || repeat('"a":{', 500) || repeat('}', 500) || '}')::jsonb"#.to_owned(),
             9 => format!(
                 "({}::jsonb)",
                 self.pick(&[

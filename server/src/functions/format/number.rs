@@ -427,7 +427,7 @@ impl<'a> Writer<'a> {
     ) -> Self {
         let mut brackets = pattern.brackets;
         let sign_written = if pattern.plus || pattern.minus {
-            !(pattern.plus && !pattern.minus)
+            !pattern.plus || pattern.minus
         } else {
             if pattern.fill && !negative {
                 brackets = false;
@@ -550,11 +550,8 @@ impl<'a> Writer<'a> {
             self.in_number = true;
         } else {
             match self.digits.get(self.at) {
-                Some(b'.') => {
-                    if !self.ends_in_point() || self.pattern.fill {
-                        self.out.push('.');
-                    }
-                }
+                Some(b'.') if !self.ends_in_point() || self.pattern.fill => self.out.push('.'),
+                Some(b'.') => {}
                 Some(digit) => {
                     let is_cut = self.last.is_some_and(|last| self.at > last) && item != Item::Zero;
                     if !is_cut && self.is_lone_zero() {

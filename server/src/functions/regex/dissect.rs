@@ -430,9 +430,7 @@ impl<'a> Dissection<'a> {
                 continue;
             }
             let mut tried = groups.clone();
-            for group in inner.groups.0..inner.groups.1 {
-                tried[group] = None;
-            }
+            tried[inner.groups.0..inner.groups.1].fill(None);
             if self.takes(inner, middle, to, &mut tried)? {
                 *groups = tried;
                 return Ok(true);
