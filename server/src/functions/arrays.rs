@@ -99,30 +99,8 @@ pub fn rewritten(expr: &ast::Expr) -> Option<ast::Expr> {
     match expr {
         ast::Expr::CompoundFieldAccess { root, access_chain } => subscripted(root, access_chain),
         ast::Expr::Function(function) => flattened(function),
-        ast::Expr::AnyOp {
-            compare_op, right, ..
-        } if !matches!(right.as_ref(), ast::Expr::Subquery(_)) => any_with_nulls(expr, compare_op, right),
         _ => None,
     }
-}
-
-/// `x > ANY (a)` is unknown, and not false, if no element tells and one is NULL: `.. OR nullif(a has a NULL, true)`.
-fn any_with_nulls(whole: &ast::Expr, op: &ast::BinaryOperator, array: &ast::Expr) -> Option<ast::Expr> {
-    use ast::BinaryOperator::{Gt, GtEq, Lt, LtEq, NotEq};
-    if !matches!(op, Gt | GtEq | Lt | LtEq | NotEq) {
-        return None;
-    }
-    let place = call(
-        "array_position",
-        vec![array.clone(), ast::Expr::value(ast::Value::Null)],
-    );
-    let has_null = ast::Expr::IsNotNull(Box::new(place));
-    let truth = ast::Expr::value(ast::Value::Boolean(true));
-    Some(ast::Expr::Nested(Box::new(ast::Expr::BinaryOp {
-        left: Box::new(ast::Expr::Nested(Box::new(whole.clone()))),
-        op: ast::BinaryOperator::Or,
-        right: Box::new(call("nullif", vec![has_null, truth])),
-    })))
 }
 
 fn bound(number: &str) -> ast::Expr {

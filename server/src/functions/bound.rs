@@ -7,12 +7,12 @@
 //! | values of other types in `text || value` | their text |
 
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, binary_expr, lit};
 
 use crate::functions::cast as pg_cast;
+use crate::functions::in_expressions;
 use crate::functions::{arrays, padded};
 
 /// The plan with what PostgreSQL has in the place of what DataFusion has.
@@ -24,23 +24,10 @@ pub fn as_postgresql(plan: LogicalPlan) -> Result<LogicalPlan> {
         if let LogicalPlan::Unnest(unnest) = &plan {
             arrays::check_unnest(unnest)?;
         }
-        let mut schema = DFSchema::empty();
-        for input in plan.inputs() {
-            schema.merge(input.schema());
-        }
-        if let LogicalPlan::TableScan(_) = &plan {
-            schema.merge(plan.schema());
-        }
-        // What refers to an expression does so by its name.
-        let names = NamePreserver::new(&plan);
-        plan.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let expr = expr.transform_up(|expr| {
-                arrays::replaced(expr, &schema)
-                    .transform_data(|expr| Ok(padded::replaced(expr, &schema)))?
-                    .transform_data(|expr| Ok(concatenated(expr, &schema)))
-            })?;
-            Ok(expr.update_data(|expr| name.restore(expr)))
+        in_expressions(plan, |expr, schema| {
+            arrays::replaced(expr, schema)
+                .transform_data(|expr| Ok(padded::replaced(expr, schema)))?
+                .transform_data(|expr| Ok(concatenated(expr, schema)))
         })
     })
     .map(|transformed| transformed.data)

@@ -7,12 +7,11 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::functions_aggregate::min_max::min_udaf;
 use datafusion::logical_expr::expr::{AggregateFunction, InList, InSubquery, Sort, WindowFunction};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Operator,
     Projection, Subquery, binary_expr, lit,
@@ -20,6 +19,7 @@ use datafusion::logical_expr::{
 
 use crate::error::{SqlError, SqlResult};
 use crate::functions::datetime::{self, Function};
+use crate::functions::in_expressions;
 use crate::functions::{cast as pg_cast, jsonb};
 use crate::types::{ANNOTATION, plain_name};
 
@@ -109,20 +109,7 @@ pub fn by_value(plan: LogicalPlan) -> Result<LogicalPlan> {
 
 /// Conditions and windows in the expressions of a node.
 fn in_conditions(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let mut schema = DFSchema::empty();
-    for input in plan.inputs() {
-        schema.merge(input.schema());
-    }
-    if let LogicalPlan::TableScan(_) = &plan {
-        schema.merge(plan.schema());
-    }
-    // What refers to an expression does so by its name.
-    let names = NamePreserver::new(&plan);
-    plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let expr = expr.transform_up(|expr| condition(expr, &schema))?;
-        Ok(expr.update_data(|expr| name.restore(expr)))
-    })
+    in_expressions(plan, condition)
 }
 
 fn condition(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {

@@ -10,10 +10,9 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, TimestampMicrosecondArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit, TimestampMicrosecondType};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, exec_datafusion_err, plan_datafusion_err};
 use datafusion::logical_expr::expr::{BinaryExpr, ScalarFunction};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
     ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
@@ -21,6 +20,7 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 
 use crate::functions::datetime::{self, Function};
+use crate::functions::in_expressions;
 use crate::functions::{by_pattern, cast as pg_cast, date_part, zoned_shift};
 use crate::types::parse::{self, datetime::timestamptz_in};
 use crate::types::timestamptz;
@@ -35,20 +35,7 @@ const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 /// The plan cannot be put together again.
 pub fn in_zone(plan: LogicalPlan, zone: Zone) -> Result<LogicalPlan> {
     let replaced = plan.transform_up_with_subqueries(|plan| {
-        let mut schema = DFSchema::empty();
-        for input in plan.inputs() {
-            schema.merge(input.schema());
-        }
-        if let LogicalPlan::TableScan(_) = &plan {
-            schema.merge(plan.schema());
-        }
-        // What refers to an expression does so by its name.
-        let names = NamePreserver::new(&plan);
-        plan.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let expr = expr.transform_up(|expr| Ok(replaced(expr, &schema, zone)))?;
-            Ok(expr.update_data(|expr| name.restore(expr)))
-        })
+        in_expressions(plan, |expr, schema| Ok(replaced(expr, schema, zone)))
     })?;
     Ok(replaced.data)
 }
