@@ -31,14 +31,15 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use futures::future::try_join_all;
 use millrace_planner::{OnError, RelationId, StageGraph};
+use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::driver::Event;
+use millrace_schedule::id::PipelineId;
+use millrace_schedule::template::ViewShape;
 use millrace_storage::{ChangeBatch, rows_bytes};
 
-use crate::driver::{Event, PipelineId};
 use crate::error::{Result, RuntimeError};
 use crate::feed::Part;
 use crate::runtime::{Inner, Runtime, ViewSpec};
-use crate::schedule::template::ViewShape;
-use crate::worker::cpu::QueryClass;
 use crate::worker::{PARTITIONS_DIVIDED, ViewInstance, partitions_divided};
 use input::Input;
 

@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
+use millrace_schedule::id::Part;
 use parking_lot::Mutex;
 
 pub(crate) use self::encode::Slices;
@@ -30,14 +31,6 @@ pub(crate) use self::restore::{Recovery, RestoredSource, widen_image};
 pub use self::writer::{CheckpointRecord, CheckpointState, CheckpointTotals};
 pub(crate) use self::writer::{Durable, Inbox};
 use crate::worker::Image;
-
-/// A partition of what a view keeps in one of its stages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Part {
-    pub view: RelationId,
-    pub stage: usize,
-    pub partition: usize,
-}
 
 /// Where images are kept.
 pub trait CheckpointStore: Send + Sync {

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
+use millrace_schedule::id::Version;
 use millrace_storage::ChangeBatch;
 use tokio::sync::{mpsc, oneshot};
 
@@ -17,7 +18,6 @@ use crate::error::{Result, RuntimeError};
 use crate::relation::Relation;
 use crate::runtime::Runtime;
 use crate::snapshot::{Frozen, FrozenRows};
-use crate::state::Version;
 use crate::worker::disk::DiskScheduler;
 
 /// Follows one relation from step to step.

@@ -13,7 +13,6 @@
 mod backfill;
 mod checkpoint;
 pub mod clock;
-pub mod driver;
 pub mod error;
 mod event_time;
 mod feed;
@@ -25,7 +24,6 @@ mod query;
 mod relation;
 mod running;
 mod runtime;
-pub mod schedule;
 mod snapshot;
 mod spill;
 mod state;
@@ -35,16 +33,25 @@ pub mod worker;
 mod write;
 
 pub use millrace_planner::reducer;
+pub(crate) use millrace_schedule as schedule;
 
 pub use backfill::{BackfillOptions, JobState, JobStatus};
 pub use checkpoint::{CheckpointRecord, CheckpointState, CheckpointTotals, Replayed, RestoredView};
-pub use driver::{
-    CheckpointPolicy, EpochRecord, FaucetCause, FaucetRecord, GroupRecord, PipelineRecord, Spread,
-};
+pub use error::RuntimeError;
 pub use error::RuntimeError;
 pub use event_time::{EventTime, EventTimeSpec, Judged, LateRow, LateRows, SetBack, WatermarkStatus};
+pub use event_time::{EventTime, EventTimeSpec, Judged, LateRow, LateRows, SetBack, WatermarkStatus};
+pub use feed::{FeedLimits, FeedSize};
 pub use feed::{FeedLimits, FeedSize};
 pub use follow::{Between, Changes, Checkpointed, Follower};
+pub use follow::{Between, Changes, Checkpointed, Follower};
+pub use millrace_schedule as schedule;
+pub use millrace_schedule::cpu::QueryClass;
+pub use millrace_schedule::cpu::policy::SchedulerPolicy;
+pub use millrace_schedule::cpu::queue::Patience;
+pub use millrace_schedule::driver::{
+    self, CheckpointPolicy, EpochRecord, FaucetCause, FaucetRecord, GroupRecord, PipelineRecord, Spread,
+};
 pub use operator::Gate;
 pub use query::{
     BatchPlanner, ClientWait, FILE_PIECE_BYTES_MIN, GenericJoinExec, Partitions, ProfileHandle, QueryOptions,
@@ -57,8 +64,6 @@ pub use runtime::{
 };
 pub use snapshot::{Snapshot, scanned_rows};
 pub use spill::SpillOptions;
-pub use worker::cpu::{
-    CpuScheduler, CpuTask, CpuTimes, Durations, Patience, QueryClass, SchedulerPolicy, TaskState, TaskStatus,
-};
+pub use worker::cpu::{CpuScheduler, CpuTask, CpuTimes, Durations, TaskState, TaskStatus};
 pub use worker::{ActivityCounts, Filled};
 pub use write::{Note, TableLocks, WriteToken};

@@ -33,13 +33,14 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, RecordBatchStream, SendableRecordBatchStream};
 use futures::{FutureExt, Stream, StreamExt};
+use millrace_schedule::cpu::QueryClass;
 use millrace_storage::rows_bytes;
 use tokio::sync::mpsc;
 
 use crate::error::Result;
 use crate::memory::{Charge, QueryMemory};
 use crate::runtime::{Inner, Runtime};
-use crate::worker::cpu::{CpuTask, QueryClass, TaskRecord, TaskStatus, Work};
+use crate::worker::cpu::{CpuTask, TaskRecord, TaskStatus, Work};
 pub use generic_join::GenericJoinExec;
 pub use partitions::{FILE_PIECE_BYTES_MIN, Partitions, table_rows};
 pub use planner::BatchPlanner;

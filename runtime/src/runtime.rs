@@ -19,6 +19,12 @@ use datafusion::object_store::ObjectStore;
 use datafusion::object_store::local::LocalFileSystem;
 use futures::future::BoxFuture;
 use millrace_planner::{RelationId, StageGraph};
+use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::cpu::policy::SchedulerPolicy;
+use millrace_schedule::cpu::queue::Patience;
+use millrace_schedule::driver::{CheckpointPolicy, Driver, Event, HEARTBEAT_NS, PipelineRecord, Spread};
+use millrace_schedule::group::GroupSize;
+use millrace_schedule::id::{PipelineId, Ticket, WorkerId};
 use millrace_storage::{Checkpoints, LogStore};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
@@ -35,9 +41,6 @@ use crate::checkpoint::{
     CheckpointRecord, CheckpointStore, CheckpointTotals, Durable, Inbox, MemoryCheckpoints, Recovery, Slices,
 };
 use crate::clock::{Clock, SystemClock};
-use crate::driver::{
-    CheckpointPolicy, Driver, Event, HEARTBEAT_NS, PipelineId, PipelineRecord, Spread, Ticket,
-};
 use crate::error::{Result, RuntimeError};
 use crate::feed::{FeedLimits, Feeds, Taken};
 use crate::memory::{Memory, Resident};
@@ -45,13 +48,11 @@ use crate::operator::CombinerCounts;
 use crate::query::Queries;
 use crate::relation::Relation;
 use crate::running::Running;
-use crate::schedule::group::GroupSize;
-use crate::schedule::template::WorkerId;
 use crate::snapshot::{Frozen, Snapshot};
 use crate::spill::{Spill, SpillOptions};
 use crate::timers::Timers;
 use crate::versions::Versions;
-use crate::worker::cpu::{CpuScheduler, CpuTimes, Patience, QueryClass, SchedulerPolicy, TaskStatus};
+use crate::worker::cpu::{CpuScheduler, CpuTimes, TaskStatus};
 use crate::worker::disk::{DiskStore, Disks, Moved, Phase, SpillFiles};
 use crate::worker::flow::FlowStatus;
 use crate::worker::network::{FETCHING_TASKS_MAX, Network};

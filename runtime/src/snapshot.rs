@@ -9,11 +9,12 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use millrace_planner::RelationId;
+use millrace_schedule::id::Version;
 use millrace_storage::{LogHold, LogStore};
 
 use crate::error::{Result, RuntimeError};
 use crate::relation::Relation;
-use crate::state::{TableView, Version};
+use crate::state::TableView;
 use crate::versions::Pin;
 use crate::worker::disk::DiskScheduler;
 use provider::SnapshotTable;

@@ -7,7 +7,7 @@ pub(crate) mod row_table;
 pub(crate) mod width;
 pub(crate) mod windows;
 
-pub use chunk::{Chunk, Stored, Version};
+pub use chunk::{Chunk, Stored};
 pub(crate) use compare::rows_equal;
 pub(crate) use row_table::write_away;
 pub use row_table::{RowTable, TableImage, TableView};

@@ -10,13 +10,12 @@ use std::sync::{Arc, Weak};
 
 use futures::future::BoxFuture;
 use millrace_planner::RelationId;
+use millrace_schedule::id::{PipelineId, TaskId};
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
-use crate::driver::PipelineId;
 use crate::runtime::Inner;
-use crate::schedule::local::TaskId;
 
 /// What is further ahead of the clock was dated by a clock that was wrong; by less clocks are set right.
 const DRIFT_MICROS: i64 = 60_000_000;

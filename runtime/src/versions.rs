@@ -7,12 +7,10 @@ use std::sync::Arc;
 
 use millrace_planner::RelationId;
 use millrace_planner::watermark::Watermarks;
+use millrace_schedule::id::{PipelineId, Version};
+use millrace_schedule::message::EpochTime;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-
-use crate::driver::PipelineId;
-use crate::schedule::message::EpochTime;
-use crate::state::Version;
 
 /// The last committed epoch of a pipeline.
 #[derive(Debug, Clone, Default)]

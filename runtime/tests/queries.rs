@@ -19,9 +19,9 @@ use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
 use millrace_planner::RelationId;
 use millrace_planner::performance::profile::{Kind, Resource};
-use millrace_runtime::{
-    QueryClass, QueryOptions, Runtime, RuntimeOptions, SchedulerPolicy, SourceKind, SourceSpec,
-};
+use millrace_runtime::{QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec};
+use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::cpu::policy::SchedulerPolicy;
 use millrace_storage::{ChangeBatch, Store, StoreOptions};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

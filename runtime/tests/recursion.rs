@@ -20,9 +20,8 @@ use datafusion::sql::sqlparser::parser::Parser;
 use futures::TryStreamExt;
 use millrace_planner::relation::attach;
 use millrace_planner::{Binder, RelationId, RelationInfo, RelationKind, ViewOptions, plan_view};
-use millrace_runtime::{
-    QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec, WriteToken,
-};
+use millrace_runtime::{QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec, WriteToken};
+use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{ChangeBatch, Store, StoreOptions};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;

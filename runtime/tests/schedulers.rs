@@ -16,7 +16,8 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use futures::TryStreamExt;
 use millrace_planner::performance::profile::{Kind, Profile, Resource, Usage};
-use millrace_runtime::{QueryClass, QueryOptions, Runtime, RuntimeOptions};
+use millrace_runtime::{QueryOptions, Runtime, RuntimeOptions};
+use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{Store, StoreOptions};
 
 const ROWS: i64 = 400_000;

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
-use millrace_runtime::SchedulerPolicy;
-use millrace_runtime::driver::{CheckpointPolicy, PipelineId, Ticket};
-use millrace_runtime::schedule::group::GroupSize;
-use millrace_runtime::schedule::simulation::{BatchJob, BatchReport, Costs, Setup, Simulation};
-use millrace_runtime::schedule::template::{StageInput, StageShape, ViewShape};
+use millrace_schedule::cpu::policy::SchedulerPolicy;
+use millrace_schedule::driver::CheckpointPolicy;
+use millrace_schedule::group::GroupSize;
+use millrace_schedule::id::{PipelineId, Ticket};
+use millrace_schedule::simulation::{BatchJob, BatchReport, Costs, Setup, Simulation};
+use millrace_schedule::template::{StageInput, StageShape, ViewShape};
 
 const WORKERS: usize = 75;
 const CORES: usize = 4;

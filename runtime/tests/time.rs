@@ -21,10 +21,10 @@ use millrace_planner::{
     Binder, CatalogReader, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions, plan_view,
 };
 use millrace_runtime::clock::VirtualClock;
-use millrace_runtime::schedule::group::GroupSize;
-use millrace_runtime::{
-    CheckpointPolicy, QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
-};
+use millrace_runtime::{QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec};
+use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::driver::CheckpointPolicy;
+use millrace_schedule::group::GroupSize;
 use millrace_storage::{ChangeBatch, Store, StoreOptions};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

@@ -40,9 +40,10 @@ use millrace_runtime::clock::{Clock, VirtualClock};
 use millrace_runtime::memory::{Memory, Resident};
 use millrace_runtime::reducer::Reducer;
 use millrace_runtime::{
-    EventTimeSpec, QUERY_PARTITION_ROWS, QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind,
-    SourceSpec, SpillOptions, ViewSpec,
+    EventTimeSpec, QUERY_PARTITION_ROWS, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec,
+    SpillOptions, ViewSpec,
 };
+use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind, Store, StoreOptions};
 use parking_lot::Mutex;
 

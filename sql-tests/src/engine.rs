@@ -30,9 +30,10 @@ use millrace_runtime::clock::VirtualClock;
 use millrace_runtime::memory::{Memory, Resident};
 use millrace_runtime::worker::disk::{Disks, SpillFiles};
 use millrace_runtime::{
-    QueryClass, QueryOptions, RestoredView, Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind,
-    SourceSpec, ViewSpec, WriteToken,
+    QueryOptions, RestoredView, Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind, SourceSpec,
+    ViewSpec, WriteToken,
 };
+use millrace_schedule::cpu::QueryClass;
 use millrace_server::catalog::CatalogSnapshot;
 use millrace_server::database::{DatabaseOptions, engine};
 use millrace_server::functions::{comparisons, rewrite};

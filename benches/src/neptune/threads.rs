@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::executor::block_on;
-use millrace_runtime::{CpuScheduler, Gate, QueryClass};
+use millrace_runtime::{CpuScheduler, Gate};
+use millrace_schedule::cpu::QueryClass;
 use parking_lot::{Condvar, Mutex};
 
 use super::Scale;

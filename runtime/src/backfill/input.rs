@@ -12,13 +12,14 @@
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
+use millrace_schedule::id::Version;
 use millrace_storage::{ChangeBatch, LogReader, rows_bytes};
 
 use crate::error::{Result, RuntimeError};
 use crate::relation::Relation;
 use crate::runtime::Runtime;
 use crate::snapshot::{Frozen, FrozenRows};
-use crate::state::{TableView, Version};
+use crate::state::TableView;
 use crate::worker::disk::{DiskScheduler, Moved, Phase};
 
 /// Blocks of a log are read together until they have so many rows or bytes.

@@ -12,13 +12,14 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use futures::FutureExt;
+use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::id::Part;
 use millrace_storage::checkpoint::{
     BlockRef, Draft, FileUse, Slice, StoredChunk, StoredImage, StoredPart, StoredSet, StoredTable,
     encode_rows, pack_marks,
 };
 use twox_hash::XxHash3_64;
 
-use super::Part;
 use crate::error::Result;
 use crate::operator::image::{AwaySet, Part as OperatorPart, sliced, tag_column};
 use crate::runtime::Inner;
@@ -26,7 +27,6 @@ use crate::spill::SpilledRows;
 use crate::state::row_table::{Tags, arrow_error};
 use crate::state::{Chunk, TableImage};
 use crate::worker::Image;
-use crate::worker::cpu::QueryClass;
 
 /// The slices of the last checkpoint, by part and by their place in it.
 pub(crate) type Slices = HashMap<(Part, usize), Vec<Slice>>;

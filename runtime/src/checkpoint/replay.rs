@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
+use millrace_schedule::id::PipelineId;
 use millrace_storage::checkpoint::EpochRecord;
 use millrace_storage::{LogBlock, LogReader, rows_bytes};
 
 use super::Recovery;
-use crate::driver::PipelineId;
 use crate::error::{Result, RuntimeError};
 use crate::feed::Part;
 use crate::runtime::{Inner, Runtime};

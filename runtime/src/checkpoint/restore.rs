@@ -16,19 +16,19 @@ use futures::FutureExt;
 use futures::future::try_join_all;
 use millrace_planner::state_identity::{state_difference, state_identity};
 use millrace_planner::{RelationId, StageGraph};
+use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::id::{Part, TaskId};
 use millrace_storage::checkpoint::{Checkpoints, Manifest, StoredImage, StoredSource, StoredView};
 use tokio::sync::Semaphore;
 
+use super::decode;
 use super::encode::{Slices, known_slices};
 use super::writer::parts_of;
-use super::{Part, decode};
 use crate::error::{Result, RuntimeError};
 use crate::relation::widen;
 use crate::runtime::{Inner, Runtime, ViewSpec};
-use crate::schedule::local::TaskId;
 use crate::state::{Chunk, Stored, TableImage};
 use crate::worker::ViewInstance;
-use crate::worker::cpu::QueryClass;
 
 /// Parts of a view that are read at a time.
 const RESTORED_AT_ONCE: usize = 8;

@@ -17,13 +17,14 @@ use futures::FutureExt;
 use futures::future::join_all;
 use millrace_planner::RelationId;
 use millrace_planner::state_identity::state_identity;
+use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::driver::Event;
+use millrace_schedule::id::{Part, PipelineId};
 use millrace_storage::checkpoint::{Checkpoints, Manifest, StoredSource, StoredView, Written};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::Part;
 use super::encode::{Encoder, Slices};
-use crate::driver::{Event, PipelineId};
 use crate::error::Result;
 use crate::follow::Checkpointed;
 use crate::relation::Relation;
@@ -31,7 +32,6 @@ use crate::runtime::Inner;
 use crate::snapshot::Frozen;
 use crate::state::{TableImage, TableView};
 use crate::versions::{Committed, Pin};
-use crate::worker::cpu::QueryClass;
 use crate::worker::{Image, ViewInstance};
 
 /// Checkpoints that are remembered for inspection.

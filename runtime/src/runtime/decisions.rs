@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use millrace_schedule::driver::{Command, Event};
+use millrace_schedule::id::PipelineId;
 use millrace_storage::checkpoint::EpochRecord;
 
 use super::Inner;
-use crate::driver::{Command, Event, PipelineId};
 use crate::relation::Relation;
 
 /// Events wait here while one is worked on, so that commands are carried out in the order of the decisions.

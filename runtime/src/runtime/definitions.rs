@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millrace_planner::RelationId;
+use millrace_schedule::driver::Event;
+use millrace_schedule::id::Ticket;
+use millrace_schedule::template::ViewShape;
 use tokio::sync::oneshot;
 
 use super::Inner;
-use crate::driver::{Event, Ticket};
 use crate::error::{Result, RuntimeError};
-use crate::schedule::template::ViewShape;
 
 /// The right to change definitions over some pipelines: none of them launches an epoch until it is resumed or dropped.
 pub(crate) struct Held {

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use millrace_planner::RelationId;
+use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{ChangeBatch, rows_bytes};
 
 use super::{Inner, Runtime};
 use crate::memory::{Account, Charge, Holder, Memory, Use};
 use crate::relation::Relation;
 use crate::worker::ViewInstance;
-use crate::worker::cpu::QueryClass;
 
 /// How often the resident size is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -7,18 +7,18 @@ use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
 use futures::FutureExt;
 use millrace_planner::RelationId;
+use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::driver::Event;
 use millrace_storage::{ChangeBatch, LogStore};
 use parking_lot::RwLock;
 
 use super::{Inner, Runtime};
 use crate::checkpoint::{RestoredSource, widen_image};
-use crate::driver::Event;
 use crate::error::{Result, RuntimeError};
 use crate::event_time::{EventTime, EventTimeSpec, SetBack, WatermarkStatus};
 use crate::memory::StateCharge;
 use crate::relation::{Relation, Stream, Table, widen};
 use crate::state::RowTable;
-use crate::worker::cpu::QueryClass;
 use crate::write::TableLocks;
 
 /// A stream or table to make known.

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_planner::RelationId;
+use millrace_schedule::id::PipelineId;
 
 use super::{Inner, Runtime};
-use crate::driver::PipelineId;
 use crate::error::{Result, RuntimeError};
 use crate::feed::{FeedLimits, FeedSize};
 use crate::relation::Relation;

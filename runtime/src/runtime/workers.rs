@@ -6,13 +6,14 @@ use std::sync::atomic::Ordering;
 
 use futures::future::BoxFuture;
 use millrace_planner::RelationId;
+use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::driver::Event;
+use millrace_schedule::id::WorkerId;
 
 use super::transport::InProcess;
 use super::{Inner, Runtime};
-use crate::driver::Event;
 use crate::error::{Result, RuntimeError};
-use crate::schedule::template::WorkerId;
-use crate::worker::cpu::{CpuGate, CpuScheduler, CpuTask, QueryClass, TaskLabel, TaskRecord, Work};
+use crate::worker::cpu::{CpuGate, CpuScheduler, CpuTask, TaskLabel, TaskRecord, Work};
 use crate::worker::{Transport, ViewInstance, Worker};
 
 /// A worker as operators see it.

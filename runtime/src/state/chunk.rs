@@ -8,15 +8,12 @@ use arrow::array::{BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchO
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
+use millrace_schedule::id::Version;
 use millrace_storage::checkpoint::{BlockRef, Slice};
 use millrace_storage::rows_bytes;
 use parking_lot::Mutex;
 
 use crate::spill::SpilledRows;
-
-/// A point in a relation's history: an epoch for a view, a log offset for a table. A reader at version `v` sees what
-/// appeared at or before `v` and went after `v`.
-pub type Version = u64;
 
 /// Not deleted.
 const ALIVE: Version = Version::MAX;

@@ -31,10 +31,11 @@ use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use datafusion::common::hash_utils::{RandomState, create_hashes};
+use millrace_schedule::id::Version;
 use millrace_storage::ChangeBatch;
 use parking_lot::Mutex;
 
-use super::chunk::{Chunk, Version};
+use super::chunk::Chunk;
 use super::index::HashIndex;
 use super::width::Widths;
 use crate::error::{Result, RuntimeError};

@@ -17,8 +17,6 @@
 mod crowding;
 mod histogram;
 mod long;
-mod policy;
-pub(crate) mod queue;
 mod slots;
 mod task;
 #[cfg(test)]
@@ -32,6 +30,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_planner::RelationId;
+pub use millrace_schedule::cpu::policy::{GiveWay, Place, Policy, SchedulerPolicy};
+pub use millrace_schedule::cpu::queue::Patience;
+use millrace_schedule::cpu::{CLASSES, QueryClass};
 use parking_lot::Mutex;
 
 use crate::error::{Result, RuntimeError};
@@ -39,47 +40,10 @@ use crate::memory::Memory;
 use crate::running::Running;
 use crate::worker::disk::DiskUse;
 pub use histogram::{Durations, Histogram};
-pub use policy::{GiveWay, Place, Policy, SchedulerPolicy};
-pub use queue::Patience;
 use slots::{Alive, Lane, Ready, Shared};
 pub use slots::{process_cpu_time, stolen_time, thread_cpu_time};
 pub use task::{CpuGate, CpuTask, Stretch, TaskLabel, TaskRecord, TaskState, TaskStatus, Waits, Work};
 
-/// How urgent a task is. The order is the order of service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum QueryClass {
-    /// Epochs of views.
-    Stream,
-    /// A query until it has used its first CPU milliseconds.
-    Interactive,
-    /// What goes on longer; back-fill.
-    Batch,
-}
-
-impl QueryClass {
-    /// All of them, the most urgent first.
-    pub const ALL: [QueryClass; CLASSES] = [QueryClass::Stream, QueryClass::Interactive, QueryClass::Batch];
-
-    fn of_number(number: u8) -> QueryClass {
-        match number {
-            0 => QueryClass::Stream,
-            1 => QueryClass::Interactive,
-            _ => QueryClass::Batch,
-        }
-    }
-}
-
-impl std::fmt::Display for QueryClass {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            QueryClass::Stream => "stream",
-            QueryClass::Interactive => "interactive",
-            QueryClass::Batch => "batch",
-        })
-    }
-}
-
-pub(crate) const CLASSES: usize = 3;
 const SLOT_STACK_BYTES: usize = 8 << 20;
 /// How long tasks of each class waited for a slot and kept it.
 #[derive(Debug, Default)]

@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use millrace_schedule::id::{Part as Kept, PipelineId, TaskId, WorkerId};
+use millrace_schedule::local::{LocalEvent, ReadyTask};
+use millrace_schedule::task::{Ended, Source};
 use millrace_storage::ChangeBatch;
 
 use super::cpu::CpuGate;
@@ -14,13 +17,9 @@ use super::shuffle::Block;
 use super::task::{Running, TaskOutput};
 use super::view::Turn;
 use super::{ViewInstance, Worker};
-use crate::checkpoint::Part as Kept;
-use crate::driver::PipelineId;
 use crate::error::{Result, RuntimeError};
 use crate::memory::Use;
 use crate::operator::{ErrorCounter, Gate, Inputs};
-use crate::schedule::local::{Ended, LocalEvent, ReadyTask, Source, TaskId};
-use crate::schedule::template::WorkerId;
 
 /// How a task came out.
 enum Outcome {

@@ -28,12 +28,12 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use millrace_planner::RelationId;
 use millrace_planner::stage::FlowLimits;
+use millrace_schedule::id::PipelineId;
 use millrace_storage::ChangeBatch;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::cpu::{self, Waits};
-use crate::driver::PipelineId;
 use crate::error::Result;
 use crate::memory::Charge;
 

@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
+use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::id::Part;
+use millrace_schedule::message::WorkerLoad;
+
 use super::Worker;
-use super::cpu::QueryClass;
-use crate::checkpoint::Part;
-use crate::schedule::message::WorkerLoad;
 
 /// Weight of the time since the last heartbeat in the smoothed share: at two a second, a change shows within seconds.
 const SMOOTHING: f64 = 0.3;

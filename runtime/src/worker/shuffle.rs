@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 
 use millrace_planner::RelationId;
+use millrace_schedule::id::{PipelineId, TaskId};
+use millrace_schedule::local::share;
 use millrace_storage::ChangeBatch;
 
 use super::Cut;
-use crate::driver::PipelineId;
 use crate::memory::Charge;
-use crate::schedule::local::{TaskId, share};
 
 /// Names rows that wait on a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

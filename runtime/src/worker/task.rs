@@ -8,6 +8,8 @@ use datafusion::common::hash_utils::create_hashes_with_hasher;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_planner::stage::Output as Goes;
+use millrace_schedule::id::TaskId;
+use millrace_schedule::local::ReadyTask;
 use millrace_storage::{ChangeBatch, rows_bytes};
 use twox_hash::XxHash3_64;
 
@@ -16,7 +18,6 @@ use super::view::{Taken, ViewInstance};
 use crate::error::Result;
 use crate::memory::{Charge, Use};
 use crate::operator::{ErrorCounter, Gate, Inputs, Output, concat, consolidate};
-use crate::schedule::local::{ReadyTask, TaskId};
 use crate::state::row_table::arrow_error;
 use crate::state::width::COPIED_BYTES_MAX;
 

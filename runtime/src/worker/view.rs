@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
 use millrace_planner::{RelationId, StageGraph};
+use millrace_schedule::message::EpochTime;
+use millrace_schedule::template::{StageInput, ViewShape, is_reduce};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
@@ -17,8 +19,6 @@ use crate::error::{Result, RuntimeError};
 use crate::memory::{Account, Holder, Memory, StateCharge};
 use crate::operator::{Combiner, CombinerCounts, ErrorCounter, OperatorImage, OperatorInstance};
 use crate::runtime::make_indexes;
-use crate::schedule::message::EpochTime;
-use crate::schedule::template::{StageInput, ViewShape, is_reduce};
 use crate::state::{RowTable, TableImage};
 use crate::worker::activity::{Activity, ActivityCounts, Filled};
 use crate::worker::flow::{FlowMeter, FlowStatus};

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use millrace_runtime::schedule::group::GroupSize;
-use millrace_runtime::schedule::template::WorkerId;
-use millrace_runtime::{CheckpointPolicy, SpillOptions, Spread};
+use millrace_runtime::SpillOptions;
+use millrace_schedule::driver::{CheckpointPolicy, Spread};
+use millrace_schedule::group::GroupSize;
+use millrace_schedule::id::WorkerId;
 
 use super::*;
 

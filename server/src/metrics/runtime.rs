@@ -5,7 +5,8 @@ use std::sync::{Arc, Weak};
 
 use millrace_runtime::memory::MemoryStatus;
 use millrace_runtime::worker::disk::{DiskScheduler, DiskTotals, Totals};
-use millrace_runtime::{Durations, FeedStatus, QueryClass};
+use millrace_runtime::{Durations, FeedStatus};
+use millrace_schedule::cpu::QueryClass;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;

@@ -18,7 +18,8 @@ use millrace_planner::performance::Profile;
 use millrace_planner::query::generic_join::{CyclicJoinChoice, CyclicJoins};
 use millrace_planner::relation::{attach, relation_of, relations};
 use millrace_planner::{RelationId, copies};
-use millrace_runtime::{Partitions, QueryClass, table_rows};
+use millrace_runtime::{Partitions, table_rows};
+use millrace_schedule::cpu::QueryClass;
 
 use crate::catalog::external::{ExternalTable, ROW_BYTES};
 use crate::database::df;

@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
+use millrace_schedule::id::Version;
+
 use super::image::under;
 use super::{RowTable, TableView, arrow_error};
 use crate::error::Result;
 use crate::spill::{SpillWriter, SpilledRows};
-use crate::state::chunk::{Chunk, Version};
+use crate::state::chunk::Chunk;
 use crate::state::index::HashIndex;
 
 /// A table leaves without its dead rows if they are such a part of the others.

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use hashbrown::HashMap;
+use millrace_schedule::id::Version;
 
 use super::{Matches, RowTable, arrow_error, hashes};
 use crate::error::{Result, RuntimeError};
-use crate::state::chunk::{Chunk, Version};
+use crate::state::chunk::Chunk;
 
 /// A finer index is made when more rows than this have the hash of one that is sought, on average.
 const CANDIDATES_MAX: usize = 8;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::{interleave, take};
+use millrace_schedule::id::Version;
 
 use super::{RowTable, arrow_error, row_hashes};
 use crate::error::{Result, RuntimeError};
-use crate::state::chunk::{Chunk, Version};
+use crate::state::chunk::Chunk;
 use crate::state::compare::rows_equal;
 
 /// A chain with this many dead rows more than live ones is worth cleaning.

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use millrace_schedule::id::Version;
+
 use super::{CHUNK_ROWS_MAX, RowTable, arrow_error, hashes};
 use crate::error::Result;
-use crate::state::chunk::{Chunk, Version};
+use crate::state::chunk::Chunk;
 use crate::state::index::HashIndex;
 
 /// A table smaller than this is not rebuilt: there is nothing to win.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use arrow::array::{Int64Array, RecordBatch, UInt32Array};
 use arrow::datatypes::SchemaRef;
+use millrace_schedule::id::Version;
 use millrace_storage::ChangeBatch;
 
 use super::arrow_error;
 use super::image::under;
 use crate::error::Result;
-use crate::state::chunk::{Chunk, Version};
+use crate::state::chunk::Chunk;
 
 /// The rows of a table at one version. Cheap to make and to clone.
 #[derive(Debug, Clone)]

@@ -10,7 +10,8 @@
 //! ```
 //! Its lane gets another thread at once, and the one that polls ends with the poll. There are at most [`EXTRA_MAX`] of these.
 
-use super::QueryClass;
+use millrace_schedule::cpu::QueryClass;
+
 use super::slots::Lane;
 
 /// After so long an interactive poll counts as batch work, in nanoseconds: as the processor time after which a query does.

@@ -12,6 +12,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_task::Runnable;
+use millrace_schedule::cpu::policy::SchedulerPolicy;
+use millrace_schedule::cpu::queue::{Cause, RunQueue, Turn, Waiting};
+use millrace_schedule::cpu::{CLASSES, QueryClass};
 use parking_lot::{Condvar, Mutex};
 #[cfg(target_os = "linux")]
 use thread_priority::{
@@ -21,9 +24,8 @@ use thread_priority::{
 
 use super::crowding::Crowding;
 use super::long::{Change, Polls, ThreadNumber};
-use super::queue::{Cause, RunQueue, Turn, Waiting};
 use super::task::{CpuGate, TaskRecord};
-use super::{CLASSES, ClassTimes, Histogram, QueryClass, RUNNING, SchedulerPolicy};
+use super::{ClassTimes, Histogram, RUNNING};
 use crate::error::RuntimeError;
 use crate::memory::Memory;
 use crate::running::{Place, Running};

@@ -11,10 +11,12 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::task::AtomicWaker;
 use millrace_planner::RelationId;
+use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::cpu::policy::GiveWay;
+use millrace_schedule::cpu::queue::Cause;
 use parking_lot::Mutex;
 
-use super::queue::Cause;
-use super::{GiveWay, QueryClass, Shared};
+use super::Shared;
 use crate::error::{Result, RuntimeError};
 use crate::operator::Gate;
 use crate::worker::disk::DiskUse;
@@ -34,7 +36,7 @@ pub struct Work {
     /// It does not become batch work, however long it takes.
     keeps_class: bool,
     cpu_ns: AtomicU64,
-    /// It may be told to start again, under [`super::SchedulerPolicy::Kill`].
+    /// It may be told to start again, under [`millrace_schedule::cpu::policy::SchedulerPolicy::Kill`].
     may_restart: AtomicBool,
     /// It is to start again.
     is_killed: AtomicBool,

@@ -8,7 +8,8 @@ use arrow::array::{ArrayRef, BooleanArray, StringArray, TimestampMicrosecondArra
 use millrace_planner::RelationId;
 use millrace_runtime::memory::{AccountStatus, Holder};
 use millrace_runtime::worker::flow::FlowStatus;
-use millrace_runtime::{FaucetRecord, FeedStatus, Lack};
+use millrace_runtime::{FeedStatus, Lack};
+use millrace_schedule::driver::FaucetRecord;
 use millrace_storage::ObjectId;
 
 use super::{Columns, numbers, optional_numbers, texts};

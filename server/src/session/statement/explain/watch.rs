@@ -82,7 +82,7 @@ pub(super) fn duration(options: &ExplainOptions, default: Duration) -> SqlResult
 /// What the runtime has counted of a view and its pipeline.
 struct Counts {
     view: ViewStatus,
-    pipeline: millrace_runtime::PipelineRecord,
+    pipeline: millrace_schedule::driver::PipelineRecord,
     /// Time of the tasks of all the pipeline's views.
     pipeline_busy: u64,
     /// Writes of the log, of all streams and tables.
