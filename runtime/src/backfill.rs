@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use futures::future::try_join_all;
 use millrace_planner::{OnError, RelationId, StageGraph};
+use millrace_resource::error::ResourceError;
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::driver::Event;
 use millrace_schedule::id::PipelineId;
@@ -192,7 +193,7 @@ impl Runtime {
         let memory = self.memory();
         let mut is_divided = false;
         for ViewSpec { name, graph, .. } in specs {
-            if memory.spill().is_some() && graph.partitions < PARTITIONS_DIVIDED {
+            if self.inner.spill.is_some() && graph.partitions < PARTITIONS_DIVIDED {
                 tracing::warn!(view = %name, "its state is larger than memory: filling it in more partitions");
                 graph.partitions = partitions_divided(memory.limit());
                 is_divided = true;
@@ -212,7 +213,10 @@ impl Runtime {
             if is_so(&self.inner) {
                 return Ok(());
             }
-            progress.changed().await.map_err(|_| RuntimeError::ShuttingDown)?;
+            progress
+                .changed()
+                .await
+                .map_err(|_| RuntimeError::SHUTTING_DOWN)?;
         }
     }
 
@@ -222,7 +226,7 @@ impl Runtime {
             .into_iter()
             .map(|spec| {
                 let incarnation = self.inner.next_incarnation.fetch_add(1, Ordering::Relaxed);
-                ViewInstance::new(spec, incarnation, self.memory()).map(Arc::new)
+                ViewInstance::new(spec, incarnation, self.memory(), self.inner.spill.clone()).map(Arc::new)
             })
             .collect::<Result<Vec<_>>>()?;
         let made: BTreeSet<RelationId> = views.iter().map(|view| view.id).collect();
@@ -417,10 +421,10 @@ impl Job {
         loop {
             let view = Arc::clone(view);
             let indexing = self.inner.spawn_for(view.id, QueryClass::Batch, move |_| {
-                async move { view.index_contents(partition) }.boxed()
+                async move { Ok(view.index_contents(partition)?) }.boxed()
             })?;
             match indexing.await {
-                Err(RuntimeError::WorkerLost(_)) => {}
+                Err(RuntimeError::Resource(ResourceError::WorkerLost(_))) => {}
                 outcome => return outcome,
             }
         }
@@ -534,7 +538,10 @@ impl Job {
             if self.inner.feeds.lock().len(self.pipeline) <= waiting_max {
                 return Ok(());
             }
-            progress.changed().await.map_err(|_| RuntimeError::ShuttingDown)?;
+            progress
+                .changed()
+                .await
+                .map_err(|_| RuntimeError::SHUTTING_DOWN)?;
         }
     }
 
@@ -545,7 +552,7 @@ impl Job {
                 return Err(error);
             }
             if view.has_large_parts() {
-                return Err(view.account.out_of_memory());
+                return Err(view.account.out_of_memory().into());
             }
         }
         Ok(())

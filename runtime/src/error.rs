@@ -2,6 +2,8 @@
 
 use datafusion::error::DataFusionError;
 use millrace_planner::RelationId;
+use millrace_resource::cpu;
+use millrace_resource::error::ResourceError;
 use millrace_storage::StorageError;
 
 /// A failure of the runtime.
@@ -11,6 +13,9 @@ pub enum RuntimeError {
     Storage(#[from] StorageError),
     #[error(transparent)]
     DataFusion(#[from] DataFusionError),
+    /// Slots that end, memory that is not there, a disk that fails.
+    #[error(transparent)]
+    Resource(ResourceError),
     #[error("relation {0} does not exist in the runtime")]
     UnknownRelation(RelationId),
     /// Two live rows of a table would have the same key.
@@ -33,15 +38,6 @@ pub enum RuntimeError {
     UnknownWorker(u32),
     #[error("worker {0} is the last one: add another first")]
     LastWorker(u32),
-    /// A worker was lost while it ran something for somebody.
-    #[error("worker {0} was lost while it ran this: run it again")]
-    WorkerLost(u32),
-    /// No memory is left for something that grows; `held` says who has it.
-    #[error("{who} needs more memory than there is: {held}")]
-    OutOfMemory { who: String, held: String },
-    /// State that left memory cannot be written to the disk, or read again.
-    #[error("state that is on disk for want of memory: {0}")]
-    Spill(String),
     /// A write waited for room as long as it was to.
     #[error("the write waited {waited:?} for room: {why}")]
     NoRoom {
@@ -56,17 +52,33 @@ pub enum RuntimeError {
     /// A write was given up before it was handed to the log: nothing of it was kept.
     #[error("the write was given up before it was submitted")]
     Ended,
-    #[error("the server is shutting down")]
-    ShuttingDown,
     #[error("internal runtime error: {0}")]
     Internal(String),
 }
 
+impl From<ResourceError> for RuntimeError {
+    fn from(error: ResourceError) -> Self {
+        match error {
+            ResourceError::DataFusion(error) => RuntimeError::DataFusion(error),
+            ResourceError::Internal(why) => RuntimeError::Internal(why),
+            other => RuntimeError::Resource(other),
+        }
+    }
+}
+
 impl RuntimeError {
+    /// The runtime ends, or has ended.
+    pub(crate) const SHUTTING_DOWN: RuntimeError = RuntimeError::Resource(ResourceError::ShuttingDown);
+
+    /// A worker was lost while it ran something for somebody.
+    pub(crate) fn worker_lost(worker: u32) -> RuntimeError {
+        RuntimeError::Resource(ResourceError::WorkerLost(worker))
+    }
+
     /// Whether it failed for want of memory.
     pub fn is_out_of_memory(&self) -> bool {
         match self {
-            RuntimeError::OutOfMemory { .. } => true,
+            RuntimeError::Resource(ResourceError::OutOfMemory { .. }) => true,
             RuntimeError::DataFusion(error) => {
                 matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
             }
@@ -77,3 +89,6 @@ impl RuntimeError {
 
 /// The runtime's result type.
 pub type Result<T, E = RuntimeError> = std::result::Result<T, E>;
+
+/// A task on the slots, which fails as everything here does.
+pub type CpuTask<T> = cpu::CpuTask<T, RuntimeError>;

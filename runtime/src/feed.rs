@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use millrace_planner::RelationId;
 use millrace_planner::watermark::Watermarks;
+use millrace_resource::memory::Charge;
 use millrace_schedule::id::PipelineId;
 use millrace_schedule::message::EpochTime;
 use millrace_storage::ChangeBatch;
 
-use crate::memory::Charge;
 use crate::worker::Cut;
 
 /// Rows after which a cut is closed: bounds what an epoch holds in memory.

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
+use millrace_resource::disk::DiskScheduler;
 use millrace_schedule::id::Version;
 use millrace_storage::ChangeBatch;
 use tokio::sync::{mpsc, oneshot};
@@ -18,7 +19,6 @@ use crate::error::{Result, RuntimeError};
 use crate::relation::Relation;
 use crate::runtime::Runtime;
 use crate::snapshot::{Frozen, FrozenRows};
-use crate::worker::disk::DiskScheduler;
 
 /// Follows one relation from step to step.
 pub struct Follower {

@@ -18,14 +18,11 @@ mod event_time;
 mod feed;
 mod follow;
 pub mod generator;
-pub mod memory;
 pub mod operator;
 mod query;
 mod relation;
-mod running;
 mod runtime;
 mod snapshot;
-mod spill;
 mod state;
 mod timers;
 mod versions;
@@ -33,37 +30,23 @@ pub mod worker;
 mod write;
 
 pub use millrace_planner::reducer;
+pub(crate) use millrace_resource::spill::state as spill;
 pub(crate) use millrace_schedule as schedule;
 
 pub use backfill::{BackfillOptions, JobState, JobStatus};
 pub use checkpoint::{CheckpointRecord, CheckpointState, CheckpointTotals, Replayed, RestoredView};
-pub use error::RuntimeError;
-pub use error::RuntimeError;
-pub use event_time::{EventTime, EventTimeSpec, Judged, LateRow, LateRows, SetBack, WatermarkStatus};
+pub use error::{CpuTask, RuntimeError};
 pub use event_time::{EventTime, EventTimeSpec, Judged, LateRow, LateRows, SetBack, WatermarkStatus};
 pub use feed::{FeedLimits, FeedSize};
-pub use feed::{FeedLimits, FeedSize};
 pub use follow::{Between, Changes, Checkpointed, Follower};
-pub use follow::{Between, Changes, Checkpointed, Follower};
-pub use millrace_schedule as schedule;
-pub use millrace_schedule::cpu::QueryClass;
-pub use millrace_schedule::cpu::policy::SchedulerPolicy;
-pub use millrace_schedule::cpu::queue::Patience;
-pub use millrace_schedule::driver::{
-    self, CheckpointPolicy, EpochRecord, FaucetCause, FaucetRecord, GroupRecord, PipelineRecord, Spread,
-};
-pub use operator::Gate;
 pub use query::{
     BatchPlanner, ClientWait, FILE_PIECE_BYTES_MIN, GenericJoinExec, Partitions, ProfileHandle, QueryOptions,
     table_rows,
 };
-pub use running::{Place, Running};
 pub use runtime::{
     FeedStatus, Lack, PipelineStatus, QUERY_PARTITION_ROWS, Runtime, RuntimeOptions, SourceKind, SourceSpec,
     ViewSpec, ViewStatus, WorkerStatus,
 };
 pub use snapshot::{Snapshot, scanned_rows};
-pub use spill::SpillOptions;
-pub use worker::cpu::{CpuScheduler, CpuTask, CpuTimes, Durations, TaskState, TaskStatus};
 pub use worker::{ActivityCounts, Filled};
 pub use write::{Note, TableLocks, WriteToken};

@@ -61,19 +61,7 @@ use unnest::{Listing, Unnesting};
 /// Rows handled between two suspension points.
 pub const CHUNK_ROWS: usize = 8_192;
 
-/// What the scheduler offers a task: a place where it may be suspended.
-pub trait Gate: Send + Sync {
-    /// Resolves at once unless the scheduler wants the core.
-    fn checkpoint(&self) -> BoxFuture<'_, ()>;
-
-    /// To be asked before so many bytes are taken in one step.
-    ///
-    /// # Errors
-    /// There is no memory for them.
-    fn room(&self, _bytes: usize) -> Result<()> {
-        Ok(())
-    }
-}
+pub use millrace_resource::gate::Gate;
 
 /// What a task reads in one epoch.
 #[derive(Debug, Default)]

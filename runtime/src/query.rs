@@ -33,14 +33,16 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, RecordBatchStream, SendableRecordBatchStream};
 use futures::{FutureExt, Stream, StreamExt};
+use millrace_resource::cpu::{TaskRecord, TaskStatus, Work};
+use millrace_resource::memory::Charge;
+use millrace_resource::query_memory::QueryMemory;
 use millrace_schedule::cpu::QueryClass;
 use millrace_storage::rows_bytes;
 use tokio::sync::mpsc;
 
+use crate::error::CpuTask;
 use crate::error::Result;
-use crate::memory::{Charge, QueryMemory};
 use crate::runtime::{Inner, Runtime};
-use crate::worker::cpu::{CpuTask, TaskRecord, TaskStatus, Work};
 pub use generic_join::GenericJoinExec;
 pub use partitions::{FILE_PIECE_BYTES_MIN, Partitions, table_rows};
 pub use planner::BatchPlanner;

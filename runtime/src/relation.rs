@@ -6,12 +6,12 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use millrace_planner::RelationId;
+use millrace_resource::memory::StateCharge;
 use millrace_storage::ChangeBatch;
 use parking_lot::RwLock;
 
 use crate::error::{Result, RuntimeError};
 use crate::event_time::EventTime;
-use crate::memory::StateCharge;
 use crate::state::RowTable;
 use crate::state::row_table::arrow_error;
 use crate::worker::ViewInstance;

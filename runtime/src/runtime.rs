@@ -19,6 +19,15 @@ use datafusion::object_store::ObjectStore;
 use datafusion::object_store::local::LocalFileSystem;
 use futures::future::BoxFuture;
 use millrace_planner::{RelationId, StageGraph};
+use millrace_resource::cpu::{CpuScheduler, CpuTimes, TaskStatus};
+use millrace_resource::disk::{DiskStore, Disks};
+use millrace_resource::error::ResourceError;
+use millrace_resource::memory::{Memory, Resident};
+use millrace_resource::monotask::{Moved, Phase};
+use millrace_resource::network::{FETCHING_TASKS_MAX, Network};
+use millrace_resource::running::Running;
+use millrace_resource::spill::query::SpillFiles;
+use millrace_resource::spill::state::{Spill, SpillOptions};
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::cpu::policy::SchedulerPolicy;
 use millrace_schedule::cpu::queue::Patience;
@@ -43,19 +52,13 @@ use crate::checkpoint::{
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Result, RuntimeError};
 use crate::feed::{FeedLimits, Feeds, Taken};
-use crate::memory::{Memory, Resident};
 use crate::operator::CombinerCounts;
 use crate::query::Queries;
 use crate::relation::Relation;
-use crate::running::Running;
 use crate::snapshot::{Frozen, Snapshot};
-use crate::spill::{Spill, SpillOptions};
 use crate::timers::Timers;
 use crate::versions::Versions;
-use crate::worker::cpu::{CpuScheduler, CpuTimes, TaskStatus};
-use crate::worker::disk::{DiskStore, Disks, Moved, Phase, SpillFiles};
 use crate::worker::flow::FlowStatus;
-use crate::worker::network::{FETCHING_TASKS_MAX, Network};
 use crate::worker::{ActivityCounts, Filled, Worker};
 use crate::write::WriteToken;
 
@@ -181,6 +184,8 @@ pub(crate) struct Inner {
     pub waits: Waits,
     /// Serve what is read from files and written to them.
     pub disks: Arc<Disks>,
+    /// Where state of views goes when memory is short, if it goes anywhere.
+    pub spill: Option<Arc<Spill>>,
     /// What workers fetch of each other goes over it.
     pub network: Arc<Network>,
     /// Whether writes wait for the device.
@@ -241,10 +246,11 @@ impl Runtime {
         let disks = Arc::new(Disks::new(logs.directory(), &options.memory));
         let device = Arc::downgrade(disks.data());
         logs.set_device(device);
+        let mut spills = None;
         if let Some(spill) = &options.spill {
-            let spill = Spill::open(spill, &disks.of(&spill.directory), io.clone());
-            let spill = spill.map_err(|error| RuntimeError::Spill(error.to_string()))?;
-            options.memory.spill_to(spill);
+            let spill = Spill::open(spill, &disks.of(&spill.directory), &options.memory, io.clone());
+            let spill = spill.map_err(|error| ResourceError::Spill(error.to_string()))?;
+            spills = Some(spill);
         }
         let durable = options.durable.clone();
         let durable = durable.map(|files| Durable::new(files, options.checkpoint_interval));
@@ -256,6 +262,7 @@ impl Runtime {
             io,
             statements,
             waits: Waits::start()?,
+            spill: spills,
             disks,
             network: Arc::default(),
             flushes_writes: Arc::new(AtomicBool::new(true)),
@@ -408,7 +415,10 @@ impl Runtime {
                 }
                 continue;
             }
-            progress.changed().await.map_err(|_| RuntimeError::ShuttingDown)?;
+            progress
+                .changed()
+                .await
+                .map_err(|_| RuntimeError::SHUTTING_DOWN)?;
         }
     }
 
@@ -475,7 +485,10 @@ impl Runtime {
             for pipeline in behind {
                 self.inner.input_arrived(pipeline);
             }
-            progress.changed().await.map_err(|_| RuntimeError::ShuttingDown)?;
+            progress
+                .changed()
+                .await
+                .map_err(|_| RuntimeError::SHUTTING_DOWN)?;
         }
     }
 

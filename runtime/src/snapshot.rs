@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use millrace_planner::RelationId;
+use millrace_resource::disk::DiskScheduler;
 use millrace_schedule::id::Version;
 use millrace_storage::{LogHold, LogStore};
 
@@ -16,7 +17,6 @@ use crate::error::{Result, RuntimeError};
 use crate::relation::Relation;
 use crate::state::TableView;
 use crate::versions::Pin;
-use crate::worker::disk::DiskScheduler;
 use provider::SnapshotTable;
 pub(crate) use scan::SnapshotScan;
 pub use scan::scanned_rows;

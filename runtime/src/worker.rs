@@ -10,12 +10,9 @@
 //! Workers reach each other, the driver and the sources only through [`Transport`]; within one process that is a call.
 
 mod activity;
-pub mod cpu;
-pub mod disk;
 mod execution;
 pub mod flow;
 mod load;
-pub mod network;
 pub mod shuffle;
 mod task;
 mod view;
@@ -28,6 +25,9 @@ use std::time::Instant;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_planner::RelationId;
+use millrace_resource::cpu::CpuScheduler;
+use millrace_resource::error::ResourceError;
+use millrace_resource::memory::Charge;
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::id::{Part, PipelineId, TaskId, WorkerId};
 use millrace_schedule::local::{LocalAction, LocalEvent, LocalScheduler, Tasks, Timer};
@@ -38,9 +38,7 @@ use tokio::sync::watch;
 
 use crate::error::{Result, RuntimeError};
 use crate::feed::{CutAnswer, CutRequest};
-use crate::memory::Charge;
 pub use activity::{ActivityCounts, Filled};
-use cpu::CpuScheduler;
 use flow::{Batch, BatchId, FlowId, Flows};
 use load::LoadMeter;
 use shuffle::{Block, Shuffle};
@@ -268,7 +266,7 @@ impl Worker {
         let rows = self.shuffle.lock().fetch(pipeline, epoch, block);
         // It dies before its rows are dropped: what was found while it lives was all of it.
         rows.filter(|_| self.is_alive())
-            .ok_or(RuntimeError::WorkerLost(self.id.0))
+            .ok_or(RuntimeError::worker_lost(self.id.0))
     }
 
     /// The next batch of a channel here; see [`Transport::next_batch`].
@@ -285,7 +283,7 @@ impl Worker {
         if self.is_alive() {
             Ok(batch)
         } else {
-            Err(RuntimeError::WorkerLost(self.id.0))
+            Err(RuntimeError::worker_lost(self.id.0))
         }
     }
 
@@ -329,7 +327,7 @@ impl Worker {
                 let task = self.cpu.spawn(self.class(pipeline, gives_way), move |_| {
                     async move {
                         worker.take_cut(request);
-                        Ok(())
+                        Ok::<(), ResourceError>(())
                     }
                     .boxed()
                 });
@@ -349,23 +347,25 @@ impl Worker {
                     stage,
                     partition,
                 };
-                let task = self.cpu.spawn_for(view, QueryClass::Stream, move |_| {
-                    async move {
-                        worker.restore(part, incarnation);
-                        if let Some(view) = worker.view(view, incarnation) {
-                            view.make_room().await;
+                let task = self
+                    .cpu
+                    .spawn_for::<_, ResourceError>(view, QueryClass::Stream, move |_| {
+                        async move {
+                            worker.restore(part, incarnation);
+                            if let Some(view) = worker.view(view, incarnation) {
+                                view.make_room().await;
+                            }
+                            worker.on(LocalEvent::Restored {
+                                pipeline,
+                                version,
+                                view,
+                                stage,
+                                partition,
+                            });
+                            Ok(())
                         }
-                        worker.on(LocalEvent::Restored {
-                            pipeline,
-                            version,
-                            view,
-                            stage,
-                            partition,
-                        });
-                        Ok(())
-                    }
-                    .boxed()
-                });
+                        .boxed()
+                    });
                 task.detach();
             }
             LocalAction::Run(ready) => self.spawn(ready),

@@ -282,7 +282,7 @@ impl Runtime {
             drop(locks);
             token
         });
-        let token = completion.await.map_err(|_| RuntimeError::ShuttingDown)??;
+        let token = completion.await.map_err(|_| RuntimeError::SHUTTING_DOWN)??;
         Ok(Some(WriteToken { late, ..token }))
     }
 

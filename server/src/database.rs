@@ -36,12 +36,14 @@ use datafusion::execution::{SessionState, TaskContext};
 use millrace_planner::growth::growth;
 use millrace_planner::stage::RecursionLimits;
 use millrace_planner::{ViewOptions, plan_view};
+use millrace_resource::memory::{Memory, Resident};
+use millrace_resource::query_memory::QueryMemory;
+use millrace_resource::spill::state::SpillOptions;
 use millrace_runtime::clock::{Clock, VirtualClock};
-use millrace_runtime::memory::{Memory, Resident};
 use millrace_runtime::reducer::Reducer;
 use millrace_runtime::{
     EventTimeSpec, QUERY_PARTITION_ROWS, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec,
-    SpillOptions, ViewSpec,
+    ViewSpec,
 };
 use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind, Store, StoreOptions};
@@ -317,7 +319,7 @@ impl Database {
     /// What a query runs with.
     pub fn query_options(&self, class: QueryClass) -> QueryOptions {
         let environment = RuntimeEnv {
-            memory_pool: self.runtime.memory().query(),
+            memory_pool: QueryMemory::new(self.runtime.memory()),
             ..self.state.runtime_env().as_ref().clone()
         };
         let context = TaskContext::from(&self.state).with_runtime(Arc::new(environment));

@@ -26,9 +26,10 @@ use millrace_planner::{
     Binder, CatalogReader, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions,
     plan_view,
 };
+use millrace_resource::disk::Disks;
+use millrace_resource::memory::{Memory, Resident};
+use millrace_resource::spill::query::SpillFiles;
 use millrace_runtime::clock::VirtualClock;
-use millrace_runtime::memory::{Memory, Resident};
-use millrace_runtime::worker::disk::{Disks, SpillFiles};
 use millrace_runtime::{
     QueryOptions, RestoredView, Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind, SourceSpec,
     ViewSpec, WriteToken,

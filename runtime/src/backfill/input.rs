@@ -12,6 +12,8 @@
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
+use millrace_resource::disk::DiskScheduler;
+use millrace_resource::monotask::{Moved, Phase};
 use millrace_schedule::id::Version;
 use millrace_storage::{ChangeBatch, LogReader, rows_bytes};
 
@@ -20,7 +22,6 @@ use crate::relation::Relation;
 use crate::runtime::Runtime;
 use crate::snapshot::{Frozen, FrozenRows};
 use crate::state::TableView;
-use crate::worker::disk::{DiskScheduler, Moved, Phase};
 
 /// Blocks of a log are read together until they have so many rows or bytes.
 const LOG_PIECE_ROWS: usize = 16_384;

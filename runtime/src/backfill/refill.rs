@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millrace_planner::RelationId;
+use millrace_resource::error::ResourceError;
 
 use super::{BackfillOptions, DIVIDED_PIECE};
 use crate::error::{Result, RuntimeError};
@@ -212,7 +213,7 @@ impl Runtime {
                     match self.create_views(specs, options).await {
                         Ok(()) => return,
                         // Another one was lost meanwhile: what it did of this is done by those that are left.
-                        Err(RuntimeError::WorkerLost(_)) => continue,
+                        Err(RuntimeError::Resource(ResourceError::WorkerLost(_))) => continue,
                         Err(error) => error.to_string(),
                     }
                 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use futures::FutureExt;
+use millrace_resource::spill::state::SpilledRows;
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::id::Part;
 use millrace_storage::checkpoint::{
@@ -20,10 +21,9 @@ use millrace_storage::checkpoint::{
 };
 use twox_hash::XxHash3_64;
 
-use crate::error::Result;
+use crate::error::{Result, RuntimeError};
 use crate::operator::image::{AwaySet, Part as OperatorPart, sliced, tag_column};
 use crate::runtime::Inner;
-use crate::spill::SpilledRows;
 use crate::state::row_table::{Tags, arrow_error};
 use crate::state::{Chunk, TableImage};
 use crate::worker::Image;
@@ -232,7 +232,7 @@ impl<'a> Encoder<'a> {
 
 async fn encoded(inner: &Inner, rows: RecordBatch) -> Result<Vec<u8>> {
     let task = inner.spawn(QueryClass::Batch, move |_| {
-        async move { encode_rows(&rows).map_err(arrow_error) }.boxed()
+        async move { Ok::<_, RuntimeError>(encode_rows(&rows)?) }.boxed()
     })?;
     task.await
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
+use millrace_resource::monotask::{Moved, Phase};
 use millrace_schedule::id::PipelineId;
 use millrace_storage::checkpoint::EpochRecord;
 use millrace_storage::{LogBlock, LogReader, rows_bytes};
@@ -16,7 +17,6 @@ use super::Recovery;
 use crate::error::{Result, RuntimeError};
 use crate::feed::Part;
 use crate::runtime::{Inner, Runtime};
-use crate::worker::disk::{Moved, Phase};
 use crate::write::WriteToken;
 
 /// Epochs that wait to be cut: bounds what of the log is in memory.
@@ -281,7 +281,7 @@ impl Feeder<'_> {
                 self.queues.insert(*pipeline, joined.into());
             }
         }
-        let pipeline = pipelines.first().ok_or(RuntimeError::ShuttingDown)?;
+        let pipeline = pipelines.first().ok_or(RuntimeError::SHUTTING_DOWN)?;
         self.replayed.rows += write
             .parts
             .iter()

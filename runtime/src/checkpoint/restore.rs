@@ -16,6 +16,7 @@ use futures::FutureExt;
 use futures::future::try_join_all;
 use millrace_planner::state_identity::{state_difference, state_identity};
 use millrace_planner::{RelationId, StageGraph};
+use millrace_resource::error::ResourceError;
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::id::{Part, TaskId};
 use millrace_storage::checkpoint::{Checkpoints, Manifest, StoredImage, StoredSource, StoredView};
@@ -214,7 +215,12 @@ impl Inner {
     ) -> Result<()> {
         let incarnation = self.next_incarnation.fetch_add(1, Ordering::Relaxed);
         let inputs = spec.graph.inputs.iter().map(|input| input.id).collect();
-        let view = Arc::new(ViewInstance::new(spec, incarnation, &self.options.memory)?);
+        let view = Arc::new(ViewInstance::new(
+            spec,
+            incarnation,
+            &self.options.memory,
+            self.spill.clone(),
+        )?);
         let images: HashMap<Part, StoredImage> = (stored.images.into_iter())
             .map(|image| (part(view.id, &image), image))
             .collect();
@@ -327,7 +333,9 @@ impl Runtime {
         };
         match self.inner.bring_back(spec, stored, files).await {
             Ok(()) => {}
-            Err(RuntimeError::ShuttingDown) => return Err(RuntimeError::ShuttingDown),
+            Err(RuntimeError::Resource(ResourceError::ShuttingDown)) => {
+                return Err(RuntimeError::SHUTTING_DOWN);
+            }
             Err(error) => return Ok(RestoredView::Unusable(error.to_string())),
         }
         self.until(|inner| inner.versions.pipeline_of(id).is_some())

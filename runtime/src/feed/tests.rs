@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use millrace_resource::memory::{Account, Holder, Memory, Resident, Use};
 
 use super::*;
-use crate::memory::{Account, Holder, Memory, Resident, Use};
 
 const PIPELINE: PipelineId = PipelineId(1);
 const RELATION: RelationId = RelationId(7);

@@ -30,14 +30,14 @@ use datafusion::physical_plan::{
     RecordBatchStream, ReplaceChildrenOptions, SendableRecordBatchStream,
 };
 use futures::{FutureExt, Stream, StreamExt};
+use millrace_resource::cpu::{CpuGate, panic_message, should_yield};
+use millrace_resource::gate::Gate;
 use millrace_storage::rows_bytes;
 use parking_lot::Mutex;
 
 use super::exchange::{Exchange, Producer, Reader, Shape};
 use super::run::QueryRun;
 use crate::error::RuntimeError;
-use crate::operator::Gate;
-use crate::worker::cpu::{CpuGate, panic_message, should_yield};
 
 /// How rows find their consumer.
 #[derive(Debug, Clone)]

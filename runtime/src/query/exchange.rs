@@ -29,11 +29,11 @@ use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, SpillMetrics};
 use datafusion::physical_plan::spill::SpillManager;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
+use millrace_resource::cpu::{CpuGate, TaskLabel, Waits, running_task, waits_for};
+use millrace_resource::monotask::NetworkUse;
+use millrace_resource::network::Network;
 use millrace_storage::rows_bytes;
 use parking_lot::Mutex;
-
-use crate::worker::cpu::{CpuGate, TaskLabel, Waits, running_task, waits_for};
-use crate::worker::network::{Network, NetworkUse};
 
 /// So many times the rows that a reader takes at once make a queue full.
 const FULL_TAKES: usize = 2;

@@ -9,9 +9,9 @@ use datafusion::error::Result;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::{RecordBatchStream, SendableRecordBatchStream};
 use futures::{Stream, StreamExt};
+use millrace_resource::cpu::should_yield;
 
 use super::wrap::Wrap;
-use crate::worker::cpu::should_yield;
 
 /// Lets what is more urgent have the core first.
 pub async fn give_way() {

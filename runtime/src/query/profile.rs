@@ -11,15 +11,15 @@ use millrace_planner::performance::profile::{
     Blocked, Device, Kind, Machine, Monotask, Nanoseconds, OperatorProfile, Parallelism, Profile, Resource,
     StageProfile, TaskProfile, Usage,
 };
+use millrace_resource::cpu::{TaskRecord, Waits};
+use millrace_resource::monotask::{DiskUse, NetworkUse, Phase};
+use millrace_resource::network::FETCHING_TASKS_MAX;
 
 use super::boundary::StageBoundary;
 use super::partitions::{PARTITIONS_MAX, waves};
 use super::run::{QueryRun, StageRecord};
 use super::wrap::Wrapped;
 use crate::runtime::Inner;
-use crate::worker::cpu::{TaskRecord, Waits};
-use crate::worker::disk::{DiskUse, Phase};
-use crate::worker::network::{FETCHING_TASKS_MAX, NetworkUse};
 
 /// Characters of an operator's description that are kept.
 const DESCRIPTION_CHARS_MAX: usize = 100;

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use futures::FutureExt;
+use millrace_resource::cpu::{CpuGate, TaskLabel, TaskRecord, TaskStatus, Waits, Work, waits_for};
+use millrace_resource::network::Network;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
+use crate::error::CpuTask;
 use crate::error::Result;
 use crate::runtime::Inner;
-use crate::worker::cpu::{CpuGate, CpuTask, TaskLabel, TaskRecord, TaskStatus, Waits, Work, waits_for};
-use crate::worker::network::Network;
 
 /// A stage of a run.
 pub struct StageRecord {

@@ -84,7 +84,7 @@ impl Inner {
             relations,
             or_new: self.new_pipeline(),
         });
-        receiver.await.map_err(|_| RuntimeError::ShuttingDown)?;
+        receiver.await.map_err(|_| RuntimeError::SHUTTING_DOWN)?;
         asked.is_granted = true;
         Ok(Held {
             inner: Arc::clone(self),

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use millrace_planner::RelationId;
+use millrace_resource::memory::{Account, Charge, Holder, Memory, Use};
 use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{ChangeBatch, rows_bytes};
 
 use super::{Inner, Runtime};
-use crate::memory::{Account, Charge, Holder, Memory, Use};
 use crate::relation::Relation;
 use crate::worker::ViewInstance;
 
@@ -109,7 +109,7 @@ impl Inner {
 
     /// Has parts of the views leave that hold most. Their tasks see to it too, but not those of a view at rest.
     fn relieve(&self) {
-        if self.options.memory.spill().is_none() {
+        if self.spill.is_none() {
             return;
         }
         let views = self.going_views().into_iter();

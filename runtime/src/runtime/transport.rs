@@ -63,7 +63,7 @@ impl Transport for InProcess {
     ) -> BoxFuture<'static, Result<Vec<ChangeBatch>>> {
         let rows = match self.peer(from) {
             Some(worker) => worker.fetch(pipeline, epoch, block),
-            None => Err(RuntimeError::WorkerLost(from.0)),
+            None => Err(RuntimeError::worker_lost(from.0)),
         };
         async move { rows }.boxed()
     }
@@ -79,7 +79,7 @@ impl Transport for InProcess {
         async move {
             match peer {
                 Some(worker) => worker.next_batch(flow, partition, done).await,
-                None => Err(RuntimeError::WorkerLost(from.0)),
+                None => Err(RuntimeError::worker_lost(from.0)),
             }
         }
         .boxed()

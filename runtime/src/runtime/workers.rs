@@ -6,14 +6,15 @@ use std::sync::atomic::Ordering;
 
 use futures::future::BoxFuture;
 use millrace_planner::RelationId;
+use millrace_resource::cpu::{CpuGate, CpuScheduler, TaskLabel, TaskRecord, Work};
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::driver::Event;
 use millrace_schedule::id::WorkerId;
 
 use super::transport::InProcess;
 use super::{Inner, Runtime};
+use crate::error::CpuTask;
 use crate::error::{Result, RuntimeError};
-use crate::worker::cpu::{CpuGate, CpuScheduler, CpuTask, TaskLabel, TaskRecord, Work};
 use crate::worker::{Transport, ViewInstance, Worker};
 
 /// A worker as operators see it.
@@ -285,7 +286,7 @@ impl Inner {
         let chosen = policy.rules().place(None, &places);
         chosen
             .map(|chosen| candidates[chosen])
-            .ok_or(RuntimeError::ShuttingDown)
+            .ok_or(RuntimeError::SHUTTING_DOWN)
     }
 
     /// Makes a view's operators known to every worker.

@@ -23,14 +23,15 @@ use datafusion::physical_plan::{
 };
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream};
+use millrace_resource::cpu::{Waits, should_yield, used_disk, waits_for};
+use millrace_resource::disk::DiskScheduler;
+use millrace_resource::monotask::{DiskUse, Moved, Phase};
 use millrace_storage::LogReader;
 
 use super::provider::known_columns;
 use super::{Frozen, FrozenRows};
 use crate::relation::Relation;
 use crate::state::{Chunk, TableView};
-use crate::worker::cpu::{Waits, should_yield, used_disk, waits_for};
-use crate::worker::disk::{DiskScheduler, DiskUse, Moved, Phase};
 
 /// A share of a relation's rows.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,12 +8,11 @@ use arrow::array::{BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchO
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
+use millrace_resource::spill::state::SpilledRows;
 use millrace_schedule::id::Version;
 use millrace_storage::checkpoint::{BlockRef, Slice};
 use millrace_storage::rows_bytes;
 use parking_lot::Mutex;
-
-use crate::spill::SpilledRows;
 
 /// Not deleted.
 const ALIVE: Version = Version::MAX;

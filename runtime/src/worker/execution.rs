@@ -6,20 +6,22 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use millrace_resource::cpu::CpuGate;
+use millrace_resource::error::ResourceError;
+use millrace_resource::gate::Gate;
+use millrace_resource::memory::Use;
 use millrace_schedule::id::{Part as Kept, PipelineId, TaskId, WorkerId};
 use millrace_schedule::local::{LocalEvent, ReadyTask};
 use millrace_schedule::task::{Ended, Source};
 use millrace_storage::ChangeBatch;
 
-use super::cpu::CpuGate;
 use super::flow::{Batch, BatchId, Channel, FlowId, Part, Parts};
 use super::shuffle::Block;
 use super::task::{Running, TaskOutput};
 use super::view::Turn;
 use super::{ViewInstance, Worker};
 use crate::error::{Result, RuntimeError};
-use crate::memory::Use;
-use crate::operator::{ErrorCounter, Gate, Inputs};
+use crate::operator::{ErrorCounter, Inputs};
 
 /// How a task came out.
 enum Outcome {
@@ -57,7 +59,7 @@ impl Gate for ViewGate<'_> {
         }
     }
 
-    fn room(&self, bytes: usize) -> Result<()> {
+    fn room(&self, bytes: usize) -> Result<(), ResourceError> {
         self.view.account.room(bytes)
     }
 }
@@ -129,7 +131,7 @@ impl Worker {
                 let queue = queued.elapsed();
                 let outcome = worker.run(&ready, &gate, queue).await;
                 worker.tell(ready, outcome);
-                Ok(())
+                Ok::<(), ResourceError>(())
             }
             .boxed()
         });
@@ -263,7 +265,7 @@ impl Worker {
                 return Outcome::Ended(ended);
             }
             // Batches stay away only if the worker is gone that sends them, and then the view is filled again.
-            Ok(Err(RuntimeError::WorkerLost(_))) => return Outcome::Unwanted,
+            Ok(Err(RuntimeError::Resource(ResourceError::WorkerLost(_)))) => return Outcome::Unwanted,
             Ok(Err(error)) => (error.to_string(), error.is_out_of_memory()),
             Err(_) => ("an operator panicked; see the log".to_owned(), false),
         };

@@ -28,14 +28,15 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use millrace_planner::RelationId;
 use millrace_planner::stage::FlowLimits;
+use millrace_resource::cpu;
+use millrace_resource::cpu::Waits;
+use millrace_resource::memory::Charge;
 use millrace_schedule::id::PipelineId;
 use millrace_storage::ChangeBatch;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::cpu::{self, Waits};
 use crate::error::Result;
-use crate::memory::Charge;
 
 /// A stage of a view in an epoch: its tasks on one worker share a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

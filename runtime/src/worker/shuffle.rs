@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 
 use millrace_planner::RelationId;
+use millrace_resource::memory::Charge;
 use millrace_schedule::id::{PipelineId, TaskId};
 use millrace_schedule::local::share;
 use millrace_storage::ChangeBatch;
 
 use super::Cut;
-use crate::memory::Charge;
 
 /// Names rows that wait on a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -8,6 +8,8 @@ use datafusion::common::hash_utils::create_hashes_with_hasher;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_planner::stage::Output as Goes;
+use millrace_resource::gate::Gate;
+use millrace_resource::memory::{Charge, Use};
 use millrace_schedule::id::TaskId;
 use millrace_schedule::local::ReadyTask;
 use millrace_storage::{ChangeBatch, rows_bytes};
@@ -16,8 +18,7 @@ use twox_hash::XxHash3_64;
 use super::flow::{BatchId, Channel};
 use super::view::{Taken, ViewInstance};
 use crate::error::Result;
-use crate::memory::{Charge, Use};
-use crate::operator::{ErrorCounter, Gate, Inputs, Output, concat, consolidate};
+use crate::operator::{ErrorCounter, Inputs, Output, concat, consolidate};
 use crate::state::row_table::arrow_error;
 use crate::state::width::COPIED_BYTES_MAX;
 

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
 use millrace_planner::{RelationId, StageGraph};
+use millrace_resource::memory::{Account, Holder, Memory, StateCharge};
+use millrace_resource::spill::state::Spill;
 use millrace_schedule::message::EpochTime;
 use millrace_schedule::template::{StageInput, ViewShape, is_reduce};
 use parking_lot::{Mutex, RwLock};
@@ -16,7 +18,6 @@ use tokio::sync::watch;
 
 use crate::ViewSpec;
 use crate::error::{Result, RuntimeError};
-use crate::memory::{Account, Holder, Memory, StateCharge};
 use crate::operator::{Combiner, CombinerCounts, ErrorCounter, OperatorImage, OperatorInstance};
 use crate::runtime::make_indexes;
 use crate::state::{RowTable, TableImage};
@@ -99,6 +100,8 @@ pub struct ViewInstance {
     is_aside: watch::Sender<bool>,
     /// What it holds.
     pub account: Arc<Account>,
+    /// Where its state goes when memory is short, if it goes anywhere.
+    spill: Option<Arc<Spill>>,
     /// For each stage, for each partition: its state.
     charges: Vec<Vec<StateCharge>>,
     /// Whether it waits for rows that existed before it.
@@ -124,7 +127,12 @@ impl ViewInstance {
     ///
     /// # Errors
     /// The plan asks for an operator that cannot be built.
-    pub fn new(spec: ViewSpec, incarnation: u64, memory: &Arc<Memory>) -> Result<Self> {
+    pub fn new(
+        spec: ViewSpec,
+        incarnation: u64,
+        memory: &Arc<Memory>,
+        spill: Option<Arc<Spill>>,
+    ) -> Result<Self> {
         let ViewSpec { id, name, graph } = spec;
         let account = memory.account(Holder::Relation(id), &format!("view \"{name}\""));
         account.set_name(format!("view \"{name}\""));
@@ -177,6 +185,7 @@ impl ViewInstance {
                 })
                 .collect(),
             account,
+            spill,
             is_filling: AtomicBool::new(awaits_all),
             combiners: graph.stages.iter().map(|_| Arc::default()).collect(),
             activity: (graph.stages.iter())

@@ -19,10 +19,11 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use millrace_planner::query::physical_optimizer_rules;
 use millrace_planner::{Binder, RelationId, RelationInfo, RelationKind, ViewOptions, plan_view};
-use millrace_runtime::memory::{Memory, Resident};
+use millrace_resource::memory::{Memory, Resident};
+use millrace_resource::spill::state::SpillOptions;
 use millrace_runtime::{
-    FeedLimits, FeedStatus, Lack, Runtime, RuntimeError, RuntimeOptions, SourceKind, SourceSpec,
-    SpillOptions, ViewSpec, WriteToken,
+    FeedLimits, FeedStatus, Lack, Runtime, RuntimeError, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
+    WriteToken,
 };
 use millrace_storage::{ChangeBatch, Store, StoreOptions};
 

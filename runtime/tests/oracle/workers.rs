@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_runtime::SpillOptions;
+use millrace_resource::spill::state::SpillOptions;
 use millrace_schedule::driver::{CheckpointPolicy, Spread};
 use millrace_schedule::group::GroupSize;
 use millrace_schedule::id::WorkerId;

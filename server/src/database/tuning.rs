@@ -6,7 +6,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use millrace_runtime::memory::machine_bytes;
+use millrace_resource::memory::machine_bytes;
 use millrace_schedule::cpu::policy::SchedulerPolicy;
 use millrace_schedule::cpu::queue::Patience;
 use millrace_schedule::driver::Spread;

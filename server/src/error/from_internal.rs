@@ -9,6 +9,7 @@ use datafusion::error::DataFusionError;
 use millrace_parser::{ParseError, ParseErrorKind};
 use millrace_planner::PlanError;
 use millrace_planner::error::Fault;
+use millrace_resource::error::ResourceError;
 use millrace_runtime::RuntimeError;
 use millrace_storage::StorageError;
 
@@ -81,6 +82,7 @@ pub fn runtime(error: RuntimeError) -> SqlError {
     match error {
         RuntimeError::Storage(error) => storage(error),
         RuntimeError::DataFusion(error) => datafusion(error),
+        RuntimeError::Resource(error) => resource(error),
         RuntimeError::UnknownRelation(id) => SqlError::new(
             SqlState::UndefinedTable,
             format!("a relation that the statement names was dropped while it ran (relation {id})"),
@@ -103,13 +105,6 @@ pub fn runtime(error: RuntimeError) -> SqlError {
             SqlError::new(SqlState::ObjectNotInPrerequisiteState, error.to_string())
                 .with_hint("ADD WORKER adds one.")
         }
-        error @ RuntimeError::WorkerLost(_) => SqlError::new(SqlState::CrashShutdown, error.to_string()),
-        RuntimeError::OutOfMemory { who, held } => SqlError::new(
-            SqlState::OutOfMemory,
-            format!("{who} needs more memory than there is"),
-        )
-        .with_detail(held)
-        .with_hint(MEMORY_HINT),
         RuntimeError::NoRoom { waited, why } => SqlError::new(
             SqlState::OutOfMemory,
             format!("the write waited {} s for room", waited.as_secs()),
@@ -118,9 +113,24 @@ pub fn runtime(error: RuntimeError) -> SqlError {
         .with_hint("Nothing of it was kept. Send it again later; SHOW BACKPRESSURE tells what is behind."),
         error @ RuntimeError::RowsLost { .. } => SqlError::new(SqlState::CrashShutdown, error.to_string()),
         error @ RuntimeError::Ended => SqlError::new(SqlState::QueryCanceled, error.to_string()),
-        RuntimeError::ShuttingDown => SqlError::new(SqlState::AdminShutdown, "the server is shutting down"),
-        error @ RuntimeError::Spill(_) => SqlError::new(SqlState::IoError, error.to_string()),
         RuntimeError::Internal(message) => SqlError::internal(message),
+    }
+}
+
+/// A failure of a resource: slots, memory, a disk.
+pub fn resource(error: ResourceError) -> SqlError {
+    match error {
+        ResourceError::DataFusion(error) => datafusion(error),
+        error @ ResourceError::WorkerLost(_) => SqlError::new(SqlState::CrashShutdown, error.to_string()),
+        ResourceError::OutOfMemory { who, held } => SqlError::new(
+            SqlState::OutOfMemory,
+            format!("{who} needs more memory than there is"),
+        )
+        .with_detail(held)
+        .with_hint(MEMORY_HINT),
+        ResourceError::ShuttingDown => SqlError::new(SqlState::AdminShutdown, "the server is shutting down"),
+        error @ ResourceError::Spill(_) => SqlError::new(SqlState::IoError, error.to_string()),
+        ResourceError::Internal(message) => SqlError::internal(message),
     }
 }
 
@@ -265,6 +275,10 @@ fn external(error: Box<dyn std::error::Error + Send + Sync>) -> SqlError {
     };
     let error = match error.downcast::<RuntimeError>() {
         Ok(error) => return runtime(*error),
+        Err(error) => error,
+    };
+    let error = match error.downcast::<ResourceError>() {
+        Ok(error) => return resource(*error),
         Err(error) => error,
     };
     match error.downcast::<ArrowError>() {
@@ -566,6 +580,7 @@ from! {
     ParseError => parse,
     PlanError => plan,
     RuntimeError => runtime,
+    ResourceError => resource,
     StorageError => storage,
     DataFusionError => datafusion,
     ArrowError => arrow,

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
+use millrace_resource::spill::state::{SpillWriter, SpilledRows};
 use millrace_schedule::id::Version;
 
 use super::image::under;
 use super::{RowTable, TableView, arrow_error};
 use crate::error::Result;
-use crate::spill::{SpillWriter, SpilledRows};
 use crate::state::chunk::Chunk;
 use crate::state::index::HashIndex;
 

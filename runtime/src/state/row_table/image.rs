@@ -8,10 +8,10 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{DataType, SchemaRef};
+use millrace_resource::spill::state::SpilledRows;
 
 use super::{RowTable, arrow_error, mismatch};
 use crate::error::Result;
-use crate::spill::SpilledRows;
 use crate::state::chunk::Chunk;
 use crate::state::index::HashIndex;
 

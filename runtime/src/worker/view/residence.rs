@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use millrace_planner::StageGraph;
+use millrace_resource::memory::{Account, OnDisk, Use};
+use millrace_resource::spill::state::Spill;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard, Semaphore, SemaphorePermit};
 
 use super::{Slot, ViewInstance};
 use crate::error::Result;
-use crate::memory::{Account, OnDisk, Use};
 use crate::operator::OperatorInstance;
-use crate::spill::Spill;
 use crate::state::write_away;
 
 /// Partitions of a view whose state is larger than memory, at the least; see [`partitions_divided`].
@@ -216,7 +216,7 @@ impl ViewInstance {
 
     /// If memory is short and the view is among those that hold most, its parts leave that no task has, as many as have to.
     pub(crate) async fn make_room(&self) {
-        let Some(spill) = self.account.memory().spill() else {
+        let Some(spill) = self.spill.as_ref() else {
             return;
         };
         let mut by_chance = match spill.is_by_chance() {
@@ -248,7 +248,7 @@ impl ViewInstance {
         if self.is_divided() && !self.account.memory().is_overdrawn() {
             return Ok(());
         }
-        self.account.check()
+        Ok(self.account.check()?)
     }
 
     /// A number that nobody can tell.
@@ -261,7 +261,7 @@ impl ViewInstance {
     /// As [`ViewInstance::make_room`], for a part whose turn the caller has, before its image is taken: one in memory would hold
     /// what is to leave.
     pub(in crate::worker) async fn leave_before_image(&self, stage: usize, partition: usize) {
-        if let Some(spill) = self.account.memory().spill()
+        if let Some(spill) = self.spill.as_ref()
             && self.is_stateful(stage)
             && (self.is_crowded()
                 || self.account.on_disk() > 0
@@ -313,12 +313,12 @@ impl ViewInstance {
 
     /// Whether it was made in so many partitions that its state can be on disk in part.
     pub(crate) fn is_divided(&self) -> bool {
-        self.account.memory().spill().is_some() && self.graph.partitions >= PARTITIONS_DIVIDED
+        self.spill.as_ref().is_some() && self.graph.partitions >= PARTITIONS_DIVIDED
     }
 
     /// Whether it may be made anew in more partitions.
     pub(in crate::worker) fn can_be_divided(&self) -> bool {
-        self.account.memory().spill().is_some() && self.graph.partitions < PARTITIONS_DIVIDED
+        self.spill.as_ref().is_some() && self.graph.partitions < PARTITIONS_DIVIDED
     }
 
     /// Whether it is to be made anew in more partitions: its parts are too large, or there was no memory for it. True once.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use arrow::array::{ArrayRef, BooleanArray, StringArray, TimestampMicrosecondArray};
 use millrace_planner::RelationId;
-use millrace_runtime::memory::{AccountStatus, Holder};
+use millrace_resource::memory::{AccountStatus, Holder};
 use millrace_runtime::worker::flow::FlowStatus;
 use millrace_runtime::{FeedStatus, Lack};
 use millrace_schedule::driver::FaucetRecord;

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast;
 use millrace_parser::ast::{self as statements, ExplainFormat, ExplainOptions};
 use millrace_planner::performance::render::{Document, forecast_line, text};
 use millrace_planner::performance::{Profile, Scenario, Speed, analyse};
-use millrace_runtime::worker::cpu::stolen_time;
+use millrace_resource::cpu::stolen_time;
 use serde::Serialize;
 
 use super::{predict, split};

@@ -10,8 +10,8 @@ use millrace_planner::performance::view::{
     Coordination, EpochSample, LogUse, PartitionCounts, ViewProfile, ViewStage, analyse_view,
 };
 use millrace_planner::{RelationId, StageGraph, explain};
-use millrace_runtime::worker::cpu::{process_cpu_time, stolen_time};
-use millrace_runtime::worker::disk::Totals;
+use millrace_resource::cpu::{process_cpu_time, stolen_time};
+use millrace_resource::disk::Totals;
 use millrace_runtime::{ActivityCounts, PipelineStatus, ViewStatus};
 
 use super::analyze::{json, scenario};

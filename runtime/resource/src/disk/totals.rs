@@ -3,7 +3,7 @@
 use std::ops::AddAssign;
 use std::time::Duration;
 
-use super::{DiskUse, Phase};
+use crate::monotask::{DiskUse, Phase};
 
 /// Monotasks added up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -17,10 +17,9 @@ use millrace_schedule::cpu::queue::Cause;
 use parking_lot::Mutex;
 
 use super::Shared;
-use crate::error::{Result, RuntimeError};
-use crate::operator::Gate;
-use crate::worker::disk::DiskUse;
-use crate::worker::network::NetworkUse;
+use crate::error::{ResourceError, Result};
+use crate::gate::Gate;
+use crate::monotask::{DiskUse, NetworkUse};
 
 /// CPU time after which an interactive query counts as batch work.
 const INTERACTIVE_CPU_MAX: Duration = Duration::from_millis(20);
@@ -526,15 +525,15 @@ impl TaskRecord {
 
 /// A running coroutine's result. Dropping it cancels the coroutine: at once if it waits for a slot, else at its next
 /// suspension point.
-pub struct CpuTask<T> {
-    task: Option<async_task::FallibleTask<Result<T>>>,
+pub struct CpuTask<T, E = ResourceError> {
+    task: Option<async_task::FallibleTask<Result<T, E>>>,
     shared: Arc<Shared>,
     record: Arc<TaskRecord>,
 }
 
-impl<T> CpuTask<T> {
+impl<T, E> CpuTask<T, E> {
     pub(super) fn new(
-        task: async_task::FallibleTask<Result<T>>,
+        task: async_task::FallibleTask<Result<T, E>>,
         shared: Arc<Shared>,
         record: Arc<TaskRecord>,
     ) -> Self {
@@ -558,7 +557,7 @@ impl<T> CpuTask<T> {
     }
 }
 
-impl<T> Drop for CpuTask<T> {
+impl<T, E> Drop for CpuTask<T, E> {
     fn drop(&mut self) {
         let Some(task) = self.task.take() else { return };
         if task.is_finished() {
@@ -577,14 +576,14 @@ impl<T> Drop for CpuTask<T> {
     }
 }
 
-impl<T> Future for CpuTask<T> {
-    type Output = Result<T>;
+impl<T, E: From<ResourceError>> Future for CpuTask<T, E> {
+    type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.task {
             // None: its slots were stopped before it ended.
             Some(task) => (task.poll_unpin(context))
-                .map(|outcome| outcome.unwrap_or_else(|| Err(self.shared.stopped()))),
+                .map(|outcome| outcome.unwrap_or_else(|| Err(self.shared.stopped().into()))),
             None => Poll::Pending,
         }
     }
@@ -664,7 +663,7 @@ impl CpuGate {
     }
 
     /// Why tasks do not end any more, if the slots are stopped.
-    pub fn stopped(&self) -> Option<RuntimeError> {
+    pub fn stopped(&self) -> Option<ResourceError> {
         let is_stopped = self.shared.is_stopped.load(Ordering::Relaxed);
         is_stopped.then(|| self.shared.stopped())
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use millrace_planner::RelationId;
 
 use super::*;
+use crate::gate::Gate;
 use crate::memory::{Holder, Resident, Use};
-use crate::operator::Gate;
 
 #[test]
 fn a_stream_task_runs_before_batch_tasks_that_waited_longer() {
@@ -16,7 +16,7 @@ fn a_stream_task_runs_before_batch_tasks_that_waited_longer() {
     let (started, first_runs) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let order = Arc::new(Mutex::new(vec![]));
-    let blocker = cpu.spawn(QueryClass::Stream, move |_| {
+    let blocker = cpu.spawn::<_, ResourceError>(QueryClass::Stream, move |_| {
         async move {
             started.send(()).unwrap();
             released.recv().unwrap();
@@ -27,7 +27,7 @@ fn a_stream_task_runs_before_batch_tasks_that_waited_longer() {
     first_runs.recv().unwrap();
     let note = |class, name: &'static str| {
         let order = Arc::clone(&order);
-        cpu.spawn(class, move |_| {
+        cpu.spawn::<_, ResourceError>(class, move |_| {
             async move {
                 order.lock().push(name);
                 Ok(())
@@ -58,7 +58,7 @@ fn a_batch_task_gives_way_at_its_gate() {
     let (started, batch_runs) = mpsc::channel();
     let (arrived, stream_waits) = mpsc::channel::<()>();
     let notes = Arc::clone(&order);
-    let batch = cpu.spawn(QueryClass::Batch, move |gate| {
+    let batch = cpu.spawn::<_, ResourceError>(QueryClass::Batch, move |gate| {
         async move {
             started.send(()).unwrap();
             stream_waits.recv().unwrap();
@@ -70,7 +70,7 @@ fn a_batch_task_gives_way_at_its_gate() {
     });
     batch_runs.recv().unwrap();
     let notes = Arc::clone(&order);
-    let stream = cpu.spawn(QueryClass::Stream, move |_| {
+    let stream = cpu.spawn::<_, ResourceError>(QueryClass::Stream, move |_| {
         async move {
             notes.lock().push("stream");
             Ok(())
@@ -89,10 +89,10 @@ fn a_batch_task_gives_way_at_its_gate() {
 #[test]
 fn a_panic_is_an_error_and_the_slot_lives_on() {
     let cpu = CpuScheduler::start(1, None).unwrap();
-    let bad = cpu.spawn::<()>(QueryClass::Batch, |_| async { panic!("bad row") }.boxed());
+    let bad = cpu.spawn::<(), ResourceError>(QueryClass::Batch, |_| async { panic!("bad row") }.boxed());
     let error = futures::executor::block_on(bad).unwrap_err();
     assert!(error.to_string().contains("bad row"));
-    let good = cpu.spawn(QueryClass::Batch, |_| async { Ok(7) }.boxed());
+    let good = cpu.spawn::<_, ResourceError>(QueryClass::Batch, |_| async { Ok(7) }.boxed());
     assert_eq!(futures::executor::block_on(good).unwrap(), 7);
     cpu.stop();
 }
@@ -102,7 +102,7 @@ fn spinning(cpu: &CpuScheduler, class: QueryClass) -> (CpuTask<()>, Arc<AtomicBo
     let is_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&is_over);
     let (begun, begins) = mpsc::channel();
-    let task = cpu.spawn(class, move |gate| {
+    let task = cpu.spawn::<_, ResourceError>(class, move |gate| {
         async move {
             begun.send(()).unwrap();
             while !over.load(Ordering::Relaxed) {
@@ -121,7 +121,7 @@ fn cancelling_a_paused_task_frees_what_it_holds_at_once() {
     let held = Arc::new(());
     let weak = Arc::downgrade(&held);
     let (begun, begins) = mpsc::channel();
-    let batch = cpu.spawn::<()>(QueryClass::Batch, move |gate| {
+    let batch = cpu.spawn::<(), ResourceError>(QueryClass::Batch, move |gate| {
         async move {
             let _held = held;
             begun.send(()).unwrap();
@@ -155,7 +155,7 @@ fn an_interactive_task_runs_while_a_batch_task_is_paused_or_busy() {
     let (batch, is_over, begins) = spinning(&cpu, QueryClass::Batch);
     begins.recv().unwrap();
     for _ in 0..20 {
-        let answer = cpu.spawn(QueryClass::Interactive, |_| async { Ok(7) }.boxed());
+        let answer = cpu.spawn::<_, ResourceError>(QueryClass::Interactive, |_| async { Ok(7) }.boxed());
         assert_eq!(futures::executor::block_on(answer).unwrap(), 7);
     }
     is_over.store(true, Ordering::Relaxed);
@@ -172,7 +172,7 @@ fn fifo_pauses_nothing() {
     let (started, batch_runs) = mpsc::channel();
     let (arrived, stream_waits) = mpsc::channel::<()>();
     let notes = Arc::clone(&order);
-    let batch = cpu.spawn(QueryClass::Batch, move |gate| {
+    let batch = cpu.spawn::<_, ResourceError>(QueryClass::Batch, move |gate| {
         async move {
             started.send(()).unwrap();
             stream_waits.recv().unwrap();
@@ -184,7 +184,7 @@ fn fifo_pauses_nothing() {
     });
     batch_runs.recv().unwrap();
     let notes = Arc::clone(&order);
-    let stream = cpu.spawn(QueryClass::Stream, move |_| {
+    let stream = cpu.spawn::<_, ResourceError>(QueryClass::Stream, move |_| {
         async move {
             notes.lock().push("stream");
             Ok(())
@@ -206,7 +206,7 @@ fn a_long_poll_keeps_nothing_waiting_that_is_more_urgent() {
     let cpu = CpuScheduler::start(1, None).unwrap();
     let (started, batch_runs) = mpsc::channel();
     let (ended, stream_ends) = mpsc::channel();
-    let batch = cpu.spawn(QueryClass::Batch, move |_| {
+    let batch = cpu.spawn::<_, ResourceError>(QueryClass::Batch, move |_| {
         async move {
             started.send(()).unwrap();
             // For as long as the stream task does not run.
@@ -218,7 +218,7 @@ fn a_long_poll_keeps_nothing_waiting_that_is_more_urgent() {
     batch_runs.recv().unwrap();
     for class in [QueryClass::Interactive, QueryClass::Stream] {
         let ended = ended.clone();
-        let urgent = cpu.spawn(class, move |_| {
+        let urgent = cpu.spawn::<_, ResourceError>(class, move |_| {
             async move {
                 if class == QueryClass::Stream {
                     ended.send(()).unwrap();
@@ -242,7 +242,7 @@ fn a_long_poll_keeps_everything_waiting_under_fifo() {
     let (started, batch_runs) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let notes = Arc::clone(&order);
-    let batch = cpu.spawn(QueryClass::Batch, move |_| {
+    let batch = cpu.spawn::<_, ResourceError>(QueryClass::Batch, move |_| {
         async move {
             started.send(()).unwrap();
             released.recv().unwrap();
@@ -253,7 +253,7 @@ fn a_long_poll_keeps_everything_waiting_under_fifo() {
     });
     batch_runs.recv().unwrap();
     let notes = Arc::clone(&order);
-    let stream = cpu.spawn(QueryClass::Stream, move |_| {
+    let stream = cpu.spawn::<_, ResourceError>(QueryClass::Stream, move |_| {
         async move {
             notes.lock().push("stream");
             Ok(())
@@ -277,7 +277,7 @@ fn classes_are_told_apart_by_the_operating_system() {
     use thread_priority::{NormalThreadSchedulePolicy, ThreadSchedulePolicy};
     let cpu = CpuScheduler::start(1, None).unwrap();
     let seen = |class| {
-        let task = cpu.spawn(class, |_| {
+        let task = cpu.spawn::<_, ResourceError>(class, |_| {
             async {
                 let thread = Some(rustix::thread::gettid());
                 let nice = rustix::process::getpriority_process(thread).unwrap();
@@ -314,7 +314,7 @@ fn what_a_task_holds_is_its_workers() {
     let record = Arc::new(TaskRecord::new(Work::new(QueryClass::Batch), None));
     let (sender, receiver) = futures::channel::oneshot::channel::<()>();
     let (held, begun) = mpsc::channel();
-    let task = cpu.spawn_recorded(Arc::clone(&record), move |_| {
+    let task = cpu.spawn_recorded::<_, ResourceError>(Arc::clone(&record), move |_| {
         async move {
             holds(1_000);
             releases(300);
@@ -327,7 +327,7 @@ fn what_a_task_holds_is_its_workers() {
     begun.recv().unwrap();
     assert_eq!((cpu.held(), record.status().held), (700, 700));
     // Another one gives back more than it has.
-    let other = cpu.spawn(QueryClass::Batch, |_| {
+    let other = cpu.spawn::<_, ResourceError>(QueryClass::Batch, |_| {
         async {
             releases(500);
             Ok(())
@@ -356,7 +356,7 @@ fn batch_tasks_begin_one_by_one_while_memory_is_short() {
     cpu.watch(&memory);
     let (started, first_runs) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
-    let first = cpu.spawn(QueryClass::Batch, move |_| {
+    let first = cpu.spawn::<_, ResourceError>(QueryClass::Batch, move |_| {
         async move {
             started.send(()).unwrap();
             released.recv().unwrap();
@@ -366,9 +366,9 @@ fn batch_tasks_begin_one_by_one_while_memory_is_short() {
     });
     first_runs.recv().unwrap();
     let record = Arc::new(TaskRecord::new(Work::new(QueryClass::Batch), None));
-    let second = cpu.spawn_recorded(Arc::clone(&record), |_| async { Ok(()) }.boxed());
+    let second = cpu.spawn_recorded::<_, ResourceError>(Arc::clone(&record), |_| async { Ok(()) }.boxed());
     // There is a slot for others.
-    let stream = cpu.spawn(QueryClass::Stream, |_| async { Ok(()) }.boxed());
+    let stream = cpu.spawn::<_, ResourceError>(QueryClass::Stream, |_| async { Ok(()) }.boxed());
     futures::executor::block_on(stream).unwrap();
     assert_eq!(record.status().state, TaskState::Ready);
     release.send(()).unwrap();
@@ -383,7 +383,7 @@ fn batch_tasks_begin_one_by_one_while_memory_is_short() {
 fn blocked(cpu: &CpuScheduler, class: QueryClass) -> (CpuTask<()>, mpsc::Sender<()>) {
     let (begun, begins) = mpsc::channel();
     let (release, released) = mpsc::channel();
-    let task = cpu.spawn(class, move |_| {
+    let task = cpu.spawn::<_, ResourceError>(class, move |_| {
         async move {
             begun.send(()).unwrap();
             // An error: the test has let go of it.
@@ -402,7 +402,7 @@ fn polls_that_do_not_end_keep_nobody_of_their_class_waiting() {
         let cpu = CpuScheduler::start(1, None).unwrap();
         let long: Vec<_> = (0..3).map(|_| blocked(&cpu, class)).collect();
         for _ in 0..5 {
-            let answer = cpu.spawn(class, |_| async { Ok(7) }.boxed());
+            let answer = cpu.spawn::<_, ResourceError>(class, |_| async { Ok(7) }.boxed());
             assert_eq!(futures::executor::block_on(answer).unwrap(), 7);
         }
         for (task, release) in long {
@@ -410,7 +410,7 @@ fn polls_that_do_not_end_keep_nobody_of_their_class_waiting() {
             futures::executor::block_on(task).unwrap();
         }
         // The threads are as many as before, and of use.
-        let answer = cpu.spawn(class, |_| async { Ok(7) }.boxed());
+        let answer = cpu.spawn::<_, ResourceError>(class, |_| async { Ok(7) }.boxed());
         assert_eq!(futures::executor::block_on(answer).unwrap(), 7);
         cpu.stop();
     }
@@ -420,7 +420,7 @@ fn polls_that_do_not_end_keep_nobody_of_their_class_waiting() {
 fn a_scheduler_of_statements_has_threads_for_what_waited_too_long() {
     let cpu = CpuScheduler::start_interactive(1, None).unwrap();
     let (long, release) = blocked(&cpu, QueryClass::Interactive);
-    let answer = cpu.spawn(QueryClass::Interactive, |_| async { Ok(7) }.boxed());
+    let answer = cpu.spawn::<_, ResourceError>(QueryClass::Interactive, |_| async { Ok(7) }.boxed());
     assert_eq!(futures::executor::block_on(answer).unwrap(), 7);
     release.send(()).unwrap();
     futures::executor::block_on(long).unwrap();

@@ -35,10 +35,10 @@ pub use millrace_schedule::cpu::queue::Patience;
 use millrace_schedule::cpu::{CLASSES, QueryClass};
 use parking_lot::Mutex;
 
-use crate::error::{Result, RuntimeError};
+use crate::error::{ResourceError, Result};
 use crate::memory::Memory;
+use crate::monotask::DiskUse;
 use crate::running::Running;
-use crate::worker::disk::DiskUse;
 pub use histogram::{Durations, Histogram};
 use slots::{Alive, Lane, Ready, Shared};
 pub use slots::{process_cpu_time, stolen_time, thread_cpu_time};
@@ -202,7 +202,7 @@ impl CpuScheduler {
     ) -> Result<CpuScheduler> {
         let slots = slots.max(1);
         let refused =
-            |error: std::io::Error| RuntimeError::Internal(format!("cannot start a cpu slot: {error}"));
+            |error: std::io::Error| ResourceError::Internal(format!("cannot start a cpu slot: {error}"));
         let shared = Arc::new(Shared::new(slots, only));
         let threads = Arc::new(Threads {
             shared: Arc::clone(&shared),
@@ -234,31 +234,31 @@ impl CpuScheduler {
     }
 
     /// Runs a coroutine. A panic in it becomes an error of the task; dropping the handle cancels it.
-    pub fn spawn<T: Send + 'static>(
+    pub fn spawn<T: Send + 'static, E: From<ResourceError> + Send + 'static>(
         &self,
         class: QueryClass,
-        future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<T>>,
-    ) -> CpuTask<T> {
+        future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<T, E>>,
+    ) -> CpuTask<T, E> {
         self.spawn_recorded(Arc::new(TaskRecord::new(Work::new(class), None)), future)
     }
 
     /// The same for a view: should the process die in it, the next start knows of which view it was.
-    pub fn spawn_for<T: Send + 'static>(
+    pub fn spawn_for<T: Send + 'static, E: From<ResourceError> + Send + 'static>(
         &self,
         view: RelationId,
         class: QueryClass,
-        future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<T>>,
-    ) -> CpuTask<T> {
+        future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<T, E>>,
+    ) -> CpuTask<T, E> {
         let record = TaskRecord::new(Work::new(class), None).for_view(view);
         self.spawn_recorded(Arc::new(record), future)
     }
 
     /// The same with a record that others look at.
-    pub fn spawn_recorded<T: Send + 'static>(
+    pub fn spawn_recorded<T: Send + 'static, E: From<ResourceError> + Send + 'static>(
         &self,
         record: Arc<TaskRecord>,
-        future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<T>>,
-    ) -> CpuTask<T> {
+        future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<T, E>>,
+    ) -> CpuTask<T, E> {
         let gate = CpuGate {
             shared: Arc::clone(&self.shared),
             record: Arc::clone(&record),
@@ -274,10 +274,10 @@ impl CpuScheduler {
             })
             .map(|outcome| match outcome {
                 Ok(result) => result,
-                Err(panic) => Err(RuntimeError::Internal(format!(
-                    "a task panicked: {}",
-                    panic_message(&*panic)
-                ))),
+                Err(panic) => {
+                    let said = format!("a task panicked: {}", panic_message(&*panic));
+                    Err(ResourceError::Internal(said).into())
+                }
             });
         let shared = Arc::clone(&self.shared);
         let scheduled = Arc::clone(&record);

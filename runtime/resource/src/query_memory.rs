@@ -12,31 +12,12 @@ use std::sync::atomic::Ordering;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
 
-use super::account::{Account, Charge, Use};
-use super::{Memory, SHORT_PERCENT, size};
-use crate::worker::cpu::{holds, releases};
+use crate::cpu::{holds, releases};
+use crate::memory::{Account, Charge, Memory, SHORT_PERCENT, Use, size};
 
 /// A query that has no more than this is a small one, in bytes and as a part of the limit.
 const SMALL_BYTES: usize = 1 << 20;
 const SMALL_PART: usize = 64;
-
-/// What all queries have together.
-#[derive(Debug, Default)]
-pub(super) struct Shares {
-    /// Operators that can spill.
-    spilling: usize,
-    spillable: usize,
-    unspillable: usize,
-}
-
-impl Shares {
-    fn bytes(&mut self, reservation: &MemoryReservation) -> &mut usize {
-        match reservation.consumer().can_spill() {
-            true => &mut self.spillable,
-            false => &mut self.unspillable,
-        }
-    }
-}
 
 /// The pool of one query.
 #[derive(Debug)]
@@ -45,8 +26,10 @@ pub struct QueryMemory {
 }
 
 impl QueryMemory {
-    pub(super) fn new(account: Arc<Account>) -> QueryMemory {
-        QueryMemory { account }
+    /// The memory of one query: as DataFusion's pool in the query's context.
+    pub fn new(memory: &Arc<Memory>) -> Arc<QueryMemory> {
+        let account = memory.account_of_query();
+        Arc::new(QueryMemory { account })
     }
 
     /// What errors and statistics call the query.

@@ -18,10 +18,11 @@ use millrace_storage::checkpoint::{decode_rows, encode_rows};
 use tokio::runtime::Handle;
 use twox_hash::XxHash3_64;
 
-use crate::error::{Result, RuntimeError};
-use crate::state::row_table::arrow_error;
-use crate::worker::cpu::{Waits, used_disk, waits_for};
-use crate::worker::disk::{DiskScheduler, Moved, Phase};
+use crate::cpu::{Waits, used_disk, waits_for};
+use crate::disk::DiskScheduler;
+use crate::error::{ResourceError, Result};
+use crate::memory::Memory;
+use crate::monotask::{Moved, Phase};
 
 /// Where state of views goes when memory is short.
 #[derive(Debug, Clone)]
@@ -46,12 +47,11 @@ impl SpillOptions {
 pub struct Spill {
     directory: PathBuf,
     by_chance: bool,
-    /// Which knows of the memory that knows of this.
+    /// Rows that somebody still reads do not keep the threads of a runtime that has ended.
     disk: Weak<DiskScheduler>,
     io: Handle,
     next: AtomicU64,
-    written: AtomicU64,
-    read: AtomicU64,
+    memory: Arc<Memory>,
 }
 
 impl fmt::Debug for Spill {
@@ -68,6 +68,7 @@ impl Spill {
     pub fn open(
         options: &SpillOptions,
         disk: &Arc<DiskScheduler>,
+        memory: &Arc<Memory>,
         io: Handle,
     ) -> std::io::Result<Arc<Spill>> {
         let directory = &options.directory;
@@ -82,24 +83,17 @@ impl Spill {
             disk: Arc::downgrade(disk),
             io,
             next: AtomicU64::new(1),
-            written: AtomicU64::new(0),
-            read: AtomicU64::new(0),
+            memory: Arc::clone(memory),
         }))
     }
 
     /// Whether parts leave though there is memory.
-    pub(crate) fn is_by_chance(&self) -> bool {
+    pub fn is_by_chance(&self) -> bool {
         self.by_chance
     }
 
-    /// Bytes that were written and read since the start.
-    pub fn moved(&self) -> (u64, u64) {
-        let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
-        (count(&self.written), count(&self.read))
-    }
-
     /// A new file.
-    pub(crate) fn begin(self: &Arc<Self>) -> SpillWriter {
+    pub fn begin(self: &Arc<Self>) -> SpillWriter {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let file = SpillFile {
             path: self.directory.join(format!("{number:016x}")),
@@ -119,7 +113,7 @@ impl Spill {
         bytes: u64,
         work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let disk = self.disk.upgrade().ok_or(RuntimeError::ShuttingDown)?;
+        let disk = self.disk.upgrade().ok_or(ResourceError::ShuttingDown)?;
         waits_for(Waits::Disk);
         let request = move || {
             let done = work();
@@ -132,17 +126,16 @@ impl Spill {
         let served = disk.serve(phase, usize::try_from(bytes).unwrap_or(usize::MAX), request);
         let (done, used) = served.await.map_err(failed)?;
         used_disk(used);
-        let of = match phase {
-            Phase::Read | Phase::Reread => &self.read,
-            Phase::Write => &self.written,
-        };
-        of.fetch_add(bytes, Ordering::Relaxed);
+        match phase {
+            Phase::Read | Phase::Reread => self.memory.note_brought_back(bytes),
+            Phase::Write => self.memory.note_spilled(bytes),
+        }
         done.map_err(failed)
     }
 }
 
-fn failed(error: std::io::Error) -> RuntimeError {
-    RuntimeError::Spill(error.to_string())
+fn failed(error: std::io::Error) -> ResourceError {
+    ResourceError::Spill(error.to_string())
 }
 
 /// A file, which is removed when nobody refers to it any more.
@@ -163,7 +156,7 @@ impl Drop for SpillFile {
 }
 
 /// A file that is being written.
-pub(crate) struct SpillWriter {
+pub struct SpillWriter {
     file: Arc<SpillFile>,
     handle: Option<File>,
     bytes: u64,
@@ -175,7 +168,7 @@ impl SpillWriter {
     /// # Errors
     /// The disk is full, or out of order.
     pub async fn put(&mut self, rows: &RecordBatch) -> Result<SpilledRows> {
-        let block = encode_rows(rows).map_err(arrow_error)?;
+        let block = encode_rows(rows)?;
         let (at, bytes, hash) = (self.bytes, block.len() as u64, XxHash3_64::oneshot(&block));
         let (handle, path) = (self.handle.take(), self.file.path.clone());
         let write = move || {
@@ -205,7 +198,7 @@ impl SpillWriter {
 
 /// Rows in a file.
 #[derive(Debug, Clone)]
-pub(crate) struct SpilledRows {
+pub struct SpilledRows {
     file: Arc<SpillFile>,
     at: u64,
     bytes: u64,
@@ -226,7 +219,7 @@ impl SpilledRows {
         };
         let block = self.file.spill.serve(Phase::Reread, bytes, read).await?;
         if XxHash3_64::oneshot(&block) != self.hash {
-            return Err(RuntimeError::Spill(
+            return Err(ResourceError::Spill(
                 "what was read is not what was written".into(),
             ));
         }
@@ -238,7 +231,7 @@ impl SpilledRows {
     /// # Errors
     /// As [`SpilledRows::read`].
     pub async fn load(&self) -> Result<RecordBatch> {
-        decode_rows(self.read().await?).map_err(arrow_error)
+        Ok(decode_rows(self.read().await?)?)
     }
 }
 
@@ -247,7 +240,7 @@ mod tests {
     use arrow::array::{ArrayRef, Int64Array};
 
     use super::*;
-    use crate::memory::{Memory, Resident};
+    use crate::memory::Resident;
 
     fn rows(values: std::ops::Range<i64>) -> RecordBatch {
         let values: ArrayRef = Arc::new(Int64Array::from_iter_values(values));
@@ -262,7 +255,13 @@ mod tests {
         std::fs::write(path.join("left"), b"over").unwrap();
         let memory = Memory::new(None, Resident::Unknown);
         let disk = DiskScheduler::new("data", 0, 1, &memory);
-        let spill = Spill::open(&SpillOptions::new(path.clone()), &disk, Handle::current()).unwrap();
+        let spill = Spill::open(
+            &SpillOptions::new(path.clone()),
+            &disk,
+            &memory,
+            Handle::current(),
+        )
+        .unwrap();
         let files = || std::fs::read_dir(&path).unwrap().count();
         assert_eq!(files(), 0);
         let mut writer = spill.begin();
@@ -277,7 +276,7 @@ mod tests {
         std::fs::write(&file, &bytes).unwrap();
         assert!(first.load().await.is_err());
         assert_eq!(second.load().await.unwrap(), rows(100..300));
-        assert_eq!(spill.moved().0, bytes.len() as u64);
+        assert_eq!(memory.status().spilled, bytes.len() as u64);
         drop((writer, first, second));
         while files() > 0 {
             tokio::task::yield_now().await;

@@ -26,7 +26,7 @@ use super::crowding::Crowding;
 use super::long::{Change, Polls, ThreadNumber};
 use super::task::{CpuGate, TaskRecord};
 use super::{ClassTimes, Histogram, RUNNING};
-use crate::error::RuntimeError;
+use crate::error::ResourceError;
 use crate::memory::Memory;
 use crate::running::{Place, Running};
 
@@ -197,10 +197,10 @@ impl Shared {
     }
 
     /// Why a task did not end.
-    pub fn stopped(&self) -> RuntimeError {
+    pub fn stopped(&self) -> ResourceError {
         match self.lost.get() {
-            Some(worker) => RuntimeError::WorkerLost(*worker),
-            None => RuntimeError::ShuttingDown,
+            Some(worker) => ResourceError::WorkerLost(*worker),
+            None => ResourceError::ShuttingDown,
         }
     }
 

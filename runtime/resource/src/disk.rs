@@ -23,7 +23,6 @@
 
 mod devices;
 mod log;
-mod spill;
 mod store;
 mod totals;
 mod tuner;
@@ -39,58 +38,18 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 pub use devices::Disks;
-pub use spill::SpillFiles;
 pub use store::DiskStore;
 pub use totals::{DiskTotals, Totals};
 
 use self::tuner::Tuner;
+use crate::cpu::thread_cpu_time;
 use crate::memory::Memory;
-use crate::worker::cpu::thread_cpu_time;
+use crate::monotask::{DiskUse, Moved, Phase};
 
 /// Requests in flight on a device without moving parts, until more is known of it.
 pub const DISK_CONCURRENCY: usize = 4;
 
-/// What a request is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Input of a query.
-    Read,
-    /// What a query, a checkpoint or a sink writes.
-    Write,
-    /// What was written for the same run: spilled rows.
-    Reread,
-}
-
 const PHASES: usize = 3;
-
-/// What a piece of work has moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Moved {
-    pub bytes: u64,
-    pub rows: u64,
-}
-
-/// A request that was served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DiskUse {
-    /// The device, by its place among the runtime's.
-    pub device: usize,
-    pub phase: Phase,
-    /// When the scheduler got it.
-    pub queued: Instant,
-    pub started: Instant,
-    pub service: Duration,
-    /// Of that, on a processor: copying out of the system's cache and into it.
-    pub copying: Duration,
-    pub moved: Moved,
-}
-
-impl DiskUse {
-    /// How long it waited to be served.
-    pub fn queue(&self) -> Duration {
-        self.started.saturating_duration_since(self.queued)
-    }
-}
 
 /// What a thread of the device does for a request. `None`: nobody wanted it any more, or it panicked.
 type Work = Box<dyn FnOnce(&Shared) -> Option<DiskUse> + Send>;
@@ -354,7 +313,7 @@ impl Shared {
         let (result, moved) = match std::panic::catch_unwind(AssertUnwindSafe(work)) {
             Ok(done) => done,
             Err(panic) => {
-                let message = crate::worker::cpu::panic_message(&*panic);
+                let message = crate::cpu::panic_message(&*panic);
                 tracing::error!(message, "a disk monotask panicked");
                 return None;
             }

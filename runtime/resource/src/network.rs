@@ -15,28 +15,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::worker::cpu::TaskLabel;
+use crate::cpu::TaskLabel;
+use crate::monotask::NetworkUse;
 
 /// Tasks with requests outstanding.
 pub const FETCHING_TASKS_MAX: usize = 4;
-
-/// A network monotask: rows that were fetched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NetworkUse {
-    /// When the scheduler got the request.
-    pub queued: Instant,
-    pub started: Instant,
-    pub service: Duration,
-    pub bytes: u64,
-    pub rows: u64,
-}
-
-impl NetworkUse {
-    /// How long it waited to be sent.
-    pub fn queue(&self) -> Duration {
-        self.started.saturating_duration_since(self.queued)
-    }
-}
 
 /// A task, by its query, stage and partition.
 type Task = (u64, usize, usize);

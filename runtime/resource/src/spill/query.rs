@@ -25,8 +25,9 @@ use futures::{Stream, stream};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
-use super::{DiskScheduler, Disks, Moved, Phase};
-use crate::worker::cpu::{Waits, running_task, used_disk, waits_for};
+use crate::cpu::{Waits, running_task, used_disk, waits_for};
+use crate::disk::{DiskScheduler, Disks};
+use crate::monotask::{Moved, Phase};
 
 /// What one monotask writes or reads.
 const PIECE_BYTES: usize = 4 << 20;

@@ -7,7 +7,8 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 use millrace_planner::RelationId;
 
 use super::*;
-use crate::error::RuntimeError;
+use crate::error::ResourceError;
+use crate::query_memory::QueryMemory;
 
 const MB: usize = 1 << 20;
 
@@ -61,9 +62,9 @@ fn what_the_accounts_do_not_see_counts_too() {
 #[test]
 fn queries_get_what_others_leave_and_the_error_says_who_has_it() {
     let memory = memory(100 * MB);
-    let pool: Arc<dyn MemoryPool> = memory.query();
+    let pool: Arc<dyn MemoryPool> = QueryMemory::new(&memory);
     let sort = MemoryConsumer::new("Sort").with_can_spill(true).register(&pool);
-    let other: Arc<dyn MemoryPool> = memory.query();
+    let other: Arc<dyn MemoryPool> = QueryMemory::new(&memory);
     let build = MemoryConsumer::new("HashJoinInput").register(&other);
     build.try_grow(30 * MB).unwrap();
     sort.try_grow(50 * MB).unwrap();
@@ -110,7 +111,7 @@ fn what_is_on_disk_is_named_too() {
 fn small_queries_run_until_the_limit_itself_is_reached() {
     let memory = memory(100 * MB);
     let state = view(&memory, 7).charge(Use::State, 90 * MB);
-    let pool: Arc<dyn MemoryPool> = memory.query();
+    let pool: Arc<dyn MemoryPool> = QueryMemory::new(&memory);
     let aggregate = MemoryConsumer::new("Aggregate").register(&pool);
     aggregate.try_grow(MB / 2).unwrap();
     assert!(aggregate.try_grow(MB).is_err());
@@ -140,7 +141,7 @@ fn writes_wait_before_views_are_set_aside() {
     small.check().unwrap();
     let error = large.check().unwrap_err();
     assert!(
-        matches!(&error, RuntimeError::OutOfMemory { who, .. } if who == "view \"v1\""),
+        matches!(&error, ResourceError::OutOfMemory { who, .. } if who == "view \"v1\""),
         "{error}"
     );
     memory.set_limit(None);

@@ -18,8 +18,9 @@ use futures::executor::block_on;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 
-use super::{DiskScheduler, Disks, Moved, Phase};
-use crate::worker::cpu::{Waits, used_disk, waits_for};
+use super::{DiskScheduler, Disks};
+use crate::cpu::{Waits, used_disk, waits_for};
+use crate::monotask::{Moved, Phase};
 
 /// What is read at once of a file that is read from its beginning to its end.
 const READ_BYTES: u64 = 1 << 20;

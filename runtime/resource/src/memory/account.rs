@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::{AccountStatus, Holder, LEAVING_PART, Memory};
-use crate::error::{Result, RuntimeError};
+use crate::error::{ResourceError, Result};
 
 /// Who has less than this part of the limit is not asked to go.
 const LARGE_PART: usize = 16;
@@ -81,12 +81,12 @@ impl Account {
         }
     }
 
-    pub(super) fn grow(&self, what: Use, bytes: usize) {
+    pub(crate) fn grow(&self, what: Use, bytes: usize) {
         self.bytes[what as usize].fetch_add(bytes, Ordering::Relaxed);
         self.memory.charged.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(super) fn shrink(&self, what: Use, bytes: usize) {
+    pub(crate) fn shrink(&self, what: Use, bytes: usize) {
         self.bytes[what as usize].fetch_sub(bytes, Ordering::Relaxed);
         self.memory.charged.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -138,7 +138,7 @@ impl Account {
     }
 
     /// Its state can leave for the disk.
-    pub(crate) fn set_leaving(&self) {
+    pub fn set_leaving(&self) {
         self.can_leave.store(true, Ordering::Relaxed);
     }
 
@@ -167,8 +167,8 @@ impl Account {
     }
 
     /// Why it cannot go on.
-    pub fn out_of_memory(&self) -> RuntimeError {
-        RuntimeError::OutOfMemory {
+    pub fn out_of_memory(&self) -> ResourceError {
+        ResourceError::OutOfMemory {
             who: self.name(),
             held: self.memory.shown(),
         }

@@ -13,21 +13,21 @@
 //!                                        caches are emptied
 //! ```
 //! 1. An account charges what it has already: a [`Charge`] is a fact, and is never refused.
-//! 2. Queries ask before they take ([`QueryMemory`], DataFusion's memory pool over this one), and get what others leave.
+//! 2. Queries ask before they take ([`crate::query_memory`], DataFusion's memory pool over this one), and get what others leave.
 //! 3. Whoever brings rows in waits ([`Memory::room`]). Relations of pipelines that hold less than their even share wait only
 //!    when nothing is left.
-//! 4. Parts of the state of the views that hold most leave for the disk from the first mark on ([`crate::spill`]), if there is
+//! 4. Parts of the state of the views that hold most leave for the disk from the first mark on ([`crate::spill::state::state`]), if there is
 //!    a directory for them, and come back when their tasks run.
 //! 5. A view asks while it grows ([`Account::check`]). It fails by itself, and what it held is free.
 
 mod account;
-mod query;
 mod resident;
+mod shares;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use millrace_planner::RelationId;
 use parking_lot::Mutex;
@@ -35,16 +35,13 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 pub use account::{Account, Charge, OnDisk, StateCharge, Use};
-pub use query::QueryMemory;
-use query::Shares;
 pub use resident::{Resident, machine_bytes};
-
-use crate::spill::Spill;
+use shares::Shares;
 
 /// From this share of the limit on, in percent, state of views leaves for the disk.
 const CROWDED_PERCENT: usize = 75;
 /// From this share on queries spill or are refused, and caches are emptied.
-const SHORT_PERCENT: usize = 80;
+pub(crate) const SHORT_PERCENT: usize = 80;
 /// From this share on writes wait.
 const FULL_PERCENT: usize = 90;
 /// A part of a view's state that takes this share of the limit is too large to come and go.
@@ -119,13 +116,14 @@ pub struct Memory {
     resident: Resident,
     accounts: Mutex<BTreeMap<Holder, Weak<Account>>>,
     next_query: AtomicU64,
-    shares: Mutex<Shares>,
+    pub(crate) shares: Mutex<Shares>,
     freed: Notify,
-    queries_refused: AtomicU64,
+    pub(crate) queries_refused: AtomicU64,
     writes_waited: AtomicU64,
     views_set_aside: AtomicU64,
     views_divided: AtomicU64,
-    spill: OnceLock<Arc<Spill>>,
+    spilled: AtomicU64,
+    brought_back: AtomicU64,
 }
 
 impl fmt::Debug for Memory {
@@ -151,22 +149,13 @@ impl Memory {
             writes_waited: AtomicU64::new(0),
             views_set_aside: AtomicU64::new(0),
             views_divided: AtomicU64::new(0),
-            spill: OnceLock::new(),
+            spilled: AtomicU64::new(0),
+            brought_back: AtomicU64::new(0),
         })
     }
 
-    /// From now on state of views leaves for this directory when memory is short. The first one counts.
-    pub(crate) fn spill_to(&self, spill: Arc<Spill>) {
-        self.spill.get_or_init(|| spill);
-    }
-
-    /// Where state of views goes when memory is short, if it goes anywhere.
-    pub(crate) fn spill(&self) -> Option<&Arc<Spill>> {
-        self.spill.get()
-    }
-
     /// A part of a view's state of so many bytes is so large that memory is not enough for a few of them.
-    pub(crate) fn is_large_part(&self, bytes: usize) -> bool {
+    pub fn is_large_part(&self, bytes: usize) -> bool {
         bytes >= self.limit() / LARGE_PART
     }
 
@@ -176,11 +165,12 @@ impl Memory {
         self.tell();
     }
 
-    pub(crate) fn limit(&self) -> usize {
+    /// In bytes; `usize::MAX`: none.
+    pub fn limit(&self) -> usize {
         self.limit.load(Ordering::Relaxed)
     }
 
-    fn percent(&self, percent: usize) -> usize {
+    pub(crate) fn percent(&self, percent: usize) -> usize {
         self.limit() / 100 * percent
     }
 
@@ -190,7 +180,7 @@ impl Memory {
     }
 
     /// Bytes after which the rows of an epoch are enough: its rows are there several times while it runs, and several epochs are under way.
-    pub(crate) fn cut_bytes_max(&self) -> usize {
+    pub fn cut_bytes_max(&self) -> usize {
         let limit = self.limit();
         match self.on_disk().into_values().sum::<usize>() > limit {
             true => limit / CUT_PART_ON_DISK,
@@ -219,7 +209,7 @@ impl Memory {
     }
 
     /// Half as much again as there is was taken.
-    pub(crate) fn is_overdrawn(&self) -> bool {
+    pub fn is_overdrawn(&self) -> bool {
         self.used() > self.limit().saturating_add(self.limit() / 2)
     }
 
@@ -246,6 +236,16 @@ impl Memory {
     /// A view was set aside.
     pub fn note_set_aside(&self) {
         self.views_set_aside.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// So many bytes of a view's state were written to disk because memory was short.
+    pub(crate) fn note_spilled(&self, bytes: u64) {
+        self.spilled.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// So many of them were read again.
+    pub(crate) fn note_brought_back(&self, bytes: u64) {
+        self.brought_back.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// A view is made anew in more partitions.
@@ -307,11 +307,10 @@ impl Memory {
         self.accounts().into_iter().filter_map(relation).collect()
     }
 
-    /// The memory of one query: as DataFusion's pool in the query's context.
-    pub fn query(self: &Arc<Self>) -> Arc<QueryMemory> {
+    /// An account for a query of its own.
+    pub(crate) fn account_of_query(self: &Arc<Self>) -> Arc<Account> {
         let id = self.next_query.fetch_add(1, Ordering::Relaxed);
-        let account = self.account(Holder::Query(id), "");
-        Arc::new(QueryMemory::new(account))
+        self.account(Holder::Query(id), "")
     }
 
     /// Everybody who holds something, in order.
@@ -325,7 +324,6 @@ impl Memory {
 
     pub fn status(&self) -> MemoryStatus {
         let limit = self.limit();
-        let (spilled, brought_back) = self.spill().map_or((0, 0), |spill| spill.moved());
         MemoryStatus {
             limit: (limit != usize::MAX).then_some(limit),
             used: self.used(),
@@ -335,8 +333,8 @@ impl Memory {
             writes_waited: self.writes_waited.load(Ordering::Relaxed),
             views_set_aside: self.views_set_aside.load(Ordering::Relaxed),
             views_divided: self.views_divided.load(Ordering::Relaxed),
-            spilled,
-            brought_back,
+            spilled: self.spilled.load(Ordering::Relaxed),
+            brought_back: self.brought_back.load(Ordering::Relaxed),
         }
     }
 
@@ -369,7 +367,7 @@ impl Memory {
 }
 
 /// `600.0 MB`.
-fn size(bytes: usize) -> String {
+pub(crate) fn size(bytes: usize) -> String {
     let units = [("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)];
     let unit = units.iter().find(|(_, unit)| bytes >= *unit);
     match unit {
