@@ -1,9 +1,11 @@
 //! What can go wrong while running.
 
+use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use millrace_planner::RelationId;
 use millrace_resource::cpu;
 use millrace_resource::error::ResourceError;
+use millrace_state::error::StateError;
 use millrace_storage::StorageError;
 
 /// A failure of the runtime.
@@ -63,6 +65,22 @@ impl From<ResourceError> for RuntimeError {
             ResourceError::Internal(why) => RuntimeError::Internal(why),
             other => RuntimeError::Resource(other),
         }
+    }
+}
+
+impl From<StateError> for RuntimeError {
+    fn from(error: StateError) -> Self {
+        match error {
+            StateError::DataFusion(error) => RuntimeError::DataFusion(error),
+            StateError::Resource(error) => error.into(),
+            StateError::Internal(why) => RuntimeError::Internal(why),
+        }
+    }
+}
+
+impl From<ArrowError> for RuntimeError {
+    fn from(error: ArrowError) -> Self {
+        RuntimeError::DataFusion(error.into())
     }
 }
 

@@ -22,8 +22,7 @@ use arrow::datatypes::{DataType, Int64Type, SchemaRef, TimeUnit};
 use datafusion::physical_expr::PhysicalExpr;
 use millrace_planner::RelationId;
 
-use crate::error::Result;
-use crate::state::row_table::arrow_error;
+use crate::error::{Result, RuntimeError};
 
 /// So many of the rows that do not enter are told one by one.
 const TOLD_MAX: usize = 10;
@@ -223,9 +222,8 @@ impl EventTime {
                     .take(TOLD_MAX)
                     .collect(),
             };
-            let accepted =
-                filter_record_batch(rows, &not(&late).map_err(arrow_error)?).map_err(arrow_error)?;
-            let late = filter_record_batch(rows, &late).map_err(arrow_error)?;
+            let accepted = filter_record_batch(rows, &not(&late)?)?;
+            let late = filter_record_batch(rows, &late)?;
             (accepted, late, told)
         } else {
             (rows.clone(), rows.slice(0, 0), LateRows::default())
@@ -275,10 +273,10 @@ impl Judged {
         let last = schema.fields().last().map(|field| field.data_type().clone());
         let watermark: ArrayRef = Arc::new(watermark.with_timezone("UTC"));
         columns.push(match last {
-            Some(data_type) => cast(&watermark, &data_type).map_err(arrow_error)?,
+            Some(data_type) => cast(&watermark, &data_type)?,
             None => watermark,
         });
-        RecordBatch::try_new(Arc::clone(schema), columns).map_err(arrow_error)
+        RecordBatch::try_new(Arc::clone(schema), columns).map_err(RuntimeError::from)
     }
 }
 
@@ -288,7 +286,7 @@ fn micros(times: &ArrayRef) -> Result<Int64Array> {
         DataType::Timestamp(_, zone) => zone.clone(),
         _ => None,
     };
-    let times = cast(times, &DataType::Timestamp(TimeUnit::Microsecond, zone)).map_err(arrow_error)?;
-    let numbers = cast(&times, &DataType::Int64).map_err(arrow_error)?;
+    let times = cast(times, &DataType::Timestamp(TimeUnit::Microsecond, zone))?;
+    let numbers = cast(&times, &DataType::Int64)?;
     Ok(numbers.as_primitive::<Int64Type>().clone())
 }

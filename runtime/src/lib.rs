@@ -17,20 +17,32 @@ pub mod error;
 mod event_time;
 mod feed;
 mod follow;
-pub mod generator;
 pub mod operator;
 mod query;
 mod relation;
 mod runtime;
 mod snapshot;
-mod state;
 mod timers;
 mod versions;
+mod windows;
 pub mod worker;
 mod write;
 
 pub use millrace_planner::reducer;
 pub(crate) use millrace_resource::spill::state as spill;
+pub(crate) mod state {
+    pub use millrace_state::compare::rows_equal;
+    pub use millrace_state::row_table::{RowTable, TableImage};
+    pub use millrace_state::width;
+
+    pub(crate) use crate::windows;
+    pub mod row_table {
+        pub use millrace_state::row_table::*;
+        pub fn arrow_error(error: arrow::error::ArrowError) -> crate::RuntimeError {
+            error.into()
+        }
+    }
+}
 pub(crate) use millrace_schedule as schedule;
 
 pub use backfill::{BackfillOptions, JobState, JobStatus};

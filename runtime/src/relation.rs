@@ -7,13 +7,12 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use millrace_planner::RelationId;
 use millrace_resource::memory::StateCharge;
+use millrace_state::row_table::RowTable;
 use millrace_storage::ChangeBatch;
 use parking_lot::RwLock;
 
 use crate::error::{Result, RuntimeError};
 use crate::event_time::EventTime;
-use crate::state::RowTable;
-use crate::state::row_table::arrow_error;
 use crate::worker::ViewInstance;
 
 /// A stream: its rows are in the log.
@@ -137,5 +136,5 @@ pub fn widen(rows: RecordBatch, schema: &SchemaRef, missing: &[ScalarValue]) -> 
         columns.push(value.to_array_of_size(count)?);
     }
     let options = RecordBatchOptions::new().with_row_count(Some(count));
-    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(arrow_error)
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(RuntimeError::from)
 }

@@ -11,11 +11,11 @@ use datafusion::catalog::TableProvider;
 use millrace_planner::RelationId;
 use millrace_resource::disk::DiskScheduler;
 use millrace_schedule::id::Version;
+use millrace_state::row_table::TableView;
 use millrace_storage::{LogHold, LogStore};
 
 use crate::error::{Result, RuntimeError};
 use crate::relation::Relation;
-use crate::state::TableView;
 use crate::versions::Pin;
 use provider::SnapshotTable;
 pub(crate) use scan::SnapshotScan;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::row::{OwnedRow, RowConverter, SortField};
 use millrace_planner::RelationId;
+use millrace_state::row_table::split;
 use millrace_storage::{Appended, ChangeBatch, LogWrite, rows_bytes};
 use tokio::sync::OwnedMutexGuard;
 
@@ -17,7 +18,6 @@ use crate::operator::{concat, consolidate};
 use crate::relation::{Relation, Table};
 use crate::runtime::{Inner, Runtime};
 use crate::snapshot::{Frozen, Snapshot};
-use crate::state::row_table::{arrow_error, split};
 
 /// What a write is known by: a read that comes `after` it sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -188,8 +188,7 @@ impl Runtime {
                 }
                 check_keys(table, &batch)?;
             }
-            let rows = RecordBatch::try_new(relation.schema(), batch.rows.columns().to_vec())
-                .map_err(arrow_error)?;
+            let rows = RecordBatch::try_new(relation.schema(), batch.rows.columns().to_vec())?;
             let Some(event_time) = relation.event_time().cloned() else {
                 watermarks.push(None);
                 writes.push((
@@ -397,15 +396,14 @@ fn check_keys(table: &Table, changes: &ChangeBatch) -> Result<()> {
         .key
         .iter()
         .map(|column| SortField::new(table.schema.field(*column).data_type().clone()));
-    let converter = RowConverter::new(fields.collect()).map_err(arrow_error)?;
+    let converter = RowConverter::new(fields.collect())?;
     let deleted_keys: HashSet<OwnedRow> = converter
-        .convert_columns(&keys_of(&deleted))
-        .map_err(arrow_error)?
+        .convert_columns(&keys_of(&deleted))?
         .iter()
         .map(|row| row.owned())
         .collect();
     let inserted_keys = keys_of(&inserted);
-    let rows = converter.convert_columns(&inserted_keys).map_err(arrow_error)?;
+    let rows = converter.convert_columns(&inserted_keys)?;
     let duplicate = |row: usize| RuntimeError::DuplicateKey {
         relation: table.id,
         key: key_text(table, &inserted_keys, row),

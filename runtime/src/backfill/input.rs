@@ -15,13 +15,13 @@ use millrace_planner::RelationId;
 use millrace_resource::disk::DiskScheduler;
 use millrace_resource::monotask::{Moved, Phase};
 use millrace_schedule::id::Version;
+use millrace_state::row_table::TableView;
 use millrace_storage::{ChangeBatch, LogReader, rows_bytes};
 
 use crate::error::{Result, RuntimeError};
 use crate::relation::Relation;
 use crate::runtime::Runtime;
 use crate::snapshot::{Frozen, FrozenRows};
-use crate::state::TableView;
 
 /// Blocks of a log are read together until they have so many rows or bytes.
 const LOG_PIECE_ROWS: usize = 16_384;

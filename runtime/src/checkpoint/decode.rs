@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
+use millrace_state::chunk::{Chunk, Stored};
+use millrace_state::row_table::{TableImage, Tags};
 use millrace_storage::checkpoint::{
     BlockRef, Checkpoints, Slice, StoredImage, StoredPart, StoredTable, decode_rows, unpack_marks,
 };
@@ -11,8 +13,6 @@ use millrace_storage::checkpoint::{
 use crate::error::{Result, RuntimeError};
 use crate::operator::OperatorImage;
 use crate::operator::image::{Part, joined, tags_of};
-use crate::state::row_table::{Tags, arrow_error};
-use crate::state::{Chunk, Stored, TableImage};
 use crate::worker::Image;
 
 /// What a task keeps.
@@ -92,7 +92,7 @@ async fn columns(checkpoints: &Checkpoints, slices: &[Slice], count: usize) -> R
 
 async fn rows(checkpoints: &Checkpoints, block: BlockRef) -> Result<RecordBatch> {
     let bytes = checkpoints.read(block).await?;
-    decode_rows(bytes).map_err(arrow_error)
+    decode_rows(bytes).map_err(RuntimeError::from)
 }
 
 fn mismatch(why: &str) -> RuntimeError {

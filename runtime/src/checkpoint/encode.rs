@@ -15,6 +15,8 @@ use futures::FutureExt;
 use millrace_resource::spill::state::SpilledRows;
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::id::Part;
+use millrace_state::chunk::Chunk;
+use millrace_state::row_table::{TableImage, Tags};
 use millrace_storage::checkpoint::{
     BlockRef, Draft, FileUse, Slice, StoredChunk, StoredImage, StoredPart, StoredSet, StoredTable,
     encode_rows, pack_marks,
@@ -24,8 +26,6 @@ use twox_hash::XxHash3_64;
 use crate::error::{Result, RuntimeError};
 use crate::operator::image::{AwaySet, Part as OperatorPart, sliced, tag_column};
 use crate::runtime::Inner;
-use crate::state::row_table::{Tags, arrow_error};
-use crate::state::{Chunk, TableImage};
 use crate::worker::Image;
 
 /// The slices of the last checkpoint, by part and by their place in it.

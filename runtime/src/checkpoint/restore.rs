@@ -19,6 +19,8 @@ use millrace_planner::{RelationId, StageGraph};
 use millrace_resource::error::ResourceError;
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::id::{Part, TaskId};
+use millrace_state::chunk::{Chunk, Stored};
+use millrace_state::row_table::TableImage;
 use millrace_storage::checkpoint::{Checkpoints, Manifest, StoredImage, StoredSource, StoredView};
 use tokio::sync::Semaphore;
 
@@ -28,7 +30,6 @@ use super::writer::parts_of;
 use crate::error::{Result, RuntimeError};
 use crate::relation::widen;
 use crate::runtime::{Inner, Runtime, ViewSpec};
-use crate::state::{Chunk, Stored, TableImage};
 use crate::worker::ViewInstance;
 
 /// Parts of a view that are read at a time.

@@ -20,6 +20,7 @@ use millrace_planner::state_identity::state_identity;
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::driver::Event;
 use millrace_schedule::id::{Part, PipelineId};
+use millrace_state::row_table::{TableImage, TableView};
 use millrace_storage::checkpoint::{Checkpoints, Manifest, StoredSource, StoredView, Written};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -30,7 +31,6 @@ use crate::follow::Checkpointed;
 use crate::relation::Relation;
 use crate::runtime::Inner;
 use crate::snapshot::Frozen;
-use crate::state::{TableImage, TableView};
 use crate::versions::{Committed, Pin};
 use crate::worker::{Image, ViewInstance};
 

@@ -28,11 +28,11 @@ use datafusion::physical_plan::{
     SendableRecordBatchStream,
 };
 use futures::{StreamExt, TryStreamExt};
+use millrace_state::width::{COPIED_BYTES_MAX, differs_in_size, largest, view_of};
 use parking_lot::Mutex;
 
 use super::gate::give_way;
 use super::wrap::{Wrap, Wrapped};
-use crate::state::width::{COPIED_BYTES_MAX, differs_in_size, largest, view_of};
 
 /// Pairs of a step of a join that copies lists or structs.
 const COPYING_PAIRS_MAX: usize = 1_024;

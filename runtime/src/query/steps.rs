@@ -26,13 +26,13 @@ use datafusion::physical_plan::{
     ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions, SendableRecordBatchStream,
 };
 use futures::{StreamExt, TryStreamExt};
+use millrace_state::width::{COPIED_BYTES_MAX, differs_in_size, largest};
 use millrace_storage::rows_bytes;
 use parking_lot::Mutex;
 
 use super::gate::give_way;
 use super::wrap::{Wrap, Wrapped};
-use crate::state::width::{COPIED_BYTES_MAX, differs_in_size, largest};
-use crate::state::windows::{Sizes, WideFunction};
+use crate::windows::{Sizes, WideFunction};
 
 /// Rows of the first step, when nothing has come out yet: one constant of a subquery may be as large as memory. Each step has so
 /// many times the rows of the one before at most.

@@ -10,6 +10,7 @@ use millrace_planner::RelationId;
 use millrace_resource::memory::StateCharge;
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::driver::Event;
+use millrace_state::row_table::RowTable;
 use millrace_storage::{ChangeBatch, LogStore};
 use parking_lot::RwLock;
 
@@ -18,7 +19,6 @@ use crate::checkpoint::{RestoredSource, widen_image};
 use crate::error::{Result, RuntimeError};
 use crate::event_time::{EventTime, EventTimeSpec, SetBack, WatermarkStatus};
 use crate::relation::{Relation, Stream, Table, widen};
-use crate::state::RowTable;
 use crate::write::TableLocks;
 
 /// A stream or table to make known.
@@ -372,7 +372,7 @@ fn replay(
     }) = restored
     {
         let widened = widen_image(image, &schema, missing);
-        match widened.and_then(|image| rows.restore_rows(&image)) {
+        match widened.and_then(|image| Ok(rows.restore_rows(&image)?)) {
             Ok(()) => from = end,
             Err(error) => {
                 tracing::warn!(relation = id.0, %error, "a table's rows in a checkpoint do not fit: its log is read");

@@ -12,12 +12,12 @@ use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use millrace_state::row_table::RowTable;
 use parking_lot::RwLock;
 
 use super::Frozen;
 use super::scan::SnapshotScan;
 use crate::relation::Relation;
-use crate::state::RowTable;
 
 pub(super) struct SnapshotTable {
     frozen: Frozen,
@@ -121,8 +121,8 @@ pub(super) fn known_columns(rows: &RecordBatch, schema: &SchemaRef) -> Result<Re
     )?)
 }
 
-fn external(error: crate::RuntimeError) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
+fn external(error: impl Into<crate::RuntimeError>) -> DataFusionError {
+    DataFusionError::External(Box::new(error.into()))
 }
 
 impl std::fmt::Debug for SnapshotTable {

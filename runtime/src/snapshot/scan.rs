@@ -26,12 +26,13 @@ use futures::{FutureExt, Stream};
 use millrace_resource::cpu::{Waits, should_yield, used_disk, waits_for};
 use millrace_resource::disk::DiskScheduler;
 use millrace_resource::monotask::{DiskUse, Moved, Phase};
+use millrace_state::chunk::Chunk;
+use millrace_state::row_table::TableView;
 use millrace_storage::LogReader;
 
 use super::provider::known_columns;
 use super::{Frozen, FrozenRows};
 use crate::relation::Relation;
-use crate::state::{Chunk, TableView};
 
 /// A share of a relation's rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -304,7 +305,8 @@ enum Rows {
         /// Of the only chunk, if not all of it.
         places: Option<Range<usize>>,
         /// Of the chunk, as long as its rows come from the disk.
-        coming: Option<BoxFuture<'static, crate::error::Result<Arc<Chunk>>>>,
+        coming:
+            Option<BoxFuture<'static, std::result::Result<Arc<Chunk>, millrace_state::error::StateError>>>,
     },
     Log {
         state: LogState,
@@ -367,7 +369,7 @@ impl ScanStream {
                         None => current.batch(*chunk, Some(&self.projection)),
                     }
                 };
-                let batch = batch.map_err(external);
+                let batch = batch.map_err(|error| external(crate::RuntimeError::from(error)));
                 *chunk += 1;
                 if !matches!(&batch, Ok(batch) if batch.num_rows() == 0) {
                     return Poll::Ready(Some(batch));

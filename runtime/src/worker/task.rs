@@ -12,6 +12,7 @@ use millrace_resource::gate::Gate;
 use millrace_resource::memory::{Charge, Use};
 use millrace_schedule::id::TaskId;
 use millrace_schedule::local::ReadyTask;
+use millrace_state::width::COPIED_BYTES_MAX;
 use millrace_storage::{ChangeBatch, rows_bytes};
 use twox_hash::XxHash3_64;
 
@@ -19,8 +20,6 @@ use super::flow::{BatchId, Channel};
 use super::view::{Taken, ViewInstance};
 use crate::error::Result;
 use crate::operator::{ErrorCounter, Inputs, Output, concat, consolidate};
-use crate::state::row_table::arrow_error;
-use crate::state::width::COPIED_BYTES_MAX;
 
 /// Rows for each receiving partition that batches are put together for, if that many came.
 const SCATTERED_ROWS_MIN: usize = 64;
@@ -289,8 +288,7 @@ impl Sink<'_> {
                 view.contents.schema.clone(),
                 columns,
                 &options,
-            )
-            .map_err(arrow_error)?;
+            )?;
             let batch = ChangeBatch {
                 rows,
                 weights: batch.weights,
@@ -380,8 +378,7 @@ fn scatter_some(
                 .collect::<Vec<i64>>()
                 .into()
         });
-        let rows = arrow::compute::take_record_batch(&batch.rows, &UInt32Array::from(positions))
-            .map_err(arrow_error)?;
+        let rows = arrow::compute::take_record_batch(&batch.rows, &UInt32Array::from(positions))?;
         scattered.push(ChangeBatch { rows, weights });
     }
     Ok(())

@@ -13,6 +13,7 @@ use millrace_resource::memory::{Account, Holder, Memory, StateCharge};
 use millrace_resource::spill::state::Spill;
 use millrace_schedule::message::EpochTime;
 use millrace_schedule::template::{StageInput, ViewShape, is_reduce};
+use millrace_state::row_table::{RowTable, TableImage};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
@@ -20,7 +21,6 @@ use crate::ViewSpec;
 use crate::error::{Result, RuntimeError};
 use crate::operator::{Combiner, CombinerCounts, ErrorCounter, OperatorImage, OperatorInstance};
 use crate::runtime::make_indexes;
-use crate::state::{RowTable, TableImage};
 use crate::worker::activity::{Activity, ActivityCounts, Filled};
 use crate::worker::flow::{FlowMeter, FlowStatus};
 use residence::Residence;
@@ -472,7 +472,7 @@ impl ViewInstance {
     pub fn begin_bulk(&self) -> Result<()> {
         self.is_bulk.store(true, Ordering::Release);
         let mut partitions = self.contents.partitions.iter();
-        partitions.try_for_each(|partition| partition.write().set_lazy(true))
+        Ok(partitions.try_for_each(|partition| partition.write().set_lazy(true))?)
     }
 
     pub fn is_bulk(&self) -> bool {
@@ -489,7 +489,7 @@ impl ViewInstance {
     /// # Errors
     /// A column cannot be hashed.
     pub fn index_contents(&self, partition: usize) -> Result<()> {
-        self.contents.partitions[partition].write().set_lazy(false)
+        Ok(self.contents.partitions[partition].write().set_lazy(false)?)
     }
 
     /// Makes the indexes of its rows that it lacks after it was restored.

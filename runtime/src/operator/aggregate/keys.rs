@@ -95,7 +95,7 @@ impl GroupKeys {
             )),
             Keys::Kept(table) => {
                 let rows: Vec<u32> = groups.iter().map(|group| *group as u32).collect();
-                table.gather(&rows, &(0..self.columns()).collect::<Vec<_>>())
+                Ok(table.gather(&rows, &(0..self.columns()).collect::<Vec<_>>())?)
             }
         }
     }

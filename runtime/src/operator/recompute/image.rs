@@ -10,6 +10,6 @@ impl RecomputeInstance {
     }
 
     pub(in crate::operator) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
-        self.rows.restore(&parts.table()?)
+        Ok(self.rows.restore(&parts.table()?)?)
     }
 }

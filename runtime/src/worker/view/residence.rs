@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use millrace_planner::StageGraph;
 use millrace_resource::memory::{Account, OnDisk, Use};
 use millrace_resource::spill::state::Spill;
+use millrace_state::row_table::write_away;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard, Semaphore, SemaphorePermit};
 
 use super::{Slot, ViewInstance};
 use crate::error::Result;
 use crate::operator::OperatorInstance;
-use crate::state::write_away;
 
 /// Partitions of a view whose state is larger than memory, at the least; see [`partitions_divided`].
 pub(crate) const PARTITIONS_DIVIDED: usize = 128;

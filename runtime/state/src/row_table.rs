@@ -28,7 +28,6 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
 use arrow::datatypes::SchemaRef;
-use arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use datafusion::common::hash_utils::{RandomState, create_hashes};
 use millrace_schedule::id::Version;
@@ -38,11 +37,11 @@ use parking_lot::Mutex;
 use super::chunk::Chunk;
 use super::index::HashIndex;
 use super::width::Widths;
-use crate::error::{Result, RuntimeError};
-pub(crate) use away::write as write_away;
+use crate::error::{Result, StateError};
+pub use away::write as write_away;
 use image::ChunkImage;
 pub use image::TableImage;
-pub(crate) use image::Tags;
+pub use image::Tags;
 pub use probe::Matches;
 pub use view::TableView;
 
@@ -295,8 +294,7 @@ impl RowTable {
                     columns.push(value.to_array_of_size(chunk.len())?);
                 }
                 let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(chunk.len()));
-                let rows = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
-                    .map_err(arrow_error)?;
+                let rows = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?;
                 Ok(Arc::new(chunk.with_rows(rows)))
             })
             .collect::<Result<Vec<_>>>()?;
@@ -329,7 +327,7 @@ impl RowTable {
     fn append(&mut self, rows: RecordBatch, version: Version) -> Result<u32> {
         let first = self.rows;
         if u32::try_from(self.rows as usize + rows.num_rows()).is_err() {
-            return Err(RuntimeError::Internal(
+            return Err(StateError::Internal(
                 "a partition of a table has more than 4 billion rows".into(),
             ));
         }
@@ -360,7 +358,7 @@ impl RowTable {
         }
         if first + 1 < chunks.len() {
             let merging: Vec<&Chunk> = chunks[first..].iter().map(Arc::as_ref).collect();
-            let merged = Chunk::concat(&merging, self.low_water).map_err(arrow_error)?;
+            let merged = Chunk::concat(&merging, self.low_water)?;
             chunks.truncate(first);
             chunks.push(Arc::new(merged));
             Arc::make_mut(&mut self.bases).truncate(first + 1);
@@ -421,7 +419,7 @@ impl IndexDraft {
 }
 
 /// Rows to add and rows to take away, each as often as its weight says.
-pub(crate) fn split(rows: &RecordBatch, weights: &Int64Array) -> Result<(RecordBatch, RecordBatch)> {
+pub fn split(rows: &RecordBatch, weights: &Int64Array) -> Result<(RecordBatch, RecordBatch)> {
     let mut add = vec![];
     let mut remove = vec![];
     for (row, weight) in weights.values().iter().enumerate() {
@@ -437,7 +435,7 @@ pub(crate) fn split(rows: &RecordBatch, weights: &Int64Array) -> Result<(RecordB
         return Ok((rows.slice(0, 0), rows.clone()));
     }
     let pick = |positions: Vec<u32>| {
-        arrow::compute::take_record_batch(rows, &UInt32Array::from(positions)).map_err(arrow_error)
+        arrow::compute::take_record_batch(rows, &UInt32Array::from(positions)).map_err(StateError::from)
     };
     Ok((pick(add)?, pick(remove)?))
 }
@@ -452,17 +450,13 @@ fn hashes(rows: &RecordBatch, columns: &[usize]) -> Result<Vec<u64>> {
 
 /// The hash of each row, as indexes have it. In memory only: what is stored or sent hashes with
 /// [`crate::worker::partition_hash`].
-pub(crate) fn row_hashes(columns: &[ArrayRef], rows: usize) -> Result<Vec<u64>> {
+pub fn row_hashes(columns: &[ArrayRef], rows: usize) -> Result<Vec<u64>> {
     let mut hashes = vec![0; rows];
     create_hashes(columns, &RandomState::with_seed(0x6d69_6c6c), &mut hashes)?;
     Ok(hashes)
 }
 
 /// What is restored was not made of a table like this.
-fn mismatch() -> RuntimeError {
-    RuntimeError::Internal("a checkpoint is not one of this table".into())
-}
-
-pub(crate) fn arrow_error(error: ArrowError) -> RuntimeError {
-    RuntimeError::DataFusion(error.into())
+fn mismatch() -> StateError {
+    StateError::Internal("a checkpoint is not one of this table".into())
 }

@@ -2,20 +2,24 @@
 //!
 //! A generator keeps nothing between calls. Whoever knows how many rows were taken so far knows which come next, so that a
 //! position is all that a restart needs, and two generators with the same options give the same rows on any machine.
+//!
+//! ```text
+//!   position --> nexmark · ysb · datagen --> rows
+//!                     random: a number for each position and column
+//! ```
+//!
+//! What it must not do: keep anything, read a clock, know who takes the rows.
 
 pub mod datagen;
 pub mod nexmark;
-mod random;
+pub mod random;
 pub mod ysb;
 
 use std::fmt;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-
-pub use random::{Random, Zipf};
-
-use crate::error::Result;
+use arrow::error::ArrowError;
 
 /// Rows by their position, the first being 0.
 pub trait Generator: fmt::Debug + Send + Sync {
@@ -29,5 +33,5 @@ pub trait Generator: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// A value does not fit its type.
-    fn generate(&self, first: u64, rows: usize) -> Result<RecordBatch>;
+    fn generate(&self, first: u64, rows: usize) -> Result<RecordBatch, ArrowError>;
 }

@@ -75,13 +75,13 @@ impl Chunk {
     }
 
     /// Where the rows are, if they are on disk.
-    pub(crate) fn away(&self) -> Option<&SpilledRows> {
+    pub fn away(&self) -> Option<&SpilledRows> {
         self.away.as_ref()
     }
 
     /// The same without the columns, which are on disk. When rows went is told apart as far as somebody at `low_water` or later
     /// can tell.
-    pub(crate) fn leave(&self, away: SpilledRows, low_water: Version) -> Result<Chunk, ArrowError> {
+    pub fn leave(&self, away: SpilledRows, low_water: Version) -> Result<Chunk, ArrowError> {
         let options = RecordBatchOptions::new().with_row_count(Some(self.len()));
         let none = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
         let mut hollow = Chunk::with_runs(none, self.created.clone());

@@ -6,10 +6,10 @@ use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::{interleave, take};
 use millrace_schedule::id::Version;
 
-use super::{RowTable, arrow_error, row_hashes};
-use crate::error::{Result, RuntimeError};
-use crate::state::chunk::Chunk;
-use crate::state::compare::rows_equal;
+use super::{RowTable, row_hashes};
+use crate::chunk::Chunk;
+use crate::compare::rows_equal;
+use crate::error::{Result, StateError};
 
 /// A chain with this many dead rows more than live ones is worth cleaning.
 const CROWDED_DEAD_ROWS_MIN: usize = 8;
@@ -114,7 +114,7 @@ impl RowTable {
     ) -> Result<Matches> {
         let rows = match keys.first() {
             Some(key) => key.len(),
-            None => return Err(RuntimeError::Internal("a probe without keys".into())),
+            None => return Err(StateError::Internal("a probe without keys".into())),
         };
         if self.live_rows + self.dead_rows == 0 {
             return Ok(Matches::default());
@@ -134,7 +134,7 @@ impl RowTable {
     ) -> Result<(Matches, usize)> {
         let chains = &self.indexes[index];
         if chains.rows() < self.rows {
-            return Err(RuntimeError::Internal(
+            return Err(StateError::Internal(
                 "an index was asked that is behind its rows".into(),
             ));
         }
@@ -183,9 +183,8 @@ impl RowTable {
         let probing = probe
             .iter()
             .map(|key| take(key, &positions, None))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(arrow_error)?;
-        let equal = rows_equal(&stored, &probing, matches.rows.len()).map_err(arrow_error)?;
+            .collect::<Result<Vec<_>, _>>()?;
+        let equal = rows_equal(&stored, &probing, matches.rows.len())?;
         if equal.true_count() < equal.len() {
             let mut position = 0;
             matches.retain(|_, _| {
@@ -202,7 +201,7 @@ impl RowTable {
             let positions = UInt32Array::from(rows.to_vec());
             let columns = columns.iter().map(|column| chunk.rows.column(*column));
             return columns
-                .map(|column| take(column, &positions, None).map_err(arrow_error))
+                .map(|column| take(column, &positions, None).map_err(StateError::from))
                 .collect();
         }
         let positions: Vec<(usize, usize)> = rows.iter().map(|row| self.locate(*row)).collect();
@@ -219,7 +218,7 @@ impl RowTable {
                     .iter()
                     .map(|chunk| chunk.rows.column(*column).as_ref())
                     .collect();
-                interleave(&arrays, &positions).map_err(arrow_error)
+                interleave(&arrays, &positions).map_err(StateError::from)
             })
             .collect()
     }
@@ -229,6 +228,7 @@ impl RowTable {
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let columns = self.gather(rows, &all)?;
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows.len()));
-        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options).map_err(arrow_error)
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
+            .map_err(StateError::from)
     }
 }

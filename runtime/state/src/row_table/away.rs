@@ -7,10 +7,10 @@ use millrace_resource::spill::state::{SpillWriter, SpilledRows};
 use millrace_schedule::id::Version;
 
 use super::image::under;
-use super::{RowTable, TableView, arrow_error};
-use crate::error::Result;
-use crate::state::chunk::Chunk;
-use crate::state::index::HashIndex;
+use super::{RowTable, TableView};
+use crate::chunk::Chunk;
+use crate::error::{Result, StateError};
+use crate::index::HashIndex;
 
 /// A table leaves without its dead rows if they are such a part of the others.
 const FORGOTTEN_PART: usize = 8;
@@ -39,7 +39,7 @@ impl RowTable {
     ///
     /// # Errors
     /// They are those of other chunks.
-    pub(crate) fn leave(&mut self, written: &TableView, away: Vec<SpilledRows>) -> Result<()> {
+    pub fn leave(&mut self, written: &TableView, away: Vec<SpilledRows>) -> Result<()> {
         let chunks = self.chunks.iter().zip(written.chunks());
         if self.chunks.len() != away.len() || !chunks.into_iter().all(|(now, then)| Arc::ptr_eq(now, then)) {
             return Err(super::mismatch());
@@ -49,7 +49,7 @@ impl RowTable {
                 chunk
                     .leave(away, self.low_water)
                     .map(Arc::new)
-                    .map_err(arrow_error)
+                    .map_err(StateError::from)
             })
             .collect::<Result<Vec<_>>>()?;
         self.chunks = Arc::new(hollow);
@@ -78,7 +78,7 @@ impl RowTable {
 ///
 /// # Errors
 /// The disk is full, or out of order.
-pub(crate) async fn write(writer: &mut SpillWriter, table: &TableView) -> Result<Vec<SpilledRows>> {
+pub async fn write(writer: &mut SpillWriter, table: &TableView) -> Result<Vec<SpilledRows>> {
     let mut away = vec![];
     for chunk in table.chunks() {
         away.push(match chunk.away() {

@@ -11,10 +11,10 @@ use arrow::array::{
     ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StringBuilder, TimestampMicrosecondArray,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::error::ArrowError;
 
-use super::{Generator, Random};
-use crate::error::Result;
-use crate::state::row_table::arrow_error;
+use crate::Generator;
+use crate::random::Random;
 
 /// Events of each kind in a cycle.
 const PERSONS: u64 = 1;
@@ -363,7 +363,7 @@ impl Generator for Nexmark {
         self.rows_max
     }
 
-    fn generate(&self, first: u64, rows: usize) -> Result<RecordBatch> {
+    fn generate(&self, first: u64, rows: usize) -> Result<RecordBatch, ArrowError> {
         let events: Vec<u64> = (first..first + rows as u64)
             .map(|row| self.kind.event(row))
             .collect();
@@ -373,7 +373,7 @@ impl Generator for Nexmark {
             .map(|name| self.column(name, &events))
             .collect();
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options).map_err(arrow_error)
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
     }
 }
 

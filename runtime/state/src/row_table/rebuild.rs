@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use millrace_schedule::id::Version;
 
-use super::{CHUNK_ROWS_MAX, RowTable, arrow_error, hashes};
+use super::{CHUNK_ROWS_MAX, RowTable, hashes};
+use crate::chunk::Chunk;
 use crate::error::Result;
-use crate::state::chunk::Chunk;
-use crate::state::index::HashIndex;
+use crate::index::HashIndex;
 
 /// A table smaller than this is not rebuilt: there is nothing to win.
 const REBUILD_DEAD_ROWS_MIN: usize = 1_024;
@@ -73,7 +73,7 @@ impl RowTable {
         let mut small: Vec<Chunk> = vec![];
         let mut small_rows = 0;
         for chunk in self.chunks.iter() {
-            let Some(survivors) = chunk.survivors(low_water).map_err(arrow_error)? else {
+            let Some(survivors) = chunk.survivors(low_water)? else {
                 continue;
             };
             if small_rows + survivors.len() > CHUNK_ROWS_MAX {
@@ -95,7 +95,7 @@ impl RowTable {
         if chunks.is_empty() {
             return Ok(());
         }
-        let chunk = Chunk::concat(&chunks.iter().collect::<Vec<_>>(), self.low_water).map_err(arrow_error)?;
+        let chunk = Chunk::concat(&chunks.iter().collect::<Vec<_>>(), self.low_water)?;
         if !self.is_lazy {
             for index in &mut self.indexes {
                 let hashes = hashes(&chunk.rows, &index.columns)?;

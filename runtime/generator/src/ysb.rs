@@ -10,10 +10,10 @@ use arrow::array::{
     ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StringBuilder, TimestampMicrosecondArray,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::error::ArrowError;
 
-use super::{Generator, Random};
-use crate::error::Result;
-use crate::state::row_table::arrow_error;
+use crate::Generator;
+use crate::random::Random;
 
 /// How many there are, as in the original.
 const CAMPAIGNS: u64 = 100;
@@ -192,7 +192,7 @@ impl Generator for Ysb {
         self.rows_max
     }
 
-    fn generate(&self, first: u64, rows: usize) -> Result<RecordBatch> {
+    fn generate(&self, first: u64, rows: usize) -> Result<RecordBatch, ArrowError> {
         let range = first..first + rows as u64;
         let columns = self
             .schema
@@ -201,7 +201,6 @@ impl Generator for Ysb {
             .map(|field| self.column(field, range.clone()));
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns.collect(), &options)
-            .map_err(arrow_error)
     }
 }
 

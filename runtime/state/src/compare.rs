@@ -8,11 +8,7 @@ use arrow::error::ArrowError;
 
 /// For each position, whether `left` and `right` hold the same value in every column; NULL equals NULL, NaN equals NaN.
 /// All arrays have `rows` values.
-pub(crate) fn rows_equal(
-    left: &[ArrayRef],
-    right: &[ArrayRef],
-    rows: usize,
-) -> Result<BooleanArray, ArrowError> {
+pub fn rows_equal(left: &[ArrayRef], right: &[ArrayRef], rows: usize) -> Result<BooleanArray, ArrowError> {
     let mut equal = BooleanBuffer::new_set(rows);
     for (l, r) in left.iter().zip(right) {
         let column = if l.data_type().is_nested() {

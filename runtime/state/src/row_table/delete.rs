@@ -6,9 +6,9 @@ use arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use hashbrown::HashMap;
 use millrace_schedule::id::Version;
 
-use super::{Matches, RowTable, arrow_error, hashes};
-use crate::error::{Result, RuntimeError};
-use crate::state::chunk::Chunk;
+use super::{Matches, RowTable, hashes};
+use crate::chunk::Chunk;
+use crate::error::{Result, StateError};
 
 /// A finer index is made when more rows than this have the hash of one that is sought, on average.
 const CANDIDATES_MAX: usize = 8;
@@ -32,7 +32,10 @@ impl RowTable {
     ///
     /// # Errors
     /// `is_gone` fails on a chunk.
-    pub fn forget(&mut self, is_gone: impl Fn(&RecordBatch) -> Result<BooleanArray>) -> Result<()> {
+    pub fn forget<E: From<StateError>>(
+        &mut self,
+        is_gone: impl Fn(&RecordBatch) -> Result<BooleanArray, E>,
+    ) -> Result<(), E> {
         let mut gone = 0;
         for chunk in self.chunks.iter() {
             for row in is_gone(&chunk.rows)?.values().set_indices() {
@@ -78,7 +81,7 @@ impl RowTable {
             let shown = arrow::util::pretty::pretty_format_batches(&[row])
                 .map(|t| t.to_string())
                 .unwrap_or_default();
-            return Err(RuntimeError::Internal(format!(
+            return Err(StateError::Internal(format!(
                 "a deletion names a row that is not there:\n{shown}"
             )));
         }
@@ -149,8 +152,7 @@ impl RowTable {
         if left.is_empty() {
             return Ok(());
         }
-        let rows =
-            arrow::compute::take_record_batch(rows, &UInt32Array::from(left.clone())).map_err(arrow_error)?;
+        let rows = arrow::compute::take_record_batch(rows, &UInt32Array::from(left.clone()))?;
         let keys: Vec<ArrayRef> = self.indexes[identity]
             .columns
             .iter()
@@ -174,7 +176,7 @@ impl RowTable {
     /// The index by which to find rows that equal these, up to date.
     fn identity_for(&mut self, rows: &RecordBatch) -> Result<usize> {
         let Some(identity) = self.identity else {
-            return Err(RuntimeError::Internal(
+            return Err(StateError::Internal(
                 "a deletion reached a table that only grows".into(),
             ));
         };

@@ -10,10 +10,10 @@ use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{DataType, SchemaRef};
 use millrace_resource::spill::state::SpilledRows;
 
-use super::{RowTable, arrow_error, mismatch};
-use crate::error::Result;
-use crate::state::chunk::Chunk;
-use crate::state::index::HashIndex;
+use super::{RowTable, mismatch};
+use crate::chunk::Chunk;
+use crate::error::{Result, StateError};
+use crate::index::HashIndex;
 
 /// A chunk, and which of its rows were there.
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ pub(super) struct ChunkImage {
 
 /// A number for each row.
 #[derive(Debug, Clone)]
-pub(crate) enum Tags {
+pub enum Tags {
     Here(Vec<u32>),
     /// On disk, in slices of one column.
     Away(Vec<SpilledRows>),
@@ -42,7 +42,7 @@ pub struct TableImage {
 
 impl TableImage {
     /// The image of chunks, each with the rows that are alive (none: all of them), and of a number for each row.
-    pub(crate) fn new(
+    pub fn new(
         chunks: impl IntoIterator<Item = (Arc<Chunk>, Option<BooleanBuffer>)>,
         tags: Option<Tags>,
     ) -> Self {
@@ -66,18 +66,18 @@ impl TableImage {
     }
 
     /// The number that is kept with each row, if one is.
-    pub(crate) fn tags(&self) -> Option<&Tags> {
+    pub fn tags(&self) -> Option<&Tags> {
         self.tags.as_ref()
     }
 
     /// Whether some of it is on disk.
-    pub(crate) fn is_away(&self) -> bool {
+    pub fn is_away(&self) -> bool {
         matches!(self.tags, Some(Tags::Away(_)))
             || self.chunks.iter().any(|image| image.chunk.away().is_some())
     }
 
     /// Bytes of what it has of its own, and of chunks whose rows are on disk.
-    pub(crate) fn memory_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         let chunks = self.chunks.iter().map(|image| {
             let away = image.chunk.away().map_or(0, |_| image.chunk.memory_bytes());
             away + image.alive.as_ref().map_or(0, |alive| alive.inner().len())
@@ -211,11 +211,11 @@ pub(super) fn under(schema: &SchemaRef, rows: &RecordBatch) -> Result<RecordBatc
     let columns = columns
         .map(|(column, field)| match column.data_type() == field.data_type() {
             true => Ok(Arc::clone(column)),
-            false => arrow::compute::cast(column, field.data_type()).map_err(arrow_error),
+            false => arrow::compute::cast(column, field.data_type()).map_err(StateError::from),
         })
         .collect::<Result<Vec<ArrayRef>>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(arrow_error)
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(StateError::from)
 }
 
 #[cfg(test)]
@@ -224,7 +224,7 @@ mod tests {
     use millrace_storage::ChangeBatch;
 
     use super::*;
-    use crate::state::row_table::TableView;
+    use crate::row_table::TableView;
 
     fn rows(values: std::ops::Range<i64>) -> RecordBatch {
         let values: ArrayRef = Arc::new(Int64Array::from_iter_values(values));

@@ -8,10 +8,10 @@ use arrow::array::{
 };
 use arrow::compute::{CastOptions, cast_with_options, take};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
 
-use super::{Generator, Random, Zipf};
-use crate::error::Result;
-use crate::state::row_table::arrow_error;
+use crate::Generator;
+use crate::random::{Random, Zipf};
 
 /// How the values of a column are made. Whole numbers stand for microseconds and for days where the column is a time.
 #[derive(Debug, Clone)]
@@ -76,22 +76,22 @@ impl Generator for Datagen {
         self.rows_max
     }
 
-    fn generate(&self, first: u64, rows: usize) -> Result<RecordBatch> {
+    fn generate(&self, first: u64, rows: usize) -> Result<RecordBatch, ArrowError> {
         let columns = self.columns.iter().enumerate();
         let columns = columns.map(|(place, column)| column.values(place as u64, first, rows));
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let columns = columns.collect::<Result<Vec<_>>>()?;
-        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options).map_err(arrow_error)
+        let columns = columns.collect::<Result<Vec<_>, ArrowError>>()?;
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
     }
 }
 
 impl Column {
-    fn values(&self, place: u64, first: u64, rows: usize) -> Result<ArrayRef> {
+    fn values(&self, place: u64, first: u64, rows: usize) -> Result<ArrayRef, ArrowError> {
         let range = first..first + rows as u64;
         let random = |row: u64| Random::at(self.seed, place + 1, row);
         let chosen = |of: &ArrayRef, choose: &dyn Fn(u64) -> u64| {
             let positions = UInt64Array::from_iter_values(range.clone().map(choose));
-            take(of, &positions, None).map_err(arrow_error)
+            take(of, &positions, None)
         };
         let values: ArrayRef = match &self.values {
             Values::Sequence {
@@ -161,17 +161,17 @@ fn numbered(start: i64, step: i64, end: Option<i64>, row: u64) -> i64 {
 }
 
 /// What does not fit is an error.
-fn as_type(values: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+fn as_type(values: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, ArrowError> {
     // Days are counted in 32 bits, which Arrow does not make of 64 by itself.
     let options = CastOptions {
         safe: false,
         ..CastOptions::default()
     };
     if matches!(data_type, DataType::Date32) && values.data_type() == &DataType::Int64 {
-        let days = cast_with_options(values, &DataType::Int32, &options).map_err(arrow_error)?;
-        return cast_with_options(&days, data_type, &options).map_err(arrow_error);
+        let days = cast_with_options(values, &DataType::Int32, &options)?;
+        return cast_with_options(&days, data_type, &options);
     }
-    cast_with_options(values, data_type, &options).map_err(arrow_error)
+    cast_with_options(values, data_type, &options)
 }
 
 #[cfg(test)]

@@ -12,9 +12,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::window::{
     PlainAggregateWindowExpr, SlidingAggregateWindowExpr, StandardWindowExpr, WindowExpr,
 };
+use millrace_state::width::{differs_in_size, largest};
 use millrace_storage::column_bytes;
-
-use super::width::{differs_in_size, largest};
 
 /// Copies of what a function makes that are there at a time: value by value, and as a column.
 const COPIES: usize = 2;

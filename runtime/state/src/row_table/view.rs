@@ -8,10 +8,9 @@ use arrow::datatypes::SchemaRef;
 use millrace_schedule::id::Version;
 use millrace_storage::ChangeBatch;
 
-use super::arrow_error;
 use super::image::under;
-use crate::error::Result;
-use crate::state::chunk::Chunk;
+use crate::chunk::Chunk;
+use crate::error::{Result, StateError};
 
 /// The rows of a table at one version. Cheap to make and to clone.
 #[derive(Debug, Clone)]
@@ -88,10 +87,10 @@ impl TableView {
     /// The visible rows of a chunk that [`TableView::chunk`] gave.
     pub fn batch_in(&self, chunk: &Chunk, projection: Option<&[usize]>) -> Result<RecordBatch> {
         let rows = match projection {
-            Some(columns) => chunk.rows.project(columns).map_err(arrow_error)?,
+            Some(columns) => chunk.rows.project(columns)?,
             None => chunk.rows.clone(),
         };
-        chunk.visible(self.version, &rows, 0).map_err(arrow_error)
+        chunk.visible(self.version, &rows, 0).map_err(StateError::from)
     }
 
     /// The visible ones of some rows of a chunk, by their places in it.
@@ -101,12 +100,12 @@ impl TableView {
 
     /// The same of a chunk that [`TableView::chunk`] gave.
     pub fn rows_in(&self, chunk: &Chunk, places: &Range<usize>, projection: &[usize]) -> Result<RecordBatch> {
-        let rows = chunk.rows.project(projection).map_err(arrow_error)?;
+        let rows = chunk.rows.project(projection)?;
         let end = places.end.min(rows.num_rows());
         let rows = rows.slice(places.start.min(end), end - places.start.min(end));
         chunk
             .visible(self.version, &rows, places.start)
-            .map_err(arrow_error)
+            .map_err(StateError::from)
     }
 
     /// What changed in such a chunk since an older version, which must have been pinned all the while: else rows that went
@@ -116,8 +115,7 @@ impl TableView {
         if positions.is_empty() {
             return Ok(ChangeBatch::empty(Arc::clone(&self.schema)));
         }
-        let rows = arrow::compute::take_record_batch(&chunk.rows, &UInt32Array::from(positions))
-            .map_err(arrow_error)?;
+        let rows = arrow::compute::take_record_batch(&chunk.rows, &UInt32Array::from(positions))?;
         let weights = weights
             .iter()
             .any(|weight| *weight != 1)
