@@ -5,34 +5,41 @@
 
 mod aggregate;
 mod asof;
+pub(crate) mod batches;
 mod closing;
+mod combiner;
 mod consolidate;
 mod emit;
 mod expression;
+mod gate;
 mod generic_join;
+mod group_keys;
+mod groups;
 pub(crate) mod image;
+mod inputs;
 mod join;
 mod lookup;
+mod multiset;
 mod output;
+mod partial_aggregate;
 mod recompute;
 mod recursion;
 mod session;
+mod sliding;
 mod temporal;
 mod top_n;
 pub(crate) mod unnest;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions};
-use arrow::compute::filter_record_batch;
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::NullHandling;
 use datafusion::physical_expr::PhysicalExpr;
 use futures::future::{BoxFuture, FutureExt};
 use millrace_planner::stage::{Operator, UnnestColumn};
 use millrace_planner::watermark::Watermarks;
-use millrace_storage::{ChangeBatch, rows_bytes};
+use millrace_storage::ChangeBatch;
 
 use crate::error::Result;
 use crate::schedule::message::EpochTime;
@@ -42,77 +49,28 @@ pub use expression::ErrorCounter;
 pub use image::OperatorImage;
 pub use output::Output;
 
-use aggregate::{AggregateInstance, Combining, Merging, PartialAggregate, SlidingInstance};
-pub use aggregate::{Combiner, CombinerCounts};
+use aggregate::{AggregateInstance, Merging};
 use asof::AsofJoinInstance;
+pub use batches::CHUNK_ROWS;
+pub(crate) use batches::concat;
+use batches::{batch_of, filter_changes};
+pub use combiner::{Combiner, CombinerCounts};
 use emit::EmitInstance;
 use expression::{Failed, evaluate_noting, evaluate_predicate};
+pub use gate::Gate;
 pub(crate) use generic_join::{Found, GenericJoinInstance};
+pub use inputs::Inputs;
 use join::{JoinInstance, Joining};
 use lookup::LookupJoinInstance;
 use output::{Through, push_all};
+use partial_aggregate::{Combining, PartialAggregate};
 use recompute::RecomputeInstance;
 use recursion::RecursionInstance;
 use session::SessionInstance;
+use sliding::SlidingInstance;
 use temporal::TemporalInstance;
 use top_n::TopNInstance;
 use unnest::{Listing, Unnesting};
-
-/// Rows handled between two suspension points.
-pub const CHUNK_ROWS: usize = 8_192;
-
-/// What the scheduler offers a task: a place where it may be suspended.
-pub trait Gate: Send + Sync {
-    /// Resolves at once unless the scheduler wants the core.
-    fn checkpoint(&self) -> BoxFuture<'_, ()>;
-
-    /// To be asked before so many bytes are taken in one step.
-    ///
-    /// # Errors
-    /// There is no memory for them.
-    fn room(&self, _bytes: usize) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// What a task reads in one epoch.
-#[derive(Debug, Default)]
-pub struct Inputs {
-    /// A map stage's share of its relation's changes.
-    pub source: Vec<ChangeBatch>,
-    /// What each upstream stage sent to this partition.
-    pub exchanges: BTreeMap<usize, Vec<ChangeBatch>>,
-    /// Inside a recursion: what changed in the working table.
-    pub working_table: Vec<ChangeBatch>,
-    /// Whether this is the first epoch of the view, on partition 0: fixed rows appear now.
-    pub first: bool,
-    /// The epoch's time, in microseconds since 1970-01-01 00:00 UTC.
-    pub now: i64,
-    /// The watermarks of the pipeline's streams, as of this epoch.
-    pub watermarks: Arc<Watermarks>,
-    /// Whether it pays to combine rows before the exchange.
-    pub combiner: Arc<Combiner>,
-    /// Whether rows that existed before the view are still to come, for operators that wait for them.
-    pub is_filling: bool,
-    /// Whether the view is filled, and nobody sees it: what would be taken back again may be put out once, later.
-    pub is_bulk: bool,
-    /// Whether further parts of the epoch's input follow: what they may take back again is put out with the last one.
-    pub has_more: bool,
-}
-
-impl Inputs {
-    /// Changes that came in.
-    pub fn rows(&self) -> u64 {
-        let batches = self.source.iter().chain(self.exchanges.values().flatten());
-        batches.map(|batch| batch.num_rows() as u64).sum()
-    }
-
-    /// And their bytes.
-    pub fn bytes(&self) -> usize {
-        let batches = self.source.iter().chain(self.exchanges.values().flatten());
-        batches.map(|batch| rows_bytes(&batch.rows)).sum()
-    }
-}
 
 /// An operator tree with its state.
 pub enum OperatorInstance {
@@ -664,17 +622,6 @@ impl OperatorInstance {
     }
 }
 
-/// A batch in pieces small enough for one stretch of work.
-pub(crate) fn chunks(batch: &ChangeBatch) -> impl Iterator<Item = ChangeBatch> + use<'_> {
-    (0..batch.num_rows()).step_by(CHUNK_ROWS).map(|start| {
-        if batch.num_rows() <= CHUNK_ROWS {
-            batch.clone()
-        } else {
-            batch.slice(start, CHUNK_ROWS.min(batch.num_rows() - start))
-        }
-    })
-}
-
 fn filter(
     batch: &ChangeBatch,
     predicate: &Arc<dyn PhysicalExpr>,
@@ -682,22 +629,6 @@ fn filter(
 ) -> Result<ChangeBatch> {
     let mask = evaluate_predicate(predicate, &batch.rows, errors)?;
     filter_changes(batch, &mask)
-}
-
-/// The rows where the mask is true, with their weights.
-pub(crate) fn filter_changes(batch: &ChangeBatch, mask: &BooleanArray) -> Result<ChangeBatch> {
-    if mask.null_count() == 0 && mask.true_count() == mask.len() {
-        return Ok(batch.clone());
-    }
-    let rows = filter_record_batch(&batch.rows, mask).map_err(arrow_error)?;
-    let weights = match &batch.weights {
-        Some(weights) => {
-            let kept = arrow::compute::filter(weights, mask).map_err(arrow_error)?;
-            Some(kept.as_primitive::<arrow::datatypes::Int64Type>().clone())
-        }
-        None => None,
-    };
-    Ok(ChangeBatch { rows, weights })
 }
 
 fn project(
@@ -724,32 +655,6 @@ fn project(
     }
 }
 
-/// A record batch whose nullability is as the data says: an expression that failed on a row left NULL there.
-pub(crate) fn batch_of(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    let violated = schema
-        .fields()
-        .iter()
-        .zip(&columns)
-        .any(|(field, column)| !field.is_nullable() && column.null_count() > 0);
-    let schema = if violated {
-        nullable(schema)
-    } else {
-        Arc::clone(schema)
-    };
-    RecordBatch::try_new_with_options(schema, columns, &options).map_err(arrow_error)
-}
-
-/// The schema with every column nullable.
-pub fn nullable(schema: &SchemaRef) -> SchemaRef {
-    let fields: Vec<_> = schema
-        .fields()
-        .iter()
-        .map(|field| field.as_ref().clone().with_nullable(true))
-        .collect();
-    Arc::new(arrow::datatypes::Schema::new(fields))
-}
-
 fn fixed_rows(rows: &[Vec<Arc<dyn PhysicalExpr>>], schema: &SchemaRef) -> Result<ChangeBatch> {
     let one_row = RecordBatch::try_new_with_options(
         Arc::new(arrow::datatypes::Schema::empty()),
@@ -774,33 +679,4 @@ fn fixed_rows(rows: &[Vec<Arc<dyn PhysicalExpr>>], schema: &SchemaRef) -> Result
         });
     }
     Ok(ChangeBatch::insertions(batch_of(schema, columns, rows.len())?))
-}
-
-/// All batches as one; `None` if there are no rows. They may differ in which columns can be NULL: the branches of a union
-/// do, and so do batches with and without a row on which an expression failed.
-pub(crate) fn concat(batches: Vec<ChangeBatch>) -> Result<Option<ChangeBatch>> {
-    let mut batches: Vec<ChangeBatch> = batches.into_iter().filter(|batch| batch.num_rows() > 0).collect();
-    if batches.len() < 2 {
-        return Ok(batches.pop());
-    }
-    let schema = nullable(&batches[0].schema());
-    let batches = batches
-        .into_iter()
-        .map(|batch| {
-            let rows = batch_of(&schema, batch.rows.columns().to_vec(), batch.num_rows())?;
-            Ok(ChangeBatch {
-                rows,
-                weights: batch.weights,
-            })
-        })
-        .collect::<Result<Vec<_>>>()?;
-    Ok(Some(ChangeBatch::concat(&batches)?))
-}
-
-/// The weights as an array, ones where there are none.
-pub(crate) fn weights_of(batch: &ChangeBatch) -> Int64Array {
-    batch
-        .weights
-        .clone()
-        .unwrap_or_else(|| Int64Array::from(vec![1; batch.num_rows()]))
 }

@@ -24,7 +24,9 @@ use arrow::row::{RowConverter, SortField};
 use millrace_planner::stage::{AsofJoin, Nearest};
 use millrace_storage::ChangeBatch;
 
-use super::{CHUNK_ROWS, Gate, batch_of, concat, consolidate};
+use super::batches::{CHUNK_ROWS, batch_of, concat};
+use super::consolidate::consolidate;
+use super::gate::Gate;
 use crate::error::Result;
 use crate::state::row_table::arrow_error;
 

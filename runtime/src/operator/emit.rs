@@ -21,8 +21,10 @@ use millrace_planner::stage::{Closing, EmitEvery, EmitOnClose};
 use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 
+use super::batches::{CHUNK_ROWS, batch_of, chunks};
 use super::expression::{ErrorCounter, evaluate};
-use super::{CHUNK_ROWS, Gate, Inputs, batch_of, chunks};
+use super::gate::Gate;
+use super::inputs::Inputs;
 use crate::error::{Result, RuntimeError};
 use crate::state::row_table::arrow_error;
 

@@ -26,9 +26,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::aggregate::GroupKeys;
+use super::batches::{batch_of, weights_of};
+use super::consolidate::consolidate;
+use super::gate::Gate;
+use super::group_keys::GroupKeys;
 use super::output::Output;
-use super::{Gate, batch_of, consolidate, weights_of};
 use crate::error::{Result, RuntimeError};
 pub(crate) use query::Found;
 use search::Search;

@@ -26,9 +26,11 @@ use millrace_planner::stage::{Join, JoinKind};
 use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 
+use super::batches::{CHUNK_ROWS, batch_of, concat, nullable};
+use super::consolidate::consolidate;
 use super::expression::{ErrorCounter, evaluate_predicate};
+use super::gate::Gate;
 use super::output::{Output, push_all};
-use super::{CHUNK_ROWS, Gate, batch_of, concat, consolidate, nullable};
 use crate::error::Result;
 use crate::state::row_table::{Matches, arrow_error, split};
 use crate::state::width::COPIED_BYTES_MAX;

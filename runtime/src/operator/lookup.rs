@@ -21,8 +21,10 @@ use datafusion::physical_expr::PhysicalExpr;
 use millrace_planner::stage::LookupJoin;
 use millrace_storage::ChangeBatch;
 
+use super::batches::{CHUNK_ROWS, batch_of, concat, nullable};
+use super::consolidate::consolidate;
 use super::expression::{ErrorCounter, evaluate_predicate};
-use super::{CHUNK_ROWS, Gate, batch_of, concat, consolidate, nullable};
+use super::gate::Gate;
 use crate::error::Result;
 use crate::state::RowTable;
 use crate::state::row_table::{arrow_error, split};

@@ -14,10 +14,12 @@ use millrace_planner::stage::Recompute;
 use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 
-use super::aggregate::GroupKeys;
+use super::batches::{CHUNK_ROWS, batch_of, nullable};
 use super::closing::Closer;
+use super::consolidate::consolidate;
 use super::expression::{ErrorCounter, conform};
-use super::{CHUNK_ROWS, Gate, batch_of, consolidate, nullable};
+use super::gate::Gate;
+use super::group_keys::GroupKeys;
 use crate::error::Result;
 use crate::state::RowTable;
 use crate::state::row_table::{Matches, arrow_error};

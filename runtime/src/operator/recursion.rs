@@ -37,7 +37,12 @@ use futures::future::BoxFuture;
 use millrace_planner::stage::{Recursion, RecursionLimits};
 use millrace_storage::ChangeBatch;
 
-use super::{CHUNK_ROWS, ErrorCounter, Gate, Inputs, OperatorInstance, Output, batch_of};
+use super::OperatorInstance;
+use super::batches::{CHUNK_ROWS, batch_of};
+use super::expression::ErrorCounter;
+use super::gate::Gate;
+use super::inputs::Inputs;
+use super::output::Output;
 use crate::error::{Result, RuntimeError};
 use crate::state::row_table::arrow_error;
 use rows::{RowId, Rows};

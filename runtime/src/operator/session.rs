@@ -22,7 +22,8 @@ use millrace_planner::stage::Session;
 use millrace_planner::watermark::{Bound, Watermarks};
 use millrace_storage::ChangeBatch;
 
-use super::{CHUNK_ROWS, Gate, batch_of, chunks, nullable};
+use super::batches::{CHUNK_ROWS, batch_of, chunks, nullable};
+use super::gate::Gate;
 use crate::error::{Result, RuntimeError};
 use crate::state::row_table::arrow_error;
 

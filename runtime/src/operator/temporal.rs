@@ -25,8 +25,9 @@ use arrow::row::{RowConverter, SortField};
 use millrace_planner::stage::{Passage, TemporalFilter, TimeBound};
 use millrace_storage::ChangeBatch;
 
+use super::batches::{CHUNK_ROWS, batch_of, chunks, weights_of};
 use super::expression::{ErrorCounter, evaluate};
-use super::{CHUNK_ROWS, Gate, batch_of, chunks, weights_of};
+use super::gate::Gate;
 use crate::error::Result;
 use crate::state::row_table::arrow_error;
 

@@ -25,9 +25,10 @@ use millrace_planner::stage::{Closing, Numbering, TopN};
 use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 
+use super::batches::{batch_of, chunks};
 use super::closing::{Closer, is_final};
 use super::expression::conform;
-use super::{Gate, batch_of, chunks};
+use super::gate::Gate;
 use crate::error::{Result, RuntimeError};
 use crate::state::row_table::arrow_error;
 use prefix::Prefix;

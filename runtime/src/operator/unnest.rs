@@ -10,7 +10,9 @@ use futures::future::BoxFuture;
 use millrace_planner::stage::UnnestColumn;
 use millrace_storage::{ChangeBatch, rows_bytes};
 
-use super::{Gate, Output, chunks};
+use super::batches::chunks;
+use super::gate::Gate;
+use super::output::Output;
 use crate::error::Result;
 pub(crate) use expansion::{Expansion, ListSteps};
 

@@ -7,7 +7,9 @@ use millrace_storage::ChangeBatch;
 
 use super::{JoinInstance, TOUCHED_ROWS_STEP};
 use crate::error::Result;
-use crate::operator::{ErrorCounter, Gate, Output};
+use crate::operator::expression::ErrorCounter;
+use crate::operator::gate::Gate;
+use crate::operator::output::Output;
 
 /// In front of one side of a join: each batch is joined by itself.
 pub(in crate::operator) struct Joining<'a> {

@@ -23,7 +23,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
-use crate::operator::consolidate;
+use crate::operator::consolidate::consolidate;
 
 const EDGE: RelationId = RelationId(1);
 const BLOCKED: RelationId = RelationId(2);

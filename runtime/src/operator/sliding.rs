@@ -23,10 +23,12 @@ use millrace_planner::stage::{AggregateCall, ExchangeForm, Sliding, WindowColumn
 use millrace_planner::watermark::{Bound, Watermarks};
 use millrace_storage::ChangeBatch;
 
-use super::state::slide;
-use super::{EMIT_GROUPS_STEP, GroupKeys, Groups, SWEEP_GROUPS_MIN, changes, touched};
+use super::batches::{batch_of, chunks, concat, filter_changes, weights_of};
+use super::expression::ErrorCounter;
+use super::gate::Gate;
+use super::group_keys::GroupKeys;
+use super::groups::{EMIT_GROUPS_STEP, Groups, SWEEP_GROUPS_MIN, changes, slide, touched};
 use crate::error::{Result, RuntimeError};
-use crate::operator::{ErrorCounter, Gate, batch_of, chunks, concat, filter_changes, weights_of};
 use crate::state::row_table::arrow_error;
 
 type Bytes = Box<[u8]>;
