@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{Schema, SchemaRef};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use hashbrown::HashSet;
 use millrace_planner::stage::{AggregateCall, Aggregation, ExchangeForm};
 use millrace_planner::watermark::Watermarks;
@@ -27,9 +29,13 @@ use super::expression::ErrorCounter;
 use super::gate::Gate;
 use super::group_keys::GroupKeys;
 use super::groups::{EMIT_GROUPS_STEP, Groups, SWEEP_GROUPS_MIN, changes};
+use super::image::{Part, Parts};
+use super::inputs::Inputs;
+use super::instance::{Operator, OperatorInstance};
+use super::output::{Output, push_all};
 use crate::error::Result;
 use crate::state::row_table::arrow_error;
-pub(super) use merging::Merging;
+use merging::Merging;
 
 /// The reduce half, with the state of every group of its partition.
 pub struct AggregateInstance {
@@ -94,6 +100,66 @@ struct Timer {
     next: Option<i64>,
 }
 
+impl Operator for AggregateInstance {
+    fn run<'a>(
+        &'a mut self,
+        inputs: &'a mut [OperatorInstance],
+        epoch: &'a mut Inputs,
+        gate: &'a dyn Gate,
+        errors: &'a ErrorCounter,
+        output: &'a mut dyn Output,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let (is_bulk, is_last) = (epoch.is_bulk, !epoch.has_more);
+            let input = &mut inputs[0];
+            let batches = if input.is_lazy() {
+                let mut merging = Merging::new(self, is_bulk, gate, errors, output);
+                input.run(epoch, gate, errors, &mut merging).await?;
+                vec![]
+            } else {
+                input.collect(epoch, gate, errors).await?
+            };
+            let changes = self.advance(batches, is_bulk, is_last, gate, errors).await?;
+            push_all(output, changes).await?;
+            if is_last {
+                push_all(output, self.tell_time(epoch.now, is_bulk, errors)?).await?;
+                self.forget(is_bulk, &epoch.watermarks)?;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn idle_without_input(&self, is_bulk: bool) -> bool {
+        is_bulk || (self.emitted_first && !self.is_deferred)
+    }
+
+    fn due(&self) -> Option<i64> {
+        let timer = self.timer.as_ref().filter(|_| self.live_groups > 0)?;
+        Some(timer.next.unwrap_or(i64::MIN))
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.groups.as_ref().map_or(0, Groups::memory_bytes)
+    }
+
+    fn puts_off(&self) -> bool {
+        self.is_deferred
+    }
+
+    fn put_off(&mut self) {
+        self.is_deferred = true;
+    }
+
+    fn image(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+        self.add_parts(parts)
+    }
+
+    fn restore(&mut self, parts: &mut Parts) -> Result<()> {
+        self.take_parts(parts)
+    }
+}
+
 impl AggregateInstance {
     pub fn new(plan: &Aggregation, partition: usize) -> Self {
         AggregateInstance {
@@ -116,27 +182,9 @@ impl AggregateInstance {
         }
     }
 
-    pub fn idle_without_input(&self) -> bool {
-        self.emitted_first && !self.is_deferred
-    }
-
-    /// Whether there are groups that are still to be emitted.
-    pub fn puts_off(&self) -> bool {
-        self.is_deferred
-    }
-
-    /// There are.
-    pub fn put_off(&mut self) {
-        self.is_deferred = true;
-    }
-
-    pub fn state_bytes(&self) -> usize {
-        self.groups.as_ref().map_or(0, Groups::memory_bytes)
-    }
-
     /// Merges an epoch's input, or a part of it. With the last part it returns retractions and new rows of the groups that
     /// the epoch has changed. `is_bulk`: the view is being filled.
-    pub async fn run(
+    pub async fn advance(
         &mut self,
         batches: Vec<ChangeBatch>,
         is_bulk: bool,
@@ -221,12 +269,6 @@ impl AggregateInstance {
         }
         self.groups = Some(groups);
         Ok(output)
-    }
-
-    /// When reducers are told the time next.
-    pub fn due(&self) -> Option<i64> {
-        let timer = self.timer.as_ref().filter(|_| self.live_groups > 0)?;
-        Some(timer.next.unwrap_or(i64::MIN))
     }
 
     /// Tells reducers of all groups the time, if it is time; returns what that changes.

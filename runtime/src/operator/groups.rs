@@ -35,16 +35,16 @@ use state::{GroupState, resize};
 use values::Values;
 
 /// Groups that are gone are swept when there are more of them than live ones, and at least this many.
-pub(in crate::operator) const SWEEP_GROUPS_MIN: usize = 1_024;
+pub(crate) const SWEEP_GROUPS_MIN: usize = 1_024;
 /// Groups that are emitted in one stretch of work, where many are.
-pub(in crate::operator) const EMIT_GROUPS_STEP: usize = 8_192;
+pub(crate) const EMIT_GROUPS_STEP: usize = 8_192;
 
 /// Keys, row counts and aggregate states of groups, by group number.
-pub(in crate::operator) struct Groups {
-    pub(in crate::operator) keys: GroupKeys,
+pub(crate) struct Groups {
+    pub(crate) keys: GroupKeys,
     /// Rows in each group: the sum of weights.
-    pub(in crate::operator) rows: Vec<i64>,
-    pub(in crate::operator) states: Vec<Box<dyn GroupState>>,
+    pub(crate) rows: Vec<i64>,
+    pub(crate) states: Vec<Box<dyn GroupState>>,
 }
 
 impl Groups {
@@ -176,7 +176,7 @@ fn group_state(call: &AggregateCall) -> Result<Box<dyn GroupState>> {
 }
 
 /// What differs between the old and the new rows of groups.
-pub(in crate::operator) fn changes(
+pub(crate) fn changes(
     schema: &SchemaRef,
     keys: &[ArrayRef],
     old: &[ArrayRef],
@@ -215,7 +215,7 @@ pub(in crate::operator) fn changes(
 }
 
 /// The groups that an epoch touches, each once.
-pub(in crate::operator) fn touched(ids: &[usize]) -> Vec<usize> {
+pub(crate) fn touched(ids: &[usize]) -> Vec<usize> {
     let mut seen = HashSet::with_capacity(ids.len());
     ids.iter().copied().filter(|group| seen.insert(*group)).collect()
 }

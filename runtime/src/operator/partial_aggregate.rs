@@ -13,9 +13,12 @@ use millrace_storage::ChangeBatch;
 use super::batches::{batch_of, chunks, weights_of};
 use super::combiner::Combiner;
 use super::consolidate::consolidate;
+use super::expression::ErrorCounter;
 use super::gate::Gate;
 use super::group_keys::GroupKeys;
 use super::groups::Groups;
+use super::inputs::Inputs;
+use super::instance::{Operator, OperatorInstance};
 use super::output::{Output, push_all};
 use crate::error::Result;
 
@@ -30,6 +33,26 @@ pub struct PartialAggregate {
     schema: SchemaRef,
 }
 
+impl Operator for PartialAggregate {
+    fn run<'a>(
+        &'a mut self,
+        inputs: &'a mut [OperatorInstance],
+        epoch: &'a mut Inputs,
+        gate: &'a dyn Gate,
+        errors: &'a ErrorCounter,
+        output: &'a mut dyn Output,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let combiner = Arc::clone(&epoch.combiner);
+            let input = &mut inputs[0];
+            let mut combining = Combining::new(self, &combiner, input.multiplies(), gate, output);
+            input.run(epoch, gate, errors, &mut combining).await?;
+            combining.end().await
+        }
+        .boxed()
+    }
+}
+
 impl PartialAggregate {
     pub fn new(plan: &Aggregation) -> Self {
         PartialAggregate {
@@ -41,7 +64,7 @@ impl PartialAggregate {
     }
 
     /// One row a group, or the consolidated rows; or all of them, where that would be nearly as many.
-    pub async fn run(
+    pub async fn advance(
         &self,
         batches: Vec<ChangeBatch>,
         combiner: &Combiner,
@@ -117,7 +140,7 @@ impl PartialAggregate {
 }
 
 /// In front of the map half: gathers rows, all of them, or as many as are combined at a time.
-pub(in crate::operator) struct Combining<'a> {
+struct Combining<'a> {
     aggregate: &'a PartialAggregate,
     combiner: &'a Combiner,
     rows_max: usize,
@@ -128,7 +151,7 @@ pub(in crate::operator) struct Combining<'a> {
 }
 
 impl<'a> Combining<'a> {
-    pub fn new(
+    fn new(
         aggregate: &'a PartialAggregate,
         combiner: &'a Combiner,
         in_parts: bool,
@@ -147,14 +170,14 @@ impl<'a> Combining<'a> {
     }
 
     /// Combines what was gathered last.
-    pub async fn end(mut self) -> Result<()> {
+    async fn end(mut self) -> Result<()> {
         self.combine().await
     }
 
     async fn combine(&mut self) -> Result<()> {
         self.rows = 0;
         let gathered = std::mem::take(&mut self.gathered);
-        let combined = self.aggregate.run(gathered, self.combiner, self.gate).await?;
+        let combined = self.aggregate.advance(gathered, self.combiner, self.gate).await?;
         push_all(self.output, combined).await
     }
 }

@@ -12,7 +12,7 @@ use crate::operator::groups::Groups;
 use crate::operator::image::{Part, Parts};
 
 impl AggregateInstance {
-    pub(in crate::operator) fn add_parts(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+    pub(super) fn add_parts(&mut self, parts: &mut Vec<Part>) -> Result<()> {
         let flags: ArrayRef = Arc::new(BooleanArray::from(vec![
             self.emitted_first,
             self.groups.is_some(),
@@ -27,7 +27,7 @@ impl AggregateInstance {
         Ok(())
     }
 
-    pub(in crate::operator) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
+    pub(super) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
         let columns = parts.columns(2)?;
         let flags = columns[0].as_boolean();
         if let Some(timer) = &mut self.timer {

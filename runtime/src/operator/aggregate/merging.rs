@@ -11,7 +11,7 @@ use crate::operator::gate::Gate;
 use crate::operator::output::{Output, push_all};
 
 /// In front of the reduce half: merges each batch, and emits nothing that a later one may change.
-pub(in crate::operator) struct Merging<'a> {
+pub(super) struct Merging<'a> {
     aggregate: &'a mut AggregateInstance,
     is_bulk: bool,
     gate: &'a dyn Gate,
@@ -41,7 +41,7 @@ impl Output for Merging<'_> {
     fn push(&mut self, batch: ChangeBatch) -> BoxFuture<'_, Result<()>> {
         async move {
             let merged = (self.aggregate)
-                .run(vec![batch], self.is_bulk, false, self.gate, self.errors)
+                .advance(vec![batch], self.is_bulk, false, self.gate, self.errors)
                 .await?;
             push_all(self.output, merged).await
         }

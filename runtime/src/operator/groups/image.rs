@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::operator::image::{Part, Parts};
 
 impl Groups {
-    pub(in crate::operator) fn add_parts(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+    pub(crate) fn add_parts(&mut self, parts: &mut Vec<Part>) -> Result<()> {
         parts.push(Part::Table(self.keys.image()));
         let rows: ArrayRef = Arc::new(Int64Array::from(self.rows.clone()));
         parts.push(Part::Columns(vec![rows]));
@@ -21,7 +21,7 @@ impl Groups {
     }
 
     /// Gives groups without state that of an image.
-    pub(in crate::operator) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
+    pub(crate) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
         self.keys.restore(&parts.table()?)?;
         let rows = parts.columns(1)?;
         self.rows = rows[0].as_primitive::<Int64Type>().values().to_vec();

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::operator::expression::ErrorCounter;
 
 /// Groups are numbered densely. Methods are handed rows already filtered by the call's FILTER.
-pub(in crate::operator) trait GroupState: Send {
+pub(crate) trait GroupState: Send {
     /// Makes room for groups up to `groups - 1`; new ones are empty.
     fn resize(&mut self, groups: usize);
 
@@ -73,7 +73,7 @@ pub(in crate::operator) trait GroupState: Send {
 
 /// What the panes of each range are together, where a pane that was added can be taken away: each is added once and taken
 /// away once, whatever the number of ranges that it is in.
-pub(in crate::operator) fn slide<T: Clone + Default>(
+pub(crate) fn slide<T: Clone + Default>(
     ranges: &[Range<usize>],
     add: impl Fn(&mut T, usize),
     take_away: impl Fn(&mut T, usize),
