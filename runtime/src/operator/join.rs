@@ -22,18 +22,24 @@ use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt32Array,
 use arrow::compute::take;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::physical_expr::PhysicalExpr;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use millrace_planner::stage::{Join, JoinKind};
 use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 
+use super::batches::{CHUNK_ROWS, batch_of, concat, nullable};
+use super::consolidate::consolidate;
 use super::expression::{ErrorCounter, evaluate_predicate};
+use super::gate::Gate;
+use super::image::{Part, Parts};
+use super::inputs::Inputs;
+use super::instance::{Delivery, Operator, OperatorInstance};
 use super::output::{Output, push_all};
-use super::{CHUNK_ROWS, Gate, batch_of, concat, consolidate, nullable};
 use crate::error::Result;
 use crate::state::row_table::{Matches, arrow_error, split};
 use crate::state::width::COPIED_BYTES_MAX;
-pub(super) use joining::Joining;
-use joining::Touched;
+use joining::{Joining, Touched};
 use side::{Appearance, Side};
 
 /// Rows that one step of a join may put out at most, before it pushes them on and looks at the gate again.
@@ -55,8 +61,8 @@ pub struct JoinInstance {
     is_deferred: bool,
 }
 
-pub(super) const LEFT: usize = 0;
-pub(super) const RIGHT: usize = 1;
+const LEFT: usize = 0;
+const RIGHT: usize = 1;
 
 /// Whether pairs are put out, and how the left and right rows appear by themselves.
 fn shape(kind: JoinKind) -> (bool, Appearance, Appearance) {
@@ -71,6 +77,64 @@ fn shape(kind: JoinKind) -> (bool, Appearance, Appearance) {
         JoinKind::LeftMark => (false, Marked, Paired),
         JoinKind::RightSemi => (false, Paired, Matched),
         JoinKind::RightAnti => (false, Paired, Unmatched),
+    }
+}
+
+impl Operator for JoinInstance {
+    fn run<'a>(
+        &'a mut self,
+        inputs: &'a mut [OperatorInstance],
+        epoch: &'a mut Inputs,
+        gate: &'a dyn Gate,
+        errors: &'a ErrorCounter,
+        output: &'a mut dyn Output,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            self.begin(epoch.is_bulk, gate, errors, output).await?;
+            for (side, input) in [LEFT, RIGHT].into_iter().zip(inputs) {
+                if input.is_lazy() {
+                    let mut joining = Joining::new(self, side, gate, errors, output);
+                    input.run(epoch, gate, errors, &mut joining).await?;
+                } else {
+                    let batches = input.collect(epoch, gate, errors).await?;
+                    self.advance(side, batches, gate, errors, output).await?;
+                }
+            }
+            if !epoch.has_more {
+                self.forget(epoch.is_bulk, &epoch.watermarks)?;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn delivery(&self) -> Delivery {
+        Delivery::Lazy
+    }
+
+    fn idle_without_input(&self, is_bulk: bool) -> bool {
+        is_bulk || (!self.is_deferred && !self.sides.iter().any(|side| side.table.is_lazy()))
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.sides.iter().map(|side| side.table.memory_bytes()).sum()
+    }
+
+    fn puts_off(&self) -> bool {
+        self.is_deferred
+    }
+
+    fn put_off(&mut self) {
+        self.is_deferred = true;
+    }
+
+    fn image(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+        self.add_parts(parts);
+        Ok(())
+    }
+
+    fn restore(&mut self, parts: &mut Parts) -> Result<()> {
+        self.take_parts(parts)
     }
 }
 
@@ -128,30 +192,11 @@ impl JoinInstance {
         Ok(())
     }
 
-    /// Whether an epoch without input leaves the output as it is.
-    pub fn idle_without_input(&self) -> bool {
-        !self.is_deferred && !self.sides.iter().any(|side| side.table.is_lazy())
-    }
-
-    /// Whether rows were kept that are still to be joined.
-    pub fn puts_off(&self) -> bool {
-        self.is_deferred
-    }
-
-    /// Rows were kept that are still to be joined.
-    pub fn put_off(&mut self) {
-        self.is_deferred = true;
-    }
-
     /// Whether the output would be taken back again while the sides are filled.
     fn defers(&self) -> bool {
         self.sides
             .iter()
             .any(|side| side.appearance != Appearance::Paired)
-    }
-
-    pub fn state_bytes(&self) -> usize {
-        self.sides.iter().map(|side| side.table.memory_bytes()).sum()
     }
 
     /// Before an epoch's changes, or a part of them. `is_bulk`: the view is being filled.
@@ -174,7 +219,7 @@ impl JoinInstance {
     }
 
     /// Joins what changed in one side, keeps it, and pushes what that changes.
-    pub async fn run(
+    pub async fn advance(
         &mut self,
         side: usize,
         batches: Vec<ChangeBatch>,

@@ -191,7 +191,7 @@ impl ExecutionPlan for GenericJoinExec {
                 while let Some(batch) = rows.next().await {
                     let batch = ChangeBatch::insertions(batch?);
                     join.keep(relation, &batch).map_err(external)?;
-                    reservation.try_resize(join.state_bytes())?;
+                    reservation.try_resize(join.memory_bytes())?;
                     give_way().await;
                 }
             }
@@ -269,7 +269,7 @@ impl Searching {
             };
             let batch = ChangeBatch::insertions(batch?);
             self.join.look_at(&mut self.found, &batch).map_err(external)?;
-            self.reservation.try_resize(self.join.state_bytes())?;
+            self.reservation.try_resize(self.join.memory_bytes())?;
         }
     }
 }

@@ -9,8 +9,8 @@ use millrace_storage::ChangeBatch;
 
 use super::OUTPUT_ROWS_STEP;
 use crate::error::Result;
+use crate::operator::batches::{filter_changes, nullable};
 use crate::operator::closing::Closer;
-use crate::operator::{filter_changes, nullable};
 use crate::state::RowTable;
 use crate::state::row_table::Matches;
 use crate::state::width::Widths;

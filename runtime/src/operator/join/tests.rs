@@ -84,7 +84,7 @@ fn copies_of_a_wide_row_among_narrow_ones_are_few_at_a_time() {
             let mut output = vec![];
             for (side, batch) in sides {
                 block_on(join.begin(false, &Open, &errors, &mut output)).unwrap();
-                block_on(join.run(side, vec![batch], &Open, &errors, &mut output)).unwrap();
+                block_on(join.advance(side, vec![batch], &Open, &errors, &mut output)).unwrap();
             }
             let most = COPIED_BYTES_MAX + 100_000;
             assert!(

@@ -3,7 +3,7 @@
 use millrace_planner::stage::Numbering;
 
 use super::{Bounds, Key, order_of, row_of};
-use crate::operator::aggregate::multiset::Multiset;
+use crate::operator::multiset::Multiset;
 
 /// See the module.
 #[derive(Debug, Default)]

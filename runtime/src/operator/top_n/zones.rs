@@ -7,7 +7,7 @@
 //! border moves by as many rows: O(log n) for each.
 
 use super::{Bounds, Changes, row_of};
-use crate::operator::aggregate::multiset::Multiset;
+use crate::operator::multiset::Multiset;
 
 /// An ordered multiset that knows its size.
 #[derive(Debug, Default)]

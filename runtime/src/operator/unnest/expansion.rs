@@ -15,7 +15,7 @@ use millrace_planner::stage::UnnestColumn;
 use millrace_storage::ChangeBatch;
 
 use crate::error::{Result, RuntimeError};
-use crate::operator::{CHUNK_ROWS, batch_of};
+use crate::operator::batches::{CHUNK_ROWS, batch_of};
 use crate::state::row_table::arrow_error;
 use crate::state::width::{COPIED_BYTES_MAX, Widths};
 

@@ -11,7 +11,7 @@ use millrace_planner::stage::AggregateCall;
 
 use super::state::{GroupState, resize, retain_positions};
 use crate::error::{Result, RuntimeError};
-use crate::operator::ErrorCounter;
+use crate::operator::expression::ErrorCounter;
 use crate::state::row_table::arrow_error;
 
 pub(super) struct Reduced {

@@ -22,10 +22,10 @@ use hashbrown::HashMap;
 use millrace_planner::stage::{AggregateCall, AggregateForm};
 
 use super::extremum::Extremum;
-use super::multiset::Multiset;
 use super::state::{GroupState, each, least, resize, retain_positions};
 use crate::error::{Result, RuntimeError};
-use crate::operator::ErrorCounter;
+use crate::operator::expression::ErrorCounter;
+use crate::operator::multiset::Multiset;
 use crate::state::row_table::arrow_error;
 
 pub(super) struct Values {

@@ -11,7 +11,7 @@ use millrace_planner::stage::AggregateCall;
 use super::registers::Registers;
 use super::state::{GroupState, joined, resize, retain_positions};
 use crate::error::{Result, RuntimeError};
-use crate::operator::ErrorCounter;
+use crate::operator::expression::ErrorCounter;
 
 pub(super) struct ApproxDistinct {
     argument: usize,

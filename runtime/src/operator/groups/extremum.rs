@@ -11,7 +11,7 @@ use millrace_planner::stage::{AggregateCall, AggregateForm};
 
 use super::state::{GroupState, each, least, resize, retain_positions};
 use crate::error::{Result, RuntimeError};
-use crate::operator::ErrorCounter;
+use crate::operator::expression::ErrorCounter;
 use crate::state::row_table::arrow_error;
 
 pub(super) struct Extremum {

@@ -14,7 +14,7 @@ use millrace_planner::stage::{AggregateCall, AggregateForm};
 use super::float_sum::FloatSum;
 use super::state::{GroupState, each, resize, retain_positions, slide, united};
 use crate::error::{Result, RuntimeError};
-use crate::operator::ErrorCounter;
+use crate::operator::expression::ErrorCounter;
 
 /// `count(*)` and `count(x)`.
 pub(super) struct Count {
