@@ -48,7 +48,7 @@ impl RowTable {
         self.live_rows -= gone;
         self.dead_rows += gone;
         self.deletions.push_front((0, gone));
-        self.tidy(Version::MAX - 1)
+        Ok(self.tidy(Version::MAX - 1)?)
     }
 
     /// Marks those of the rows that are there and not yet marked.
