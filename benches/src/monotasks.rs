@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use millrace_engine::Runtime;
 use millrace_planner::performance::model::predict;
 use millrace_planner::performance::profile::Resource;
 use millrace_planner::performance::{Profile, Scenario};
-use millrace_runtime::Runtime;
 use millrace_server::{Config, Server};
 use millrace_sql_tests::tpch::{TableFile, queries, write_parquet};
 use rustix::thread::{CpuSet, Pid, sched_setaffinity};

@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field};
+use millrace_engine::{CpuTask, LateRow, LateRows};
 use millrace_resource::memory::{Charge, Holder, Use};
-use millrace_runtime::{CpuTask, LateRow, LateRows};
 use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{ChangeBatch, ObjectId};
 

@@ -33,18 +33,18 @@ use datafusion::catalog::TableProvider;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, TaskContext};
+use millrace_engine::clock::{Clock, VirtualClock};
+use millrace_engine::{
+    EventTimeSpec, QUERY_PARTITION_ROWS, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec,
+    ViewSpec,
+};
 use millrace_planner::growth::growth;
+use millrace_planner::reducer::Reducer;
 use millrace_planner::stage::RecursionLimits;
 use millrace_planner::{ViewOptions, plan_view};
 use millrace_resource::memory::{Memory, Resident};
 use millrace_resource::query_memory::QueryMemory;
 use millrace_resource::spill::state::SpillOptions;
-use millrace_runtime::clock::{Clock, VirtualClock};
-use millrace_runtime::reducer::Reducer;
-use millrace_runtime::{
-    EventTimeSpec, QUERY_PARTITION_ROWS, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec,
-    ViewSpec,
-};
 use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind, Store, StoreOptions};
 use parking_lot::Mutex;

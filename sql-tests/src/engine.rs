@@ -20,6 +20,11 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::collect;
 use futures::TryStreamExt;
+use millrace_engine::clock::VirtualClock;
+use millrace_engine::{
+    QueryOptions, RestoredView, Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind, SourceSpec,
+    ViewSpec, WriteToken,
+};
 use millrace_planner::relation::attach;
 use millrace_planner::stage::FlowLimits;
 use millrace_planner::{
@@ -29,11 +34,6 @@ use millrace_planner::{
 use millrace_resource::disk::Disks;
 use millrace_resource::memory::{Memory, Resident};
 use millrace_resource::spill::query::SpillFiles;
-use millrace_runtime::clock::VirtualClock;
-use millrace_runtime::{
-    QueryOptions, RestoredView, Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind, SourceSpec,
-    ViewSpec, WriteToken,
-};
 use millrace_schedule::cpu::QueryClass;
 use millrace_server::catalog::CatalogSnapshot;
 use millrace_server::database::{DatabaseOptions, engine};

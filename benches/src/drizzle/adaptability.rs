@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_runtime::Runtime;
+use millrace_engine::Runtime;
 use millrace_schedule::group::GroupSize;
 use millrace_schedule::id::WorkerId;
 

@@ -449,7 +449,7 @@ fn hashes(rows: &RecordBatch, columns: &[usize]) -> Result<Vec<u64>> {
 }
 
 /// The hash of each row, as indexes have it. In memory only: what is stored or sent hashes with
-/// [`crate::worker::partition_hash`].
+/// the engine's `partition_hash`.
 pub fn row_hashes(columns: &[ArrayRef], rows: usize) -> Result<Vec<u64>> {
     let mut hashes = vec![0; rows];
     create_hashes(columns, &RandomState::with_seed(0x6d69_6c6c), &mut hashes)?;

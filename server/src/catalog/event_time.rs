@@ -7,10 +7,10 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::DFSchema;
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast;
+use millrace_engine::{EventTimeSpec, SetBack};
 use millrace_parser::ast::{Options, Watermark};
 use millrace_planner::watermark::{Bound, ColumnWatermark, growing};
 use millrace_planner::{Binder, CatalogReader, RelationId};
-use millrace_runtime::{EventTimeSpec, SetBack};
 use millrace_storage::ObjectId;
 use serde::{Deserialize, Serialize};
 

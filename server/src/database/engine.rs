@@ -12,11 +12,11 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::spill_file::TempFileFactory;
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use millrace_engine::{BatchPlanner, FILE_PIECE_BYTES_MIN};
 use millrace_planner::query::{logical_optimizer_rules, physical_optimizer_rules};
 use millrace_planner::reducer;
 use millrace_resource::memory::Memory;
 use millrace_resource::query_memory::QueryMemory;
-use millrace_runtime::{BatchPlanner, FILE_PIECE_BYTES_MIN};
 
 use crate::catalog::pg_catalog::PgCatalog;
 use crate::catalog::{CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA};

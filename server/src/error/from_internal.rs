@@ -6,11 +6,12 @@
 use arrow::error::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
+use millrace_engine::RuntimeError;
+use millrace_operator::error::OperatorError;
 use millrace_parser::{ParseError, ParseErrorKind};
 use millrace_planner::PlanError;
 use millrace_planner::error::Fault;
 use millrace_resource::error::ResourceError;
-use millrace_runtime::RuntimeError;
 use millrace_storage::StorageError;
 
 use crate::error::names::did_you_mean;
@@ -94,12 +95,7 @@ pub fn runtime(error: RuntimeError) -> SqlError {
         )
         .with_detail(why)
         .with_hint("Drop it and create it again."),
-        error @ RuntimeError::ExpressionFailed(_) => {
-            SqlError::new(SqlState::ObjectNotInPrerequisiteState, error.to_string())
-        }
-        error @ RuntimeError::EndlessRecursion { .. } => {
-            SqlError::new(SqlState::ProgramLimitExceeded, error.to_string())
-        }
+        RuntimeError::Operator(error) => operator(error),
         error @ RuntimeError::UnknownWorker(_) => SqlError::new(SqlState::UndefinedObject, error.to_string()),
         error @ RuntimeError::LastWorker(_) => {
             SqlError::new(SqlState::ObjectNotInPrerequisiteState, error.to_string())
@@ -114,6 +110,22 @@ pub fn runtime(error: RuntimeError) -> SqlError {
         error @ RuntimeError::RowsLost { .. } => SqlError::new(SqlState::CrashShutdown, error.to_string()),
         error @ RuntimeError::Ended => SqlError::new(SqlState::QueryCanceled, error.to_string()),
         RuntimeError::Internal(message) => SqlError::internal(message),
+    }
+}
+
+/// A failure of an operator of a view.
+fn operator(error: OperatorError) -> SqlError {
+    match error {
+        OperatorError::Storage(error) => storage(error),
+        OperatorError::DataFusion(error) => datafusion(error),
+        OperatorError::Resource(error) => resource(error),
+        error @ OperatorError::ExpressionFailed(_) => {
+            SqlError::new(SqlState::ObjectNotInPrerequisiteState, error.to_string())
+        }
+        error @ OperatorError::EndlessRecursion { .. } => {
+            SqlError::new(SqlState::ProgramLimitExceeded, error.to_string())
+        }
+        OperatorError::Internal(message) => SqlError::internal(message),
     }
 }
 

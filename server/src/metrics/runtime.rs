@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use millrace_engine::FeedStatus;
 use millrace_resource::cpu::Durations;
 use millrace_resource::disk::{DiskScheduler, DiskTotals, Totals};
 use millrace_resource::memory::MemoryStatus;
-use millrace_runtime::FeedStatus;
 use millrace_schedule::cpu::QueryClass;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};

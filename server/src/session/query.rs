@@ -14,11 +14,11 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
+use millrace_engine::{Partitions, table_rows};
 use millrace_planner::performance::Profile;
 use millrace_planner::query::generic_join::{CyclicJoinChoice, CyclicJoins};
 use millrace_planner::relation::{attach, relation_of, relations};
 use millrace_planner::{RelationId, copies};
-use millrace_runtime::{Partitions, table_rows};
 use millrace_schedule::cpu::QueryClass;
 
 use crate::catalog::external::{ExternalTable, ROW_BYTES};

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
+use millrace_engine::{LateRows, Note, RuntimeError, TableLocks};
 use millrace_planner::{RelationId, RelationKind};
 use millrace_resource::error::ResourceError;
-use millrace_runtime::{LateRows, Note, RuntimeError, TableLocks};
 use millrace_storage::{ChangeBatch, ObjectId};
 
 use crate::catalog::{CatalogSnapshot, Object, Relation};

@@ -8,10 +8,10 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::statistics::StatisticsContext;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, displayable};
 use datafusion::sql::sqlparser::ast;
+use millrace_engine::scanned_rows;
 use millrace_parser::ast::{ExplainFormat, ExplainOptions};
 use millrace_planner::performance::forecast::{Forecast, PlannedOperator, Rates, forecast};
 use millrace_planner::performance::render::{ForecastDocument, forecast_text};
-use millrace_runtime::scanned_rows;
 
 use super::analyze::json;
 use super::slowness::slowness;

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_engine::{ActivityCounts, ViewStatus};
 use millrace_parser::ast::{ExplainFormat, ExplainOptions};
 use millrace_planner::performance::render::{ViewForecastDocument, view_forecast_text};
 use millrace_planner::performance::view_forecast::{
     PlannedInput, PlannedStage, Room, RowsFrom, SeenStage, SeenView, StageCounts, ViewForecast, forecast_view,
 };
 use millrace_planner::{RelationId, Stage, StageGraph, explain};
-use millrace_runtime::{ActivityCounts, ViewStatus};
 use millrace_storage::ObjectId;
 
 use super::analyze::json;

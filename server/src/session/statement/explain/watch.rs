@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_engine::{ActivityCounts, PipelineStatus, ViewStatus};
 use millrace_parser::ast::{ExplainFormat, ExplainOptions};
 use millrace_planner::performance::render::{ViewDocument, view_text};
 use millrace_planner::performance::view::{
@@ -12,7 +13,6 @@ use millrace_planner::performance::view::{
 use millrace_planner::{RelationId, StageGraph, explain};
 use millrace_resource::cpu::{process_cpu_time, stolen_time};
 use millrace_resource::disk::Totals;
-use millrace_runtime::{ActivityCounts, PipelineStatus, ViewStatus};
 
 use super::analyze::{json, scenario};
 use crate::catalog::Object;
