@@ -8,14 +8,11 @@
 //! One commit point: until an epoch is complete the one before it is what is restored. This store is in memory, and shares
 //! what it keeps with the tables that it shows: it outlives a worker, not the process.
 //!
-//! What outlives the process is written from it, now and then, in the background: [`writer`] has the checkpoints of all
-//! pipelines written, [`restore`] and [`replay`] bring them back.
+//! What outlives the process is written from it, now and then, in the background, and brought back at the start
+//! ([`crate::runtime::durable`]); here is how images become blocks ([`encode`]) and blocks images ([`decode`]).
 
-mod decode;
-mod encode;
-mod replay;
-mod restore;
-mod writer;
+pub(crate) mod decode;
+pub(crate) mod encode;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -24,12 +21,6 @@ use millrace_planner::RelationId;
 use millrace_schedule::id::Part;
 use parking_lot::Mutex;
 
-pub(crate) use self::encode::Slices;
-pub use self::replay::Replayed;
-pub use self::restore::RestoredView;
-pub(crate) use self::restore::{Recovery, RestoredSource, widen_image};
-pub use self::writer::{CheckpointRecord, CheckpointState, CheckpointTotals};
-pub(crate) use self::writer::{Durable, Inbox};
 use crate::worker::Image;
 
 /// Where images are kept.

@@ -75,7 +75,6 @@ impl From<StateError> for RuntimeError {
 impl From<OperatorError> for RuntimeError {
     fn from(error: OperatorError) -> Self {
         match error {
-            OperatorError::Storage(error) => RuntimeError::Storage(error),
             OperatorError::DataFusion(error) => RuntimeError::DataFusion(error),
             OperatorError::Resource(error) => error.into(),
             OperatorError::Internal(why) => RuntimeError::Internal(why),

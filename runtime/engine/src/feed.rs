@@ -18,7 +18,13 @@ use millrace_schedule::id::PipelineId;
 use millrace_schedule::message::EpochTime;
 use millrace_storage::ChangeBatch;
 
-use crate::worker::Cut;
+/// An epoch's share of one relation's log.
+#[derive(Debug, Clone, Default)]
+pub struct Cut {
+    pub changes: Vec<ChangeBatch>,
+    /// For as long as the rows are kept.
+    pub charges: Vec<Arc<Charge>>,
+}
 
 /// Rows after which a cut is closed: bounds what an epoch holds in memory.
 pub const CUT_ROWS_MAX: usize = 262_144;

@@ -22,7 +22,9 @@ mod steps;
 mod unnest;
 mod wrap;
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
@@ -33,21 +35,22 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, RecordBatchStream, SendableRecordBatchStream};
 use futures::{FutureExt, Stream, StreamExt};
-use millrace_resource::cpu::{TaskRecord, TaskStatus, Work};
+use millrace_resource::cpu::{CpuScheduler, TaskRecord, TaskStatus, Work};
 use millrace_resource::memory::Charge;
 use millrace_resource::query_memory::QueryMemory;
 use millrace_schedule::cpu::QueryClass;
 use millrace_storage::rows_bytes;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use crate::error::CpuTask;
-use crate::error::Result;
-use crate::runtime::{Inner, Runtime};
+use crate::error::{CpuTask, Result};
+use crate::machine::Machine;
+use crate::workers::Workers;
 pub use generic_join::GenericJoinExec;
+pub use partitions::QUERY_PARTITION_ROWS;
 pub use partitions::{FILE_PIECE_BYTES_MIN, Partitions, table_rows};
 pub use planner::BatchPlanner;
 pub use profile::ProfileHandle;
-pub(crate) use run::Queries;
 pub use run::{ClientWait, QueryRun};
 
 /// Batches that wait for a slow client, where no faucet says how many; the query pauses when they are not taken.
@@ -60,7 +63,49 @@ pub struct QueryOptions {
     pub context: Arc<TaskContext>,
 }
 
-impl Runtime {
+/// Queries under way, and what all of them run on.
+pub(crate) struct Queries {
+    machine: Arc<Machine>,
+    workers: Arc<Workers>,
+    /// Runs what statements do by themselves.
+    statements: CpuScheduler,
+    /// Rows of a relation that make one partition of a query that reads it.
+    partition_rows: usize,
+    /// By number.
+    under_way: Mutex<BTreeMap<u64, Weak<QueryRun>>>,
+    next: AtomicU64,
+}
+
+impl Queries {
+    /// None yet. `partition_rows`: rows of a relation that make one partition of a query that reads it.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread.
+    pub fn start(
+        machine: &Arc<Machine>,
+        workers: &Arc<Workers>,
+        partition_rows: usize,
+    ) -> Result<Arc<Queries>> {
+        Ok(Arc::new(Queries {
+            statements: CpuScheduler::start_interactive(machine.cores, Some(machine.io.clone()))?,
+            machine: Arc::clone(machine),
+            workers: Arc::clone(workers),
+            partition_rows,
+            under_way: Mutex::default(),
+            next: AtomicU64::new(1),
+        }))
+    }
+
+    /// What runs statements.
+    pub fn statements(&self) -> &CpuScheduler {
+        &self.statements
+    }
+
+    fn runs(&self) -> Vec<Arc<QueryRun>> {
+        let under_way = self.under_way.lock();
+        under_way.values().filter_map(Weak::upgrade).collect()
+    }
+
     /// Runs a piece of work on the cpu scheduler: what is neither a plan nor an epoch, such as converting what a client sent.
     /// Dropping the handle cancels it, if it has not begun.
     ///
@@ -83,7 +128,7 @@ impl Runtime {
         class: QueryClass,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<CpuTask<T>> {
-        self.inner.spawn(class, move |_| work.map(Ok).boxed())
+        self.workers.spawn(class, move |_| work.map(Ok).boxed())
     }
 
     /// Runs what a statement does by itself: binding, planning, evaluating constants, handing on what it writes. It has a
@@ -94,8 +139,8 @@ impl Runtime {
         work: impl Future<Output = T> + Send + 'static,
     ) -> CpuTask<T> {
         let record = TaskRecord::new(Work::keeping(QueryClass::Interactive), None);
-        let statements = &self.inner.statements;
-        statements.spawn_recorded(Arc::new(record), |_| work.map(Ok).boxed())
+        self.statements
+            .spawn_recorded(Arc::new(record), |_| work.map(Ok).boxed())
     }
 
     /// Runs a physical plan. Dropping the stream cancels the query: what waits for a slot at once, what runs at its next
@@ -104,11 +149,11 @@ impl Runtime {
     /// # Errors
     /// The runtime is shutting down, or an operator cannot be cut. A failing plan ends the stream with its error.
     pub fn execute(
-        &self,
+        self: &Arc<Self>,
         plan: Arc<dyn ExecutionPlan>,
         options: QueryOptions,
     ) -> Result<SendableRecordBatchStream> {
-        let attempt = Attempt::start(&self.inner, &plan, &options, How::default())?;
+        let attempt = Attempt::start(self, &plan, &options, How::default())?;
         Ok(self.stream(plan, options, attempt))
     }
 
@@ -116,9 +161,9 @@ impl Runtime {
     /// policy that kills.
     ///
     /// # Errors
-    /// As [`Runtime::execute`].
+    /// As [`Queries::execute`].
     pub fn execute_profiled(
-        &self,
+        self: &Arc<Self>,
         plan: Arc<dyn ExecutionPlan>,
         options: QueryOptions,
     ) -> Result<(SendableRecordBatchStream, ProfileHandle)> {
@@ -126,20 +171,20 @@ impl Runtime {
             may_restart: false,
             keeps_stretches: true,
         };
-        let attempt = Attempt::start(&self.inner, &plan, &options, how)?;
-        let handle = ProfileHandle::new(&attempt.run, &self.inner);
+        let attempt = Attempt::start(self, &plan, &options, how)?;
+        let handle = ProfileHandle::new(&attempt.run);
         Ok((self.stream(plan, options, attempt), handle))
     }
 
     fn stream(
-        &self,
+        self: &Arc<Self>,
         plan: Arc<dyn ExecutionPlan>,
         options: QueryOptions,
         attempt: Attempt,
     ) -> SendableRecordBatchStream {
         Box::pin(QueryStream {
             schema: plan.schema(),
-            inner: Arc::clone(&self.inner),
+            queries: Arc::clone(self),
             plan,
             options,
             attempt,
@@ -149,20 +194,12 @@ impl Runtime {
 
     /// The tasks of the queries under way.
     pub fn query_tasks(&self) -> Vec<TaskStatus> {
-        let runs: Vec<Arc<QueryRun>> = {
-            let queries = self.inner.queries.lock();
-            queries.values().filter_map(Weak::upgrade).collect()
-        };
-        runs.iter().flat_map(|run| run.tasks()).collect()
+        self.runs().iter().flat_map(|run| run.tasks()).collect()
     }
 
     /// The queries that wait for their clients to take rows.
     pub fn waiting_for_clients(&self) -> Vec<ClientWait> {
-        let runs: Vec<Arc<QueryRun>> = {
-            let queries = self.inner.queries.lock();
-            queries.values().filter_map(Weak::upgrade).collect()
-        };
-        runs.iter().filter_map(|run| run.client_wait()).collect()
+        self.runs().iter().filter_map(|run| run.client_wait()).collect()
     }
 }
 
@@ -206,13 +243,18 @@ impl Drop for Attempt {
 
 impl Attempt {
     fn start(
-        inner: &Arc<Inner>,
+        queries: &Arc<Queries>,
         plan: &Arc<dyn ExecutionPlan>,
         options: &QueryOptions,
         how: How,
     ) -> Result<Attempt> {
         let batches_max = unnest::batches_in_flight(plan).unwrap_or(RESULT_BATCHES_MAX);
-        let run = QueryRun::new(inner, Work::new(options.class), how.keeps_stretches, batches_max);
+        let run = QueryRun::new(
+            queries,
+            Work::new(options.class),
+            how.keeps_stretches,
+            batches_max,
+        );
         run.work.set_restartable(how.may_restart);
         let last = cut::cut(Arc::clone(plan), &run)?;
         let stage = run.new_stage(&last);
@@ -264,7 +306,7 @@ impl Attempt {
 /// The rows of a running query.
 struct QueryStream {
     schema: SchemaRef,
-    inner: Arc<Inner>,
+    queries: Arc<Queries>,
     plan: Arc<dyn ExecutionPlan>,
     options: QueryOptions,
     attempt: Attempt,
@@ -281,7 +323,7 @@ impl QueryStream {
                 may_restart: self.restarts < RESTARTS_MAX,
                 ..How::default()
             };
-            self.attempt = Attempt::start(&self.inner, &plan, &self.options, how)?;
+            self.attempt = Attempt::start(&self.queries, &plan, &self.options, how)?;
         }
         Ok(())
     }

@@ -1,66 +1,68 @@
 //! The handle by which the server uses the runtime, and the loop that joins driver and worker.
 
+pub(crate) mod backfill;
 mod decisions;
 pub(crate) mod definitions;
+pub(crate) mod durable;
+pub(crate) mod follow;
 mod memory;
+mod queries;
 mod relations;
 mod room;
 mod transport;
-mod waits;
 mod workers;
+pub(crate) mod write;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use datafusion::object_store::ObjectStore;
 use datafusion::object_store::local::LocalFileSystem;
 use futures::future::BoxFuture;
 use millrace_operator::CombinerCounts;
-use millrace_planner::{RelationId, StageGraph};
-use millrace_resource::cpu::{CpuScheduler, CpuTimes, TaskStatus};
-use millrace_resource::disk::{DiskStore, Disks};
-use millrace_resource::error::ResourceError;
+use millrace_planner::RelationId;
+use millrace_resource::cpu::{CpuTimes, TaskStatus};
+use millrace_resource::disk::Disks;
+
 use millrace_resource::memory::{Memory, Resident};
-use millrace_resource::monotask::{Moved, Phase};
-use millrace_resource::network::{FETCHING_TASKS_MAX, Network};
+
 use millrace_resource::running::Running;
 use millrace_resource::spill::query::SpillFiles;
-use millrace_resource::spill::state::{Spill, SpillOptions};
+use millrace_resource::spill::state::SpillOptions;
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::cpu::policy::SchedulerPolicy;
 use millrace_schedule::cpu::queue::Patience;
-use millrace_schedule::driver::{CheckpointPolicy, Driver, Event, HEARTBEAT_NS, PipelineRecord, Spread};
+use millrace_schedule::driver::{CheckpointPolicy, Event, HEARTBEAT_NS, PipelineRecord, Spread};
 use millrace_schedule::group::GroupSize;
-use millrace_schedule::id::{PipelineId, Ticket, WorkerId};
-use millrace_storage::{Checkpoints, LogStore};
-use parking_lot::{Mutex, RwLock};
-use tokio::sync::oneshot;
 
-use self::decisions::EventQueue;
-pub(crate) use self::relations::make_indexes;
+use millrace_storage::{Checkpoints, LogStore};
+use parking_lot::RwLock;
+
+use self::backfill::Jobs;
+use self::decisions::Decisions;
+use self::durable::Checkpointing;
+use self::durable::writer::{CheckpointRecord, CheckpointTotals, Durable};
 pub use self::relations::{SourceKind, SourceSpec};
-use self::room::RoomMeter;
+use self::write::{WriteToken, Writes};
+use crate::checkpoint::encode::Slices;
+
 pub use self::room::{FeedStatus, Lack};
-use self::waits::Waits;
 pub use self::workers::WorkerStatus;
-use crate::backfill::JobStatus;
-use crate::checkpoint::{
-    CheckpointRecord, CheckpointStore, CheckpointTotals, Durable, Inbox, MemoryCheckpoints, Recovery, Slices,
-};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Result, RuntimeError};
-use crate::feed::{FeedLimits, Feeds, Taken};
-use crate::query::Queries;
+use crate::feed::{FeedLimits, Taken};
+use crate::machine::Machine;
+use crate::query::{QUERY_PARTITION_ROWS, Queries};
 use crate::relation::Relation;
 use crate::snapshot::{Frozen, Snapshot};
 use crate::timers::Timers;
 use crate::versions::Versions;
 use crate::worker::flow::FlowStatus;
-use crate::worker::{ActivityCounts, Filled, Worker};
-use crate::write::WriteToken;
+use crate::worker::{ActivityCounts, Filled};
+use crate::workers::Workers;
 
 /// How the runtime is laid out.
 #[derive(Debug, Clone)]
@@ -127,17 +129,6 @@ impl RuntimeOptions {
     }
 }
 
-/// So many rows are hashed, sorted or put out in about a millisecond.
-pub const QUERY_PARTITION_ROWS: usize = 65_536;
-
-/// A view to make.
-#[derive(Clone)]
-pub struct ViewSpec {
-    pub id: RelationId,
-    pub name: String,
-    pub graph: StageGraph,
-}
-
 /// A pipeline as operators see it.
 #[derive(Debug, Clone)]
 pub struct PipelineStatus {
@@ -173,67 +164,23 @@ pub struct ViewStatus {
 /// See the module. Clones share the runtime.
 #[derive(Clone)]
 pub struct Runtime {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) engine: Arc<Engine>,
 }
 
-pub(crate) struct Inner {
-    pub logs: Arc<LogStore>,
+/// What the runtime is made of.
+pub(crate) struct Engine {
     pub options: RuntimeOptions,
-    pub io: tokio::runtime::Handle,
-    /// Drives what tasks await.
-    pub waits: Waits,
-    /// Serve what is read from files and written to them.
-    pub disks: Arc<Disks>,
-    /// Where state of views goes when memory is short, if it goes anywhere.
-    pub spill: Option<Arc<Spill>>,
-    /// What workers fetch of each other goes over it.
-    pub network: Arc<Network>,
-    /// Whether writes wait for the device.
-    flushes_writes: Arc<AtomicBool>,
-    policy: Mutex<(SchedulerPolicy, Patience)>,
-    /// Runs what statements do by themselves.
-    pub statements: CpuScheduler,
-    /// Queries under way.
-    pub queries: Mutex<Queries>,
-    next_query: AtomicU64,
-    pub driver: Mutex<Driver>,
-    events: Mutex<EventQueue>,
-    pub feeds: Mutex<Feeds>,
-    /// Where writes wait for room in them.
-    rooms: Mutex<BTreeMap<PipelineId, RoomMeter>>,
+    pub logs: Arc<LogStore>,
+    pub machine: Arc<Machine>,
+    pub workers: Arc<Workers>,
+    pub queries: Arc<Queries>,
     pub versions: Arc<Versions>,
     pub timers: Timers,
-    batch_interval: Mutex<Option<Duration>>,
     pub relations: RwLock<HashMap<RelationId, Arc<Relation>>>,
-    pub jobs: Mutex<BTreeMap<RelationId, JobStatus>>,
-    /// Back-fills that run at the priority of streams.
-    pub urgent: Mutex<HashSet<PipelineId>>,
-    /// Back-fills, by their first view, of which a part is lost.
-    pub lost_jobs: Mutex<HashSet<RelationId>>,
-    /// Pipelines that were restored after a loss, and views that were filled again.
-    pub recoveries: [AtomicU64; 2],
-    /// State of views outside of the workers.
-    pub checkpoints: Arc<dyn CheckpointStore>,
-    /// Has them written, if they are to outlive the process.
-    pub durable: Option<Durable>,
-    checkpoint_inbox: Mutex<Option<Inbox>>,
-    /// What there is to restore, until the logs are replayed.
-    pub recovery: Mutex<Option<Recovery>>,
-    /// Sources that are behind where their logs ended at the start.
-    pub catching_up: Mutex<BTreeMap<RelationId, u64>>,
-    /// Every write that was acknowledged, by whomever.
-    pub acknowledged: Mutex<WriteToken>,
-    workers: RwLock<BTreeMap<WorkerId, Arc<Worker>>>,
-    /// The worker that takes a pipeline's cuts.
-    cutters: RwLock<HashMap<PipelineId, WorkerId>>,
-    next_worker: AtomicU32,
-    /// Held by whoever lets a worker go: one has to stay.
-    membership: Mutex<()>,
-    started: Instant,
-    tickets: Mutex<HashMap<Ticket, oneshot::Sender<()>>>,
-    next_ticket: AtomicU64,
-    next_pipeline: AtomicU64,
-    pub next_incarnation: AtomicU64,
+    pub writes: Writes,
+    pub decisions: Decisions,
+    pub checkpoints: Checkpointing,
+    pub jobs: Jobs,
 }
 
 impl Runtime {
@@ -242,84 +189,51 @@ impl Runtime {
     /// # Errors
     /// The operating system refuses a thread.
     pub fn start(options: RuntimeOptions, logs: Arc<LogStore>) -> Result<Runtime> {
-        let io = tokio::runtime::Handle::current();
-        let disks = Arc::new(Disks::new(logs.directory(), &options.memory));
-        let device = Arc::downgrade(disks.data());
+        let spill = options.spill.as_ref();
+        let machine = Machine::start(options.cores, &options.memory, spill, logs.directory())?;
+        let machine = Arc::new(machine);
+        let device = Arc::downgrade(machine.data());
         logs.set_device(device);
-        let mut spills = None;
-        if let Some(spill) = &options.spill {
-            let spill = Spill::open(spill, &disks.of(&spill.directory), &options.memory, io.clone());
-            let spill = spill.map_err(|error| ResourceError::Spill(error.to_string()))?;
-            spills = Some(spill);
-        }
-        let durable = options.durable.clone();
-        let durable = durable.map(|files| Durable::new(files, options.checkpoint_interval));
-        let (durable, inbox) = durable.unzip();
-        let recovery = options.durable.clone().map(Recovery::new);
-        let statements = CpuScheduler::start_interactive(options.cores, Some(io.clone()))?;
-        let inner = Arc::new(Inner {
+        let policy = (options.policy, options.patience);
+        let workers = Workers::new(&machine, options.running.clone(), policy, options.batch_interval);
+        let queries = Queries::start(&machine, &workers, options.query_partition_rows)?;
+        let clock = Arc::clone(&options.clock);
+        let engine = Arc::new(Engine {
             logs,
-            io,
-            statements,
-            waits: Waits::start()?,
-            spill: spills,
-            disks,
-            network: Arc::default(),
-            flushes_writes: Arc::new(AtomicBool::new(true)),
-            policy: Mutex::new((options.policy, options.patience)),
-            queries: Mutex::default(),
-            next_query: AtomicU64::new(1),
-            driver: Mutex::default(),
-            events: Mutex::default(),
-            feeds: Mutex::default(),
-            rooms: Mutex::default(),
+            queries,
             versions: Versions::new(),
-            timers: Timers::new(Arc::clone(&options.clock)),
-            batch_interval: Mutex::new(options.batch_interval),
+            timers: Timers::new(clock, machine.io.clone(), &workers),
             relations: RwLock::default(),
-            jobs: Mutex::default(),
-            urgent: Mutex::default(),
-            lost_jobs: Mutex::default(),
-            recoveries: Default::default(),
-            checkpoints: Arc::new(MemoryCheckpoints::default()),
-            durable,
-            checkpoint_inbox: Mutex::new(inbox),
-            recovery: Mutex::new(recovery),
-            catching_up: Mutex::default(),
-            acknowledged: Mutex::default(),
-            workers: RwLock::default(),
-            cutters: RwLock::default(),
-            tickets: Mutex::default(),
-            membership: Mutex::default(),
-            next_worker: AtomicU32::new(0),
-            next_ticket: AtomicU64::new(1),
-            next_pipeline: AtomicU64::new(1),
-            next_incarnation: AtomicU64::new(0),
-            started: Instant::now(),
+            writes: Writes::default(),
+            decisions: Decisions::default(),
+            checkpoints: Checkpointing::new(options.durable.clone(), options.checkpoint_interval),
+            jobs: Jobs::default(),
+            workers,
+            machine,
             options,
         });
-        if let Some(checkpoints) = &inner.options.durable {
-            checkpoints.set_files(|files| inner.files(files))?;
+        if let Some(checkpoints) = &engine.options.durable {
+            checkpoints.set_files(|files| engine.machine.files(files))?;
         }
-        let runtime = Runtime { inner };
+        let runtime = Runtime { engine };
         runtime
-            .inner
-            .post(Event::GroupSize(runtime.inner.options.group_size));
+            .engine
+            .post(Event::GroupSize(runtime.engine.options.group_size));
         runtime
-            .inner
-            .post(Event::Checkpoints(runtime.inner.options.checkpoints));
-        runtime.set_spread(runtime.inner.options.spread);
-        for _ in 0..runtime.inner.options.workers.max(1) {
+            .engine
+            .post(Event::Checkpoints(runtime.engine.options.checkpoints));
+        runtime.set_spread(runtime.engine.options.spread);
+        for _ in 0..runtime.engine.options.workers.max(1) {
             runtime.add_worker()?;
         }
-        runtime.inner.start_heartbeats();
-        runtime.inner.watch_memory();
+        runtime.engine.start_heartbeats();
+        runtime.engine.watch_memory();
         Ok(runtime)
     }
 
     /// How often there are checkpoints that outlive the process from now on; `None`: only when asked for.
     pub fn set_checkpoint_interval(&self, interval: Option<Duration>) {
-        if let Some(durable) = &self.inner.durable {
+        if let Some(durable) = &self.engine.checkpoints.durable {
             durable.set_interval(interval);
         }
     }
@@ -327,49 +241,41 @@ impl Runtime {
     /// Puts all that is committed at this moment into checkpoints that outlive the process; returns when that is so, or when
     /// it is known that it cannot be.
     pub async fn checkpoint(&self) {
-        if let Some(durable) = &self.inner.durable {
+        if let Some(durable) = &self.engine.checkpoints.durable {
             durable.request().await;
         }
     }
 
     /// What was written to checkpoints since the start.
     pub fn checkpoint_totals(&self) -> CheckpointTotals {
-        let durable = self.inner.durable.as_ref();
+        let durable = self.engine.checkpoints.durable.as_ref();
         durable.map_or_else(CheckpointTotals::default, |durable| durable.totals())
     }
 
     /// The last checkpoints that were written, the newest last.
     pub fn checkpoint_records(&self) -> Vec<CheckpointRecord> {
-        let durable = self.inner.durable.as_ref();
+        let durable = self.engine.checkpoints.durable.as_ref();
         durable.map_or(vec![], |durable| durable.records())
     }
 
     /// Has a view's stages combine rows before exchanges where that pays, as they do at first, or never: for measurements.
     pub fn set_combining(&self, view: RelationId, is_on: bool) {
-        for worker in self.inner.workers.read().values() {
-            for view in worker.views().iter().filter(|instance| instance.id == view) {
-                view.set_combining(is_on);
-            }
-        }
+        self.engine.workers.set_combining(view, is_on);
     }
 
     /// How many epochs groups have from the next one on.
     pub fn set_group_size(&self, group_size: GroupSize) {
-        self.inner.post(Event::GroupSize(group_size));
+        self.engine.post(Event::GroupSize(group_size));
     }
 
     /// Over how many workers pipelines are spread from now on.
     pub fn set_spread(&self, spread: Spread) {
-        self.inner.post(Event::Spread(spread));
+        self.engine.post(Event::Spread(spread));
     }
 
     /// The time between two epochs of a pipeline from now on; `None`: an epoch is cut as soon as there is input.
     pub fn set_batch_interval(&self, interval: Option<Duration>) {
-        *self.inner.batch_interval.lock() = interval;
-        let cutters = self.inner.cutters.read().clone();
-        for (pipeline, worker) in cutters {
-            self.inner.apply_interval(pipeline, worker);
-        }
+        self.engine.workers.set_batch_interval(interval);
     }
 
     /// One committed epoch of these relations, at which the writes of `after` are visible.
@@ -379,13 +285,13 @@ impl Runtime {
     pub async fn snapshot(&self, relations: &[RelationId], after: Option<&WriteToken>) -> Result<Snapshot> {
         let nothing = BTreeMap::new();
         let after = after.map_or(&nothing, |token| &token.ends);
-        let mut progress = self.inner.versions.progress();
+        let mut progress = self.engine.versions.progress();
         loop {
             progress.borrow_and_update();
             // A view that a worker took with it is another one when it is filled again.
             let handles = relations
                 .iter()
-                .map(|id| self.inner.relation(*id))
+                .map(|id| self.engine.relation(*id))
                 .collect::<Result<Vec<_>>>()?;
             let wanted: Vec<(RelationId, bool)> = handles
                 .iter()
@@ -393,11 +299,11 @@ impl Runtime {
                 .collect();
             let losses = |handles: &[Arc<Relation>]| -> u64 { handles.iter().map(|r| r.losses()).sum() };
             let before = losses(&handles);
-            if let Some((epoch, versions, pin)) = self.inner.versions.pin(&wanted, after) {
+            if let Some((epoch, versions, pin)) = self.engine.versions.pin(&wanted, after) {
                 // What was dropped before it was pinned would seem to be empty, and so would one that was filled again.
                 let mut is_same = true;
                 for handle in &handles {
-                    is_same &= Arc::ptr_eq(handle, &self.inner.relation(handle.id())?);
+                    is_same &= Arc::ptr_eq(handle, &self.engine.relation(handle.id())?);
                 }
                 let frozen: BTreeMap<RelationId, Frozen> = handles
                     .iter()
@@ -405,7 +311,7 @@ impl Runtime {
                     .map(|(r, version)| {
                         (
                             r.id(),
-                            Frozen::new(r, version, &pin, &self.inner.logs, self.inner.disks.data()),
+                            Frozen::new(r, version, &pin, &self.engine.logs, self.engine.machine.data()),
                         )
                     })
                     .collect();
@@ -424,7 +330,7 @@ impl Runtime {
 
     /// All that was acknowledged so far, to whomever: a read after it sees what anyone was told is written.
     pub fn acknowledged(&self) -> WriteToken {
-        self.inner.acknowledged.lock().clone()
+        self.engine.writes.acknowledged.lock().clone()
     }
 
     /// Waits until all of `written` is visible in the views over it.
@@ -433,7 +339,7 @@ impl Runtime {
     /// The runtime is shutting down.
     pub async fn wait_for(&self, written: &WriteToken) -> Result<()> {
         let known: Vec<RelationId> = {
-            let relations = self.inner.relations.read();
+            let relations = self.engine.relations.read();
             written
                 .ends
                 .keys()
@@ -449,17 +355,17 @@ impl Runtime {
     /// # Errors
     /// The runtime is shutting down.
     pub async fn filled_again(&self) -> Result<()> {
-        self.until(|inner| !inner.versions.is_any_abandoned()).await
+        self.until(|engine| !engine.versions.is_any_abandoned()).await
     }
 
     /// The time that the next epoch would have, in microseconds since 1970-01-01 00:00 UTC; never less than before.
     pub fn now(&self) -> i64 {
-        self.inner.timers.now()
+        self.engine.timers.now()
     }
 
     /// Resolves when the clock has reached `time`, in microseconds since 1970-01-01 00:00 UTC.
     pub fn clock_reaches(&self, time: i64) -> BoxFuture<'static, ()> {
-        self.inner.timers.clock_reaches(time)
+        self.engine.timers.clock_reaches(time)
     }
 
     /// Waits until every view is as it is at this moment or later: rows whose time has come are there, or gone.
@@ -468,13 +374,13 @@ impl Runtime {
     /// The runtime is shutting down.
     pub async fn follow_clock(&self) -> Result<()> {
         let now = self.now();
-        let mut progress = self.inner.versions.progress();
+        let mut progress = self.engine.versions.progress();
         loop {
             progress.borrow_and_update();
             // Pipelines may become one meanwhile: they are asked for again each time.
-            let mut behind = self.inner.timers.pipelines();
+            let mut behind = self.engine.timers.pipelines();
             behind.retain(|pipeline| {
-                self.inner
+                self.engine
                     .versions
                     .now(*pipeline)
                     .is_some_and(|reached| reached < now)
@@ -483,7 +389,7 @@ impl Runtime {
                 return Ok(());
             }
             for pipeline in behind {
-                self.inner.input_arrived(pipeline);
+                self.engine.workers.input_arrived(pipeline);
             }
             progress
                 .changed()
@@ -494,8 +400,8 @@ impl Runtime {
 
     /// Pipelines with their clocks and groups.
     pub fn pipelines(&self) -> Vec<PipelineStatus> {
-        let pipelines = self.inner.driver.lock().pipelines();
-        let feeds = self.inner.feeds.lock();
+        let pipelines = self.engine.decisions.driver.lock().pipelines();
+        let feeds = self.engine.writes.feeds.lock();
         pipelines
             .into_iter()
             .map(|pipeline| PipelineStatus {
@@ -508,7 +414,7 @@ impl Runtime {
     /// How the views are doing, in order of identity.
     pub fn views(&self) -> Vec<ViewStatus> {
         let relations: BTreeMap<RelationId, Arc<Relation>> = self
-            .inner
+            .engine
             .relations
             .read()
             .iter()
@@ -538,13 +444,13 @@ impl Runtime {
 
     /// Whether there is such a relation.
     pub fn knows(&self, relation: RelationId) -> bool {
-        self.inner.relations.read().contains_key(&relation)
+        self.engine.relations.read().contains_key(&relation)
     }
 
     /// Rows that a table or view holds, or that a stream's log has had; none if it is not known.
     pub fn rows(&self, relation: RelationId) -> Option<u64> {
-        Some(match self.inner.relation(relation).ok()?.as_ref() {
-            Relation::Stream(stream) => self.inner.logs.head(stream.id.0),
+        Some(match self.engine.relation(relation).ok()?.as_ref() {
+            Relation::Stream(stream) => self.engine.logs.head(stream.id.0),
             Relation::Table(table) => table.rows.read().live_rows() as u64,
             Relation::View(view) => view.rows() as u64,
         })
@@ -553,8 +459,8 @@ impl Runtime {
     /// Changes that a table or a stream has had, as far as its log goes back, or a view since it was made; none if it is not
     /// known.
     pub fn changes(&self, relation: RelationId) -> Option<u64> {
-        Some(match self.inner.relation(relation).ok()?.as_ref() {
-            Relation::Stream(_) | Relation::Table(_) => self.inner.logs.head(relation.0),
+        Some(match self.engine.relation(relation).ok()?.as_ref() {
+            Relation::Stream(_) | Relation::Table(_) => self.engine.logs.head(relation.0),
             Relation::View(view) => {
                 let activity = view.activity_counts();
                 let last = activity.last().map(ActivityCounts::sum);
@@ -565,50 +471,33 @@ impl Runtime {
 
     /// Epochs committed since the start, all pipelines together.
     pub fn epochs_total(&self) -> u64 {
-        self.inner.versions.epochs_total()
+        self.engine.versions.epochs_total()
     }
 
     /// How often views of a pipeline were restored from a checkpoint after a worker was lost, and how many were filled again.
     pub fn recoveries(&self) -> (u64, u64) {
-        let [restored, refilled] = &self.inner.recoveries;
+        let [restored, refilled] = &self.engine.checkpoints.recoveries;
         (restored.load(Ordering::Relaxed), refilled.load(Ordering::Relaxed))
     }
 
     /// Tasks that are ready and wait for a cpu slot.
     pub fn tasks_waiting(&self, class: QueryClass) -> usize {
-        self.inner
-            .workers
-            .read()
-            .values()
-            .map(|worker| worker.cpu.waiting(class))
-            .sum()
+        self.engine.workers.tasks_waiting(class)
     }
 
     /// What the slots of all workers have measured since the start.
     pub fn cpu_times(&self) -> CpuTimes {
-        let mut times = CpuTimes::default();
-        for worker in self.inner.workers.read().values() {
-            times.merge(&worker.cpu.times());
-        }
-        times
+        self.engine.workers.cpu_times()
     }
 
     /// The tasks that are paused for more urgent ones, with their workers; the oldest of a worker first.
     pub fn paused_tasks(&self) -> Vec<(u32, TaskStatus)> {
-        let workers = self.inner.workers.read();
-        let paused = workers.values().flat_map(|worker| {
-            let records = worker.cpu.paused();
-            records
-                .into_iter()
-                .map(|record| (worker.id.0, record.status()))
-                .collect::<Vec<_>>()
-        });
-        paused.collect()
+        self.engine.workers.paused_tasks()
     }
 
     /// Serves the disks as devices of this rate would be; `None`: as fast as they are.
     pub fn set_disk_rate(&self, bytes_per_second: Option<u64>) {
-        for disk in self.inner.disks.all() {
+        for disk in self.engine.machine.disks.all() {
             disk.set_bytes_per_second(bytes_per_second);
         }
     }
@@ -616,33 +505,28 @@ impl Runtime {
     /// Has the workers' queries be as if each worker had a link of this rate to the others, for measurements; `None`: they
     /// share their memory.
     pub fn set_network_rate(&self, bytes_per_second: Option<u64>) {
-        self.inner.network.set_bytes_per_second(bytes_per_second);
+        self.engine.machine.network.set_bytes_per_second(bytes_per_second);
     }
 
     /// The devices, with a scheduler each.
     pub fn disks(&self) -> &Arc<Disks> {
-        &self.inner.disks
+        &self.engine.machine.disks
     }
 
     /// Whether a write of a query, a checkpoint or a sink ends when the device has it, so that the time is really its own, or
     /// when the system's cache does.
     pub fn set_flushes_writes(&self, is_on: bool) {
-        self.inner.flushes_writes.store(is_on, Ordering::Relaxed);
+        self.engine.machine.set_flushes_writes(is_on);
     }
 
     /// Files, read and written when the disk scheduler says.
     pub fn files(&self) -> Arc<dyn ObjectStore> {
-        self.inner.files(LocalFileSystem::new())
+        self.engine.machine.files(LocalFileSystem::new())
     }
 
     /// What queries spill, as files in the system's directory for such.
     pub fn spill_files(&self) -> Arc<SpillFiles> {
-        let directory = std::env::temp_dir();
-        Arc::new(SpillFiles::new(
-            &self.inner.disks,
-            directory,
-            &self.inner.flushes_writes,
-        ))
+        self.engine.machine.spill_files()
     }
 
     /// What a file holds, read as a disk monotask once there is memory for it.
@@ -650,19 +534,7 @@ impl Runtime {
     /// # Errors
     /// The operating system refuses a thread. The inner error is the file's.
     pub async fn read_file(&self, path: &Path) -> Result<std::io::Result<Vec<u8>>> {
-        let bytes = std::fs::metadata(path).map_or(0, |file| file.len());
-        let file = path.to_owned();
-        let read = move || {
-            let content = std::fs::read(file);
-            let bytes = content.as_ref().map_or(0, |content| content.len() as u64);
-            (content, Moved { bytes, rows: 0 })
-        };
-        let disk = self.inner.disks.of(path);
-        let served = disk
-            .serve(Phase::Read, usize::try_from(bytes).unwrap_or(usize::MAX), read)
-            .await;
-        let (content, _) = served.map_err(|error| RuntimeError::Internal(error.to_string()))?;
-        Ok(content)
+        self.engine.machine.read_file(path).await
     }
 
     /// Runs what reads and writes files by itself as a disk monotask of the device that a path is on.
@@ -674,64 +546,42 @@ impl Runtime {
         path: &Path,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
-        // How much it moves, it does not say.
-        let work = move || (work(), Moved::default());
-        let used = self.inner.disks.of(path).serve(Phase::Write, 0, work).await;
-        let (done, _) = used.map_err(|error| RuntimeError::Internal(error.to_string()))?;
-        Ok(done)
+        self.engine.machine.use_files(path, work).await
     }
 
     /// How the slots are shared from now on.
     pub fn set_policy(&self, policy: SchedulerPolicy, patience: Patience) {
-        *self.inner.policy.lock() = (policy, patience);
-        for worker in self.inner.workers.read().values() {
-            worker.cpu.set_policy(policy);
-            worker.cpu.set_patience(patience);
-        }
+        self.engine.workers.set_policy(policy, patience);
     }
 
     /// How the slots are shared.
     pub fn policy(&self) -> (SchedulerPolicy, Patience) {
-        *self.inner.policy.lock()
+        self.engine.workers.policy()
     }
 
     /// Finishes the epochs in flight and stops the slots.
     pub async fn shutdown(&self) {
-        let all: Vec<RelationId> = self.inner.relations.read().keys().copied().collect();
+        let all: Vec<RelationId> = self.engine.relations.read().keys().copied().collect();
         // Held and never resumed: nothing new is launched.
-        if let Ok(held) = self.inner.quiesce(all).await {
+        if let Ok(held) = self.engine.quiesce(all).await {
             held.keep();
         }
-        self.inner.timers.stop();
-        let workers = self.inner.workers.read().clone();
-        let statements = self.inner.statements.clone();
+        self.engine.timers.stop();
+        let workers = self.engine.workers.all();
+        let statements = self.engine.queries.statements().clone();
         // Slots end after the poll that they are in, unless that takes long.
         let stop = move || {
             workers
-                .values()
+                .iter()
                 .for_each(|worker| worker.cpu.stop_without_long_polls());
             statements.stop_without_long_polls();
         };
-        let _ = self.inner.io.spawn_blocking(stop).await;
-        self.inner.waits.stop();
+        let _ = self.engine.machine.io.spawn_blocking(stop).await;
+        self.engine.machine.stop();
     }
 }
 
-impl Inner {
-    /// So many tasks keep every resource at work, with one more that is ready when one of them ends (Ousterhout 2017, section
-    /// 5.3.1): one a core, and one for each request that a device is good for.
-    pub fn tasks_in_flight(&self) -> usize {
-        let cores = self.options.cores * self.num_workers().max(1);
-        let disks = self.disks.all();
-        let requests: usize = disks.iter().map(|disk| disk.concurrency()).sum();
-        let fetching = self.network.bytes_per_second().map_or(0, |_| FETCHING_TASKS_MAX);
-        cores + requests + fetching + 1
-    }
-
-    fn files(&self, files: LocalFileSystem) -> Arc<DiskStore> {
-        Arc::new(DiskStore::new(files, &self.disks, &self.flushes_writes))
-    }
-
+impl Engine {
     pub fn relation(&self, id: RelationId) -> Result<Arc<Relation>> {
         self.relations
             .read()
@@ -761,32 +611,8 @@ impl Inner {
 
     /// From now on checkpoints are written.
     pub fn begin_checkpoints(self: &Arc<Self>, slices: Slices) {
-        if let Some(inbox) = self.checkpoint_inbox.lock().take() {
+        if let Some(inbox) = self.checkpoints.inbox.lock().take() {
             Durable::start(self, inbox, slices);
-        }
-    }
-
-    pub fn new_query(&self) -> u64 {
-        self.next_query.fetch_add(1, Ordering::Relaxed)
-    }
-
-    pub fn new_pipeline(&self) -> PipelineId {
-        PipelineId(self.next_pipeline.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// Tells the cutter of a pipeline that input waits.
-    pub fn input_arrived(&self, pipeline: PipelineId) {
-        let cutter = self.cutters.read().get(&pipeline).copied();
-        if let Some(worker) = cutter.and_then(|cutter| self.workers.read().get(&cutter).cloned()) {
-            worker.input_arrived(pipeline);
-        }
-    }
-
-    fn apply_interval(&self, pipeline: PipelineId, worker: WorkerId) {
-        let interval = self.batch_interval.lock().unwrap_or_default();
-        let worker = self.workers.read().get(&worker).cloned();
-        if let Some(worker) = worker {
-            worker.set_interval(pipeline, interval.as_nanos() as u64);
         }
     }
 }

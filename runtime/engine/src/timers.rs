@@ -12,10 +12,11 @@ use futures::future::BoxFuture;
 use millrace_planner::RelationId;
 use millrace_schedule::id::{PipelineId, TaskId};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
-use crate::runtime::Inner;
+use crate::workers::Workers;
 
 /// What is further ahead of the clock was dated by a clock that was wrong; by less clocks are set right.
 const DRIFT_MICROS: i64 = 60_000_000;
@@ -24,6 +25,8 @@ const DRIFT_MICROS: i64 = 60_000_000;
 #[derive(Debug)]
 pub(crate) struct Timers {
     clock: Arc<dyn Clock>,
+    io: Handle,
+    workers: Weak<Workers>,
     /// The latest time that was told: epochs never go back, even where the machine's clock does.
     told: AtomicI64,
     state: Mutex<State>,
@@ -56,9 +59,12 @@ impl Drop for Timer {
 }
 
 impl Timers {
-    pub fn new(clock: Arc<dyn Clock>) -> Self {
+    /// `io`: where is waited for the clock; the cutter of a pipeline whose time has come is found among `workers`.
+    pub fn new(clock: Arc<dyn Clock>, io: Handle, workers: &Arc<Workers>) -> Self {
         Timers {
             clock,
+            io,
+            workers: Arc::downgrade(workers),
             told: AtomicI64::new(i64::MIN),
             state: Mutex::default(),
         }
@@ -91,25 +97,25 @@ impl Timers {
     }
 
     /// A view is gone.
-    pub fn remove(&self, inner: &Arc<Inner>, view: RelationId) {
+    pub fn remove(&self, view: RelationId) {
         let mut state = self.state.lock();
         let dues = state.views.remove(&view);
         if let Some(pipeline) = dues.and_then(|dues| dues.pipeline) {
-            self.arm(inner, &mut state, pipeline);
+            self.arm(&mut state, pipeline);
         }
     }
 
     /// A view became part of a pipeline.
-    pub fn attach(&self, inner: &Arc<Inner>, view: RelationId, pipeline: PipelineId) {
+    pub fn attach(&self, view: RelationId, pipeline: PipelineId) {
         let mut state = self.state.lock();
         if let Some(dues) = state.views.get_mut(&view) {
             dues.pipeline = Some(pipeline);
-            self.arm(inner, &mut state, pipeline);
+            self.arm(&mut state, pipeline);
         }
     }
 
     /// Two pipelines became one.
-    pub fn join(&self, inner: &Arc<Inner>, into: PipelineId, from: PipelineId) {
+    pub fn join(&self, into: PipelineId, from: PipelineId) {
         let mut state = self.state.lock();
         state.armed.remove(&from);
         for dues in state.views.values_mut() {
@@ -117,11 +123,11 @@ impl Timers {
                 dues.pipeline = Some(into);
             }
         }
-        self.arm(inner, &mut state, into);
+        self.arm(&mut state, into);
     }
 
     /// A task ended: its output changes at `due` without input, or (`None`) never.
-    pub fn set(&self, inner: &Arc<Inner>, task: TaskId, due: Option<i64>) {
+    pub fn set(&self, task: TaskId, due: Option<i64>) {
         let mut state = self.state.lock();
         let Some(dues) = state.views.get_mut(&task.view) else {
             return;
@@ -136,7 +142,7 @@ impl Timers {
         let is_later = |due: Option<i64>| due.is_none_or(|due| due > armed);
         // Most tasks are not those that come next.
         if before != due && !(is_later(before) && is_later(due)) {
-            self.arm(inner, &mut state, pipeline);
+            self.arm(&mut state, pipeline);
         }
     }
 
@@ -160,7 +166,7 @@ impl Timers {
     }
 
     /// Sets a pipeline's timer to its earliest moment.
-    fn arm(&self, inner: &Arc<Inner>, state: &mut State, pipeline: PipelineId) {
+    fn arm(&self, state: &mut State, pipeline: PipelineId) {
         let of_pipeline = state
             .views
             .values()
@@ -173,11 +179,11 @@ impl Timers {
             return;
         }
         let reached = self.clock.until(due);
-        let weak: Weak<Inner> = Arc::downgrade(inner);
-        let task = inner.io.spawn(async move {
+        let workers = Weak::clone(&self.workers);
+        let task = self.io.spawn(async move {
             reached.await;
-            if let Some(inner) = weak.upgrade() {
-                inner.input_arrived(pipeline);
+            if let Some(workers) = workers.upgrade() {
+                workers.input_arrived(pipeline);
             }
         });
         let task = task.abort_handle();

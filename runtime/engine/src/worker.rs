@@ -27,7 +27,7 @@ use futures::future::BoxFuture;
 use millrace_planner::RelationId;
 use millrace_resource::cpu::CpuScheduler;
 use millrace_resource::error::ResourceError;
-use millrace_resource::memory::Charge;
+
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::id::{Part, PipelineId, TaskId, WorkerId};
 use millrace_schedule::local::{LocalAction, LocalEvent, LocalScheduler, Tasks, Timer};
@@ -37,22 +37,14 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use crate::error::{Result, RuntimeError};
-use crate::feed::{CutAnswer, CutRequest};
+use crate::feed::{Cut, CutAnswer, CutRequest};
 pub use activity::{ActivityCounts, Filled};
 use flow::{Batch, BatchId, FlowId, Flows};
 use load::LoadMeter;
 use shuffle::{Block, Shuffle};
 pub use task::partition_hash;
-pub use view::{Image, ViewContents, ViewInstance};
+pub use view::{Image, ViewContents, ViewInstance, ViewSpec};
 pub(crate) use view::{PARTITIONS_DIVIDED, partitions_divided};
-
-/// An epoch's share of one relation's log.
-#[derive(Debug, Clone, Default)]
-pub struct Cut {
-    pub changes: Vec<ChangeBatch>,
-    /// For as long as the rows are kept.
-    pub charges: Vec<Arc<Charge>>,
-}
 
 /// What an epoch takes from its surroundings.
 #[derive(Debug, Default)]

@@ -13,12 +13,14 @@
 //!    |
 //!  image     state for the checkpoint store        output     where rows go, batch by batch
 //!  inputs    what an epoch brings                  expression closing consolidate projection
-//!  batches gate combiner group_keys multiset
+//!  batches combiner group_keys multiset             windows   window functions over rows of any width
 //! ```
 //! [`OperatorInstance`] is a stage's operator tree on one partition, with its keyed state. A task runs it once an epoch.
-//! Operators do no I/O and start nothing. Between chunks of work they pass a suspension point ([`Gate::checkpoint`]).
+//! Operators do no I/O and start nothing. Between chunks of work they pass a suspension point ([`Gate::checkpoint`](millrace_resource::gate::Gate::checkpoint)).
 //!
-//! A new operator is a folder here with what implements [`instance::Operator`], and a line in [`list`].
+//! A new operator is a folder here with what implements `instance::Operator`, and a line in `list`.
+//!
+//! What it must not do: know of workers, epochs' numbers or messages; wait for anything but memory and its gate.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

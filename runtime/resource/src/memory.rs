@@ -16,7 +16,7 @@
 //! 2. Queries ask before they take ([`crate::query_memory`], DataFusion's memory pool over this one), and get what others leave.
 //! 3. Whoever brings rows in waits ([`Memory::room`]). Relations of pipelines that hold less than their even share wait only
 //!    when nothing is left.
-//! 4. Parts of the state of the views that hold most leave for the disk from the first mark on ([`crate::spill::state::state`]), if there is
+//! 4. Parts of the state of the views that hold most leave for the disk from the first mark on ([`crate::spill::state`]), if there is
 //!    a directory for them, and come back when their tasks run.
 //! 5. A view asks while it grows ([`Account::check`]). It fails by itself, and what it held is free.
 

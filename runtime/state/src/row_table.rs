@@ -32,7 +32,7 @@ use datafusion::common::ScalarValue;
 use datafusion::common::hash_utils::{RandomState, create_hashes};
 use millrace_schedule::id::Version;
 use millrace_storage::ChangeBatch;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::chunk::Chunk;
 use super::index::HashIndex;
@@ -415,6 +415,20 @@ impl IndexDraft {
         }
         self.index.insert(0, &all);
         Ok(())
+    }
+}
+
+/// Makes the indexes that lack all rows, while the table goes on.
+///
+/// # Errors
+/// A column cannot be hashed.
+pub fn make_indexes(table: &RwLock<RowTable>) -> Result<()> {
+    loop {
+        let Some(mut draft) = table.read().begin_index() else {
+            return Ok(());
+        };
+        draft.make()?;
+        table.write().put_index(draft)?;
     }
 }
 

@@ -19,7 +19,7 @@ use crate::worker::Image;
 ///
 /// # Errors
 /// A block cannot be read, is damaged, or is not what it should be.
-pub(super) async fn image(checkpoints: &Checkpoints, stored: &StoredImage) -> Result<Image> {
+pub(crate) async fn image(checkpoints: &Checkpoints, stored: &StoredImage) -> Result<Image> {
     let operators = match &stored.operators {
         None => None,
         Some(parts) => {
@@ -50,7 +50,7 @@ pub(super) async fn image(checkpoints: &Checkpoints, stored: &StoredImage) -> Re
 ///
 /// # Errors
 /// As of [`image`].
-pub(super) async fn table(checkpoints: &Checkpoints, stored: &StoredTable) -> Result<TableImage> {
+pub(crate) async fn table(checkpoints: &Checkpoints, stored: &StoredTable) -> Result<TableImage> {
     let mut chunks = vec![];
     for chunk in &stored.chunks {
         let rows = rows(checkpoints, chunk.data).await?;

@@ -25,15 +25,15 @@ use millrace_storage::checkpoint::{
 use twox_hash::XxHash3_64;
 
 use crate::error::{Result, RuntimeError};
-use crate::runtime::Inner;
 use crate::worker::Image;
+use crate::workers::Workers;
 
 /// The slices of the last checkpoint, by part and by their place in it.
 pub(crate) type Slices = HashMap<(Part, usize), Vec<Slice>>;
 
 /// See the module.
-pub(super) struct Encoder<'a> {
-    inner: &'a Arc<Inner>,
+pub(crate) struct Encoder<'a> {
+    workers: &'a Workers,
     pub draft: Draft,
     /// Files whose blocks may be referred to.
     kept: HashSet<u64>,
@@ -49,16 +49,11 @@ struct Slicing {
 }
 
 impl<'a> Encoder<'a> {
-    pub fn new(
-        inner: &'a Arc<Inner>,
-        draft: Draft,
-        files: HashMap<u64, FileUse>,
-        before: &'a Slices,
-    ) -> Self {
+    pub fn new(workers: &'a Workers, draft: Draft, files: HashMap<u64, FileUse>, before: &'a Slices) -> Self {
         let is_kept = |used: &FileUse| used.used_bytes * 2 >= used.bytes;
         let kept = files.into_iter().filter(|(_, used)| is_kept(used));
         Encoder {
-            inner,
+            workers,
             draft,
             kept: kept.map(|(file, _)| file).collect(),
             before,
@@ -154,7 +149,7 @@ impl<'a> Encoder<'a> {
     async fn slices_of(&mut self, part: Part, place: &mut usize, columns: &[ArrayRef]) -> Result<Vec<Slice>> {
         let mut slicing = self.begin_slices(part, place);
         for rows in sliced(columns)? {
-            let bytes = encoded(self.inner, rows).await?;
+            let bytes = encoded(self.workers, rows).await?;
             self.add_slice(&mut slicing, bytes).await?;
         }
         Ok(self.end_slices(slicing))
@@ -210,7 +205,7 @@ impl<'a> Encoder<'a> {
     async fn rows(&mut self, chunk: &Arc<Chunk>) -> Result<BlockRef> {
         let bytes = match chunk.away() {
             Some(away) => away.read().await?.into(),
-            None => encoded(self.inner, chunk.rows.clone()).await?,
+            None => encoded(self.workers, chunk.rows.clone()).await?,
         };
         Ok(self.draft.put(bytes).await?)
     }
@@ -230,15 +225,15 @@ impl<'a> Encoder<'a> {
     }
 }
 
-async fn encoded(inner: &Inner, rows: RecordBatch) -> Result<Vec<u8>> {
-    let task = inner.spawn(QueryClass::Batch, move |_| {
+async fn encoded(workers: &Workers, rows: RecordBatch) -> Result<Vec<u8>> {
+    let task = workers.spawn(QueryClass::Batch, move |_| {
         async move { Ok::<_, RuntimeError>(encode_rows(&rows)?) }.boxed()
     })?;
     task.await
 }
 
 /// The slices that a part of a manifest refers to, by their place, as [`Encoder::image`] counts places.
-pub(super) fn known_slices(part: Part, image: &StoredImage, slices: &mut Slices) {
+pub(crate) fn known_slices(part: Part, image: &StoredImage, slices: &mut Slices) {
     let mut place = 0;
     let mut add = |of: &[Slice]| {
         slices.insert((part, place), of.to_vec());

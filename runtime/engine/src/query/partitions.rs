@@ -11,7 +11,10 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::statistics::StatisticsContext;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
-use crate::runtime::{QUERY_PARTITION_ROWS, Runtime};
+use super::Queries;
+
+/// So many rows are hashed, sorted or put out in about a millisecond.
+pub const QUERY_PARTITION_ROWS: usize = 65_536;
 
 /// Tasks of a stage for each core, so that resources are used at the same time.
 const WAVES: usize = 3;
@@ -31,12 +34,12 @@ pub struct Partitions {
     pub most: usize,
 }
 
-impl Runtime {
+impl Queries {
     /// Into how many partitions a query is cut that works on so many rows at a time: one while that is little, for then the
     /// exchanges would cost more than they bring; else as many as make each partition's hash tables, sorted runs and groups small
     /// enough to be worked on between two suspension points.
     pub fn partitions_for(&self, rows: usize) -> usize {
-        let fit = rows / self.inner.options.query_partition_rows.max(1);
+        let fit = rows / self.partition_rows.max(1);
         let most = PARTITIONS_MAX.max(self.waves());
         if fit < 2 { 1 } else { fit.min(most) }
     }
@@ -54,11 +57,11 @@ impl Runtime {
 
     /// Tasks of a stage with which every resource has work.
     fn waves(&self) -> usize {
-        waves(self.inner.options.cores)
+        waves(self.machine.cores)
     }
 
     fn has_usual_partitions(&self) -> bool {
-        self.inner.options.query_partition_rows == QUERY_PARTITION_ROWS
+        self.partition_rows == QUERY_PARTITION_ROWS
     }
 
     /// Into how many partitions a query is cut at the least that reads files of so many bytes: so many that some compute while

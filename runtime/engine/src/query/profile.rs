@@ -19,7 +19,6 @@ use super::boundary::StageBoundary;
 use super::partitions::{PARTITIONS_MAX, waves};
 use super::run::{QueryRun, StageRecord};
 use super::wrap::Wrapped;
-use crate::runtime::Inner;
 
 /// Characters of an operator's description that are kept.
 const DESCRIPTION_CHARS_MAX: usize = 100;
@@ -27,21 +26,17 @@ const DESCRIPTION_CHARS_MAX: usize = 100;
 /// A run whose profile is wanted.
 pub struct ProfileHandle {
     run: Arc<QueryRun>,
-    inner: Arc<Inner>,
 }
 
 impl ProfileHandle {
-    pub(super) fn new(run: &Arc<QueryRun>, inner: &Arc<Inner>) -> Self {
-        ProfileHandle {
-            run: Arc::clone(run),
-            inner: Arc::clone(inner),
-        }
+    pub(super) fn new(run: &Arc<QueryRun>) -> Self {
+        ProfileHandle { run: Arc::clone(run) }
     }
 
     /// What was seen so far: of the whole run, once its rows have ended. `planning`: the time before the run began.
     pub fn profile(&self, planning: Duration) -> Profile {
         let clock = Clock(self.run.started);
-        let cores = self.inner.options.cores;
+        let cores = self.run.machine().cores;
         let stages = self.run.with_stages(|stages| {
             let profiles = stages
                 .iter()
@@ -61,13 +56,13 @@ impl ProfileHandle {
             let records = stages.iter().flat_map(|stage| &stage.tasks);
             records.flat_map(|record| record.network_uses()).collect()
         });
-        let workers = self.inner.num_workers().max(1);
+        let workers = self.run.num_workers().max(1);
         Profile {
             planning: nanoseconds(planning),
             end,
             machine: Machine {
-                cores: self.inner.options.cores * workers,
-                disks: (self.inner.disks.all().iter().enumerate())
+                cores: self.run.machine().cores * workers,
+                disks: (self.run.machine().disks.all().iter().enumerate())
                     .map(|(place, disk)| Device {
                         name: disk.name().to_owned(),
                         concurrency: disk.concurrency(),
@@ -79,7 +74,7 @@ impl ProfileHandle {
                         },
                     })
                     .collect(),
-                network: (self.inner.network.bytes_per_second()).map(|rate| Device {
+                network: (self.run.machine().network.bytes_per_second()).map(|rate| Device {
                     name: "network".to_owned(),
                     concurrency: FETCHING_TASKS_MAX,
                     measured: vec![],
@@ -87,7 +82,7 @@ impl ProfileHandle {
                     bytes_per_second: Some(rate * workers as f64),
                     busy: busy(fetches.iter().map(|used| (used.started, used.service)), clock),
                 }),
-                tasks_in_flight: self.inner.tasks_in_flight(),
+                tasks_in_flight: self.run.tasks_in_flight(),
                 // Whoever knows when planning began adds it.
                 stolen: 0,
             },

@@ -1,8 +1,8 @@
 //! One run of a query: its stages, and the tasks that it has on the cpu schedulers.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use datafusion::physical_plan::{ExecutionPlan, displayable};
@@ -12,9 +12,9 @@ use millrace_resource::network::Network;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use crate::error::CpuTask;
-use crate::error::Result;
-use crate::runtime::Inner;
+use super::Queries;
+use crate::error::{CpuTask, Result};
+use crate::machine::Machine;
 
 /// A stage of a run.
 pub struct StageRecord {
@@ -67,7 +67,7 @@ pub struct ClientWait {
 /// See the module. Dropping it gives up its tasks.
 pub struct QueryRun {
     pub id: u64,
-    inner: Arc<Inner>,
+    queries: Arc<Queries>,
     /// What its tasks share.
     pub work: Arc<Work>,
     pub started: Instant,
@@ -80,14 +80,14 @@ pub struct QueryRun {
 impl QueryRun {
     /// A run that has no tasks yet. So many batches of its result may wait for the client.
     pub fn new(
-        inner: &Arc<Inner>,
+        queries: &Arc<Queries>,
         work: Arc<Work>,
         keeps_stretches: bool,
         batches_max: usize,
     ) -> Arc<QueryRun> {
         let run = Arc::new(QueryRun {
-            id: inner.new_query(),
-            inner: Arc::clone(inner),
+            id: queries.next.fetch_add(1, Ordering::Relaxed),
+            queries: Arc::clone(queries),
             work,
             started: Instant::now(),
             client: Arc::new(Client {
@@ -99,18 +99,18 @@ impl QueryRun {
             stages: Mutex::default(),
             tasks: Mutex::default(),
         });
-        inner.queries.lock().insert(run.id, Arc::downgrade(&run));
+        queries.under_way.lock().insert(run.id, Arc::downgrade(&run));
         run
     }
 
     /// So many tasks of a stage that reads are under way at a time.
     pub fn tasks_in_flight(&self) -> usize {
-        self.inner.tasks_in_flight()
+        self.queries.workers.tasks_in_flight()
     }
 
     /// By which its workers fetch each other's rows, if that takes time.
     pub fn network(&self) -> Option<Arc<Network>> {
-        let network = &self.inner.network;
+        let network = &self.queries.machine.network;
         network.bytes_per_second().map(|_| Arc::clone(network))
     }
 
@@ -158,9 +158,10 @@ impl QueryRun {
             partition,
             worker,
         };
-        let (task, record) = self
-            .inner
-            .spawn_placed(&self.work, label, self.keeps_stretches, task)?;
+        let (task, record) =
+            self.queries
+                .workers
+                .spawn_placed(&self.work, label, self.keeps_stretches, task)?;
         self.stages.lock()[stage].tasks.push(record);
         Ok(task)
     }
@@ -184,6 +185,16 @@ impl QueryRun {
         })
     }
 
+    /// Workers that take part.
+    pub fn num_workers(&self) -> usize {
+        self.queries.workers.len()
+    }
+
+    /// What it runs on.
+    pub fn machine(&self) -> &Machine {
+        &self.queries.machine
+    }
+
     /// Looks at the stages.
     pub fn with_stages<T>(&self, look: impl FnOnce(&[StageRecord]) -> T) -> T {
         look(&self.stages.lock())
@@ -193,7 +204,7 @@ impl QueryRun {
 impl QueryRun {
     /// Gives up the tasks that have not ended. What was recorded of them stays.
     pub fn cancel(&self) {
-        self.inner.queries.lock().remove(&self.id);
+        self.queries.under_way.lock().remove(&self.id);
         // What waits for a slot is freed with its handle.
         let tasks = std::mem::take(&mut *self.tasks.lock());
         drop(tasks);
@@ -205,9 +216,6 @@ impl Drop for QueryRun {
         self.cancel();
     }
 }
-
-/// Queries under way, by number.
-pub type Queries = std::collections::BTreeMap<u64, Weak<QueryRun>>;
 
 impl std::fmt::Debug for QueryRun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,7 +1,6 @@
 //! The right to change definitions: tickets of the driver, as futures.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use millrace_planner::RelationId;
 use millrace_schedule::driver::Event;
@@ -9,12 +8,12 @@ use millrace_schedule::id::Ticket;
 use millrace_schedule::template::ViewShape;
 use tokio::sync::oneshot;
 
-use super::Inner;
+use super::Engine;
 use crate::error::{Result, RuntimeError};
 
 /// The right to change definitions over some pipelines: none of them launches an epoch until it is resumed or dropped.
 pub(crate) struct Held {
-    inner: Arc<Inner>,
+    engine: Arc<Engine>,
     ticket: Ticket,
     is_done: bool,
 }
@@ -23,7 +22,7 @@ impl Held {
     /// Lets the pipeline go on, with these views and without those relations.
     pub fn resume(mut self, views: Vec<Arc<ViewShape>>, dropped: Vec<RelationId>) {
         self.is_done = true;
-        self.inner.post(Event::Resume {
+        self.engine.post(Event::Resume {
             ticket: self.ticket,
             views,
             dropped,
@@ -39,7 +38,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if !self.is_done {
-            self.inner.post(Event::Resume {
+            self.engine.post(Event::Resume {
                 ticket: self.ticket,
                 views: vec![],
                 dropped: vec![],
@@ -50,16 +49,24 @@ impl Drop for Held {
 
 /// A ticket that may be given up before its turn comes.
 struct Asked {
-    inner: Arc<Inner>,
+    engine: Arc<Engine>,
     ticket: Ticket,
     is_granted: bool,
 }
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        if !self.is_granted && self.inner.tickets.lock().remove(&self.ticket).is_none() {
+        if !self.is_granted
+            && self
+                .engine
+                .decisions
+                .tickets
+                .lock()
+                .remove(&self.ticket)
+                .is_none()
+        {
             // It was granted, but nobody took it.
-            self.inner.post(Event::Resume {
+            self.engine.post(Event::Resume {
                 ticket: self.ticket,
                 views: vec![],
                 dropped: vec![],
@@ -68,26 +75,26 @@ impl Drop for Asked {
     }
 }
 
-impl Inner {
+impl Engine {
     /// Waits until the pipelines of the relations are idle and joined into one.
     pub async fn quiesce(self: &Arc<Self>, relations: Vec<RelationId>) -> Result<Held> {
-        let ticket = Ticket(self.next_ticket.fetch_add(1, Ordering::Relaxed));
+        let ticket = self.decisions.new_ticket();
         let (sender, receiver) = oneshot::channel();
-        self.tickets.lock().insert(ticket, sender);
+        self.decisions.tickets.lock().insert(ticket, sender);
         let mut asked = Asked {
-            inner: Arc::clone(self),
+            engine: Arc::clone(self),
             ticket,
             is_granted: false,
         };
         self.post(Event::Quiesce {
             ticket,
             relations,
-            or_new: self.new_pipeline(),
+            or_new: self.decisions.new_pipeline(),
         });
         receiver.await.map_err(|_| RuntimeError::SHUTTING_DOWN)?;
         asked.is_granted = true;
         Ok(Held {
-            inner: Arc::clone(self),
+            engine: Arc::clone(self),
             ticket,
             is_done: false,
         })

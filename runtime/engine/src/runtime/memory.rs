@@ -12,7 +12,7 @@ use millrace_resource::memory::{Account, Charge, Holder, Memory, Use};
 use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{ChangeBatch, rows_bytes};
 
-use super::{Inner, Runtime};
+use super::{Engine, Runtime};
 use crate::relation::Relation;
 use crate::worker::ViewInstance;
 
@@ -66,14 +66,14 @@ impl Watch {
 impl Runtime {
     /// The memory of the process.
     pub fn memory(&self) -> &Arc<Memory> {
-        &self.inner.options.memory
+        &self.engine.machine.memory
     }
 }
 
-impl Inner {
+impl Engine {
     /// The account of a relation.
     pub fn account_of(&self, relation: RelationId, name: &str) -> Arc<Account> {
-        self.options.memory.account(Holder::Relation(relation), name)
+        self.machine.memory.account(Holder::Relation(relation), name)
     }
 
     /// The charge for rows that were written to a relation, or are fed again.
@@ -85,23 +85,23 @@ impl Inner {
     /// Looks at the memory, while the runtime lives.
     pub(super) fn watch_memory(self: &Arc<Self>) {
         let weak = Arc::downgrade(self);
-        self.io.spawn(async move {
+        self.machine.io.spawn(async move {
             let mut interval = tokio::time::interval(LOOK_EVERY);
             interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             let mut watch = Watch::default();
             loop {
                 interval.tick().await;
-                let Some(inner) = weak.upgrade() else { return };
-                let memory = &inner.options.memory;
+                let Some(engine) = weak.upgrade() else { return };
+                let memory = &engine.machine.memory;
                 memory.look();
                 match watch.step(memory.is_exhausted().then(|| memory.used())) {
                     Verdict::Nothing => {}
-                    Verdict::SetRunningAside => inner.set_running_aside(),
-                    Verdict::SetLargestAside => inner.set_largest_aside(),
+                    Verdict::SetRunningAside => engine.set_running_aside(),
+                    Verdict::SetLargestAside => engine.set_largest_aside(),
                 }
-                inner.divide_large();
+                engine.divide_large();
                 if memory.is_crowded() {
-                    inner.relieve();
+                    engine.relieve();
                 }
             }
         });
@@ -109,12 +109,12 @@ impl Inner {
 
     /// Has parts of the views leave that hold most. Their tasks see to it too, but not those of a view at rest.
     fn relieve(&self) {
-        if self.spill.is_none() {
+        if self.machine.spill.is_none() {
             return;
         }
         let views = self.going_views().into_iter();
         for view in views.filter(|view| view.account.leaves()) {
-            let relieving = self.spawn(QueryClass::Stream, move |_| {
+            let relieving = self.workers.spawn(QueryClass::Stream, move |_| {
                 async move {
                     view.relieve().await;
                     Ok(())
@@ -141,15 +141,14 @@ impl Inner {
             if view.failure().is_some() {
                 self.versions.suspend(view.id);
             }
-            let inner = Arc::clone(self);
-            self.io.spawn(async move { inner.divide(&view).await });
+            let engine = Arc::clone(self);
+            self.machine.io.spawn(async move { engine.divide(&view).await });
         }
     }
 
     /// The views that there are, those included that are being made.
     fn going_views(&self) -> Vec<Arc<ViewInstance>> {
-        let views = self.workers.read().values().next().map(|worker| worker.views());
-        let mut views = views.unwrap_or_default();
+        let mut views = self.workers.views();
         views.retain(|view| view.failure().is_none());
         views
     }
@@ -172,13 +171,13 @@ impl Inner {
         let mut views = self.going_views();
         // What those hold that go on from the disk is on its way there.
         let all = views.len();
-        views.retain(|view| !view.is_divided() || self.options.memory.is_overdrawn());
+        views.retain(|view| !view.is_divided() || self.machine.memory.is_overdrawn());
         let divided = all - views.len();
         let largest = views.iter().max_by_key(|view| view.account.total());
         match largest.filter(|view| view.account.is_large()) {
             Some(view) => self.set_aside(view),
             None => {
-                let memory = self.options.memory.shown();
+                let memory = self.machine.memory.shown();
                 tracing::warn!(memory, "{}", nothing_to_set_aside(divided));
             }
         }
@@ -188,7 +187,7 @@ impl Inner {
         let error = view.account.out_of_memory();
         tracing::error!(view = %view.name, %error, "a view is set aside, and the others go on");
         view.set_aside(error.to_string(), true);
-        self.checkpoints.remove(view.id);
+        self.checkpoints.store.remove(view.id);
     }
 }
 

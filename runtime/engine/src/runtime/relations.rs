@@ -5,21 +5,19 @@ use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
-use futures::FutureExt;
 use millrace_planner::RelationId;
 use millrace_resource::memory::StateCharge;
-use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::driver::Event;
-use millrace_state::row_table::RowTable;
+use millrace_state::row_table::{RowTable, make_indexes};
 use millrace_storage::{ChangeBatch, LogStore};
 use parking_lot::RwLock;
 
-use super::{Inner, Runtime};
-use crate::checkpoint::{RestoredSource, widen_image};
+use super::Runtime;
 use crate::error::{Result, RuntimeError};
 use crate::event_time::{EventTime, EventTimeSpec, SetBack, WatermarkStatus};
 use crate::relation::{Relation, Stream, Table, widen};
-use crate::write::TableLocks;
+use crate::runtime::durable::restore::{RestoredSource, widen_image};
+use crate::runtime::write::TableLocks;
 
 /// A stream or table to make known.
 pub struct SourceSpec {
@@ -59,8 +57,8 @@ impl Runtime {
             schema,
             kind,
         } = spec;
-        let head = self.inner.logs.head(id.0);
-        let restored = self.inner.restored_source(id, head).await;
+        let head = self.engine.logs.head(id.0);
+        let restored = self.engine.restored_source(id, head).await;
         // What is behind this comes with the epochs.
         let committed = restored.as_ref().map_or(head, |restored| restored.end);
         let relation = match kind {
@@ -71,10 +69,11 @@ impl Runtime {
                     let known = restored
                         .and_then(|restored| event_time.spec.checkpointed(restored.end, restored.watermark));
                     event_time.advance(known);
-                    let logs = Arc::clone(&self.inner.logs);
+                    let logs = Arc::clone(&self.engine.logs);
                     let (schema, missing) = (Arc::clone(&schema), missing.clone());
                     let watermark = self
-                        .inner
+                        .engine
+                        .machine
                         .io
                         .spawn_blocking(move || {
                             logged_watermark(&logs, id, &schema, from..head, &missing, &event_time)
@@ -83,7 +82,7 @@ impl Runtime {
                         .map_err(|error| RuntimeError::Internal(error.to_string()))??;
                     let watermark = if committed == head { watermark } else { known };
                     if let Some(watermark) = watermark {
-                        self.inner.feeds.lock().set_watermark(id, watermark);
+                        self.engine.writes.feeds.lock().set_watermark(id, watermark);
                     }
                 }
                 Relation::Stream(Stream {
@@ -95,12 +94,13 @@ impl Runtime {
                 })
             }
             SourceKind::Table { key } => {
-                let logs = Arc::clone(&self.inner.logs);
+                let logs = Arc::clone(&self.engine.logs);
                 let table_schema = Arc::clone(&schema);
                 let table_key = key.clone();
                 let table_missing = missing.clone();
                 let rows = self
-                    .inner
+                    .engine
+                    .machine
                     .io
                     .spawn_blocking(move || {
                         replay(
@@ -116,7 +116,7 @@ impl Runtime {
                     .await
                     .map_err(|error| RuntimeError::Internal(error.to_string()))??;
                 let writer = Arc::default();
-                let account = self.inner.account_of(id, &format!("table \"{name}\""));
+                let account = self.engine.account_of(id, &format!("table \"{name}\""));
                 let charge = Arc::new(StateCharge::new(&account));
                 charge.set(rows.memory_bytes());
                 Relation::Table(Table {
@@ -134,20 +134,20 @@ impl Runtime {
         let relation = Arc::new(relation);
         if let Relation::Table(table) = relation.as_ref() {
             let (rows, charge) = (Arc::clone(&table.rows), Arc::clone(&table.charge));
-            self.inner.spawn_indexing(id, move || {
+            self.engine.workers.spawn_indexing(id, move || {
                 make_indexes(&rows)?;
                 charge.set(rows.read().memory_bytes());
                 Ok(())
             })?;
         }
-        self.inner.relations.write().insert(id, relation);
-        let pipeline = self.inner.new_pipeline();
-        self.inner.post(Event::SourceAdded {
+        self.engine.relations.write().insert(id, relation);
+        let pipeline = self.engine.decisions.new_pipeline();
+        self.engine.post(Event::SourceAdded {
             relation: id,
             pipeline,
         });
-        self.inner.feeds.lock().attach(id, pipeline);
-        self.inner.versions.attach(id, pipeline, Some(committed));
+        self.engine.writes.feeds.lock().attach(id, pipeline);
+        self.engine.versions.attach(id, pipeline, Some(committed));
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl Runtime {
                 "relation {id} was altered without its lock"
             )));
         }
-        let relation = self.inner.relation(id)?;
+        let relation = self.engine.relation(id)?;
         let widened = |schema: &SchemaRef| -> SchemaRef {
             let fields = schema.fields().iter().cloned().chain([Arc::clone(&field)]);
             Arc::new(Schema::new(fields.collect::<Vec<_>>()))
@@ -198,14 +198,14 @@ impl Runtime {
                 })
             }
         };
-        self.inner.logs.widen(id.0, &wider.schema())?;
-        self.inner.relations.write().insert(id, Arc::new(wider));
+        self.engine.logs.widen(id.0, &wider.schema())?;
+        self.engine.relations.write().insert(id, Arc::new(wider));
         Ok(())
     }
 
     /// The watermarks of streams, and how many rows were late.
     pub fn watermarks(&self) -> Vec<WatermarkStatus> {
-        let relations = self.inner.relations.read();
+        let relations = self.engine.relations.read();
         let mut known: Vec<WatermarkStatus> = relations
             .values()
             .filter_map(|relation| Some(relation.event_time()?.status(relation.id())))
@@ -216,7 +216,7 @@ impl Runtime {
 
     /// Whether watermarks decide what a view shows or what it has forgotten.
     pub fn goes_by_watermarks(&self, view: RelationId) -> bool {
-        let relation = self.inner.relation(view);
+        let relation = self.engine.relation(view);
         relation.is_ok_and(
             |relation| matches!(relation.as_ref(), Relation::View(view) if view.graph.goes_by_watermarks()),
         )
@@ -227,9 +227,9 @@ impl Runtime {
     /// # Errors
     /// The runtime is shutting down.
     pub async fn settled(&self, stream: RelationId) -> Result<u64> {
-        self.until(|inner| !inner.feeds.lock().has_waiting(stream))
+        self.until(|engine| !engine.writes.feeds.lock().has_waiting(stream))
             .await?;
-        Ok(self.inner.logs.head(stream.0))
+        Ok(self.engine.logs.head(stream.0))
     }
 
     /// Sets the watermark of a stream back, if nothing was written to it since its log ended at that offset; returns whether that
@@ -238,13 +238,13 @@ impl Runtime {
     /// # Errors
     /// The stream is gone, or has no watermark.
     pub fn set_watermark_back(&self, stream: RelationId, set: SetBack) -> Result<bool> {
-        let relation = self.inner.relation(stream)?;
+        let relation = self.engine.relation(stream)?;
         let event_time = relation
             .event_time()
             .ok_or(RuntimeError::UnknownRelation(stream))?;
         // Under this lock, as submissions are.
-        let mut feeds = self.inner.feeds.lock();
-        if feeds.has_waiting(stream) || self.inner.logs.head(stream.0) != set.offset {
+        let mut feeds = self.engine.writes.feeds.lock();
+        if feeds.has_waiting(stream) || self.engine.logs.head(stream.0) != set.offset {
             return Ok(false);
         }
         event_time.set_back(set.watermark);
@@ -257,7 +257,7 @@ impl Runtime {
     /// # Errors
     /// The relation is a stream or not known.
     pub async fn create_index(&self, relation: RelationId, columns: Vec<usize>) -> Result<()> {
-        match self.inner.relation(relation)?.as_ref() {
+        match self.engine.relation(relation)?.as_ref() {
             Relation::Stream(_) => return Err(RuntimeError::UnknownRelation(relation)),
             Relation::Table(table) => {
                 table.rows.write().add_index(columns)?;
@@ -276,58 +276,19 @@ impl Runtime {
     /// # Errors
     /// The runtime is shutting down.
     pub async fn drop_relations(&self, ids: &[RelationId]) -> Result<()> {
-        let held = self.inner.quiesce(ids.to_vec()).await?;
+        let held = self.engine.quiesce(ids.to_vec()).await?;
         for id in ids {
-            self.inner.relations.write().remove(id);
-            self.inner.feeds.lock().detach(*id);
-            self.inner.acknowledged.lock().ends.remove(id);
-            self.inner.versions.detach(*id);
-            self.inner.timers.remove(&self.inner, *id);
-            self.inner.uninstall(*id);
-            self.inner.checkpoints.remove(*id);
-            self.inner.versions.give_up(*id);
+            self.engine.relations.write().remove(id);
+            self.engine.writes.feeds.lock().detach(*id);
+            self.engine.writes.acknowledged.lock().ends.remove(id);
+            self.engine.versions.detach(*id);
+            self.engine.timers.remove(*id);
+            self.engine.workers.uninstall(*id);
+            self.engine.checkpoints.store.remove(*id);
+            self.engine.versions.give_up(*id);
         }
         held.resume(vec![], ids.to_vec());
         Ok(())
-    }
-}
-
-impl Inner {
-    /// Makes what indexes lack after a restart, while nobody waits for it.
-    ///
-    /// # Errors
-    /// The runtime is shutting down.
-    pub(crate) fn spawn_indexing(
-        &self,
-        relation: RelationId,
-        make: impl FnOnce() -> Result<()> + Send + 'static,
-    ) -> Result<()> {
-        let indexing = self.spawn_for(relation, QueryClass::Batch, move |_| {
-            async move {
-                if let Err(error) = make() {
-                    // Whoever asks for one meets the same error.
-                    tracing::error!(%error, "an index cannot be made");
-                }
-                Ok(())
-            }
-            .boxed()
-        })?;
-        indexing.detach();
-        Ok(())
-    }
-}
-
-/// Makes the indexes that lack all rows, while the table goes on.
-///
-/// # Errors
-/// A column cannot be hashed.
-pub(crate) fn make_indexes(table: &RwLock<RowTable>) -> Result<()> {
-    loop {
-        let Some(mut draft) = table.read().begin_index() else {
-            return Ok(());
-        };
-        draft.make()?;
-        table.write().put_index(draft)?;
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use millrace_planner::RelationId;
 use millrace_schedule::id::PipelineId;
 
-use super::{Inner, Runtime};
+use super::{Engine, Runtime};
 use crate::error::{Result, RuntimeError};
 use crate::feed::{FeedLimits, FeedSize};
 use crate::relation::Relation;
@@ -66,28 +66,28 @@ pub struct FeedStatus {
 
 /// A write that waits; when this is dropped it does no more.
 struct Waiting<'a> {
-    inner: &'a Inner,
+    engine: &'a Engine,
     pipeline: PipelineId,
     began: Instant,
 }
 
 impl<'a> Waiting<'a> {
-    fn begin(inner: &'a Inner, pipeline: PipelineId) -> Waiting<'a> {
+    fn begin(engine: &'a Engine, pipeline: PipelineId) -> Waiting<'a> {
         let began = Instant::now();
-        let mut meters = inner.rooms.lock();
+        let mut meters = engine.writes.rooms.lock();
         let meter = meters.entry(pipeline).or_default();
         meter.waiting += 1;
         meter.writes_waited += 1;
         meter.since.get_or_insert(began);
         Waiting {
-            inner,
+            engine,
             pipeline,
             began,
         }
     }
 
     fn lacks(&self, lack: Lack) {
-        if let Some(meter) = self.inner.rooms.lock().get_mut(&self.pipeline) {
+        if let Some(meter) = self.engine.writes.rooms.lock().get_mut(&self.pipeline) {
             meter.lack = Some(lack);
         }
     }
@@ -95,7 +95,7 @@ impl<'a> Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if let Some(meter) = self.inner.rooms.lock().get_mut(&self.pipeline) {
+        if let Some(meter) = self.engine.writes.rooms.lock().get_mut(&self.pipeline) {
             meter.waiting -= 1;
             meter.waited += self.began.elapsed();
             if meter.waiting == 0 {
@@ -112,22 +112,22 @@ impl Runtime {
     /// # Errors
     /// There is none for as long as `wait_max`.
     pub async fn wait_for_room(&self, relation: RelationId, wait_max: Option<Duration>) -> Result<()> {
-        self.inner.wait_for_room(&[relation], wait_max).await
+        self.engine.wait_for_room(&[relation], wait_max).await
     }
 
     /// The queues before the epochs, in order of the pipelines.
     pub fn feeds(&self) -> Vec<FeedStatus> {
-        self.inner.feed_statuses()
+        self.engine.feed_statuses()
     }
 }
 
-impl Inner {
+impl Engine {
     /// Waits until there is room for a write to these relations.
     ///
     /// # Errors
     /// There is none for as long as `wait_max`.
     pub async fn wait_for_room(&self, relations: &[RelationId], wait_max: Option<Duration>) -> Result<()> {
-        let memory = &self.options.memory;
+        let memory = &self.machine.memory;
         let mut waiting: Option<Waiting<'_>> = None;
         loop {
             let mut freed = std::pin::pin!(memory.freed());
@@ -160,7 +160,7 @@ impl Inner {
     fn lacks_room(&self, relations: &[RelationId]) -> Option<(PipelineId, Lack)> {
         let limits = self.options.feed_limits;
         let pipelines: BTreeSet<PipelineId> = {
-            let feeds = self.feeds.lock();
+            let feeds = self.writes.feeds.lock();
             let pipelines: BTreeSet<PipelineId> =
                 relations.iter().filter_map(|id| feeds.pipeline_of(*id)).collect();
             for pipeline in &pipelines {
@@ -174,7 +174,7 @@ impl Inner {
             }
             pipelines
         };
-        let memory = &self.options.memory;
+        let memory = &self.machine.memory;
         if memory.room(usize::MAX, 1) {
             return None;
         }
@@ -204,9 +204,9 @@ impl Inner {
                 }
             }
         }
-        let mut rooms = self.rooms.lock();
+        let mut rooms = self.writes.rooms.lock();
         rooms.retain(|pipeline, meter| meter.waiting > 0 || by_pipeline.contains_key(pipeline));
-        let feeds = self.feeds.lock();
+        let feeds = self.writes.feeds.lock();
         let status = |(pipeline, (mut sources, views)): (PipelineId, (Vec<RelationId>, Vec<_>))| {
             sources.sort_unstable();
             let nobody = RoomMeter::default();

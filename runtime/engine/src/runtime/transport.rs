@@ -12,7 +12,7 @@ use millrace_schedule::local::Timer;
 use millrace_schedule::message::{ToDriver, ToPeer};
 use millrace_storage::ChangeBatch;
 
-use super::Inner;
+use super::Engine;
 use crate::error::{Result, RuntimeError};
 use crate::feed::{CutAnswer, CutRequest};
 use crate::worker::flow::{Batch, BatchId, FlowId};
@@ -21,29 +21,29 @@ use crate::worker::{EpochCut, Image, Transport, Worker};
 
 /// See the module: what worker `from` uses. Weak: the runtime owns the workers.
 pub(super) struct InProcess {
-    pub inner: std::sync::Weak<Inner>,
+    pub engine: std::sync::Weak<Engine>,
     pub from: WorkerId,
 }
 
 impl InProcess {
     /// The runtime, if this worker can reach the driver and the sources.
-    fn reach(&self) -> Option<Arc<Inner>> {
-        let inner = self.inner.upgrade()?;
-        let is_cut_off = (inner.workers.read().get(&self.from)).is_some_and(|worker| worker.is_cut_off());
-        (!is_cut_off).then_some(inner)
+    fn reach(&self) -> Option<Arc<Engine>> {
+        let engine = self.engine.upgrade()?;
+        let is_cut_off = (engine.workers.get(self.from)).is_some_and(|worker| worker.is_cut_off());
+        (!is_cut_off).then_some(engine)
     }
 
     /// Another worker, if this one can reach it.
     fn peer(&self, to: WorkerId) -> Option<Arc<Worker>> {
-        let peer = self.reach()?.workers.read().get(&to).cloned();
+        let peer = self.reach()?.workers.get(to);
         peer.filter(|worker| !worker.is_cut_off())
     }
 }
 
 impl Transport for InProcess {
     fn report(&self, message: ToDriver) {
-        if let Some(inner) = self.reach() {
-            inner.post(Event::Worker(message));
+        if let Some(engine) = self.reach() {
+            engine.post(Event::Worker(message));
         }
     }
 
@@ -86,13 +86,13 @@ impl Transport for InProcess {
     }
 
     fn cut(&self, request: CutRequest) -> CutAnswer<EpochCut> {
-        let Some(inner) = self.reach() else {
+        let Some(engine) = self.reach() else {
             return CutAnswer::Void;
         };
-        let now = inner.timers.now();
+        let now = engine.timers.now();
         let mut taken = {
-            let mut feeds = inner.feeds.lock();
-            let bytes_max = inner.options.memory.cut_bytes_max();
+            let mut feeds = engine.writes.feeds.lock();
+            let bytes_max = engine.machine.memory.cut_bytes_max();
             let taken = match feeds.cut(request, now, bytes_max) {
                 CutAnswer::Taken(taken) => taken,
                 CutAnswer::New => return CutAnswer::New,
@@ -101,15 +101,15 @@ impl Transport for InProcess {
             // Under the same lock: what was taken is known wherever somebody sees that it is no longer in the queue.
             if !taken.is_again {
                 let ends = taken.ends.clone();
-                inner
+                engine
                     .versions
                     .cut(request.pipeline, request.epoch, ends, &taken.time);
             }
             taken
         };
         // Writes may wait for what was taken.
-        inner.options.memory.tell();
-        inner.widen(&mut taken);
+        engine.machine.memory.tell();
+        engine.widen(&mut taken);
         CutAnswer::Taken(EpochCut {
             changes: taken.changes,
             time: taken.time,
@@ -119,54 +119,54 @@ impl Transport for InProcess {
     }
 
     fn keep_image(&self, part: Part, epoch: u64, image: Image) {
-        if let Some(inner) = self.inner.upgrade() {
-            inner.checkpoints.put(part, epoch, image);
+        if let Some(engine) = self.engine.upgrade() {
+            engine.checkpoints.store.put(part, epoch, image);
         }
     }
 
     fn image(&self, part: Part) -> Option<Arc<Image>> {
-        self.inner.upgrade()?.checkpoints.get(part)
+        self.engine.upgrade()?.checkpoints.store.get(part)
     }
 
     fn due(&self, task: TaskId, due: Option<i64>) {
-        if let Some(inner) = self.inner.upgrade() {
-            inner.timers.set(&inner, task, due);
+        if let Some(engine) = self.engine.upgrade() {
+            engine.timers.set(task, due);
         }
     }
 
     fn is_urgent(&self, job: PipelineId) -> bool {
-        self.inner
+        self.engine
             .upgrade()
-            .is_some_and(|inner| inner.urgent.lock().contains(&job))
+            .is_some_and(|engine| engine.jobs.urgent.lock().contains(&job))
     }
 
     fn out_of_memory(&self) {
-        if let Some(inner) = self.inner.upgrade() {
-            inner.divide_large();
+        if let Some(engine) = self.engine.upgrade() {
+            engine.divide_large();
         }
     }
 
     fn low_water(&self, view: RelationId) -> u64 {
-        self.inner
+        self.engine
             .upgrade()
-            .map_or(0, |inner| inner.versions.low_water(view, false))
+            .map_or(0, |engine| engine.versions.low_water(view, false))
     }
 
     fn transfer(&self, transfer: BoxFuture<'static, ()>) {
-        if let Some(inner) = self.inner.upgrade() {
-            inner.io.spawn(transfer);
+        if let Some(engine) = self.engine.upgrade() {
+            engine.machine.io.spawn(transfer);
         }
     }
 
     fn wake_at(&self, worker: WorkerId, pipeline: PipelineId, timer: Timer, at: u64) {
-        let Some(inner) = self.inner.upgrade() else { return };
-        let due = tokio::time::Instant::from_std(inner.started + Duration::from_nanos(at));
-        let weak = self.inner.clone();
-        inner.io.spawn(async move {
+        let Some(engine) = self.engine.upgrade() else {
+            return;
+        };
+        let due = tokio::time::Instant::from_std(engine.workers.started() + Duration::from_nanos(at));
+        let weak = self.engine.clone();
+        engine.machine.io.spawn(async move {
             tokio::time::sleep_until(due).await;
-            let worker = weak
-                .upgrade()
-                .and_then(|inner| inner.workers.read().get(&worker).cloned());
+            let worker = weak.upgrade().and_then(|engine| engine.workers.get(worker));
             if let Some(worker) = worker {
                 worker.wake(pipeline, timer);
             }

@@ -1,21 +1,16 @@
-//! The workers of this process: they join, leave, and are killed.
+//! Workers join, leave and are killed: the driver is told of each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use futures::future::BoxFuture;
-use millrace_planner::RelationId;
-use millrace_resource::cpu::{CpuGate, CpuScheduler, TaskLabel, TaskRecord, Work};
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::driver::Event;
 use millrace_schedule::id::WorkerId;
 
 use super::transport::InProcess;
-use super::{Inner, Runtime};
-use crate::error::CpuTask;
+use super::{Engine, Runtime};
 use crate::error::{Result, RuntimeError};
-use crate::worker::{Transport, ViewInstance, Worker};
+use crate::worker::Worker;
 
 /// A worker as operators see it.
 #[derive(Debug, Clone)]
@@ -53,36 +48,18 @@ impl Runtime {
     /// # Errors
     /// The operating system refuses a thread.
     pub fn add_worker(&self) -> Result<WorkerId> {
-        self.inner.add_worker()
+        self.engine.add_worker()
     }
 }
 
-impl Inner {
+impl Engine {
     fn add_worker(self: &Arc<Self>) -> Result<WorkerId> {
-        let id = WorkerId(self.next_worker.fetch_add(1, Ordering::Relaxed));
-        let cpu = CpuScheduler::start(self.options.cores, Some(self.waits.handle()))?;
-        cpu.watch(&self.options.memory);
-        if let Some(running) = &self.options.running {
-            cpu.note_in(running);
-        }
-        let (policy, patience) = *self.policy.lock();
-        cpu.set_policy(policy);
-        cpu.set_patience(patience);
-        let transport: Arc<dyn Transport> = Arc::new(InProcess {
-            inner: Arc::downgrade(self),
-            from: id,
-        });
-        let worker = Worker::new(id, cpu, transport, self.started);
-        {
-            // Under one lock, so that a view that is installed meanwhile is installed here too.
-            let mut workers = self.workers.write();
-            if let Some(other) = workers.values().next() {
-                for view in other.views() {
-                    worker.install(view);
-                }
-            }
-            workers.insert(id, worker);
-        }
+        let id = self.workers.add(|id| {
+            Arc::new(InProcess {
+                engine: Arc::downgrade(self),
+                from: id,
+            })
+        })?;
         self.post(Event::WorkerJoined { worker: id });
         Ok(id)
     }
@@ -94,37 +71,37 @@ impl Runtime {
     /// # Errors
     /// There is no such worker, or it is the last one.
     pub fn remove_worker(&self, worker: WorkerId) -> Result<()> {
-        let _membership = self.inner.membership.lock();
-        let leaving = self.inner.workers.read().get(&worker).cloned();
-        match leaving.filter(|_| self.inner.has_another(worker)) {
+        let _membership = self.engine.workers.membership();
+        let leaving = self.engine.workers.get(worker);
+        match leaving.filter(|_| self.engine.workers.has_another(worker)) {
             Some(worker) => worker.leave(),
             None => {
-                let error = match self.inner.workers.read().contains_key(&worker) {
+                let error = match self.engine.workers.get(worker).is_some() {
                     true => RuntimeError::LastWorker(worker.0),
                     false => RuntimeError::UnknownWorker(worker.0),
                 };
                 return Err(error);
             }
         }
-        self.inner.post(Event::WorkerLeaving { worker });
+        self.engine.post(Event::WorkerLeaving { worker });
         Ok(())
     }
 
     /// Workers that take part, or leave.
     pub fn workers(&self) -> Vec<WorkerStatus> {
         let (placed, loads) = {
-            let driver = self.inner.driver.lock();
+            let driver = self.engine.decisions.driver.lock();
             let placed: BTreeMap<WorkerId, usize> = driver.workers().into_iter().collect();
             (placed, driver.loads())
         };
         let load = |worker: &Worker| loads.get(&worker.id).copied().unwrap_or_default();
-        let workers = self.inner.workers.read();
+        let workers = self.engine.workers.all();
         let all = [QueryClass::Stream, QueryClass::Interactive, QueryClass::Batch];
         workers
-            .values()
+            .iter()
             .map(|worker| WorkerStatus {
                 id: worker.id.0,
-                cores: self.inner.options.cores,
+                cores: self.engine.machine.cores,
                 partitions: placed.get(&worker.id).copied().unwrap_or(0),
                 tasks_waiting: all.iter().map(|class| worker.cpu.waiting(*class)).sum(),
                 is_leaving: worker.is_leaving(),
@@ -145,15 +122,15 @@ impl Runtime {
     /// There is no such worker; the operating system refuses the new one a thread.
     pub fn kill_worker(&self, worker: u32) -> Result<()> {
         let worker = WorkerId(worker);
-        let _membership = self.inner.membership.lock();
-        if !self.inner.workers.read().contains_key(&worker) {
+        let _membership = self.engine.workers.membership();
+        if !self.engine.workers.get(worker).is_some() {
             return Err(RuntimeError::UnknownWorker(worker.0));
         }
-        if !self.inner.has_another(worker) {
+        if !self.engine.workers.has_another(worker) {
             self.add_worker()?;
         }
-        self.inner.evict(worker);
-        self.inner.post(Event::WorkerLost { worker });
+        self.engine.workers.evict(worker);
+        self.engine.post(Event::WorkerLost { worker });
         Ok(())
     }
 }
@@ -165,7 +142,7 @@ impl Runtime {
     /// # Errors
     /// There is no such worker.
     pub fn cut_off_worker(&self, worker: u32) -> Result<()> {
-        match self.inner.workers.read().get(&WorkerId(worker)) {
+        match self.engine.workers.get(WorkerId(worker)) {
             Some(worker) => worker.cut_off(),
             None => return Err(RuntimeError::UnknownWorker(worker)),
         }
@@ -180,7 +157,7 @@ impl Runtime {
     /// # Errors
     /// There is no such worker.
     pub fn stall_worker(&self, worker: u32, is_stalled: bool) -> Result<()> {
-        match self.inner.workers.read().get(&WorkerId(worker)) {
+        match self.engine.workers.get(WorkerId(worker)) {
             Some(worker) => worker.stall(is_stalled),
             None => return Err(RuntimeError::UnknownWorker(worker)),
         }
@@ -188,7 +165,7 @@ impl Runtime {
     }
 }
 
-impl Inner {
+impl Engine {
     /// The heartbeats of all workers here, and the driver's watch over them: one timer, while the runtime lives.
     pub(super) fn start_heartbeats(self: &Arc<Self>) {
         let every = self.options.heartbeat_every;
@@ -196,137 +173,26 @@ impl Inner {
         self.post(Event::Heartbeats {
             every_ns: every.as_nanos() as u64,
         });
-        self.io.spawn(async move {
+        self.machine.io.spawn(async move {
             let mut interval = tokio::time::interval(every);
             interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             loop {
                 interval.tick().await;
-                let Some(inner) = weak.upgrade() else { return };
-                let workers: Vec<Arc<Worker>> = inner.workers.read().values().cloned().collect();
+                let Some(engine) = weak.upgrade() else { return };
+                let workers: Vec<Arc<Worker>> = engine.workers.all();
                 workers.iter().for_each(|worker| worker.beat());
-                inner.post(Event::Tick);
+                engine.post(Event::Tick);
             }
         });
     }
 
-    /// Runs a coroutine of no epoch on the slots of the worker that the policy chooses.
-    ///
-    /// # Errors
-    /// The runtime is shutting down.
-    pub fn spawn<T: Send + 'static>(
-        &self,
-        class: QueryClass,
-        future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<T>>,
-    ) -> Result<CpuTask<T>> {
-        // Held until it is spawned: a worker that leaves sees through what it was given before.
-        let workers = self.workers.read();
-        Ok(self.place(&workers)?.cpu.spawn(class, future))
-    }
-
-    /// The same for a view alone.
-    ///
-    /// # Errors
-    /// The runtime is shutting down.
-    pub fn spawn_for<T: Send + 'static>(
-        &self,
-        view: RelationId,
-        class: QueryClass,
-        future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<T>>,
-    ) -> Result<CpuTask<T>> {
-        let workers = self.workers.read();
-        Ok(self.place(&workers)?.cpu.spawn_for(view, class, future))
-    }
-
-    /// The same for a task of a query.
-    ///
-    /// # Errors
-    /// The runtime is shutting down.
-    pub fn spawn_placed(
-        &self,
-        work: &Arc<Work>,
-        label: impl FnOnce(u32) -> TaskLabel,
-        keeps_stretches: bool,
-        future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<()>>,
-    ) -> Result<(CpuTask<()>, Arc<TaskRecord>)> {
-        let workers = self.workers.read();
-        let worker = self.place(&workers)?;
-        let mut record = TaskRecord::new(Arc::clone(work), Some(label(worker.id.0)));
-        if keeps_stretches {
-            record = record.keeping_stretches();
-        }
-        let record = Arc::new(record);
-        let task = worker.cpu.spawn_recorded(Arc::clone(&record), future);
-        Ok((task, record))
-    }
-
-    /// Workers that there are.
-    pub fn num_workers(&self) -> usize {
-        self.workers.read().len()
-    }
-
-    /// The worker for a task that has no input on any of them.
-    fn place<'a>(&self, workers: &'a BTreeMap<WorkerId, Arc<Worker>>) -> Result<&'a Arc<Worker>> {
-        let mut all = workers.values().filter(|worker| !worker.is_cut_off());
-        if let (Some(only), None) = (all.next(), all.next()) {
-            return Ok(only);
-        }
-        let candidates: Vec<&Arc<Worker>> =
-            (workers.values()).filter(|worker| !worker.is_cut_off()).collect();
-        // The memory of the process, divided evenly among its workers.
-        let limit = self.options.memory.status().limit;
-        let share = limit.map(|limit| (limit / candidates.len()).max(1) as u64);
-        let memory_permille = |bytes: u64| {
-            let permille = share.map_or(0, |share| (bytes.saturating_mul(1000) / share).min(1000));
-            permille as u32
-        };
-        let places: Vec<_> = (candidates.iter())
-            .map(|worker| worker.cpu.place(worker.id.0, memory_permille(worker.memory())))
-            .collect();
-        let (policy, _) = *self.policy.lock();
-        let chosen = policy.rules().place(None, &places);
-        chosen
-            .map(|chosen| candidates[chosen])
-            .ok_or(RuntimeError::SHUTTING_DOWN)
-    }
-
-    /// Makes a view's operators known to every worker.
-    pub fn install(&self, view: &Arc<ViewInstance>) {
-        for worker in self.workers.read().values() {
-            worker.install(Arc::clone(view));
-        }
-    }
-
-    pub fn uninstall(&self, view: RelationId) {
-        for worker in self.workers.read().values() {
-            worker.uninstall(view);
-        }
-    }
-
-    /// Whether a worker would stay if this one went.
-    fn has_another(&self, worker: WorkerId) -> bool {
-        let workers = self.workers.read();
-        workers
-            .values()
-            .any(|other| other.id != worker && !other.is_leaving())
-    }
-
     /// The driver holds a worker to be lost. If no other is there to stay, a new one follows it.
     pub(super) fn replace(self: &Arc<Self>, worker: WorkerId) {
-        if !self.has_another(worker)
+        if !self.workers.has_another(worker)
             && let Err(error) = self.add_worker()
         {
             tracing::error!(%error, "the last worker is lost, and no other can be started");
         }
-        self.evict(worker);
-    }
-
-    /// Makes sure that a worker that is held to be lost does nothing more.
-    pub(super) fn evict(&self, worker: WorkerId) {
-        let worker = self.workers.write().remove(&worker);
-        if let Some(worker) = worker {
-            worker.die();
-            // A poll under way is waited for, and this may be one.
-            self.io.spawn_blocking(move || worker.cpu.lose(worker.id.0));
-        }
+        self.workers.evict(worker);
     }
 }

@@ -9,7 +9,7 @@ use millrace_schedule::id::{PipelineId, TaskId};
 use millrace_schedule::local::share;
 use millrace_storage::ChangeBatch;
 
-use super::Cut;
+use crate::feed::Cut;
 
 /// Names rows that wait on a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -14,18 +14,24 @@ use millrace_resource::memory::{Account, Holder, Memory, StateCharge};
 use millrace_resource::spill::state::Spill;
 use millrace_schedule::message::EpochTime;
 use millrace_schedule::template::{StageInput, ViewShape, is_reduce};
-use millrace_state::row_table::{RowTable, TableImage};
+use millrace_state::row_table::{RowTable, TableImage, make_indexes};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
-use crate::ViewSpec;
 use crate::error::{Result, RuntimeError};
-use crate::runtime::make_indexes;
 use crate::worker::activity::{Activity, ActivityCounts, Filled};
 use crate::worker::flow::{FlowMeter, FlowStatus};
 use residence::Residence;
 pub(super) use residence::Turn;
 pub(crate) use residence::{PARTITIONS_DIVIDED, partitions_divided};
+
+/// A view to make.
+#[derive(Clone)]
+pub struct ViewSpec {
+    pub id: RelationId,
+    pub name: String,
+    pub graph: StageGraph,
+}
 
 /// The rows of a view, partition by partition.
 #[derive(Debug)]
@@ -498,7 +504,7 @@ impl ViewInstance {
     /// # Errors
     /// A column cannot be hashed.
     pub(crate) fn make_indexes(&self, partition: usize) -> Result<()> {
-        make_indexes(&self.contents.partitions[partition])
+        Ok(make_indexes(&self.contents.partitions[partition])?)
     }
 
     /// All rows that existed before the view were brought to it, and it is at rest.

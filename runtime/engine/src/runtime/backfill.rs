@@ -23,9 +23,9 @@
 pub(crate) mod input;
 mod refill;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
@@ -37,12 +37,24 @@ use millrace_schedule::driver::Event;
 use millrace_schedule::id::PipelineId;
 use millrace_schedule::template::ViewShape;
 use millrace_storage::{ChangeBatch, rows_bytes};
+use parking_lot::Mutex;
 
 use crate::error::{Result, RuntimeError};
 use crate::feed::Part;
-use crate::runtime::{Inner, Runtime, ViewSpec};
-use crate::worker::{PARTITIONS_DIVIDED, ViewInstance, partitions_divided};
+use crate::runtime::{Engine, Runtime};
+use crate::worker::{PARTITIONS_DIVIDED, ViewInstance, ViewSpec, partitions_divided};
 use input::Input;
+
+/// Back-fills under way.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    pub statuses: Mutex<BTreeMap<RelationId, JobStatus>>,
+    /// Those that run at the priority of streams.
+    pub urgent: Mutex<HashSet<PipelineId>>,
+    /// Those, by their first view, of which a part is lost.
+    pub lost: Mutex<HashSet<RelationId>>,
+    pub next_incarnation: AtomicU64,
+}
 
 /// Pieces that wait to be run.
 const PIECES_WAITING_MAX: usize = 4;
@@ -109,7 +121,7 @@ impl JobStatus {
 
 /// Cleans up a back-fill, whether it ended or was given up.
 struct Job {
-    inner: Arc<Inner>,
+    engine: Arc<Engine>,
     /// The views that it fills; the first names it.
     views: Vec<Arc<ViewInstance>>,
     pipeline: PipelineId,
@@ -121,17 +133,17 @@ struct Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        self.inner.jobs.lock().remove(&self.id());
-        self.inner.urgent.lock().remove(&self.pipeline);
-        self.inner.feeds.lock().remove_pipeline(self.pipeline);
-        self.inner.versions.remove_pipeline(self.pipeline);
+        self.engine.jobs.statuses.lock().remove(&self.id());
+        self.engine.jobs.urgent.lock().remove(&self.pipeline);
+        self.engine.writes.feeds.lock().remove_pipeline(self.pipeline);
+        self.engine.versions.remove_pipeline(self.pipeline);
         if !self.is_live {
-            self.inner.post(Event::JobRemoved { view: self.id() });
+            self.engine.post(Event::JobRemoved { view: self.id() });
             for view in &self.views {
-                self.inner.timers.remove(&self.inner, view.id);
+                self.engine.timers.remove(view.id);
             }
             for view in &self.views {
-                self.inner.uninstall(view.id);
+                self.engine.workers.uninstall(view.id);
             }
         }
     }
@@ -161,10 +173,11 @@ impl Runtime {
             .filter(|id| !made.contains(id))
             .collect();
         loop {
-            self.inner.lost_jobs.lock().remove(&first);
-            self.until(|inner| !inner.versions.is_abandoned(&inputs)).await?;
-            let is_disturbed = |inner: &Inner| {
-                inner.lost_jobs.lock().contains(&first) || inner.versions.is_abandoned(&inputs)
+            self.engine.jobs.lost.lock().remove(&first);
+            self.until(|engine| !engine.versions.is_abandoned(&inputs))
+                .await?;
+            let is_disturbed = |engine: &Engine| {
+                engine.jobs.lost.lock().contains(&first) || engine.versions.is_abandoned(&inputs)
             };
             tokio::select! {
                 biased;
@@ -181,9 +194,9 @@ impl Runtime {
             }
         }
         // The driver may still be at another thread's events: a view is made when it is visible.
-        self.until(|inner| {
-            let is_there = |id: &RelationId| inner.versions.pipeline_of(*id).is_some();
-            made.iter().all(|id| is_there(id) || inner.is_set_aside(*id))
+        self.until(|engine| {
+            let is_there = |id: &RelationId| engine.versions.pipeline_of(*id).is_some();
+            made.iter().all(|id| is_there(id) || engine.is_set_aside(*id))
         })
         .await
     }
@@ -193,7 +206,7 @@ impl Runtime {
         let memory = self.memory();
         let mut is_divided = false;
         for ViewSpec { name, graph, .. } in specs {
-            if self.inner.spill.is_some() && graph.partitions < PARTITIONS_DIVIDED {
+            if self.engine.machine.spill.is_some() && graph.partitions < PARTITIONS_DIVIDED {
                 tracing::warn!(view = %name, "its state is larger than memory: filling it in more partitions");
                 graph.partitions = partitions_divided(memory.limit());
                 is_divided = true;
@@ -206,11 +219,11 @@ impl Runtime {
     }
 
     /// Waits for something that shows when the versions have made progress.
-    pub(crate) async fn until(&self, is_so: impl Fn(&Inner) -> bool) -> Result<()> {
-        let mut progress = self.inner.versions.progress();
+    pub(crate) async fn until(&self, is_so: impl Fn(&Engine) -> bool) -> Result<()> {
+        let mut progress = self.engine.versions.progress();
         loop {
             progress.borrow_and_update();
-            if is_so(&self.inner) {
+            if is_so(&self.engine) {
                 return Ok(());
             }
             progress
@@ -225,15 +238,21 @@ impl Runtime {
         let views = specs
             .into_iter()
             .map(|spec| {
-                let incarnation = self.inner.next_incarnation.fetch_add(1, Ordering::Relaxed);
-                ViewInstance::new(spec, incarnation, self.memory(), self.inner.spill.clone()).map(Arc::new)
+                let incarnation = self.engine.jobs.next_incarnation.fetch_add(1, Ordering::Relaxed);
+                ViewInstance::new(
+                    spec,
+                    incarnation,
+                    self.memory(),
+                    self.engine.machine.spill.clone(),
+                )
+                .map(Arc::new)
             })
             .collect::<Result<Vec<_>>>()?;
         let made: BTreeSet<RelationId> = views.iter().map(|view| view.id).collect();
         let mut inputs: Vec<Input> = vec![];
         for info in views.iter().flat_map(|view| &view.graph.inputs) {
             if !made.contains(&info.id) && inputs.iter().all(|input| input.relation != info.id) {
-                self.inner.relation(info.id)?;
+                self.engine.relation(info.id)?;
                 inputs.push(Input::new(info.id));
             }
         }
@@ -250,7 +269,7 @@ impl Runtime {
         let begun = Instant::now();
         let mut job = self.begin(views, options)?;
         // Whoever reads a view that is filled again waits for it.
-        if job.views.iter().any(|view| self.inner.relation(view.id).is_ok()) {
+        if job.views.iter().any(|view| self.engine.relation(view.id).is_ok()) {
             job.hurry();
         }
         // An empty piece first: rows that are there without any input appear with it.
@@ -266,7 +285,7 @@ impl Runtime {
         job.end_bulk().await?;
         job.set_state(JobState::Attaching);
         let held = self
-            .inner
+            .engine
             .quiesce(inputs.iter().map(|input| input.relation).collect())
             .await?;
         job.next_piece = None;
@@ -279,21 +298,21 @@ impl Runtime {
         let awaits_all =
             |view: &Arc<ViewInstance>| view.graph.awaits_all() || view.graph.goes_by_watermarks();
         if job.views.iter().any(awaits_all) {
-            drop(self.inner.quiesce(vec![job.id()]).await?);
+            drop(self.engine.quiesce(vec![job.id()]).await?);
             job.views.iter().for_each(|view| view.end_filling());
             // One more epoch, for what waited until all was there. The rows came in any order of their times: until now
             // no watermark could be told.
             {
-                let mut feeds = self.inner.feeds.lock();
+                let mut feeds = self.engine.writes.feeds.lock();
                 let watermarks = feeds.watermarks().clone();
                 feeds.tell_watermarks(job.pipeline, watermarks);
             }
             job.feed(vec![]).await?;
             job.settled(0).await?;
         }
-        let job_held = self.inner.quiesce(vec![job.id()]).await?;
+        let job_held = self.engine.quiesce(vec![job.id()]).await?;
         job.check()?;
-        self.inner.adopt(&job.views)?;
+        self.engine.adopt(&job.views)?;
         let elapsed = is_telling.then(|| begun.elapsed());
         job.views.iter().for_each(|view| view.is_filled(elapsed));
         job.is_live = true;
@@ -304,7 +323,7 @@ impl Runtime {
 
     /// Back-fills under way.
     pub fn jobs(&self) -> Vec<JobStatus> {
-        self.inner.jobs.lock().values().cloned().collect()
+        self.engine.jobs.statuses.lock().values().cloned().collect()
     }
 
     /// Installs the views and gives them a pipeline of their own.
@@ -323,21 +342,21 @@ impl Runtime {
         };
         for view in &views {
             view.begin_bulk()?;
-            self.inner.install(view);
+            self.engine.workers.install(view);
             if view.graph.keeps_time() {
-                self.inner.timers.install(view.id);
+                self.engine.timers.install(view.id);
             }
         }
         let job = Job {
-            inner: Arc::clone(&self.inner),
+            engine: Arc::clone(&self.engine),
             views,
-            pipeline: self.inner.new_pipeline(),
+            pipeline: self.engine.decisions.new_pipeline(),
             options,
             next_piece: None,
             is_live: false,
         };
-        self.inner.jobs.lock().insert(job.id(), status);
-        self.inner.post(Event::JobAdded {
+        self.engine.jobs.statuses.lock().insert(job.id(), status);
+        self.engine.post(Event::JobAdded {
             views: job.shapes(),
             pipeline: job.pipeline,
         });
@@ -356,7 +375,7 @@ impl Job {
 
     /// From now on the job runs at the priority of streams; returns whether it did already.
     fn hurry(&self) -> bool {
-        self.inner.urgent.lock().insert(self.pipeline);
+        self.engine.jobs.urgent.lock().insert(self.pipeline);
         self.update(|status| std::mem::replace(&mut status.is_urgent, true))
             .unwrap_or(true)
     }
@@ -374,7 +393,7 @@ impl Job {
             }
             // What is under way counts too: else it would have to be worked off while the pipeline is held.
             self.settled(0).await?;
-            drop(self.inner.quiesce(vec![self.id()]).await?);
+            drop(self.engine.quiesce(vec![self.id()]).await?);
             self.check()?;
             if left == 0 && is_all {
                 self.end_bulk().await?;
@@ -404,11 +423,11 @@ impl Job {
         if self.views.iter().all(|view| !view.is_bulk()) {
             return Ok(());
         }
-        drop(self.inner.quiesce(vec![self.id()]).await?);
+        drop(self.engine.quiesce(vec![self.id()]).await?);
         self.views.iter().for_each(|view| view.end_bulk());
         self.feed(vec![]).await?;
         self.settled(0).await?;
-        drop(self.inner.quiesce(vec![self.id()]).await?);
+        drop(self.engine.quiesce(vec![self.id()]).await?);
         self.check()?;
         let parts = (self.views.iter())
             .flat_map(|view| (0..view.contents.partitions.len()).map(move |partition| (view, partition)));
@@ -420,9 +439,12 @@ impl Job {
     async fn index(&self, view: &Arc<ViewInstance>, partition: usize) -> Result<()> {
         loop {
             let view = Arc::clone(view);
-            let indexing = self.inner.spawn_for(view.id, QueryClass::Batch, move |_| {
-                async move { Ok(view.index_contents(partition)?) }.boxed()
-            })?;
+            let indexing = self
+                .engine
+                .workers
+                .spawn_for(view.id, QueryClass::Batch, move |_| {
+                    async move { Ok(view.index_contents(partition)?) }.boxed()
+                })?;
             match indexing.await {
                 Err(RuntimeError::Resource(ResourceError::WorkerLost(_))) => {}
                 outcome => return outcome,
@@ -434,8 +456,8 @@ impl Job {
     /// and those that are left.
     async fn step(&mut self, runtime: &Runtime, input: &mut Input, log_rows_max: u64) -> Result<(u64, u64)> {
         let (mut step, left) = input.next(runtime, log_rows_max).await?;
-        let disk = Arc::clone(self.inner.disks.data());
-        let piece_bytes = self.inner.options.memory.cut_bytes_max();
+        let disk = Arc::clone(self.engine.machine.data());
+        let piece_bytes = self.engine.machine.memory.cut_bytes_max();
         let (mut gathered, mut rows, mut bytes, mut fed) = (vec![], 0, 0, 0);
         loop {
             let changes = step.next(&disk).await?;
@@ -466,7 +488,7 @@ impl Job {
                 .min(usize::try_from(rate.max(1)).unwrap_or(usize::MAX)),
             None => self.options.piece_rows,
         };
-        let piece_bytes = self.inner.options.memory.cut_bytes_max();
+        let piece_bytes = self.engine.machine.memory.cut_bytes_max();
         let (mut piece, mut rows, mut bytes) = (vec![], 0, 0);
         for changes in changes {
             let row_bytes = rows_bytes(&changes.rows) / changes.num_rows().max(1) + 1;
@@ -493,10 +515,10 @@ impl Job {
             return Ok(());
         }
         self.keep_to_rate(rows).await;
-        let source = self.inner.relation(relation)?;
+        let source = self.engine.relation(relation)?;
         let parts = changes.into_iter().map(|changes| Part {
             relation,
-            charge: self.inner.charge_input(&source, &changes),
+            charge: self.engine.charge_input(&source, &changes),
             changes,
             end: 0,
             watermark: None,
@@ -523,19 +545,23 @@ impl Job {
     }
 
     async fn feed(&self, parts: Vec<Part>) -> Result<()> {
-        self.inner.feeds.lock().submit_durable(self.pipeline, parts);
-        self.inner.input_arrived(self.pipeline);
-        let is_crowded = self.inner.options.memory.is_crowded();
+        self.engine
+            .writes
+            .feeds
+            .lock()
+            .submit_durable(self.pipeline, parts);
+        self.engine.workers.input_arrived(self.pipeline);
+        let is_crowded = self.engine.machine.memory.is_crowded();
         self.settled(if is_crowded { 0 } else { PIECES_WAITING_MAX })
             .await
     }
 
     /// Waits until at most so many pieces wait to be cut.
     async fn settled(&self, waiting_max: usize) -> Result<()> {
-        let mut progress = self.inner.versions.progress();
+        let mut progress = self.engine.versions.progress();
         loop {
             progress.borrow_and_update();
-            if self.inner.feeds.lock().len(self.pipeline) <= waiting_max {
+            if self.engine.writes.feeds.lock().len(self.pipeline) <= waiting_max {
                 return Ok(());
             }
             progress
@@ -566,6 +592,6 @@ impl Job {
     }
 
     fn update<T>(&self, change: impl FnOnce(&mut JobStatus) -> T) -> Option<T> {
-        self.inner.jobs.lock().get_mut(&self.id()).map(change)
+        self.engine.jobs.statuses.lock().get_mut(&self.id()).map(change)
     }
 }

@@ -13,10 +13,10 @@ use millrace_resource::error::ResourceError;
 use super::{BackfillOptions, DIVIDED_PIECE};
 use crate::error::{Result, RuntimeError};
 use crate::relation::Relation;
-use crate::runtime::{Inner, Runtime, ViewSpec};
-use crate::worker::{PARTITIONS_DIVIDED, ViewInstance, partitions_divided};
+use crate::runtime::{Engine, Runtime};
+use crate::worker::{PARTITIONS_DIVIDED, ViewInstance, ViewSpec, partitions_divided};
 
-impl Inner {
+impl Engine {
     /// Fills views again that are part of no pipeline any more; in the order in which they read each other.
     pub fn refill(self: &Arc<Self>, views: Vec<RelationId>) {
         let mut lost = vec![];
@@ -28,24 +28,26 @@ impl Inner {
                 continue;
             }
             self.versions.abandon(id);
-            self.timers.remove(self, id);
-            self.checkpoints.remove(id);
-            self.uninstall(id);
+            self.timers.remove(id);
+            self.checkpoints.store.remove(id);
+            self.workers.uninstall(id);
             for partition in 0..view.graph.partitions {
                 if let Err(error) = view.lose(partition) {
                     view.fail(error.to_string());
                 }
             }
             lost.push(id);
-            self.recoveries[1].fetch_add(1, Ordering::Relaxed);
+            self.checkpoints.recoveries[1].fetch_add(1, Ordering::Relaxed);
         }
         if lost.is_empty() {
             return;
         }
         let runtime = Runtime {
-            inner: Arc::clone(self),
+            engine: Arc::clone(self),
         };
-        self.io.spawn(async move { runtime.fill_again(lost, None).await });
+        self.machine
+            .io
+            .spawn(async move { runtime.fill_again(lost, None).await });
     }
 
     /// Makes a view anew in more partitions, and whatever reads it with it. If its history is not there any more it stays as
@@ -73,7 +75,7 @@ impl Inner {
         if let Some(why) = self.history_gone(&views) {
             tracing::error!(view = %view.name, why, "it cannot be made anew in more partitions, which its state needs");
             if view.failure().is_some() {
-                self.options.memory.note_set_aside();
+                self.machine.memory.note_set_aside();
                 self.versions.give_up(view.id);
             }
             return;
@@ -92,12 +94,12 @@ impl Inner {
             }
             return;
         }
-        self.options.memory.note_divided();
+        self.machine.memory.note_divided();
         for view in &views {
             self.versions.abandon(view.id);
-            self.timers.remove(self, view.id);
-            self.checkpoints.remove(view.id);
-            self.uninstall(view.id);
+            self.timers.remove(view.id);
+            self.checkpoints.store.remove(view.id);
+            self.workers.uninstall(view.id);
             for partition in 0..view.graph.partitions {
                 if let Err(error) = view.lose(partition) {
                     view.fail(error.to_string());
@@ -106,7 +108,7 @@ impl Inner {
         }
         held.resume(vec![], lost.clone());
         let runtime = Runtime {
-            inner: Arc::clone(self),
+            engine: Arc::clone(self),
         };
         runtime.fill_again(lost, Some(view.id)).await;
     }
@@ -121,7 +123,7 @@ impl Inner {
     /// Why one of these views cannot be filled again, if so: rows of a stream that it was made of are in a checkpoint and not in
     /// the log any more.
     fn history_gone(&self, views: &[Arc<ViewInstance>]) -> Option<String> {
-        let manifests = self.durable.as_ref()?.files.manifests();
+        let manifests = self.checkpoints.durable.as_ref()?.files.manifests();
         let is_kept = |view: &Arc<ViewInstance>| {
             let mut relations = manifests.iter().flat_map(|manifest| manifest.relations());
             relations.any(|relation| relation == view.id.0)
@@ -174,8 +176,8 @@ impl Runtime {
     async fn fill_again(&self, mut lost: Vec<RelationId>, divided: Option<RelationId>) {
         loop {
             // What was dropped meanwhile is wanted by nobody.
-            lost.retain(|id| self.inner.view(*id).is_some());
-            let views: Vec<Arc<ViewInstance>> = lost.iter().filter_map(|id| self.inner.view(*id)).collect();
+            lost.retain(|id| self.engine.view(*id).is_some());
+            let views: Vec<Arc<ViewInstance>> = lost.iter().filter_map(|id| self.engine.view(*id)).collect();
             if views.is_empty() {
                 return;
             }
@@ -198,7 +200,7 @@ impl Runtime {
                 Some(_) => "its state is larger than memory",
             };
             let names: Vec<&str> = views.iter().map(|view| view.name.as_str()).collect();
-            let error = match self.inner.history_gone(&views) {
+            let error = match self.engine.history_gone(&views) {
                 Some(why) => why,
                 None => {
                     tracing::warn!(views = ?names, why, "filling again");
@@ -218,13 +220,13 @@ impl Runtime {
                     }
                 }
             };
-            if lost.iter().any(|id| self.inner.view(*id).is_none()) {
+            if lost.iter().any(|id| self.engine.view(*id).is_none()) {
                 continue;
             }
             tracing::error!(views = ?names, %error, "cannot be filled again");
             for view in views {
                 view.fail(format!("{why}, and it cannot be filled again: {error}"));
-                self.inner.versions.give_up(view.id);
+                self.engine.versions.give_up(view.id);
             }
             return;
         }

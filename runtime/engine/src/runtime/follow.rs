@@ -14,10 +14,10 @@ use millrace_schedule::id::Version;
 use millrace_storage::ChangeBatch;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backfill::input::{Input, Step};
 use crate::error::{Result, RuntimeError};
 use crate::relation::Relation;
 use crate::runtime::Runtime;
+use crate::runtime::backfill::input::{Input, Step};
 use crate::snapshot::{Frozen, FrozenRows};
 
 /// Follows one relation from step to step.
@@ -52,7 +52,7 @@ impl Runtime {
     /// Every checkpoint of a table or view from now on, before it counts.
     pub fn checkpoints_of(&self, relation: RelationId) -> mpsc::UnboundedReceiver<Checkpointed> {
         let (tell, told) = mpsc::unbounded_channel();
-        if let Some(durable) = &self.inner.durable {
+        if let Some(durable) = &self.engine.checkpoints.durable {
             durable.tell(relation, tell);
         }
         told
@@ -64,7 +64,7 @@ impl Runtime {
     /// The runtime is shutting down.
     pub async fn restored(&self, relation: RelationId) -> Result<Option<Checkpointed>> {
         let number = {
-            let recovery = self.inner.recovery.lock();
+            let recovery = self.engine.checkpoints.recovery.lock();
             recovery
                 .as_ref()
                 .and_then(|recovery| recovery.number_of(relation))
@@ -104,10 +104,13 @@ impl Follower {
     /// The relation is gone, or the runtime is shutting down.
     pub async fn moved(&self) -> Result<()> {
         let relation = self.input.relation;
-        let by_offset = !matches!(self.runtime.inner.relation(relation)?.as_ref(), Relation::View(_));
+        let by_offset = !matches!(
+            self.runtime.engine.relation(relation)?.as_ref(),
+            Relation::View(_)
+        );
         let taken = self.taken;
         self.runtime
-            .until(|inner| Some(inner.versions.version(relation, by_offset)) != taken)
+            .until(|engine| Some(engine.versions.version(relation, by_offset)) != taken)
             .await
     }
 
@@ -141,7 +144,7 @@ impl Follower {
         }
         Ok(Changes {
             step,
-            disk: Arc::clone(self.runtime.inner.disks.data()),
+            disk: Arc::clone(self.runtime.engine.machine.data()),
         })
     }
 
@@ -164,7 +167,7 @@ impl Follower {
             since: Some(older.version),
             at: (0, 0),
         };
-        let disk = Arc::clone(self.runtime.inner.disks.data());
+        let disk = Arc::clone(self.runtime.engine.machine.data());
         let changes = Changes { step, disk };
         Some(Between { changes, is_ahead })
     }

@@ -1,4 +1,4 @@
-//! One input of a back-fill, and how far it was fed. Who follows a relation ([`crate::follow`]) takes the same steps.
+//! One input of a back-fill, and how far it was fed. Who follows a relation ([`crate::runtime::follow`]) takes the same steps.
 //!
 //! Nothing is recorded while a back-fill runs. What changed since the last step is read from where it is kept anyway:
 //!

@@ -24,13 +24,13 @@ use millrace_state::row_table::TableImage;
 use millrace_storage::checkpoint::{Checkpoints, Manifest, StoredImage, StoredSource, StoredView};
 use tokio::sync::Semaphore;
 
-use super::decode;
-use super::encode::{Slices, known_slices};
 use super::writer::parts_of;
+use crate::checkpoint::decode;
+use crate::checkpoint::encode::{Slices, known_slices};
 use crate::error::{Result, RuntimeError};
 use crate::relation::widen;
-use crate::runtime::{Inner, Runtime, ViewSpec};
-use crate::worker::ViewInstance;
+use crate::runtime::{Engine, Runtime};
+use crate::worker::{ViewInstance, ViewSpec};
 
 /// Parts of a view that are read at a time.
 const RESTORED_AT_ONCE: usize = 8;
@@ -176,11 +176,11 @@ fn part(view: RelationId, image: &StoredImage) -> Part {
     }
 }
 
-impl Inner {
+impl Engine {
     /// What the newest checkpoint has of a source whose log ends at `head`; none: it has to be read from the beginning.
     pub async fn restored_source(&self, id: RelationId, head: u64) -> Option<RestoredSource> {
         let (files, stored) = {
-            let recovery = self.recovery.lock();
+            let recovery = self.checkpoints.recovery.lock();
             let recovery = recovery.as_ref()?;
             (Arc::clone(&recovery.files), recovery.source(id)?.clone())
         };
@@ -194,7 +194,7 @@ impl Inner {
                 }
             },
         };
-        let mut recovery = self.recovery.lock();
+        let mut recovery = self.checkpoints.recovery.lock();
         let recovery = recovery.as_mut()?;
         recovery.restored.insert(id);
         if stored.end < head {
@@ -214,13 +214,13 @@ impl Inner {
         stored: StoredView,
         files: Arc<Checkpoints>,
     ) -> Result<()> {
-        let incarnation = self.next_incarnation.fetch_add(1, Ordering::Relaxed);
+        let incarnation = self.jobs.next_incarnation.fetch_add(1, Ordering::Relaxed);
         let inputs = spec.graph.inputs.iter().map(|input| input.id).collect();
         let view = Arc::new(ViewInstance::new(
             spec,
             incarnation,
-            &self.options.memory,
-            self.spill.clone(),
+            &self.machine.memory,
+            self.machine.spill.clone(),
         )?);
         let images: HashMap<Part, StoredImage> = (stored.images.into_iter())
             .map(|image| (part(view.id, &image), image))
@@ -233,11 +233,11 @@ impl Inner {
             let image = image.ok_or_else(|| {
                 RuntimeError::Internal(format!("a part of it is not in the checkpoint: {part:?}"))
             })?;
-            let (inner, view, files) = (Arc::clone(self), Arc::clone(&view), Arc::clone(&files));
+            let (engine, view, files) = (Arc::clone(self), Arc::clone(&view), Arc::clone(&files));
             let places = Arc::clone(&places);
-            let restored = self.io.spawn(async move {
+            let restored = self.machine.io.spawn(async move {
                 let _place = places.acquire().await;
-                inner.restore_part(&view, part, &image, &files).await
+                engine.restore_part(&view, part, &image, &files).await
             });
             restoring.push(restored.map(|joined| match joined {
                 Ok(restored) => restored,
@@ -246,7 +246,7 @@ impl Inner {
         }
         try_join_all(restoring).await?;
         view.begin_restored(stored.failed_rows);
-        self.install(&view);
+        self.workers.install(&view);
         if view.graph.keeps_time() {
             self.timers.install(view.id);
             for Part { stage, partition, .. } in parts_of(&view) {
@@ -256,7 +256,7 @@ impl Inner {
                     partition,
                     epoch: 0,
                 };
-                self.timers.set(self, task, view.due(stage, partition));
+                self.timers.set(task, view.due(stage, partition));
             }
         }
         let held = self.quiesce(inputs).await?;
@@ -264,7 +264,8 @@ impl Inner {
         held.resume(vec![Arc::clone(&view.shape)], vec![]);
         for partition in 0..view.contents.partitions.len() {
             let view = Arc::clone(&view);
-            self.spawn_indexing(view.id, move || view.make_indexes(partition))?;
+            self.workers
+                .spawn_indexing(view.id, move || view.make_indexes(partition))?;
         }
         Ok(())
     }
@@ -278,7 +279,7 @@ impl Inner {
     ) -> Result<()> {
         let image = decode::image(files, stored).await?;
         let view = Arc::clone(view);
-        let task = self.spawn_for(part.view, QueryClass::Stream, move |_| {
+        let task = self.workers.spawn_for(part.view, QueryClass::Stream, move |_| {
             async move {
                 let turn = view.turn_to_restore(part.stage, part.partition).await;
                 // What was read is what was written, but by whom is not known.
@@ -301,7 +302,7 @@ impl Inner {
 impl Runtime {
     /// How many partitions the checkpoint of a view has, if there is one: their number stays as it is.
     pub fn checkpointed_partitions(&self, view: RelationId) -> Option<usize> {
-        let recovery = self.inner.recovery.lock();
+        let recovery = self.engine.checkpoints.recovery.lock();
         let (_, stored) = recovery.as_ref()?.view(view)?;
         Some(stored.partitions)
     }
@@ -315,7 +316,7 @@ impl Runtime {
     pub async fn restore_view(&self, spec: ViewSpec, cannot_be_filled: bool) -> Result<RestoredView> {
         let id = spec.id;
         let (files, stored, epoch) = {
-            let recovery = self.inner.recovery.lock();
+            let recovery = self.engine.checkpoints.recovery.lock();
             let Some(recovery) = recovery.as_ref() else {
                 return Ok(RestoredView::Absent);
             };
@@ -325,23 +326,23 @@ impl Runtime {
             if let Some(why) = recovery.refusal(stored, &spec.graph) {
                 return Ok(RestoredView::Unusable(why));
             }
-            if spec.graph.keeps_time() && !cannot_be_filled && self.inner.timers.is_to_come(manifest.now) {
+            if spec.graph.keeps_time() && !cannot_be_filled && self.engine.timers.is_to_come(manifest.now) {
                 let why =
                     "its checkpoint is of a time that is still to come: the clock was wrong when it was made";
                 return Ok(RestoredView::Unusable(why.to_owned()));
             }
             (Arc::clone(&recovery.files), stored.clone(), manifest.epoch)
         };
-        match self.inner.bring_back(spec, stored, files).await {
+        match self.engine.bring_back(spec, stored, files).await {
             Ok(()) => {}
             Err(RuntimeError::Resource(ResourceError::ShuttingDown)) => {
                 return Err(RuntimeError::SHUTTING_DOWN);
             }
             Err(error) => return Ok(RestoredView::Unusable(error.to_string())),
         }
-        self.until(|inner| inner.versions.pipeline_of(id).is_some())
+        self.until(|engine| engine.versions.pipeline_of(id).is_some())
             .await?;
-        if let Some(recovery) = self.inner.recovery.lock().as_mut() {
+        if let Some(recovery) = self.engine.checkpoints.recovery.lock().as_mut() {
             recovery.restored.insert(id);
         }
         Ok(RestoredView::Restored { epoch })

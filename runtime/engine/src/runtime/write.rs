@@ -8,16 +8,29 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::row::{OwnedRow, RowConverter, SortField};
 use millrace_operator::{concat, consolidate};
 use millrace_planner::RelationId;
+use millrace_schedule::id::PipelineId;
 use millrace_state::row_table::split;
 use millrace_storage::{Appended, ChangeBatch, LogWrite, rows_bytes};
+use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::error::{Result, RuntimeError};
 use crate::event_time::{EventTime, Judged, LateRows};
-use crate::feed::Part;
+use crate::feed::{Feeds, Part};
 use crate::relation::{Relation, Table};
-use crate::runtime::{Inner, Runtime};
+use crate::runtime::room::RoomMeter;
+use crate::runtime::{Engine, Runtime};
 use crate::snapshot::{Frozen, Snapshot};
+
+/// Writes on their way into epochs.
+#[derive(Default)]
+pub(crate) struct Writes {
+    pub feeds: Mutex<Feeds>,
+    /// Where writes wait for room in them.
+    pub(super) rooms: Mutex<BTreeMap<PipelineId, RoomMeter>>,
+    /// Every write that was acknowledged, by whomever.
+    pub acknowledged: Mutex<WriteToken>,
+}
 
 /// What a write is known by: a read that comes `after` it sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -72,7 +85,7 @@ impl Runtime {
         ids.dedup();
         let mut guards = vec![];
         for id in &ids {
-            if let Relation::Table(table) = self.inner.relation(*id)?.as_ref() {
+            if let Relation::Table(table) = self.engine.relation(*id)?.as_ref() {
                 guards.push(Arc::clone(&table.writer).lock_owned().await);
             }
         }
@@ -89,21 +102,21 @@ impl Runtime {
     pub async fn latest(&self, locks: &TableLocks) -> Result<Snapshot> {
         let mut relations = BTreeMap::new();
         let wanted: Vec<(RelationId, bool)> = locks.relations.iter().map(|id| (*id, true)).collect();
-        let Some((epoch, _, pin)) = self.inner.versions.pin(&wanted, &BTreeMap::new()) else {
+        let Some((epoch, _, pin)) = self.engine.versions.pin(&wanted, &BTreeMap::new()) else {
             return Err(RuntimeError::Internal(
                 "a pin without conditions was refused".into(),
             ));
         };
         for id in &locks.relations {
-            let relation = self.inner.relation(*id)?;
+            let relation = self.engine.relation(*id)?;
             let newest = match relation.as_ref() {
                 Relation::Table(_) => u64::MAX - 1,
-                _ => self.inner.logs.head(id.0),
+                _ => self.engine.logs.head(id.0),
             };
-            let inner = &self.inner;
+            let engine = &self.engine;
             relations.insert(
                 *id,
-                Frozen::new(&relation, newest, &pin, &inner.logs, inner.disks.data()),
+                Frozen::new(&relation, newest, &pin, &engine.logs, engine.machine.data()),
             );
         }
         Ok(Snapshot::new(epoch, relations))
@@ -154,7 +167,7 @@ impl Runtime {
             return Ok(WriteToken::default());
         }
         let relations: Vec<RelationId> = changes.iter().map(|(relation, _)| *relation).collect();
-        self.inner.wait_for_room(&relations, wait_max).await?;
+        self.engine.wait_for_room(&relations, wait_max).await?;
         loop {
             match self.append_once(changes.clone(), locks, note, may).await? {
                 Some(token) => return Ok(token),
@@ -176,7 +189,7 @@ impl Runtime {
         let mut judgements: Vec<(Arc<EventTime>, Judged)> = vec![];
         let mut watermarks = vec![];
         for (id, batch) in changes {
-            let relation = self.inner.relation(id)?;
+            let relation = self.engine.relation(id)?;
             // The statement may have been bound before a column was added.
             let batch = relation.widen_changes(batch)?;
             if let Relation::Table(table) = relation.as_ref() {
@@ -200,9 +213,9 @@ impl Runtime {
                 ));
                 continue;
             };
-            let judged = event_time.judge(&rows, self.inner.timers.now())?;
+            let judged = event_time.judge(&rows, self.engine.timers.now())?;
             if let (Some(late), true) = (event_time.spec.late, judged.late.num_rows() > 0) {
-                let late = self.inner.relation(late)?;
+                let late = self.engine.relation(late)?;
                 let rows = judged.late_rows(&late.schema())?;
                 watermarks.push(None);
                 writes.push((late, ChangeBatch::insertions(rows)));
@@ -237,7 +250,7 @@ impl Runtime {
                 changes: changes.clone(),
             })
             .collect();
-        let prepared = self.inner.logs.prepare(log_writes, &note(&late))?;
+        let prepared = self.engine.logs.prepare(log_writes, &note(&late))?;
         let parts: Vec<Part> = writes
             .iter()
             .zip(watermarks)
@@ -246,12 +259,12 @@ impl Runtime {
                 changes: changes.clone(),
                 end: 0,
                 watermark,
-                charge: self.inner.charge_input(r, changes),
+                charge: self.engine.charge_input(r, changes),
             })
             .collect();
         let (sequence, receipt) = {
             // Under one lock, so that the order in the feed is the order in the log.
-            let mut feeds = self.inner.feeds.lock();
+            let mut feeds = self.engine.writes.feeds.lock();
             // All or nothing: none is submitted if one cannot be.
             if !judgements
                 .iter()
@@ -269,15 +282,15 @@ impl Runtime {
             judgements
                 .iter()
                 .for_each(|(event_time, judged)| event_time.submit(judged));
-            (feeds.submit(pipeline, parts), self.inner.logs.submit(prepared))
+            (feeds.submit(pipeline, parts), self.engine.logs.submit(prepared))
         };
         // From here the write may become durable whether or not the caller stays: it is seen through by a task of its own,
         // which keeps the locks until then.
-        let inner = Arc::clone(&self.inner);
+        let engine = Arc::clone(&self.engine);
         let locks = locks.cloned();
-        let completion = self.inner.io.spawn(async move {
+        let completion = self.engine.machine.io.spawn(async move {
             let outcome = receipt.await;
-            let token = inner.complete(&writes, sequence, outcome);
+            let token = engine.complete(&writes, sequence, outcome);
             drop(locks);
             token
         });
@@ -290,16 +303,16 @@ impl Runtime {
         let ids: Vec<RelationId> = writes.iter().map(|(relation, _)| relation.id()).collect();
         let pipelines: HashSet<_> = ids
             .iter()
-            .filter_map(|id| self.inner.versions.pipeline_of(*id))
+            .filter_map(|id| self.engine.versions.pipeline_of(*id))
             .collect();
         if pipelines.len() > 1 {
-            self.inner.quiesce(ids).await?.resume(vec![], vec![]);
+            self.engine.quiesce(ids).await?.resume(vec![], vec![]);
         }
         Ok(())
     }
 }
 
-impl Inner {
+impl Engine {
     /// Makes a durable write part of its tables and lets it be cut, or forgets it.
     fn complete(
         self: &Arc<Self>,
@@ -312,13 +325,13 @@ impl Inner {
             Ok(appended) => appended,
             Err(error) => {
                 let pipeline = {
-                    let mut feeds = self.feeds.lock();
+                    let mut feeds = self.writes.feeds.lock();
                     feeds.withdraw(first, sequence);
                     feeds.pipeline_of(first)
                 };
                 // What was behind it in the queue may be cut now.
                 if let Some(pipeline) = pipeline {
-                    self.input_arrived(pipeline);
+                    self.workers.input_arrived(pipeline);
                 }
                 return Err(error.into());
             }
@@ -335,9 +348,9 @@ impl Inner {
                 table.charge.moved(rows_bytes(&changes.rows), measure);
             }
         }
-        let pipeline = self.feeds.lock().acknowledge(first, sequence, &ends);
+        let pipeline = self.writes.feeds.lock().acknowledge(first, sequence, &ends);
         if let Some(pipeline) = pipeline {
-            self.input_arrived(pipeline);
+            self.workers.input_arrived(pipeline);
         }
         let token = WriteToken {
             late: LateRows::default(),
@@ -347,7 +360,7 @@ impl Inner {
                 .zip(ends)
                 .collect(),
         };
-        self.acknowledged.lock().merge(&token);
+        self.writes.acknowledged.lock().merge(&token);
         Ok(token)
     }
 }

@@ -13,11 +13,11 @@ use millrace_schedule::id::PipelineId;
 use millrace_storage::checkpoint::EpochRecord;
 use millrace_storage::{LogBlock, LogReader, rows_bytes};
 
-use super::Recovery;
 use crate::error::{Result, RuntimeError};
 use crate::feed::Part;
-use crate::runtime::{Inner, Runtime};
-use crate::write::WriteToken;
+use crate::runtime::durable::restore::Recovery;
+use crate::runtime::write::WriteToken;
+use crate::runtime::{Engine, Runtime};
 
 /// Epochs that wait to be cut: bounds what of the log is in memory.
 const WAITING_MAX: usize = 64;
@@ -50,10 +50,10 @@ struct Merged {
 }
 
 impl Merged {
-    fn open(inner: &Inner, behind: &BTreeMap<RelationId, (u64, u64)>) -> Result<Merged> {
+    fn open(engine: &Engine, behind: &BTreeMap<RelationId, (u64, u64)>) -> Result<Merged> {
         let mut sources = vec![];
         for (relation, (end, head)) in behind {
-            let mut reader = inner.logs.read(relation.0, *end, *head)?;
+            let mut reader = engine.logs.read(relation.0, *end, *head)?;
             let next = reader.next().transpose()?;
             sources.push(Source {
                 relation: *relation,
@@ -64,7 +64,7 @@ impl Merged {
         Ok(Merged { sources })
     }
 
-    fn next(&mut self, inner: &Inner) -> Result<Option<Write>> {
+    fn next(&mut self, engine: &Engine) -> Result<Option<Write>> {
         let ids = self.sources.iter().filter_map(|source| source.next.as_ref());
         let Some(id) = ids.map(|block| block.write_id).min() else {
             return Ok(None);
@@ -73,7 +73,7 @@ impl Merged {
         for source in &mut self.sources {
             while let Some(block) = source.next.take_if(|block| block.write_id == id) {
                 source.next = source.reader.next().transpose()?;
-                let relation = inner.relation(source.relation)?;
+                let relation = engine.relation(source.relation)?;
                 let end = block.first_offset + block.changes.num_rows() as u64;
                 let changes = relation.widen_changes(block.changes)?;
                 let watermark = match relation.event_time() {
@@ -82,7 +82,7 @@ impl Merged {
                 };
                 parts.push(Part {
                     relation: source.relation,
-                    charge: inner.charge_input(&relation, &changes),
+                    charge: engine.charge_input(&relation, &changes),
                     changes,
                     end,
                     watermark,
@@ -108,16 +108,16 @@ impl Runtime {
     /// # Errors
     /// A log is damaged, or the runtime is shutting down.
     pub async fn replay(&self) -> Result<Replayed> {
-        let Some(recovery) = self.inner.recovery.lock().take() else {
+        let Some(recovery) = self.engine.checkpoints.recovery.lock().take() else {
             return Ok(Replayed::default());
         };
-        self.inner.begin_checkpoints(recovery.slices());
+        self.engine.begin_checkpoints(recovery.slices());
         let mut records = match recovery.epochs_from() {
             Some(from) if !recovery.behind.is_empty() => recovery.files.epochs().read(from)?,
             _ => vec![],
         };
         records.retain(|record| is_behind(record, &recovery));
-        let timers = &self.inner.timers;
+        let timers = &self.engine.timers;
         for record in &mut records {
             if timers.is_to_come(record.now) {
                 record.now = timers.now();
@@ -125,18 +125,18 @@ impl Runtime {
         }
         let latest = records.iter().map(|record| record.now).chain(recovery.now());
         if let Some(latest) = latest.filter(|time| !timers.is_to_come(*time)).max() {
-            self.inner.timers.not_before(latest);
+            self.engine.timers.not_before(latest);
         }
         let mut feeder = Feeder {
             runtime: self,
-            merged: Some(Merged::open(&self.inner, &recovery.behind)?),
+            merged: Some(Merged::open(&self.engine, &recovery.behind)?),
             queues: HashMap::new(),
             replayed: Replayed::default(),
         };
         for (relation, (_, head)) in &recovery.behind {
             feeder.replayed.token.ends.insert(*relation, *head);
         }
-        *self.inner.catching_up.lock() = feeder.replayed.token.ends.clone();
+        *self.engine.checkpoints.catching_up.lock() = feeder.replayed.token.ends.clone();
         for record in records {
             feeder.epoch(&record).await?;
         }
@@ -149,9 +149,9 @@ impl Runtime {
     /// # Errors
     /// The runtime is shutting down.
     pub async fn caught_up(&self) -> Result<()> {
-        self.until(|inner| {
-            let mut behind = inner.catching_up.lock();
-            behind.retain(|relation, head| inner.versions.end(*relation) < *head);
+        self.until(|engine| {
+            let mut behind = engine.checkpoints.catching_up.lock();
+            behind.retain(|relation, head| engine.versions.end(*relation) < *head);
             behind.is_empty()
         })
         .await
@@ -159,8 +159,8 @@ impl Runtime {
 
     /// Sources that are not yet where their logs were at the start.
     pub fn catching_up(&self) -> BTreeSet<RelationId> {
-        let mut behind = self.inner.catching_up.lock();
-        behind.retain(|relation, head| self.inner.versions.end(*relation) < *head);
+        let mut behind = self.engine.checkpoints.catching_up.lock();
+        behind.retain(|relation, head| self.engine.versions.end(*relation) < *head);
         behind.keys().copied().collect()
     }
 }
@@ -193,9 +193,9 @@ impl Feeder<'_> {
                 break;
             }
         }
-        let inner = Arc::clone(&self.runtime.inner);
+        let engine = Arc::clone(&self.runtime.engine);
         let pipelines: BTreeSet<PipelineId> = (ends.keys())
-            .filter_map(|relation| inner.versions.pipeline_of(*relation))
+            .filter_map(|relation| engine.versions.pipeline_of(*relation))
             .collect();
         for pipeline in pipelines {
             let queue = self.queues.entry(pipeline).or_default();
@@ -239,14 +239,14 @@ impl Feeder<'_> {
 
     /// Takes the next write out of the logs; false: there is none.
     async fn pull(&mut self) -> Result<bool> {
-        let inner = Arc::clone(&self.runtime.inner);
+        let engine = Arc::clone(&self.runtime.engine);
         let Some(mut merged) = self.merged.take() else {
             return Ok(false);
         };
         let read = {
-            let inner = Arc::clone(&inner);
+            let engine = Arc::clone(&engine);
             move || {
-                let write = merged.next(&inner);
+                let write = merged.next(&engine);
                 let parts = write.iter().flatten().flat_map(|write| &write.parts);
                 let mut moved = Moved::default();
                 for changes in parts.map(|part| &part.changes) {
@@ -256,7 +256,7 @@ impl Feeder<'_> {
                 ((merged, write), moved)
             }
         };
-        let read = inner.disks.data().serve(Phase::Read, 0, read).await;
+        let read = engine.machine.data().serve(Phase::Read, 0, read).await;
         let ((merged, write), _) = read.map_err(|error| RuntimeError::Internal(error.to_string()))?;
         self.merged = Some(merged);
         let Some(write) = write? else {
@@ -264,18 +264,18 @@ impl Feeder<'_> {
         };
         let relations: Vec<RelationId> = write.parts.iter().map(|part| part.relation).collect();
         let mut pipelines: BTreeSet<PipelineId> = (relations.iter())
-            .filter_map(|relation| inner.versions.pipeline_of(*relation))
+            .filter_map(|relation| engine.versions.pipeline_of(*relation))
             .collect();
         if pipelines.len() > 1 {
             // What was written together is read together.
-            inner.quiesce(relations.clone()).await?.resume(vec![], vec![]);
+            engine.quiesce(relations.clone()).await?.resume(vec![], vec![]);
             let mut joined: Vec<Write> = vec![];
             for pipeline in &pipelines {
                 joined.extend(self.queues.remove(pipeline).unwrap_or_default());
             }
             joined.sort_by_key(|write| write.id);
             pipelines = (relations.iter())
-                .filter_map(|relation| inner.versions.pipeline_of(*relation))
+                .filter_map(|relation| engine.versions.pipeline_of(*relation))
                 .collect();
             if let Some(pipeline) = pipelines.first() {
                 self.queues.insert(*pipeline, joined.into());
@@ -292,11 +292,11 @@ impl Feeder<'_> {
     }
 
     async fn submit(&self, pipeline: PipelineId, parts: Vec<Part>, now: Option<i64>) -> Result<()> {
-        let inner = &self.runtime.inner;
-        inner.feeds.lock().submit_replayed(pipeline, parts, now);
-        inner.input_arrived(pipeline);
+        let engine = &self.runtime.engine;
+        engine.writes.feeds.lock().submit_replayed(pipeline, parts, now);
+        engine.workers.input_arrived(pipeline);
         // A pipeline that has become part of another has nothing that waits.
-        let is_room = |inner: &Inner| inner.feeds.lock().len(pipeline) <= WAITING_MAX;
+        let is_room = |engine: &Engine| engine.writes.feeds.lock().len(pipeline) <= WAITING_MAX;
         self.runtime.until(is_room).await
     }
 }

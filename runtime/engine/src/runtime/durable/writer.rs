@@ -25,11 +25,11 @@ use millrace_storage::checkpoint::{Checkpoints, Manifest, StoredSource, StoredVi
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::encode::{Encoder, Slices};
+use crate::checkpoint::encode::{Encoder, Slices};
 use crate::error::Result;
-use crate::follow::Checkpointed;
 use crate::relation::Relation;
-use crate::runtime::Inner;
+use crate::runtime::Engine;
+use crate::runtime::follow::Checkpointed;
 use crate::snapshot::Frozen;
 use crate::versions::{Committed, Pin};
 use crate::worker::{Image, ViewInstance};
@@ -189,12 +189,12 @@ impl Durable {
     }
 
     /// An epoch is complete, and all images of it are there: takes them, if the pipeline was asked.
-    pub fn complete(&self, inner: &Inner, pipeline: PipelineId, epoch: u64, views: &[RelationId]) {
+    pub fn complete(&self, engine: &Engine, pipeline: PipelineId, epoch: u64, views: &[RelationId]) {
         let mut state = self.state.lock();
         let Some(asked) = state.wanted.get(&pipeline).copied() else {
             return;
         };
-        let Some((committed, pin)) = inner.versions.pin_pipeline(pipeline) else {
+        let Some((committed, pin)) = engine.versions.pin_pipeline(pipeline) else {
             return;
         };
         // After a loss epochs that were committed before settle once more: the next one will do.
@@ -202,13 +202,13 @@ impl Durable {
             return;
         }
         let views: Vec<ImagesOfView> = (views.iter())
-            .filter_map(|view| images(inner, *view, epoch))
+            .filter_map(|view| images(engine, *view, epoch))
             .collect();
         let taken = Taken {
             pipeline,
-            shown: self.shown(inner, &committed, &views),
+            shown: self.shown(engine, &committed, &views),
             views,
-            tables: tables(inner, &committed),
+            tables: tables(engine, &committed),
             committed,
             _pin: pin,
             epochs_from: self.files.epochs().current(),
@@ -231,16 +231,16 @@ impl Durable {
     }
 
     /// The relations of a checkpoint that somebody wants to see, as of it.
-    fn shown(&self, inner: &Inner, committed: &Committed, views: &[ImagesOfView]) -> Vec<Frozen> {
+    fn shown(&self, engine: &Engine, committed: &Committed, views: &[ImagesOfView]) -> Vec<Frozen> {
         let wanted: Vec<RelationId> = self.told.lock().keys().copied().collect();
         let shown = wanted.into_iter().filter_map(|id| {
             let end = committed.ends.get(&id).copied();
             let is_view = views.iter().any(|(view, _)| view.id == id);
             let version = end.or(is_view.then_some(committed.epoch))?;
-            let relation = inner.relation(id).ok()?;
-            let (_, versions, pin) = inner.versions.pin(&[(id, !is_view)], &BTreeMap::new())?;
-            let logs = &inner.logs;
-            let frozen = Frozen::new(&relation, version, &pin, logs, inner.disks.data());
+            let relation = engine.relation(id).ok()?;
+            let (_, versions, pin) = engine.versions.pin(&[(id, !is_view)], &BTreeMap::new())?;
+            let logs = &engine.logs;
+            let frozen = Frozen::new(&relation, version, &pin, logs, engine.machine.data());
             (versions == [version]).then_some(frozen)
         });
         shown.collect()
@@ -277,14 +277,14 @@ impl Durable {
     }
 
     /// Starts the task that writes. `slices`: what the checkpoints that count have.
-    pub fn start(inner: &Arc<Inner>, inbox: Inbox, slices: Slices) {
-        let weak = Arc::downgrade(inner);
-        inner.io.spawn(run(weak, inbox, slices));
+    pub fn start(engine: &Arc<Engine>, inbox: Inbox, slices: Slices) {
+        let weak = Arc::downgrade(engine);
+        engine.machine.io.spawn(run(weak, inbox, slices));
     }
 
     /// Asks every pipeline for a checkpoint that has moved on since its last one.
-    fn ask(&self, inner: &Arc<Inner>) {
-        let pipelines = inner.driver.lock().heads();
+    fn ask(&self, engine: &Arc<Engine>) {
+        let pipelines = engine.decisions.driver.lock().heads();
         let epochs_current = self.files.epochs().current();
         let due: Vec<PipelineId> = {
             let mut state = self.state.lock();
@@ -308,7 +308,7 @@ impl Durable {
             due
         };
         for pipeline in due {
-            inner.post(Event::CheckpointDue { pipeline });
+            engine.post(Event::CheckpointDue { pipeline });
         }
     }
 
@@ -317,7 +317,7 @@ impl Durable {
     }
 
     /// Writes a checkpoint, and remembers how that went.
-    async fn write(&self, inner: &Arc<Inner>, mut taken: Taken, slices: &mut Slices) {
+    async fn write(&self, engine: &Arc<Engine>, mut taken: Taken, slices: &mut Slices) {
         let draft = self.files.begin();
         let seen = self.show(draft.number(), std::mem::take(&mut taken.shown));
         let (pipeline, epoch) = (taken.pipeline, taken.committed.epoch);
@@ -346,8 +346,8 @@ impl Durable {
             state.records.push_back(record);
         }
         let (at, epochs_from) = (taken.at, taken.epochs_from);
-        let encoder = Encoder::new(inner, draft, self.files.files(), slices);
-        let written = write(inner, encoder, taken, seen).await;
+        let encoder = Encoder::new(&engine.workers, draft, self.files.files(), slices);
+        let written = write(engine, encoder, taken, seen).await;
         let mut state = self.state.lock();
         let record = state.records.back_mut();
         if let Some(record) = record.filter(|record| record.state == CheckpointState::Writing) {
@@ -383,7 +383,7 @@ impl Durable {
 }
 
 /// The task that writes.
-async fn run(inner: Weak<Inner>, mut inbox: Inbox, mut slices: Slices) {
+async fn run(engine: Weak<Engine>, mut inbox: Inbox, mut slices: Slices) {
     let mut asked: Vec<oneshot::Sender<()>> = vec![];
     let mut last_asked = tokio::time::Instant::now();
     loop {
@@ -419,16 +419,16 @@ async fn run(inner: Weak<Inner>, mut inbox: Inbox, mut slices: Slices) {
             }
             () = is_time => is_due = true,
         }
-        let Some(inner) = inner.upgrade() else { return };
-        let Some(durable) = inner.durable.as_ref() else {
+        let Some(engine) = engine.upgrade() else { return };
+        let Some(durable) = engine.checkpoints.durable.as_ref() else {
             return;
         };
         if let Some(taken) = taken {
-            durable.write(&inner, taken, &mut slices).await;
+            durable.write(&engine, taken, &mut slices).await;
         }
         if is_due {
             last_asked = tokio::time::Instant::now();
-            durable.ask(&inner);
+            durable.ask(&engine);
         }
         if durable.is_idle() && inbox.taken.is_empty() {
             for done in asked.drain(..) {
@@ -441,7 +441,7 @@ async fn run(inner: Weak<Inner>, mut inbox: Inbox, mut slices: Slices) {
 
 /// Writes all of a checkpoint and commits it.
 async fn write(
-    inner: &Arc<Inner>,
+    engine: &Arc<Engine>,
     mut encoder: Encoder<'_>,
     taken: Taken,
     seen: impl Future<Output = ()>,
@@ -464,7 +464,7 @@ async fn write(
                     stage: 0,
                     partition: 0,
                 };
-                let task = inner.spawn(QueryClass::Batch, move |_| {
+                let task = engine.workers.spawn(QueryClass::Batch, move |_| {
                     async move {
                         let chunks = view.chunks().iter();
                         let chunks = chunks.map(|chunk| (Arc::clone(chunk), chunk.alive_at(view.version)));
@@ -499,14 +499,14 @@ async fn write(
     }
     // Who does not get to it in time goes without.
     let _ = tokio::time::timeout(SEEN_WITHIN, seen).await;
-    let exists: BTreeSet<u64> = inner.relations.read().keys().map(|id| id.0).collect();
+    let exists: BTreeSet<u64> = engine.relations.read().keys().map(|id| id.0).collect();
     let Encoder { draft, slices, .. } = encoder;
     Ok((draft.commit(manifest, exists).await?, slices))
 }
 
 /// The images of a view as of an epoch; none if it was set aside, or if one is not there.
-fn images(inner: &Inner, view: RelationId, epoch: u64) -> Option<ImagesOfView> {
-    let relation = inner.relation(view).ok()?;
+fn images(engine: &Engine, view: RelationId, epoch: u64) -> Option<ImagesOfView> {
+    let relation = engine.relation(view).ok()?;
     let Relation::View(view) = relation.as_ref() else {
         return None;
     };
@@ -515,7 +515,7 @@ fn images(inner: &Inner, view: RelationId, epoch: u64) -> Option<ImagesOfView> {
     }
     let mut images = vec![];
     for part in parts_of(view) {
-        images.push((part, inner.checkpoints.get_at(part, epoch)?));
+        images.push((part, engine.checkpoints.store.get_at(part, epoch)?));
     }
     Some((Arc::clone(view), images))
 }
@@ -535,9 +535,9 @@ pub(super) fn parts_of(view: &ViewInstance) -> Vec<Part> {
     parts.collect()
 }
 
-fn tables(inner: &Inner, committed: &Committed) -> BTreeMap<RelationId, TableView> {
+fn tables(engine: &Engine, committed: &Committed) -> BTreeMap<RelationId, TableView> {
     let tables = committed.ends.iter().filter_map(|(id, end)| {
-        let relation = inner.relation(*id).ok()?;
+        let relation = engine.relation(*id).ok()?;
         let Relation::Table(table) = relation.as_ref() else {
             return None;
         };
