@@ -261,6 +261,11 @@ impl Chunk {
         self.rows.num_rows()
     }
 
+    /// Whether it has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     fn created_at(&self, row: usize) -> Version {
         let run = self.created.partition_point(|run| run.first as usize <= row);
         self.created[run - 1].version
