@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::demo;
+use crate::exit::fail;
 
 /// Threads for the wires. Queries and views run on the runtime's own.
 const WIRE_THREADS: usize = 2;
@@ -78,18 +79,6 @@ fn block_on(command: impl Future<Output = ExitCode>) -> ExitCode {
         }
         Err(error) => fail(&format!("cannot start threads: {error}")),
     }
-}
-
-/// Says what failed; the exit status is 1.
-pub(crate) fn fail(message: &str) -> ExitCode {
-    eprintln!("millrace: {message}");
-    ExitCode::from(1)
-}
-
-/// Says what was asked for wrongly; the exit status is 2.
-pub(crate) fn misused(message: &str) -> ExitCode {
-    eprintln!("millrace: {message}");
-    ExitCode::from(2)
 }
 
 #[cfg(test)]

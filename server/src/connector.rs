@@ -168,8 +168,7 @@ fn ysb(given: &mut Given<'_>, columns: &[ColumnDef], rows: Option<u64>) -> SqlRe
     let positions = known_columns("ysb", columns, kind.columns())?;
     let wanted = positions.iter().map(|position| {
         let field = &columns[*position].field;
-        let is_text =
-            crate::functions::cast::is_text(field.data_type()) || crate::types::type_name(field) == "uuid";
+        let is_text = crate::types::is_text(field.data_type()) || crate::types::type_name(field) == "uuid";
         (field.name().clone(), !is_text)
     });
     let mut ysb = Ysb::new(kind, &wanted.collect::<Vec<_>>(), rows);

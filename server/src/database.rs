@@ -10,6 +10,8 @@
 //! A view that cannot be planned any more, or a relation whose log is damaged, is set aside with the reason, and everything else
 //! comes up.
 
+mod alter_system;
+pub mod clock;
 pub mod ddl;
 mod deaths;
 pub mod engine;
@@ -19,14 +21,17 @@ pub mod jobs;
 pub mod profiles;
 pub mod recovery;
 pub mod replace;
+pub mod rows;
+pub mod running;
 pub mod sessions;
 pub mod sinks;
+pub mod system;
 pub mod tuning;
 pub(crate) mod upkeep;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use datafusion::catalog::TableProvider;
@@ -47,17 +52,16 @@ use millrace_storage::{CatalogChange, ObjectId, ObjectKind, Store, StoreOptions}
 use parking_lot::Mutex;
 
 use crate::catalog::flow::FlowDef;
-use crate::catalog::pg_catalog::PgCatalog;
-use crate::catalog::reader::SystemRelations;
+use crate::catalog::scope::Scope;
 use crate::catalog::{
     CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA, Definition, Object, Planned, QueryDef, Reader,
-    Relation, information_schema, mr_catalog, pg_catalog,
+    Relation,
 };
-use crate::database::sessions::Sessions;
+use crate::database::clock::now_ms;
+use crate::database::sessions::{SessionStatus, Sessions};
+use crate::database::system::{MakeSystem, SystemCatalog};
 use crate::database::tuning::Tuning;
-use crate::error::{SqlError, SqlResult, SqlState, from_internal};
-use crate::session::Session;
-use crate::session::settings::Settings;
+use crate::error::{SqlError, SqlResult, SqlState};
 
 /// How a database is opened.
 #[derive(Debug, Clone)]
@@ -122,7 +126,7 @@ pub struct Database {
     runtime: Runtime,
     catalog: Arc<ArcSwap<CatalogSnapshot>>,
     state: SessionState,
-    pg_catalog: PgCatalog,
+    system: Box<dyn SystemCatalog>,
     /// Held by the one DDL statement that runs.
     ddl: Arc<tokio::sync::Mutex<()>>,
     jobs: jobs::Jobs,
@@ -139,13 +143,14 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens a data directory and brings up everything in its catalog. What cannot be is set aside.
+    /// Opens a data directory and brings up everything in its catalog. What cannot be is set aside. `make` makes what the
+    /// system shows of itself.
     ///
     /// # Errors
     /// The directory is in use, of a newer format, its catalog is damaged, or it cannot be written.
-    pub async fn open(options: DatabaseOptions) -> SqlResult<Arc<Database>> {
+    pub async fn open(options: DatabaseOptions, make: MakeSystem) -> SqlResult<Arc<Database>> {
         loop {
-            let database = Database::assemble(options.clone()).await?;
+            let database = Database::assemble(options.clone(), make).await?;
             let Err(error) = database.start().await else {
                 return Ok(database);
             };
@@ -170,7 +175,7 @@ impl Database {
     }
 
     /// Opens the store, and puts together what runs over it.
-    async fn assemble(options: DatabaseOptions) -> SqlResult<Arc<Database>> {
+    async fn assemble(options: DatabaseOptions, make: MakeSystem) -> SqlResult<Arc<Database>> {
         let data = options.data.clone();
         let store_options = StoreOptions {
             durability: options.tuning.durability,
@@ -204,8 +209,9 @@ impl Database {
         let runtime = Runtime::start(runtime_options, Arc::clone(store.logs()))?;
         let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
         let sessions = Arc::new(Sessions::default());
-        let (state, pg_catalog) = engine::build(
+        let (state, system) = engine::build(
             &options,
+            make,
             runtime.memory(),
             runtime.spill_files(),
             &catalog,
@@ -221,7 +227,7 @@ impl Database {
             runtime,
             catalog,
             state,
-            pg_catalog,
+            system,
             ddl: Arc::default(),
             jobs: jobs::Jobs::default(),
             generators: generators::Generators::default(),
@@ -326,8 +332,13 @@ impl Database {
         }
     }
 
+    /// A reader of the catalog under a statement's scope.
+    pub fn reader<'a>(&'a self, scope: &'a Scope) -> Reader<'a> {
+        scope.reader(self, &self.state)
+    }
+
     /// The sessions that there are, by id.
-    pub fn sessions(&self) -> Vec<Arc<Session>> {
+    pub fn sessions(&self) -> Vec<Arc<dyn SessionStatus>> {
         self.sessions.all()
     }
 
@@ -335,7 +346,7 @@ impl Database {
         self.next_session.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn register(&self, id: i32, session: &Arc<Session>) {
+    pub(crate) fn register(&self, id: i32, session: Weak<dyn SessionStatus>) {
         self.sessions.add(id, session);
     }
 
@@ -629,32 +640,6 @@ impl Database {
     }
 }
 
-impl SystemRelations for Database {
-    fn system_relation(
-        &self,
-        catalog: &CatalogSnapshot,
-        database: &str,
-        schema: &str,
-        name: &str,
-    ) -> SqlResult<Option<Arc<dyn TableProvider>>> {
-        match schema {
-            "pg_catalog" if name == "pg_stat_activity" => pg_catalog::activity::relation(self).map(Some),
-            "pg_catalog" if name == "pg_locks" => pg_catalog::locks::relation(self).map(Some),
-            "pg_catalog" => {
-                let system = || mr_catalog::shapes(self);
-                self.pg_catalog.relation(catalog, database, name, system)
-            }
-            "information_schema" => information_schema::relation(catalog, database, name),
-            "mr_catalog" => mr_catalog::relation(self, name),
-            _ => Ok(None),
-        }
-    }
-
-    fn settings(&self, settings: &Settings) -> SqlResult<Arc<dyn TableProvider>> {
-        pg_catalog::settings::relation(self, settings)
-    }
-}
-
 impl std::fmt::Debug for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Database")
@@ -672,14 +657,4 @@ fn set_aside(object: &mut Object, error: SqlError) {
         "set aside: it could not be brought up"
     );
     object.definition = Definition::SetAside(error.message);
-}
-
-/// Milliseconds since 1970-01-01 UTC.
-pub(crate) fn now_ms() -> i64 {
-    chrono::Utc::now().timestamp_millis()
-}
-
-/// An error of DataFusion, in the words of the user's world.
-pub(crate) fn df<T>(result: datafusion::error::Result<T>) -> SqlResult<T> {
-    result.map_err(from_internal::datafusion)
 }

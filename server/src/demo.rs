@@ -33,10 +33,11 @@ use self::pace::Rate;
 use self::replay::Replay;
 use self::schema::VIEWS;
 use self::screen::Screen;
-use crate::cli::{fail, misused};
 use crate::config::Config;
+use crate::exit::{fail, misused};
 use crate::logging;
-use crate::serve::{Server, StartError, signalled};
+use crate::serve::{Server, StartError};
+use crate::slot::signalled;
 
 /// Flights a second on a terminal: the month takes a quarter of a minute.
 const RATE_WATCHED: u32 = 1800;

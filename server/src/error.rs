@@ -5,6 +5,7 @@
 //! in exactly one place: [`from_internal`]. The wire protocols only print what they are given.
 
 pub mod from_internal;
+pub mod input;
 pub mod names;
 
 use std::fmt;

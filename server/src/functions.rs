@@ -39,6 +39,7 @@
 //! Not there yet: the `*_populate_record` and `jsonb_path_*` families, text
 //! search, ranges, and functions over large objects.
 
+mod arguments;
 pub mod arithmetic;
 pub mod arrays;
 pub mod bound;
@@ -54,6 +55,7 @@ pub mod datetime;
 pub mod division;
 pub mod equality;
 pub mod format;
+mod in_plans;
 pub mod jsonb;
 pub mod length;
 pub mod literals;
@@ -64,116 +66,15 @@ pub mod padded;
 pub mod quantified;
 mod ranking;
 pub mod regex;
+pub mod registry;
 pub mod rewrite;
 mod row_values;
 pub mod sort_key;
 pub mod sum;
+pub mod syntax;
 pub mod system;
 pub mod text;
 pub mod type_check;
 mod without;
 pub mod zoned_cast;
 pub mod zoned_shift;
-
-use std::sync::Arc;
-
-use arrow::array::{ArrayRef, AsArray};
-use datafusion::common::DFSchema;
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::error::Result;
-use datafusion::execution::FunctionRegistry;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs};
-use datafusion::scalar::ScalarValue;
-
-/// One node of a plan with its expressions changed from below, each by the columns that it can name. What refers to an expression
-/// does so by its name, which stays.
-fn in_expressions(
-    plan: LogicalPlan,
-    mut change: impl FnMut(Expr, &DFSchema) -> Result<Transformed<Expr>>,
-) -> Result<Transformed<LogicalPlan>> {
-    let mut schema = DFSchema::empty();
-    for input in plan.inputs() {
-        schema.merge(input.schema());
-    }
-    if let LogicalPlan::TableScan(_) = &plan {
-        schema.merge(plan.schema());
-    }
-    let names = NamePreserver::new(&plan);
-    plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let expr = expr.transform_up(|expr| change(expr, &schema))?;
-        Ok(expr.update_data(|expr| name.restore(expr)))
-    })
-}
-
-/// The first value of an array; of a list with all that its type says of the elements.
-fn constant(values: &ArrayRef) -> Result<ScalarValue> {
-    match values.as_list_opt::<i32>() {
-        Some(list) => Ok(ScalarValue::List(Arc::new(list.slice(0, 1)))),
-        None => ScalarValue::try_from_array(values, 0),
-    }
-}
-
-/// A function's values by its arguments as arrays. If all of these are constants they have one row, and so has the answer,
-/// which is a constant then.
-fn on_arrays(
-    args: &ScalarFunctionArgs,
-    apply: impl FnOnce(&[ArrayRef], usize) -> Result<ArrayRef>,
-) -> Result<ColumnarValue> {
-    let is_constant = args
-        .args
-        .iter()
-        .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-    let rows = if is_constant { 1 } else { args.number_rows };
-    let arrays = args
-        .args
-        .iter()
-        .map(|arg| arg.to_array(rows))
-        .collect::<Result<Vec<_>>>()?;
-    let values = apply(&arrays, rows)?;
-    Ok(match is_constant {
-        true => ColumnarValue::Scalar(constant(&values)?),
-        false => ColumnarValue::Array(values),
-    })
-}
-
-/// Registers all of them.
-///
-/// # Errors
-/// The registry refuses a function.
-pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
-    // The first planner that knows an operator has it.
-    registry.register_expr_planner(Arc::new(operators::PgOperators))?;
-    datafusion_functions_json::register_all(registry)?;
-    registry.register_expr_planner(Arc::new(arithmetic::CheckedIntegers::default()))?;
-    for function in cast::udfs() {
-        registry.register_udf(function)?;
-    }
-    for function in jsonb::udfs()
-        .into_iter()
-        .chain(datetime::udfs())
-        .chain([date_trunc::udf()])
-        .chain(date_part::udfs())
-        .chain(length::udfs())
-        .chain(by_pattern::udfs())
-        .chain(arithmetic::udfs())
-        .chain(quantified::udfs())
-        .chain(system::udfs())
-        .chain(format::udfs())
-        .chain(numeric::udfs())
-        .chain(text::udfs())
-        .chain(regex::udfs())
-        .chain(arrays::udfs())
-    {
-        registry.register_udf(function)?;
-    }
-    for function in ranking::udwfs() {
-        registry.register_udwf(function)?;
-    }
-    registry.register_udaf(sum::udaf())?;
-    for function in without::udafs().into_iter().chain(ordered_set::udafs()) {
-        registry.register_udaf(function)?;
-    }
-    Ok(())
-}

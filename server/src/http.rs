@@ -35,10 +35,11 @@ use tokio::sync::{Semaphore, watch};
 
 pub use self::guard::REQUESTS_MAX;
 pub use self::queries::QueryRegistry;
+use crate::database::sessions::SessionInfo;
 use crate::error::SqlResult;
 use crate::metrics::Metrics;
-use crate::serve::{DatabaseSlot, signalled};
-use crate::session::{Session, SessionInfo};
+use crate::session::Session;
+use crate::slot::{DatabaseSlot, signalled};
 
 /// What all requests share.
 #[derive(Clone)]

@@ -12,11 +12,14 @@
 pub mod catalog;
 pub mod cli;
 pub mod config;
+pub mod config_file;
 pub mod connector;
 pub mod copy;
 pub mod database;
 pub mod demo;
 pub mod error;
+mod exit;
+pub mod forms;
 pub mod functions;
 pub mod http;
 pub mod logging;
@@ -25,7 +28,10 @@ pub mod pg;
 pub mod serve;
 pub mod session;
 pub mod sink;
+pub mod slot;
+pub mod system;
 pub mod types;
+pub mod units;
 
 pub use config::Config;
 pub use serve::Server;
@@ -37,3 +43,6 @@ pub struct ReducersGuide;
 
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The version of PostgreSQL whose catalog and protocol millrace follows.
+pub const SERVER_VERSION: &str = "15.0";

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-/// The environment variable that chooses what is logged, in `tracing`'s syntax (`info`, `millrace_server::pg=debug`).
+/// The environment variable that chooses what is logged, in `tracing`'s syntax (`info`, `crate::pg=debug`).
 pub const FILTER_VARIABLE: &str = "MILLRACE_LOG";
 
 /// Starts logging; `default` applies where the environment says nothing.

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use millrace_runtime::clock::VirtualClock;
 use millrace_runtime::reducer::Reducer;
-use parking_lot::RwLock;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
@@ -21,13 +20,14 @@ use tokio::time::{Duration, timeout};
 use self::files::ConnectionsMax;
 use crate::config::Config;
 use crate::database::{Database, DatabaseOptions};
-use crate::error::{SqlError, SqlResult, SqlState};
+use crate::error::{SqlError, SqlResult};
 use crate::http;
 use crate::metrics::{Metrics, RuntimeCollector};
 use crate::pg::cancel::CancelRegistry;
 use crate::pg::connection::Shared;
 use crate::pg::listener;
 use crate::pg::startup::PasswordVerifier;
+use crate::slot::DatabaseSlot;
 
 /// How long statements that were cancelled get to notice it before their connections are dropped.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -65,58 +65,6 @@ fn hint(error: &io::Error, flag: &str) -> String {
 fn full_text(error: &SqlError) -> String {
     let more = error.detail.iter().chain(&error.hint);
     more.fold(error.message.clone(), |text, part| format!("{text}\n{part}"))
-}
-
-/// Waits until the signal is given, or nobody is left who could give it.
-pub(crate) async fn signalled(signal: &mut watch::Receiver<bool>) {
-    // An error means that the server is gone: that is a signal too.
-    let _ = signal.wait_for(|given| *given).await;
-}
-
-/// The database of a server: not there while it is being opened, nor after it was closed.
-#[derive(Default)]
-pub struct DatabaseSlot {
-    state: RwLock<SlotState>,
-}
-
-#[derive(Default)]
-enum SlotState {
-    #[default]
-    Opening,
-    Open(Arc<Database>),
-    Closed,
-}
-
-impl DatabaseSlot {
-    /// The database.
-    ///
-    /// # Errors
-    /// It is still recovering (57P03) or closed already (57P01).
-    pub fn get(&self) -> SqlResult<Arc<Database>> {
-        match &*self.state.read() {
-            SlotState::Open(database) => Ok(Arc::clone(database)),
-            SlotState::Opening => Err(SqlError::new(
-                SqlState::CannotConnectNow,
-                "the database system is starting up",
-            )
-            .with_hint("Try again in a moment.")),
-            SlotState::Closed => Err(SqlError::new(
-                SqlState::AdminShutdown,
-                "the database system is shutting down",
-            )),
-        }
-    }
-
-    fn open(&self, database: Arc<Database>) {
-        *self.state.write() = SlotState::Open(database);
-    }
-
-    fn close(&self) -> Option<Arc<Database>> {
-        match std::mem::replace(&mut *self.state.write(), SlotState::Closed) {
-            SlotState::Open(database) => Some(database),
-            SlotState::Opening | SlotState::Closed => None,
-        }
-    }
 }
 
 /// A running server. Dropping it without [`Server::shutdown`] abandons its connections, but loses nothing that was
@@ -229,7 +177,7 @@ impl Server {
         };
         let mut options = database_options(&config);
         adjust(&mut options);
-        match Database::open(options).await {
+        match crate::system::open(options).await {
             Ok(database) => {
                 let collector = RuntimeCollector(Arc::downgrade(&database));
                 server
@@ -345,20 +293,6 @@ mod tests {
         assert!(
             error.contains(&address.to_string()) && error.contains("choose another address with --http"),
             "{error}"
-        );
-    }
-
-    #[test]
-    fn a_slot_answers_for_a_database_that_is_not_there() {
-        let slot = DatabaseSlot::default();
-        assert_eq!(
-            slot.get().err().map(|error| error.code),
-            Some(SqlState::CannotConnectNow)
-        );
-        assert!(slot.close().is_none());
-        assert_eq!(
-            slot.get().err().map(|error| error.code),
-            Some(SqlState::AdminShutdown)
         );
     }
 }

@@ -19,8 +19,9 @@
 
 #[cfg(test)]
 mod alter_tests;
-pub mod cancel;
 pub mod constants;
+mod conversation;
+pub mod copy_in;
 pub mod cursor;
 #[cfg(test)]
 mod explain_tests;
@@ -29,14 +30,18 @@ mod external_tests;
 #[cfg(test)]
 mod job_tests;
 pub(crate) mod kept;
+mod keys;
 mod light;
 #[cfg(test)]
 mod memory_tests;
+pub mod names;
+pub mod notice;
 mod object_names;
 pub mod outcome;
 pub mod overlay;
 pub mod parameters;
 pub mod position;
+pub mod prepared;
 #[cfg(test)]
 mod psql_tests;
 pub mod query;
@@ -44,7 +49,6 @@ pub mod query;
 mod recovery_tests;
 #[cfg(test)]
 mod retention_tests;
-pub mod rows;
 pub mod settings;
 pub mod simple;
 #[cfg(test)]
@@ -61,64 +65,23 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Weak};
 
-use bytes::Bytes;
-use datafusion::scalar::ScalarValue;
-use millrace_parser::Parsed;
-use millrace_parser::ast::Statement;
-use millrace_runtime::WriteToken;
+use millrace_runtime::{QueryClass, WriteToken};
 use parking_lot::Mutex;
-use postgres_types::Type;
 
-pub use cancel::{CancelHandle, Running};
-pub use outcome::{CommandTag, CopyOut, Notice, Outcome, Prepared, Severity, TagRows, TransactionStatus};
+pub use notice::{Notice, Severity};
+pub use outcome::{CommandTag, CopyOut, Outcome, TagRows};
+pub use prepared::Prepared;
 pub use simple::SimpleQuery;
-pub use write::Locking;
 
-use crate::catalog::{CatalogSnapshot, Reader};
-use crate::copy::{CopyIn, IngestFormat};
-use crate::database::{Database, now_ms};
+use crate::catalog::scope::Scope;
+use crate::database::Database;
+use crate::database::clock::now_ms;
+use crate::database::running::{CancelHandle, Running};
+use crate::database::sessions::{Activity, Locking, SessionInfo, SessionStatus, TransactionStatus};
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::cursor::Cursor;
 use crate::session::settings::{Settings, Shown};
 use crate::session::transaction::Transaction;
-
-/// SQL text of so many bytes is parsed where the caller is; a longer one on the scheduler for statements.
-const PARSED_AT_ONCE_BYTES_MAX: usize = 16 << 10;
-
-/// Who is at the other end.
-#[derive(Debug, Clone, Default)]
-pub struct SessionInfo {
-    /// The user's name.
-    pub user: String,
-    /// The database that was asked for.
-    pub database: String,
-    /// What the client calls itself.
-    pub application: String,
-    /// The address of the client; empty when it is in this process.
-    pub peer: String,
-    /// Settings from the start-up message (`client_encoding`, `options`, ...), applied as SET would.
-    pub options: Vec<(String, String)>,
-}
-
-/// What a session is doing, for `SHOW PROCESSLIST`.
-#[derive(Debug, Clone)]
-pub struct Activity {
-    /// The statement that runs, or ran last.
-    pub statement: String,
-    /// When it began, in milliseconds since 1970-01-01 UTC.
-    pub started_at_ms: i64,
-    /// Whether it is still being executed.
-    running: bool,
-    /// Held by the rows that it has yet to give.
-    rows: Weak<()>,
-}
-
-impl Activity {
-    /// Whether it still runs.
-    pub fn is_running(&self) -> bool {
-        self.running || self.rows.strong_count() > 0
-    }
-}
 
 /// One client's conversation.
 pub struct Session {
@@ -142,21 +105,6 @@ pub struct Session {
     activity: Mutex<Option<Activity>>,
     /// In milliseconds since 1970-01-01 UTC.
     began_at_ms: i64,
-}
-
-/// What the names of one statement mean: one catalog, one search path.
-#[derive(Debug, Clone)]
-pub struct Scope {
-    /// The catalog.
-    pub catalog: Arc<CatalogSnapshot>,
-    /// The database of the session.
-    pub database: String,
-    /// The schemas in which unqualified names are looked for.
-    pub search_path: Vec<String>,
-    /// The time zone of the session, if it is not UTC: texts without a zone are assigned to timestamptz in it.
-    pub zone: Option<crate::types::zone::Zone>,
-    /// The settings of the session.
-    pub settings: Settings,
 }
 
 impl Session {
@@ -207,116 +155,9 @@ impl Session {
             activity: Mutex::default(),
             began_at_ms: now_ms(),
         });
-        db.register(id, &session);
+        let status: Weak<dyn SessionStatus> = Arc::downgrade(&session) as _;
+        db.register(id, status);
         Ok(session)
-    }
-
-    /// Parses SQL text into its statements; an empty one is left out.
-    ///
-    /// # Errors
-    /// The text is not SQL, or parsing it was cancelled.
-    pub async fn parse(self: &Arc<Self>, sql: &str) -> SqlResult<Vec<Parsed>> {
-        if sql.len() <= PARSED_AT_ONCE_BYTES_MAX {
-            return millrace_parser::parse(sql).map_err(from_internal::parse);
-        }
-        let sql = sql.to_owned();
-        let running = self.begin_statement();
-        self.run_statement(&running, async move {
-            millrace_parser::parse(&sql).map_err(from_internal::parse)
-        })
-        .await
-    }
-
-    /// Finds out the parameters and columns of a statement; `None` is the empty statement.
-    ///
-    /// # Errors
-    /// Names or types do not bind, the transaction has failed, or it was cancelled.
-    pub async fn prepare(
-        self: &Arc<Self>,
-        parsed: Option<Parsed>,
-        types: &[Option<Type>],
-    ) -> SqlResult<Arc<Prepared>> {
-        let (session, types) = (Arc::clone(self), types.to_vec());
-        let running = self.begin_statement();
-        let prepared = self
-            .run_statement(&running, async move { session.make_prepared(parsed, &types) })
-            .await;
-        if prepared.is_err() {
-            self.fail_transaction();
-        }
-        prepared
-    }
-
-    /// The same as a part of the statement that runs.
-    fn make_prepared(&self, parsed: Option<Parsed>, types: &[Option<Type>]) -> SqlResult<Arc<Prepared>> {
-        let Some(parsed) = parsed else {
-            return Ok(Arc::new(Prepared {
-                parsed: None,
-                param_types: vec![],
-                columns: None,
-            }));
-        };
-        self.check_not_failed(&parsed.statement)?;
-        let (param_types, columns) =
-            parameters::describe(self, &parsed, types).map_err(|error| position::locate(error, &parsed))?;
-        Ok(Arc::new(Prepared {
-            parsed: Some(Arc::new(parsed)),
-            param_types,
-            columns,
-        }))
-    }
-
-    /// Executes a statement. Outside a transaction, what it writes is committed when it returns.
-    ///
-    /// # Errors
-    /// Whatever is wrong with it; a transaction around it has then failed.
-    pub async fn execute(
-        self: &Arc<Self>,
-        prepared: &Prepared,
-        params: Vec<ScalarValue>,
-    ) -> SqlResult<Outcome> {
-        match &prepared.parsed {
-            None => Ok(Outcome::Empty),
-            Some(parsed) => self.execute_parsed(parsed, &prepared.param_types, params).await,
-        }
-    }
-
-    /// Executes the statements of a simple query, one at each call of [`SimpleQuery::next`].
-    ///
-    /// # Errors
-    /// The text is not SQL; nothing was executed.
-    pub async fn run(self: &Arc<Self>, sql: &str) -> SqlResult<SimpleQuery> {
-        let statements = match self.parse(sql).await {
-            Ok(statements) => statements,
-            Err(error) => {
-                self.fail_transaction();
-                return Err(error);
-            }
-        };
-        Ok(SimpleQuery::new(Arc::clone(self), statements))
-    }
-
-    /// Appends rows to a stream or table; all of them, or none.
-    ///
-    /// # Errors
-    /// The relation takes no rows, or a row is wrong; its number is in the context.
-    pub async fn ingest(
-        self: &Arc<Self>,
-        relation: &str,
-        format: IngestFormat,
-        body: Bytes,
-    ) -> SqlResult<u64> {
-        let mut copy = self.begin_ingest(relation, format).await?;
-        copy.push(&body).await?;
-        Ok(copy.finish().await?.rows)
-    }
-
-    /// Begins what [`Self::ingest`] does, for a body that comes in pieces.
-    ///
-    /// # Errors
-    /// The relation does not exist or takes no rows.
-    pub async fn begin_ingest(self: &Arc<Self>, relation: &str, format: IngestFormat) -> SqlResult<CopyIn> {
-        CopyIn::for_ingest(self, relation, format).await
     }
 
     /// The state of the transaction, as the wire shows it.
@@ -389,19 +230,9 @@ impl Session {
         self.id
     }
 
-    /// When it began, in milliseconds since 1970-01-01 UTC.
-    pub fn began_at_ms(&self) -> i64 {
-        self.began_at_ms
-    }
-
     /// The database that the session is connected to.
     pub fn database(&self) -> &Arc<Database> {
         &self.db
-    }
-
-    /// What the session is doing.
-    pub fn activity(&self) -> Option<Activity> {
-        self.activity.lock().clone()
     }
 
     /// What a read has to contain: every write that was acknowledged before it, whoever's it was.
@@ -543,14 +374,6 @@ impl Session {
         }
     }
 
-    fn check_not_failed(&self, statement: &Statement) -> SqlResult<()> {
-        let failed = matches!(*self.transaction.lock(), Transaction::Failed { implicit: false });
-        if failed && !statement::ends_transaction(statement) {
-            return Err(transaction::failed());
-        }
-        Ok(())
-    }
-
     /// The transaction around the statement, if there is one, has failed.
     pub(crate) fn fail_transaction(&self) {
         let settings = self.transaction.lock().fail();
@@ -563,63 +386,8 @@ impl Session {
 
     /// The statement under way runs for as long as what is returned is held.
     pub(crate) fn runs_for(&self) -> Arc<()> {
-        let rows = Arc::new(());
-        if let Some(activity) = self.activity.lock().as_mut() {
-            activity.rows = Arc::downgrade(&rows);
-        }
-        rows
-    }
-
-    pub(crate) async fn execute_parsed(
-        self: &Arc<Self>,
-        parsed: &Arc<Parsed>,
-        param_types: &[Type],
-        params: Vec<ScalarValue>,
-    ) -> SqlResult<Outcome> {
-        if self.db.is_closing() {
-            return Err(SqlError::new(
-                SqlState::AdminShutdown,
-                "the server is shutting down",
-            ));
-        }
-        self.check_not_failed(&parsed.statement)?;
-        let running = self.begin_statement();
-        let done = if light::is_light(self, parsed, &params) {
-            let work = self.execute_within(parsed, param_types, &params, running.clone());
-            self.run_here(&running, work).await
-        } else {
-            let (session, parsed, its_own) = (Arc::clone(self), Arc::clone(parsed), running.clone());
-            let param_types = param_types.to_vec();
-            let work = async move {
-                session
-                    .execute_within(&parsed, &param_types, &params, its_own)
-                    .await
-            };
-            self.run_statement(&running, work).await
-        };
-        done.map_err(|error| {
-            self.fail_transaction();
-            position::locate(error, parsed)
-        })
-    }
-
-    /// Executes a statement as a part of one that runs: it ends with it, and there is one point from which both are seen through.
-    pub(crate) async fn execute_within(
-        self: &Arc<Self>,
-        parsed: &Parsed,
-        param_types: &[Type],
-        params: &[ScalarValue],
-        running: Running,
-    ) -> SqlResult<Outcome> {
-        *self.activity.lock() = Some(Activity {
-            statement: parsed.text.clone(),
-            started_at_ms: now_ms(),
-            running: true,
-            rows: Weak::new(),
-        });
-        let mut statement = parsed.statement.clone();
-        parameters::substitute(&mut statement, param_types, params)?;
-        statement::execute(self, statement, parsed, running).await
+        let mut activity = self.activity.lock();
+        activity.as_mut().map(Activity::runs_for).unwrap_or_default()
     }
 }
 
@@ -634,7 +402,7 @@ impl Drop for Current {
         *self.session.running.lock() = None;
         *self.session.locking.lock() = None;
         if let Some(activity) = self.session.activity.lock().as_mut() {
-            activity.running = false;
+            activity.executed();
         }
     }
 }
@@ -735,9 +503,38 @@ impl Session {
         let running = self.running.lock().clone();
         running.unwrap_or_else(|| self.cancel.begin(None))
     }
+}
 
-    /// Tables whose locks the session has or waits for, by their numbers.
-    pub(crate) fn locks(&self) -> Vec<Locking> {
+impl SessionStatus for Session {
+    fn id(&self) -> i32 {
+        Session::id(self)
+    }
+
+    fn info(&self) -> &SessionInfo {
+        Session::info(self)
+    }
+
+    fn began_at_ms(&self) -> i64 {
+        self.began_at_ms
+    }
+
+    fn activity(&self) -> Option<Activity> {
+        self.activity.lock().clone()
+    }
+
+    fn setting(&self, name: &str) -> Option<String> {
+        Session::setting(self, name)
+    }
+
+    fn query_class(&self) -> QueryClass {
+        Session::query_class(self)
+    }
+
+    fn transaction_status(&self) -> TransactionStatus {
+        Session::transaction_status(self)
+    }
+
+    fn locks(&self) -> Vec<Locking> {
         let mut locks: Vec<Locking> = match &*self.transaction.lock() {
             Transaction::Active(active) => active.locked.iter().map(|id| Locking::held(*id)).collect(),
             _ => vec![],
@@ -745,6 +542,10 @@ impl Session {
         let now = *self.locking.lock();
         locks.extend(now.filter(|now| !locks.iter().any(|held| held.relation == now.relation)));
         locks
+    }
+
+    fn cancel_handle(&self) -> CancelHandle {
+        Session::cancel_handle(self)
     }
 }
 
@@ -760,13 +561,5 @@ impl std::fmt::Debug for Session {
             .field("id", &self.id)
             .field("info", &self.info)
             .finish_non_exhaustive()
-    }
-}
-
-impl Scope {
-    /// A reader of the catalog under this scope.
-    pub fn reader<'a>(&'a self, db: &'a Database) -> Reader<'a> {
-        Reader::new(db, db.state(), &self.catalog, &self.database, &self.search_path)
-            .with_settings(&self.settings)
     }
 }

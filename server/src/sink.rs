@@ -25,9 +25,9 @@ use millrace_parser::ast::{self, FormatEncode};
 use millrace_storage::ObjectId;
 use serde::{Deserialize, Serialize};
 
-use crate::config::units;
 use crate::connector::options::{Given, invalid};
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::units;
 
 /// The column of a changelog that says what happened to the row.
 pub(crate) const OP: &str = "op";
@@ -227,7 +227,7 @@ impl SinkOptions {
     /// The sink of a relation with these columns. `name`: what it is called.
     ///
     /// # Errors
-    /// The relation may lose rows and nothing was said about that; a column has a name or a type that the files cannot have.
+    /// The relation may lose rows and nothing was said about that; a column has a name that the files cannot have.
     pub fn sink(
         self,
         name: &str,
@@ -278,7 +278,6 @@ impl SinkOptions {
             .with_detail("A changelog has a column of that name in front of the others.")
             .with_hint("Give the column another name in a query: CREATE SINK .. AS SELECT .."));
         }
-        encode::Encoder::new(&def, schema)?.check()?;
         Ok(def)
     }
 }

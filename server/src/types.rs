@@ -16,8 +16,10 @@
 //! and casts of uuid and jsonb are then those of their texts, which order the same way. `numeric` without a precision is
 //! held with ten digits after the point; char(n) is held without its padding.
 
+pub mod interval;
 pub mod json;
 pub mod output;
+pub mod padding;
 pub mod parameter;
 pub mod parse;
 pub mod zone;
@@ -259,6 +261,14 @@ pub fn length_limit(field: &Field) -> Option<(&'static str, usize)> {
         ("character", annotation.strip_prefix("char(")?)
     };
     rest.strip_suffix(')')?.parse().ok().map(|length| (name, length))
+}
+
+/// Whether it holds texts, in whatever layout.
+pub fn is_text(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+    )
 }
 
 /// The PostgreSQL type of a column, as it goes over the wire.

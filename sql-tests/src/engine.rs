@@ -36,6 +36,7 @@ use millrace_runtime::{
 use millrace_server::catalog::CatalogSnapshot;
 use millrace_server::database::{DatabaseOptions, engine};
 use millrace_server::functions::{comparisons, rewrite};
+use millrace_server::system;
 use millrace_storage::{ChangeBatch, Durability, Store, StoreOptions};
 use parking_lot::Mutex;
 use sqlparser::ast;
@@ -67,6 +68,7 @@ pub fn session_state(directory: &Path) -> Result<SessionState, Failure> {
     let spills = Arc::new(SpillFiles::new(&disks, std::env::temp_dir(), &Arc::default()));
     let (state, _) = engine::build(
         &DatabaseOptions::new(directory),
+        system::system,
         &memory,
         spills,
         &catalog,

@@ -14,11 +14,11 @@ use millrace_runtime::{EventTimeSpec, SetBack};
 use millrace_storage::ObjectId;
 use serde::{Deserialize, Serialize};
 
-use crate::config::units;
-use crate::database::df;
+use crate::error::from_internal::df;
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::bounded::physical;
 use crate::functions::rewrite;
-use crate::session::rows::physical;
+use crate::units;
 
 /// After so much silence a partition is not waited for any more.
 pub const IDLE_TIMEOUT: &str = "watermark.idle_timeout";

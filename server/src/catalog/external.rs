@@ -23,7 +23,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use serde::{Deserialize, Serialize};
 
-use crate::database::df;
+use crate::error::from_internal::df;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::ANNOTATION;
 

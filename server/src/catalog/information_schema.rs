@@ -8,8 +8,8 @@ use datafusion::catalog::{MemTable, TableProvider};
 use millrace_storage::ObjectKind;
 
 use crate::catalog::{CatalogSnapshot, DEFAULT_USER, Definition, Object, SYSTEM_SCHEMAS};
-use crate::database::df;
-use crate::error::{SqlResult, from_internal};
+use crate::error::SqlResult;
+use crate::error::from_internal::{self, df};
 use crate::types;
 
 /// A relation by name; `None`: there is none.

@@ -4,9 +4,9 @@ use millrace_parser::ast::Options;
 use millrace_storage::{Durability, ObjectKind, RelationOptions};
 use serde::{Deserialize, Serialize};
 
-use crate::config::units;
 use crate::connector::length;
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::units;
 
 /// See the module. What is not said is the server's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

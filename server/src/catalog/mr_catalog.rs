@@ -26,9 +26,10 @@ use millrace_storage::ObjectId;
 
 use crate::catalog::Object;
 use crate::catalog::pg_catalog::SystemRelation;
+use crate::database::Database;
 use crate::database::jobs::JobInfo;
-use crate::database::{Database, df};
-use crate::error::{SqlResult, from_internal};
+use crate::error::SqlResult;
+use crate::error::from_internal::{self, df};
 
 /// The names of the relations.
 pub const RELATIONS: [&str; 20] = [

@@ -12,7 +12,6 @@ use std::sync::{Arc, OnceLock};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast;
 use millrace_parser::quote_identifier;
 use millrace_planner::growth::Growth;
 use millrace_planner::{
@@ -21,6 +20,7 @@ use millrace_planner::{
 use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::catalog::bound::BoundName;
+use crate::catalog::column::ColumnDef;
 use crate::catalog::event_time::EventTimeDef;
 use crate::catalog::external::ExternalTable;
 use crate::catalog::flow::FlowDef;
@@ -109,23 +109,6 @@ pub struct Planned {
     pub query: Arc<QueryDef>,
     /// What of the view grows without bound.
     pub growth: Growth,
-}
-
-/// A column of a stored relation.
-#[derive(Debug, Clone)]
-pub struct ColumnDef {
-    /// Name, type, nullability.
-    pub field: Arc<Field>,
-    /// `DEFAULT`.
-    pub default: Option<ast::Expr>,
-    /// `GENERATED ALWAYS AS`.
-    pub generated: Option<ast::Expr>,
-    /// `AS PROCTIME()`.
-    pub proctime: bool,
-    /// What COMMENT said.
-    pub comment: Option<String>,
-    /// What the rows have in it that were there before it was added, if it was.
-    pub added: Option<ScalarValue>,
 }
 
 /// A view's query.
@@ -530,5 +513,24 @@ impl Object {
                 return;
             }
         };
+    }
+}
+
+/// How a kind of object is called in messages.
+pub fn kind_name(kind: ObjectKind) -> &'static str {
+    match kind {
+        ObjectKind::Database => "database",
+        ObjectKind::Schema => "schema",
+        ObjectKind::User => "role",
+        ObjectKind::Stream => "stream",
+        ObjectKind::Table => "table",
+        ObjectKind::View => "view",
+        ObjectKind::MaterializedView => "materialized view",
+        ObjectKind::ExternalTable => "external table",
+        ObjectKind::Index => "index",
+        ObjectKind::Sink => "sink",
+        ObjectKind::Subscription => "subscription",
+        ObjectKind::Function => "function",
+        ObjectKind::Setting => "setting",
     }
 }

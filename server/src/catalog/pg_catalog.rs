@@ -7,6 +7,7 @@
 pub mod activity;
 mod arrays;
 pub mod definitions;
+pub mod functions;
 pub mod locks;
 mod relations;
 pub mod settings;
@@ -24,8 +25,8 @@ use futures::FutureExt;
 use millrace_storage::ObjectId;
 
 use crate::catalog::{CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_USER};
-use crate::database::df;
-use crate::error::{SqlError, SqlResult, from_internal};
+use crate::error::from_internal::{self, df};
+use crate::error::{SqlError, SqlResult};
 
 /// The oid of the one role, as PostgreSQL numbers the first.
 const OWNER: i64 = 10;

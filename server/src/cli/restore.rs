@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::fail;
+use crate::exit::fail;
 
 /// Flags of `millrace restore`.
 #[derive(Debug, Args)]

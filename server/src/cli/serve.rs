@@ -8,8 +8,9 @@ use std::time::Duration;
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{fail, misused};
-use crate::config::{Config, ConfigError, keys};
+use crate::config::keys;
+use crate::config_file::{self, ConfigError};
+use crate::exit::{fail, misused};
 use crate::logging;
 use crate::serve::Server;
 
@@ -79,7 +80,7 @@ pub async fn run(args: ServeArgs) -> ExitCode {
     if let Err(message) = logging::init("info") {
         return misused(&message);
     }
-    let config = match Config::load(args.config.as_deref(), args.flags()) {
+    let config = match config_file::load(args.config.as_deref(), args.flags()) {
         Ok(config) => config,
         Err(error @ ConfigError::File { .. }) => return fail(&error.to_string()),
         Err(error) => return misused(&error.to_string()),

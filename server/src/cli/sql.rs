@@ -17,9 +17,9 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 use tokio_postgres::error::{DbError, ErrorPosition};
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls, SimpleQueryMessage};
 
-use super::fail;
 use super::split::Splitter;
 use super::table::ResultTable;
+use crate::exit::fail;
 
 /// Flags of `millrace sql`.
 #[derive(Debug, Args)]

@@ -20,8 +20,8 @@ pub use millrace_runtime::clock::VirtualClock;
 use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType, Runner};
 use tokio_postgres::{Client, Config as PgConfig, NoTls, SimpleQueryMessage};
 
-use super::misused;
 use crate::config::Config;
+use crate::exit::misused;
 use crate::logging;
 use crate::serve::Server;
 

@@ -2,7 +2,8 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
-use super::{Config, units};
+use super::Config;
+use crate::units;
 
 /// One configuration key.
 pub struct Key {

@@ -2,10 +2,10 @@
 
 use arrow::array::RecordBatch;
 
-use crate::copy::Layout;
+use crate::copy::layout::Layout;
 use crate::error::SqlResult;
-use crate::functions::padded;
 use crate::types::output::TextColumn;
+use crate::types::padding;
 
 /// The lines of a batch.
 ///
@@ -35,7 +35,7 @@ pub fn batch_with(
     let lengths: Vec<Option<usize>> = schema
         .fields()
         .iter()
-        .map(|field| padded::length(field))
+        .map(|field| padding::length(field))
         .collect();
     let mut out = Vec::with_capacity(batch.num_rows() * columns.len() * 8);
     let mut text = vec![];

@@ -17,9 +17,9 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use memchr::memrchr;
 
 use crate::copy::LINE_BYTES_MAX;
+use crate::error::input::shortened;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::json;
-use crate::types::parse::shortened;
 
 /// Lines or documents that are read at a time, in bytes.
 const DOCUMENTS_BYTES: usize = 1 << 20;

@@ -5,10 +5,10 @@
 
 use arrow::array::{StringArray, StringBuilder};
 
-use crate::copy::layout::Header;
-use crate::copy::{LINE_BYTES_MAX, Layout};
+use crate::copy::LINE_BYTES_MAX;
+use crate::copy::layout::{Header, Layout};
+use crate::error::input::shortened;
 use crate::error::{SqlError, SqlState};
-use crate::types::parse::shortened;
 
 /// The texts of some records, a column each.
 pub struct Columns {

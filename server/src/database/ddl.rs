@@ -14,10 +14,10 @@ use tokio::sync::MutexGuard;
 
 use crate::catalog::{CatalogSnapshot, ColumnDef, Definition, Object};
 use crate::database::Database;
+use crate::database::running::Running;
 use crate::database::sinks::fact;
 use crate::database::upkeep::beginnings_fact;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::session::{Running, Session};
 
 /// The right to change definitions; one statement at a time has it.
 pub struct DdlGuard<'a> {
@@ -38,21 +38,16 @@ impl Database {
     }
 }
 
-impl Session {
-    /// Waits for the right to change definitions, as long as `lock_timeout` says.
-    ///
-    /// # Errors
-    /// 55P03.
-    pub(crate) async fn ddl(&self) -> SqlResult<DdlGuard<'_>> {
-        let guard = self.within_lock_timeout(self.database().ddl()).await?;
-        Ok(DdlGuard {
-            running: Some(self.running()),
-            ..guard
-        })
-    }
-}
-
 impl DdlGuard<'_> {
+    /// The same, held by a statement.
+    #[must_use]
+    pub fn held_by(self, running: Running) -> Self {
+        DdlGuard {
+            running: Some(running),
+            ..self
+        }
+    }
+
     /// What the statement changes is done next, and seen through: see [`Running::submit`].
     ///
     /// # Errors

@@ -17,12 +17,13 @@ use millrace_planner::reducer;
 use millrace_runtime::memory::Memory;
 use millrace_runtime::{BatchPlanner, FILE_PIECE_BYTES_MIN};
 
-use crate::catalog::pg_catalog::PgCatalog;
 use crate::catalog::{CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA};
+use crate::database::DatabaseOptions;
 use crate::database::sessions::Sessions;
-use crate::database::{DatabaseOptions, df};
-use crate::error::{SqlResult, from_internal};
-use crate::functions::{self, bounded};
+use crate::database::system::{MakeSystem, SystemCatalog};
+use crate::error::SqlResult;
+use crate::error::from_internal::{self, df};
+use crate::functions::{bounded, registry};
 
 /// Rows of a batch inside a query.
 const BATCH_ROWS: usize = 8192;
@@ -53,17 +54,18 @@ fn config() -> SessionConfig {
     config
 }
 
-/// Builds the shared state, and with it the relations of `pg_catalog`.
+/// Builds the shared state, and with it what the system shows of itself.
 ///
 /// # Errors
 /// A function cannot be registered, which only a wrong build brings about.
 pub fn build(
     options: &DatabaseOptions,
+    make: MakeSystem,
     memory: &Arc<Memory>,
     spills: Arc<dyn TempFileFactory>,
     catalog: &Arc<ArcSwap<CatalogSnapshot>>,
     sessions: &Arc<Sessions>,
-) -> SqlResult<(SessionState, PgCatalog)> {
+) -> SqlResult<(SessionState, Box<dyn SystemCatalog>)> {
     // For what runs outside of a query; each query has a pool of its own over the same memory.
     let pool = memory.query();
     pool.set_name("statements".to_owned());
@@ -85,56 +87,17 @@ pub fn build(
         .with_query_planner(Arc::new(BatchPlanner))
         .build();
     let context = SessionContext::new_with_state(state);
-    let pg_catalog = PgCatalog::install(&context)?;
+    let system = make(&context, catalog, sessions)?;
     let mut state = context.state();
-    df(functions::register(&mut state))?;
+    df(registry::register(&mut state))?;
     for reducer in &options.reducers {
         let function = Arc::new(reducer::aggregate(Arc::clone(reducer)));
         state.register_udaf(function).map_err(from_internal::datafusion)?;
     }
-    for function in functions::system::catalog_udfs(catalog) {
+    for function in system.functions {
         state.register_udf(function).map_err(from_internal::datafusion)?;
-    }
-    for function in functions::cancel::udfs(sessions) {
-        let registered = state.register_udf(Arc::new(function));
-        registered.map_err(from_internal::datafusion)?;
     }
     // The last: around all that is there.
     df(bounded::register(&mut state, &room))?;
-    Ok((state, pg_catalog))
-}
-
-#[cfg(test)]
-mod tests {
-    use millrace_runtime::memory::Resident;
-    use millrace_runtime::worker::disk::{Disks, SpillFiles};
-
-    use super::*;
-
-    #[test]
-    fn the_shared_state_can_be_built() {
-        let directory = std::path::PathBuf::from("unused");
-        let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
-        let memory = Memory::new(None, Resident::Unknown);
-        let disks = Disks::new(&directory, &memory);
-        let spills = Arc::new(SpillFiles::new(&disks, directory.clone(), &Arc::default()));
-        let (state, _) = build(
-            &DatabaseOptions::new(directory),
-            &memory,
-            spills,
-            &catalog,
-            &Arc::default(),
-        )
-        .unwrap();
-        for name in [
-            "pg_cast",
-            "json_get_json",
-            "pg_typeof",
-            "pg_get_indexdef",
-            "format_type",
-            "to_char",
-        ] {
-            assert!(state.scalar_functions().contains_key(name), "{name}");
-        }
-    }
+    Ok((state, system.catalog))
 }

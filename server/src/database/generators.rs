@@ -20,12 +20,12 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::catalog::scope::Scope;
 use crate::catalog::{DEFAULT_SCHEMA, Object};
 use crate::connector::Source;
 use crate::database::Database;
+use crate::database::rows::RowBuilder;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::session::Scope;
-use crate::session::rows::RowBuilder;
 use crate::session::settings::Settings;
 
 /// The tasks, by stream.

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
-use crate::database::now_ms;
+use crate::database::clock::now_ms;
 
 /// For how long a key is remembered, and how many of them.
 const AGE_MS_MAX: i64 = 24 * 3_600_000;

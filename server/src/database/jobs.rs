@@ -23,9 +23,9 @@ use tokio::sync::{Semaphore, watch};
 use crate::catalog::{Definition, Object};
 use crate::database::Database;
 use crate::database::ddl::{DdlGuard, take_down};
+use crate::database::running::Running;
 use crate::database::upkeep::beginnings_fact;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::session::Running;
 
 /// Back-fills that run at once; more wait for their turn.
 const RUNNING_MAX: usize = 4;

@@ -29,7 +29,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::catalog::{Definition, Object};
-use crate::database::{Database, now_ms};
+use crate::database::Database;
+use crate::database::clock::now_ms;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::sink::base::{Bases, Counts};
 use crate::sink::directory::{Directory, io_error};

@@ -112,7 +112,7 @@ impl Database {
                 }
                 match db.upgrade() {
                     Some(db) => {
-                        let now_ms = super::now_ms();
+                        let now_ms = crate::database::clock::now_ms();
                         let believed_ms = time.at(now_ms, Instant::now());
                         db.upkeep_believing(now_ms, believed_ms).await;
                     }

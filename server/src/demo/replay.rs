@@ -15,7 +15,7 @@ use super::data::{self, Flight};
 use super::frame::{Addresses, Frame, Panel, grouped, milliseconds};
 use super::pace::{Meter, Rate};
 use super::schema::{AIRLINE_DELAYS, CARRIER_DELAYS, RELATIONS, RENAMED_FROM_TO, VIEWS, rename};
-use crate::serve::signalled;
+use crate::slot::signalled;
 
 const COPY_FLIGHTS: &str = "COPY flights FROM STDIN";
 

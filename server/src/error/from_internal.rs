@@ -12,9 +12,9 @@ use millrace_planner::error::Fault;
 use millrace_runtime::RuntimeError;
 use millrace_storage::StorageError;
 
+use crate::error::input::shortened;
 use crate::error::names::did_you_mean;
-use crate::error::{SqlError, SqlState};
-use crate::types::parse::shortened;
+use crate::error::{SqlError, SqlResult, SqlState};
 
 /// A statement that does not parse.
 pub fn parse(error: ParseError) -> SqlError {
@@ -209,6 +209,11 @@ pub fn datafusion(error: DataFusionError) -> SqlError {
         }
         DataFusionError::Substrait(message) | DataFusionError::Ffi(message) => SqlError::internal(message),
     }
+}
+
+/// An error of DataFusion, in the words of the user's world.
+pub fn df<T>(result: datafusion::error::Result<T>) -> SqlResult<T> {
+    result.map_err(datafusion)
 }
 
 /// An error of an Arrow kernel.
@@ -528,7 +533,7 @@ fn cast(message: &str) -> SqlError {
         .with_detail(text);
     }
     match (quoted, type_name) {
-        (Some(value), Some(type_name)) => crate::types::parse::invalid(type_name, value),
+        (Some(value), Some(type_name)) => crate::error::input::invalid(type_name, value),
         _ => SqlError::new(SqlState::InvalidTextRepresentation, text),
     }
 }

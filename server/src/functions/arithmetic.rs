@@ -20,9 +20,8 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use millrace_planner::case::agreed;
 
 use crate::error::{SqlError, SqlState};
-use crate::functions::cast::is_text;
 use crate::functions::division;
-use crate::types::{self, ANNOTATION, parse};
+use crate::types::{self, ANNOTATION, is_text, parse};
 
 /// An operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

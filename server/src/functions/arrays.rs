@@ -34,8 +34,9 @@ use datafusion::logical_expr::{
 use datafusion::sql::sqlparser::ast::{self, AccessExpr, ObjectNamePart, Subscript};
 
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::rewrite::call;
-use crate::functions::{datetime, on_arrays};
+use crate::functions::arguments::on_arrays;
+use crate::functions::datetime;
+use crate::functions::syntax::call;
 use crate::types;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -11,9 +11,8 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, binary_expr, lit};
 
-use crate::functions::cast as pg_cast;
-use crate::functions::in_expressions;
-use crate::functions::{arrays, padded};
+use crate::functions::in_plans::in_expressions;
+use crate::functions::{arrays, cast as pg_cast, padded};
 
 /// The plan with what PostgreSQL has in the place of what DataFusion has.
 ///

@@ -47,7 +47,10 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReser
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::physical_expr::PhysicalExpr;
 use millrace_runtime::memory::Memory;
 
 use self::limited::{FOLDED_BYTES_MAX, limited, limited_call, once};
@@ -131,6 +134,21 @@ pub fn register(state: &mut SessionState, room: &Room) -> Result<()> {
         state.register_udf(limited(&function, room))?;
     }
     state.register_function_rewrite(Arc::new(Limits { room: room.clone() }))
+}
+
+/// An expression ready to run. `now()` and its like are values from then on: one for the whole statement.
+///
+/// # Errors
+/// Its types do not fit, or it computes more than it may.
+pub fn physical(state: &SessionState, expression: Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
+    let context = SimplifyContext::builder()
+        .with_schema(Arc::new(schema.clone()))
+        .with_config_options(Arc::clone(state.config_options()))
+        .with_query_execution_start_time(state.execution_props().query_execution_start_time)
+        .build();
+    let simplifier = ExprSimplifier::new(context);
+    let coerced = simplifier.coerce(in_expression(state, expression, schema)?, schema)?;
+    state.create_physical_expr(simplifier.simplify(coerced)?, schema)
 }
 
 /// An expression whose calls have limits, before it is simplified. (The analyzer does it for plans.)

@@ -15,9 +15,9 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::arguments::on_arrays;
 use crate::functions::format::moment::{DAYS, JULIAN_EPOCH, MONTHS, ROMAN_MONTHS, iso_year_begin};
 use crate::functions::format::pattern::{self, Field, Fraction, Item};
-use crate::functions::on_arrays;
 use crate::types::parse::datetime::{MICROS_PER_DAY, civil_from_days, days_from_civil, days_in_month};
 use crate::types::timestamptz;
 use crate::types::zone::Zone;

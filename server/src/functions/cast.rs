@@ -21,9 +21,10 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::{constant, datetime};
+use crate::functions::arguments::constant;
+use crate::types::interval::intervals;
 use crate::types::output::TextColumn;
-use crate::types::{self, ANNOTATION, SqlType, length_limit, parse};
+use crate::types::{self, ANNOTATION, SqlType, is_text, length_limit, parse};
 
 /// The function's name.
 pub const NAME: &str = "pg_cast";
@@ -112,14 +113,6 @@ pub fn named(name: &str) -> Result<SqlType> {
         .and_then(|mut parser| parser.parse_data_type())
         .map_err(|error| plan_datafusion_err!("type {name:?}: {error}"))?;
     Ok(types::from_sql(&sql_type)?)
-}
-
-/// Whether it holds texts, in whatever layout.
-pub fn is_text(data_type: &DataType) -> bool {
-    matches!(
-        data_type,
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
-    )
 }
 
 fn is_fraction(data_type: &DataType) -> bool {
@@ -292,7 +285,7 @@ pub fn convert(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef> 
         return Ok(parse::column(to, texts).map_err(|cell| *cell.error)?);
     }
     if let (DataType::Duration(_), DataType::Interval(_)) = (values.data_type(), target) {
-        return Ok(Arc::new(datetime::intervals(values)?));
+        return Ok(Arc::new(intervals(values)?));
     }
     if let (DataType::List(from), DataType::List(to)) = (values.data_type(), target) {
         return elements(values, |values| convert(from, to, values), to);

@@ -19,9 +19,9 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::datetime::intervals;
+use crate::functions::arguments::on_arrays;
 use crate::functions::format::moment::{JULIAN_EPOCH, iso_week};
-use crate::functions::on_arrays;
+use crate::types::interval::intervals;
 use crate::types::parse::datetime::{MICROS_PER_DAY, civil_from_days, days_from_civil};
 use crate::types::zone::Zone;
 use crate::types::{self, timestamptz};

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::on_arrays;
+use crate::functions::arguments::on_arrays;
 use crate::types::parse::datetime::{MICROS_PER_DAY, civil_from_days, days_from_civil};
 
 /// The function.

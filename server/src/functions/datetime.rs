@@ -16,8 +16,7 @@ use arrow::array::{
 };
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, DurationMicrosecondType, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
-    IntervalUnit, TimeUnit, TimestampMicrosecondType,
+    DataType, Float64Type, IntervalMonthDayNano, IntervalUnit, TimeUnit, TimestampMicrosecondType,
 };
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::logical_expr::{
@@ -25,11 +24,11 @@ use datafusion::logical_expr::{
 };
 
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::cast::is_text;
-use crate::functions::on_arrays;
+use crate::functions::arguments::on_arrays;
+use crate::types::interval::intervals;
 use crate::types::parse::datetime::{MICROS_PER_DAY, civil_from_days, days_in_month};
-use crate::types::timestamptz;
 use crate::types::zone::Zone;
+use crate::types::{is_text, timestamptz};
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
@@ -206,29 +205,6 @@ fn instants(values: &ArrayRef) -> Result<TimestampMicrosecondArray> {
 fn floats(values: &ArrayRef) -> Result<Float64Array> {
     Ok(cast(values, &DataType::Float64)?
         .as_primitive::<Float64Type>()
-        .clone())
-}
-
-/// Intervals; the difference of two timestamps has days of 24 hours.
-///
-/// # Errors
-/// The values are no lengths of time.
-pub fn intervals(values: &ArrayRef) -> Result<IntervalMonthDayNanoArray> {
-    if matches!(values.data_type(), DataType::Duration(_)) {
-        let micros = cast(values, &DataType::Duration(TimeUnit::Microsecond))?;
-        let micros = micros.as_primitive::<DurationMicrosecondType>();
-        return Ok(micros
-            .iter()
-            .map(|value| {
-                value.map(|micros| {
-                    let days = i32::try_from(micros / MICROS_PER_DAY).unwrap_or(i32::MAX);
-                    IntervalMonthDayNano::new(0, days, micros % MICROS_PER_DAY * 1000)
-                })
-            })
-            .collect());
-    }
-    Ok(cast(values, &INTERVAL)?
-        .as_primitive::<IntervalMonthDayNanoType>()
         .clone())
 }
 

@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
 
 use crate::error::{SqlError, SqlResult};
 use crate::functions::datetime::{self, Function};
-use crate::functions::in_expressions;
+use crate::functions::in_plans::in_expressions;
 use crate::functions::{cast as pg_cast, jsonb};
 use crate::types::{ANNOTATION, plain_name};
 

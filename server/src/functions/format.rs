@@ -26,8 +26,8 @@ use datafusion::scalar::ScalarValue;
 use self::moment::Moment;
 use self::number::Number;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::datetime::intervals;
-use crate::functions::on_arrays;
+use crate::functions::arguments::on_arrays;
+use crate::types::interval::intervals;
 use crate::types::parse::number::decimal;
 use crate::types::zone::Zone;
 use crate::types::{self, NUMERIC_PRECISION, NUMERIC_SCALE, SqlType};
@@ -504,7 +504,7 @@ fn read_number(pattern: &number::Pattern, text: &str, precision: u8, scale: i8) 
         _ => String::new(),
     };
     if !shown.bytes().any(|byte| byte.is_ascii_digit()) {
-        return Err(types::parse::invalid("numeric", &shown));
+        return Err(crate::error::input::invalid("numeric", &shown));
     }
     decimal(&format!("{shown}{exponent}"), precision, scale)
 }

@@ -17,8 +17,8 @@ use datafusion::logical_expr::{
 };
 
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::arguments::on_arrays;
 use crate::functions::bounded::{Budget, work};
-use crate::functions::on_arrays;
 use crate::types::json::{self, Node};
 use crate::types::output::TextColumn;
 use crate::types::{ANNOTATION, SqlType, parse};

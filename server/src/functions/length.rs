@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::error::{SqlError, SqlState};
-use crate::functions::on_arrays;
+use crate::functions::arguments::on_arrays;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Of {

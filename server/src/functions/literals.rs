@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::{cast, rewrite};
+use crate::functions::{cast, syntax};
 use crate::types::{self, NUMERIC_PRECISION};
 
 /// What can be told of an expression's type without binding it.
@@ -51,7 +51,7 @@ const TYPED_ARGUMENTS: &[&str] = &[
 
 /// The expression, as a cast to the type.
 fn typed(expr: Expr, name: &str) -> Expr {
-    rewrite::call(cast::NAME, vec![expr, rewrite::text(name)])
+    syntax::call(cast::NAME, vec![expr, syntax::text(name)])
 }
 
 fn number(expr: &Expr) -> Option<(bool, &str)> {
@@ -401,7 +401,7 @@ pub fn cast_of_literal(inner: Expr, sql_type: &types::SqlType, name: &str) -> (E
     let text = number_text(&inner);
     match &sql_type.data_type {
         DataType::Float32 | DataType::Float64 => match text {
-            Some(text) => (rewrite::text(&text), name.to_string()),
+            Some(text) => (syntax::text(&text), name.to_string()),
             None => (inner, name.to_string()),
         },
         DataType::Decimal128(..) if sql_type.annotation.is_some() => {
@@ -416,7 +416,7 @@ pub fn cast_of_literal(inner: Expr, sql_type: &types::SqlType, name: &str) -> (E
             match literal {
                 Some(text) => {
                     let exact = exact_numeric(&text).unwrap_or_else(|| name.to_string());
-                    (rewrite::text(&text), exact)
+                    (syntax::text(&text), exact)
                 }
                 None => (inner, name.to_string()),
             }
@@ -424,7 +424,7 @@ pub fn cast_of_literal(inner: Expr, sql_type: &types::SqlType, name: &str) -> (E
         // The digits of 1e300 are more than a numeric holds; as a float it is merely too large.
         data_type if data_type.is_integer() => match text {
             Some(text) if text.contains(['e', 'E']) => {
-                (typed(rewrite::text(&text), "double precision"), name.to_string())
+                (typed(syntax::text(&text), "double precision"), name.to_string())
             }
             _ => (inner, name.to_string()),
         },
@@ -435,6 +435,7 @@ pub fn cast_of_literal(inner: Expr, sql_type: &types::SqlType, name: &str) -> (E
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::functions::rewrite;
 
     fn rewritten(sql: &str) -> String {
         let parsed = millrace_parser::parse(sql).unwrap().remove(0);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{AsArray, StringArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, exec_datafusion_err};
 use datafusion::logical_expr::expr::{InList, Like, ScalarFunction};
@@ -18,8 +18,9 @@ use datafusion::logical_expr::{
 };
 use datafusion::scalar::ScalarValue;
 
-use crate::functions::{on_arrays, regex};
-use crate::types::length_limit;
+use crate::functions::arguments::on_arrays;
+use crate::functions::regex;
+use crate::types::padding::{length, pad};
 
 /// Functions of any values or of texts that see the padding.
 const SEES_PADDING: [&str; 14] = [
@@ -49,19 +50,6 @@ pub fn udf() -> Arc<ScalarUDF> {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Padded {
     signature: Signature,
-}
-
-/// The length of a char(n).
-pub fn length(field: &Field) -> Option<usize> {
-    match length_limit(field)? {
-        ("character", length) => Some(length),
-        _ => None,
-    }
-}
-
-/// A text with spaces up to a length.
-pub fn pad(text: &str, length: usize) -> String {
-    format!("{text:length$}")
 }
 
 impl ScalarUDFImpl for Padded {

@@ -22,8 +22,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::rewrite::{self, parsed_query};
-use crate::functions::{on_arrays, row_values};
+use crate::functions::arguments::on_arrays;
+use crate::functions::row_values;
+use crate::functions::syntax::{self, parsed_query};
 use crate::types::parse::array;
 
 /// A comparison: the operator, the function for ANY, the function for ALL.
@@ -81,7 +82,7 @@ pub fn compared_with_each(expr: &Expr) -> SqlResult<Option<Expr>> {
     let known = COMPARISONS.iter().find(|(operator, ..)| operator == comparison);
     Ok(known.map(|(_, any, all)| {
         let function = if is_any { any } else { all };
-        rewrite::call(function, vec![left.clone(), right.as_ref().clone()])
+        syntax::call(function, vec![left.clone(), right.as_ref().clone()])
     }))
 }
 
@@ -130,7 +131,7 @@ fn elements(expr: &Expr) -> SqlResult<Option<Vec<Expr>>> {
                 let elements = array::elements(text)?.into_iter();
                 Some(
                     elements
-                        .map(|element| element.map_or(Expr::value(Value::Null), |text| rewrite::text(&text)))
+                        .map(|element| element.map_or(Expr::value(Value::Null), |text| syntax::text(&text)))
                         .collect(),
                 )
             }

@@ -34,9 +34,8 @@ use datafusion::logical_expr::{
 use self::engine::{Regex, Span};
 use self::syntax::Options;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::cast::is_text;
-use crate::functions::on_arrays;
-use crate::types;
+use crate::functions::arguments::on_arrays;
+use crate::types::{self, is_text};
 
 /// What `regexp_matches` is called: it makes a list of lists, of which a row each is made.
 pub const MATCHES: &str = "regexp_match_all";

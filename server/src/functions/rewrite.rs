@@ -9,13 +9,14 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, ObjectNamePart, Select, SelectItem, SetExpr, Statement,
-    UnaryOperator, Value, VisitMut, VisitorMut,
+    self, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    ObjectName, ObjectNamePart, Select, SelectItem, SetExpr, Statement, UnaryOperator, Value, VisitMut,
+    VisitorMut,
 };
 
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::column_names::name_columns;
+use crate::functions::syntax::{call, parsed_query, text};
 use crate::functions::{arrays, cast, date_part, literals, quantified, regex, row_values};
 use crate::types;
 
@@ -285,21 +286,6 @@ fn whole_table(table: &ast::Table) -> SqlResult<Box<SetExpr>> {
         .map(|schema| format!("{schema}."))
         .unwrap_or_default();
     Ok(parsed_query(&format!("SELECT * FROM {schema}{name}"))?.body)
-}
-
-/// A text of ours as a query.
-///
-/// # Errors
-/// It is none.
-pub(super) fn parsed_query(sql: &str) -> SqlResult<Box<ast::Query>> {
-    let mut parsed = millrace_parser::parse(sql)?;
-    match parsed.pop().map(|parsed| parsed.statement) {
-        Some(millrace_parser::ast::Statement::Sql(statement)) => match *statement {
-            Statement::Query(query) => Ok(query),
-            other => Err(SqlError::internal(format!("{sql} became {other}"))),
-        },
-        _ => Err(SqlError::internal(format!("{sql} became nothing"))),
-    }
 }
 
 /// What an expression becomes; `None`: it stays.
@@ -659,33 +645,6 @@ fn restore_bounds(window: &mut ast::WindowSpec) {
             });
         }
     }
-}
-
-/// A call of a function.
-pub fn call(name: &str, arguments: Vec<Expr>) -> Expr {
-    let args = arguments
-        .into_iter()
-        .map(|argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)))
-        .collect();
-    Expr::Function(Function {
-        name: ObjectName(vec![ObjectNamePart::Identifier(Ident::new(name))]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args,
-            clauses: vec![],
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: vec![],
-    })
-}
-
-/// A string literal.
-pub fn text(value: &str) -> Expr {
-    Expr::value(Value::SingleQuotedString(value.to_string()))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::rewrite::parsed_query;
+use crate::functions::syntax::parsed_query;
 
 /// What the comparison of rows becomes; `None`: it is none.
 ///

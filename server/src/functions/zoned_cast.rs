@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 
 use crate::functions::datetime::{self, Function};
-use crate::functions::in_expressions;
+use crate::functions::in_plans::in_expressions;
 use crate::functions::{by_pattern, cast as pg_cast, date_part, zoned_shift};
 use crate::types::parse::{self, datetime::timestamptz_in};
 use crate::types::timestamptz;

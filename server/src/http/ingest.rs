@@ -19,10 +19,11 @@ use serde_json::json;
 
 use super::negotiate::media_type;
 use super::{State, error};
-use crate::copy::IngestFormat;
 use crate::database::ingest_keys::{Answered, Begin, BodyHash, IngestKey, KEY_BYTES_MAX};
+use crate::database::running::CancelHandle;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::session::{CancelHandle, Session};
+use crate::session::Session;
+use crate::session::copy_in::IngestFormat;
 
 /// The header with the key of a request.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::session::CancelHandle;
+use crate::database::running::CancelHandle;
 
 /// The longest id that a client may choose.
 const ID_BYTES_MAX: usize = 128;

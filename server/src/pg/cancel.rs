@@ -8,7 +8,7 @@ use pgwire::messages::ProtocolVersion;
 use pgwire::messages::startup::SecretKey;
 use uuid::Uuid;
 
-use crate::session::CancelHandle;
+use crate::database::running::CancelHandle;
 
 /// The sessions that can be cancelled.
 #[derive(Default)]

@@ -15,10 +15,12 @@ use super::extended::{Portal, Statement};
 use super::message;
 use super::startup::{self, Hello, PasswordVerifier};
 use super::wire::{Closed, Wire};
+use crate::database::running::CancelHandle;
+use crate::database::sessions::SessionInfo;
 use crate::error::{SqlError, SqlState};
 use crate::metrics::Metrics;
-use crate::serve::{DatabaseSlot, signalled};
-use crate::session::{CancelHandle, Session, SessionInfo};
+use crate::session::Session;
+use crate::slot::{DatabaseSlot, signalled};
 
 /// How long a client may take from connecting to being let in.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);

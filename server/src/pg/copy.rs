@@ -8,8 +8,8 @@ use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::connection::{Connection, Failure};
-use crate::copy::CopyIn;
 use crate::error::{SqlError, SqlState};
+use crate::session::copy_in::CopyIn;
 use crate::session::{CommandTag, CopyOut};
 
 /// Text and CSV are both format 0 to the protocol.

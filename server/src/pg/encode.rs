@@ -6,9 +6,7 @@
 //! its Arrow type.
 
 pub mod binary;
-pub mod datetime;
 pub mod json;
-pub mod number;
 pub mod text;
 
 use arrow::array::{
@@ -29,11 +27,11 @@ use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use postgres_types::{Kind, Type};
 
-use self::datetime::{Interval, Timestamp};
 use crate::error::{SqlError, SqlResult};
-use crate::functions::padded;
+use crate::forms::datetime::{Interval, Timestamp};
+use crate::forms::number;
 use crate::types::zone::Zone;
-use crate::types::{is_any_numeric, pg_type};
+use crate::types::{is_any_numeric, padding, pg_type};
 
 /// One array of a batch with its PostgreSQL type.
 pub struct Column<'a> {
@@ -139,7 +137,7 @@ impl<'a> Column<'a> {
             DataType::Decimal64(_, scale) => Data::Decimal64(array.as_primitive(), *scale),
             DataType::Decimal128(_, scale) => Data::Decimal128(array.as_primitive(), *scale),
             DataType::Decimal256(_, scale) => Data::Decimal256(array.as_primitive(), *scale),
-            DataType::Utf8 => match padded::length(field) {
+            DataType::Utf8 => match padding::length(field) {
                 Some(length) => Data::Padded(array.as_string(), length),
                 None => Data::Text(array.as_string()),
             },
@@ -245,7 +243,7 @@ impl<'a> Column<'a> {
             Data::Decimal128(values, scale) => self.decimal(values.value(row).to_string(), *scale),
             Data::Decimal256(values, scale) => self.decimal(values.value(row).to_string(), *scale),
             Data::Text(values) => Value::Text(values.value(row)),
-            Data::Padded(values, length) => Value::Other(padded::pad(values.value(row), *length)),
+            Data::Padded(values, length) => Value::Other(padding::pad(values.value(row), *length)),
             Data::LargeText(values) => Value::Text(values.value(row)),
             Data::TextView(values) => Value::Text(values.value(row)),
             Data::Bytes(values) => self.bytes(values.value(row)),

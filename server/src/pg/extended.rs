@@ -25,10 +25,11 @@ use super::connection::{Connection, Failure};
 use super::message::{self, Format, RowWriter};
 use super::parameters::{self, Formats};
 use super::simple::complete;
+use crate::database::sessions::TransactionStatus;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::metrics::StatementKind;
 use crate::session::kept::check_kept;
-use crate::session::{CommandTag, Outcome, Prepared, TransactionStatus};
+use crate::session::{CommandTag, Outcome, Prepared};
 
 /// Values of so many bytes are decoded by the connection itself; more of them on the scheduler for statements.
 const DECODED_AT_ONCE_BYTES_MAX: usize = 16 << 10;

@@ -12,7 +12,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Duration, sleep};
 
 use super::connection::{self, Shared};
-use crate::serve::signalled;
+use crate::slot::signalled;
 
 /// How long to wait when the process is out of file descriptors, before trying to accept again.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);

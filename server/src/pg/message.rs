@@ -4,14 +4,14 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema};
 use bytes::{BufMut, BytesMut};
 use pgwire::error::ErrorInfo;
-use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::data::{FieldDescription, RowDescription};
-use pgwire::messages::response;
+use pgwire::messages::{PgWireBackendMessage, response};
 use postgres_types::Type;
 
 use super::encode::Column;
+use crate::database::sessions::TransactionStatus;
 use crate::error::{SqlError, SqlResult};
-use crate::session::{Notice, TransactionStatus};
+use crate::session::Notice;
 use crate::types;
 
 /// How a value goes over the wire.

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::{column_names, rewrite};
+use crate::functions::{column_names, syntax};
 use crate::session::{Session, object_names, settings};
 use crate::types::parse;
 
@@ -84,7 +84,7 @@ impl VisitorMut for Replacer<'_> {
             && name.quote_style.is_none()
             && name.value.eq_ignore_ascii_case("current_schema")
         {
-            *expr = rewrite::call("current_schema", vec![]);
+            *expr = syntax::call("current_schema", vec![]);
         }
         let Expr::Function(function) = expr else {
             return ControlFlow::Continue(());
@@ -108,12 +108,12 @@ impl Replacer<'_> {
         let session = self.session;
         let called = name.clone();
         Ok(Some(match name.as_str() {
-            "current_user" | "session_user" | "user" | "current_role" => rewrite::text(&session.info().user),
-            "current_database" | "current_catalog" => rewrite::text(&session.info().database),
+            "current_user" | "session_user" | "user" | "current_role" => syntax::text(&session.info().user),
+            "current_database" | "current_catalog" => syntax::text(&session.info().database),
             "current_schema" => {
                 let scope = session.scope();
                 match session.creation_schema(&scope) {
-                    Ok(schema) => rewrite::text(&schema),
+                    Ok(schema) => syntax::text(&schema),
                     Err(_) => Expr::value(Value::Null),
                 }
             }
@@ -128,9 +128,9 @@ impl Replacer<'_> {
                 let names = system
                     .into_iter()
                     .chain(own.cloned())
-                    .map(|schema| rewrite::text(&schema))
+                    .map(|schema| syntax::text(&schema))
                     .collect();
-                rewrite::call("make_array", names)
+                syntax::call("make_array", names)
             }
             "to_regclass" => match arguments(function).first().and_then(|argument| text_of(argument)) {
                 Some(name) => object_names::to_regclass(session, &name)?,
@@ -142,7 +142,7 @@ impl Replacer<'_> {
                     [Expr::Value(value)] => match &value.value {
                         Value::SingleQuotedString(name) => {
                             let cast = object_names::regclass(session, name)?;
-                            rewrite::call(&called, vec![cast])
+                            syntax::call(&called, vec![cast])
                         }
                         _ => return Ok(None),
                     },
@@ -157,7 +157,7 @@ impl Replacer<'_> {
                 };
                 let missing_ok = arguments.len() > 1;
                 match session.setting(&name) {
-                    Some(value) => rewrite::text(&value),
+                    Some(value) => syntax::text(&value),
                     None if missing_ok => Expr::value(Value::Null),
                     None => {
                         return Err(SqlError::new(
@@ -186,7 +186,7 @@ impl Replacer<'_> {
                 if self.acts {
                     session.set_setting(&name, &value, is_local)?;
                 }
-                rewrite::text(&value)
+                syntax::text(&value)
             }
             "pg_sleep" => {
                 let Some(seconds) = arguments(function)
@@ -198,7 +198,7 @@ impl Replacer<'_> {
                 let longest = Duration::from_secs(u64::from(u32::MAX));
                 let sleep = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(longest);
                 self.effects.sleep = (self.effects.sleep + sleep).min(longest);
-                rewrite::text("")
+                syntax::text("")
             }
             _ => return Ok(None),
         }))

@@ -8,8 +8,7 @@ use datafusion::sql::sqlparser::ast::{self, Expr, Insert, SetExpr};
 use millrace_parser::Parsed;
 use millrace_parser::ast::Statement;
 
-use crate::session::Session;
-use crate::session::statement::names;
+use crate::session::{Session, names};
 
 /// Text and values of a light statement together, in bytes.
 const BYTES_MAX: usize = 8 << 10;

@@ -8,7 +8,7 @@ use postgres_types::Type;
 
 use crate::catalog::pg_catalog::{FIRST_OID, namespace_oid};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::{cast, rewrite};
+use crate::functions::{cast, syntax};
 use crate::session::Session;
 use crate::types;
 
@@ -130,7 +130,7 @@ pub fn replaced(session: &Session, expr: &Expr) -> SqlResult<Option<Expr>> {
         && matches!(data_type, DataType::Text | DataType::Varchar(_))
         && let Some((text, kind)) = named(expr)
     {
-        return found(session, text, kind).map(|(_, name)| Some(rewrite::text(&name)));
+        return found(session, text, kind).map(|(_, name)| Some(syntax::text(&name)));
     }
     if let Some((text, kind)) = named(expr) {
         let (oid, _) = found(session, text, kind)?;
@@ -145,11 +145,11 @@ pub fn replaced(session: &Session, expr: &Expr) -> SqlResult<Option<Expr>> {
 /// There is none of that name.
 pub fn regclass(session: &Session, text: &str) -> SqlResult<Expr> {
     let (oid, _) = found(session, text, Kind::Relation)?;
-    Ok(rewrite::call(
+    Ok(syntax::call(
         cast::NAME,
         vec![
             Expr::value(Value::Number(oid.to_string(), false)),
-            rewrite::text("integer"),
+            syntax::text("integer"),
         ],
     ))
 }

@@ -11,22 +11,9 @@ use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::stream::BoxStream;
-use millrace_parser::Parsed;
-use postgres_types::Type;
 
-use crate::copy::CopyIn;
-use crate::error::{SqlResult, SqlState};
-
-/// A statement that was parsed, and planned far enough to know its parameters and columns.
-#[derive(Debug)]
-pub struct Prepared {
-    /// The statement. `None` is the empty statement (`;` or nothing but comments).
-    pub parsed: Option<Arc<Parsed>>,
-    /// The type of each parameter, `$1` first.
-    pub param_types: Vec<Type>,
-    /// The columns that the statement answers with; `None` when it answers with none.
-    pub columns: Option<SchemaRef>,
-}
+use crate::error::SqlResult;
+use crate::session::copy_in::CopyIn;
 
 /// What a statement answers with.
 pub enum Outcome {
@@ -147,56 +134,6 @@ impl CopyOut {
     pub fn tag(rows: &AtomicU64) -> CommandTag {
         CommandTag::rows("COPY", rows.load(Ordering::Acquire))
     }
-}
-
-/// How much a [`Notice`] matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// Details for the curious.
-    Debug,
-    /// For the server's log.
-    Log,
-    /// Something the user may want to know.
-    Notice,
-    /// Something the user asked for.
-    Info,
-    /// Something that is probably not what the user meant.
-    Warning,
-}
-
-impl Severity {
-    /// The word on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Severity::Debug => "DEBUG",
-            Severity::Log => "LOG",
-            Severity::Notice => "NOTICE",
-            Severity::Info => "INFO",
-            Severity::Warning => "WARNING",
-        }
-    }
-}
-
-/// Something that is said beside the answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
-    /// How much it matters.
-    pub severity: Severity,
-    /// The SQLSTATE: `00000` for a notice, `01000` for a warning, or one more special.
-    pub code: SqlState,
-    /// What is said.
-    pub message: String,
-}
-
-/// The state of a session's transaction, as the wire shows it after each query.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TransactionStatus {
-    /// No transaction.
-    Idle,
-    /// Inside a transaction.
-    Active,
-    /// Inside a transaction that failed: only its end is accepted.
-    Failed,
 }
 
 #[cfg(test)]

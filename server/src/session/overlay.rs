@@ -13,8 +13,8 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::LogicalPlanBuilder;
 use millrace_storage::ChangeBatch;
 
-use crate::database::df;
-use crate::error::{SqlResult, from_internal};
+use crate::error::SqlResult;
+use crate::error::from_internal::{self, df};
 use crate::session::Session;
 
 /// `base` with these changes; `base` itself when there are none.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr, Value, VisitMut, VisitorMut};
@@ -15,13 +15,14 @@ use millrace_parser::Parsed;
 use millrace_parser::ast::{CopySource, Explain, ExplainTarget, ShowTarget, Statement};
 use postgres_types::Type;
 
-use crate::database::df;
+use crate::catalog::scope::Scope;
+use crate::database::rows::positions;
+use crate::error::from_internal::df;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::{cast, rewrite};
-use crate::session::query::renamed;
-use crate::session::rows::positions;
-use crate::session::statement::{names, select, show};
-use crate::session::{Scope, Session, constants};
+use crate::functions::{cast, syntax};
+use crate::session::query::{renamed, schema_of};
+use crate::session::statement::{select, show};
+use crate::session::{Session, names};
 use crate::types::{self, output};
 
 /// The types of a statement's parameters, and its columns if it answers with rows.
@@ -230,11 +231,6 @@ fn returning(
     Ok(Some(renamed(&schema_of(&plan), &names)))
 }
 
-/// The columns of a plan.
-pub fn schema_of(plan: &LogicalPlan) -> SchemaRef {
-    SchemaRef::new(Schema::new(plan.schema().fields().clone()))
-}
-
 /// Keeps what a bound plan knows of its parameters.
 fn learn(plan: &LogicalPlan, found: &mut BTreeMap<usize, Option<Type>>) -> SqlResult<()> {
     for (name, field) in df(plan.get_parameter_fields())? {
@@ -367,16 +363,16 @@ pub fn literal(value: &ScalarValue, pg: Option<&Type>) -> SqlResult<Expr> {
     };
     let name = types::type_name(&field);
     if value.is_null() {
-        return Ok(rewrite::call(
+        return Ok(syntax::call(
             cast::NAME,
-            vec![Expr::value(Value::Null), rewrite::text(&name)],
+            vec![Expr::value(Value::Null), syntax::text(&name)],
         ));
     }
     match value {
         ScalarValue::Utf8(Some(text))
             if pg.is_none_or(|pg| matches!(*pg, Type::TEXT | Type::VARCHAR | Type::UNKNOWN)) =>
         {
-            Ok(rewrite::text(text))
+            Ok(syntax::text(text))
         }
         ScalarValue::Boolean(Some(value)) => Ok(Expr::value(Value::Boolean(*value))),
         ScalarValue::Int64(Some(value)) if *value >= 0 => {
@@ -385,19 +381,12 @@ pub fn literal(value: &ScalarValue, pg: Option<&Type>) -> SqlResult<Expr> {
         other => {
             let array = df(other.to_array())?;
             let text = output::text(&field, &array, 0);
-            Ok(rewrite::call(
+            Ok(syntax::call(
                 cast::NAME,
-                vec![rewrite::text(&text), rewrite::text(&name)],
+                vec![syntax::text(&text), syntax::text(&name)],
             ))
         }
     }
-}
-
-/// Replaces the session's functions and PostgreSQL's spellings in a statement.
-pub(crate) fn prepare_sql(session: &Session, sql: &mut ast::Statement) -> SqlResult<constants::Effects> {
-    let effects = constants::replace(session, sql)?;
-    rewrite::statement(sql)?;
-    Ok(effects)
 }
 
 #[cfg(test)]

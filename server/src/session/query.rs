@@ -21,12 +21,13 @@ use millrace_planner::{RelationId, copies};
 use millrace_runtime::{Partitions, QueryClass, table_rows};
 
 use crate::catalog::external::{ExternalTable, ROW_BYTES};
-use crate::database::df;
-use crate::error::{SqlError, SqlResult, from_internal};
+use crate::catalog::flow::{self, FlowDef};
+use crate::database::running::Running;
+use crate::error::from_internal::{self, df};
+use crate::error::{SqlError, SqlResult};
 use crate::functions::{sort_key, zoned_cast};
-use crate::session::statement::create_view::flow;
 use crate::session::transaction::Transaction;
-use crate::session::{Running, Session, overlay};
+use crate::session::{Session, overlay};
 use crate::types::zone::Zone;
 
 /// The columns of each relation as the plan knows them: it may have been bound before the relation was altered.
@@ -55,6 +56,20 @@ fn external_bytes(plan: &LogicalPlan) -> datafusion::error::Result<u64> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(bytes)
+}
+
+/// How much of a view may be in flight, by the session's settings.
+///
+/// # Errors
+/// A setting has a value that it cannot have.
+pub(crate) fn view_flow(session: &Session) -> SqlResult<FlowDef> {
+    let mut flow = FlowDef::default();
+    for name in [flow::BATCHES, flow::BATCH_ROWS] {
+        if let Some(text) = session.setting(name) {
+            flow.set(name, &text)?;
+        }
+    }
+    Ok(flow)
 }
 
 /// Providers that stand for some relations instead of the committed snapshot: the locked state, for DML.
@@ -106,7 +121,7 @@ impl Session {
         }
         let mut state = self.db.statement_state();
         state.config_mut().set_extension(choice);
-        let limits = flow(self)?.limits(self.db.options().partitions());
+        let limits = view_flow(self)?.limits(self.db.options().partitions());
         state.config_mut().set_extension(Arc::new(limits));
         let runtime = self.db.runtime();
         let rows = rows.max((file_bytes / ROW_BYTES) as usize);
@@ -320,6 +335,11 @@ impl Session {
             Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), rows.boxed()));
         (schema, stream)
     }
+}
+
+/// The columns of a plan.
+pub fn schema_of(plan: &LogicalPlan) -> SchemaRef {
+    SchemaRef::new(Schema::new(plan.schema().fields().clone()))
 }
 
 /// The schema with other names for its columns; where there are not as many names, the columns are called as in the plan.

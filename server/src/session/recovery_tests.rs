@@ -200,7 +200,7 @@ async fn damage_that_only_the_replay_finds_is_set_aside_too() {
     f.db.runtime().checkpoint().await;
     for _ in 0..60 {
         f.ok("INSERT INTO s VALUES (1)").await;
-        f.db.upkeep(crate::database::now_ms()).await;
+        f.db.upkeep(crate::database::clock::now_ms()).await;
     }
     let data = f.copied();
     let log = log_of(&f, "s", data.path());

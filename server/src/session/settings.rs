@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::flow::FlowDef;
-use crate::config::units;
 use crate::error::names::did_you_mean;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::zone::Zone;
+use crate::units;
 use known::{Form, Known, find};
 
 /// Settings whose changes the client is told.

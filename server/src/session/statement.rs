@@ -19,7 +19,6 @@ pub mod drop;
 pub mod explain;
 pub mod insert;
 pub mod job;
-pub mod names;
 pub mod prepare;
 pub mod returning;
 pub mod select;
@@ -35,9 +34,10 @@ use datafusion::sql::sqlparser::ast;
 use millrace_parser::Parsed;
 use millrace_parser::ast::Statement;
 
+use crate::database::running::Running;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::transaction::{Transaction, ddl_in_transaction};
-use crate::session::{CommandTag, Outcome, Running, Session};
+use crate::session::{CommandTag, Outcome, Session};
 
 /// Executes one statement. Each kind's future is boxed: together they would make every statement's stack frame as large
 /// as the largest.

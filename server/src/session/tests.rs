@@ -6,10 +6,11 @@ use arrow::array::RecordBatch;
 use futures::StreamExt;
 use tempfile::TempDir;
 
-use crate::copy::IngestFormat;
+use crate::database::sessions::{SessionInfo, TransactionStatus};
 use crate::database::{Database, DatabaseOptions};
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
-use crate::session::{CopyOut, Outcome, Session, SessionInfo, TransactionStatus};
+use crate::session::copy_in::IngestFormat;
+use crate::session::{CopyOut, Outcome, Session};
 use crate::types::output;
 
 pub(crate) struct Fixture {
@@ -39,7 +40,7 @@ impl Fixture {
     pub(super) async fn open_with(directory: TempDir, change: impl FnOnce(&mut DatabaseOptions)) -> Fixture {
         let mut options = options(&directory);
         change(&mut options);
-        let db = Database::open(options).await.unwrap();
+        let db = crate::system::open(options).await.unwrap();
         let session = Session::new(Arc::clone(&db), SessionInfo::default()).unwrap();
         Fixture {
             db,

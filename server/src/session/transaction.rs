@@ -17,8 +17,8 @@ use millrace_planner::RelationId;
 use millrace_runtime::TableLocks;
 use millrace_storage::ChangeBatch;
 
+use crate::database::sessions::TransactionStatus;
 use crate::error::{SqlError, SqlState};
-use crate::session::TransactionStatus;
 use crate::session::settings::Settings;
 
 /// The state of a session's transaction.

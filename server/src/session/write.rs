@@ -11,7 +11,8 @@ use millrace_runtime::{LateRows, Note, RuntimeError, TableLocks};
 use millrace_storage::{ChangeBatch, ObjectId};
 
 use crate::catalog::{CatalogSnapshot, Object, Relation};
-use crate::database::now_ms;
+use crate::database::ddl::DdlGuard;
+use crate::database::sessions::Locking;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::transaction::{Active, Transaction};
 use crate::session::{Session, Severity, overlay};
@@ -31,36 +32,16 @@ pub struct WriteScope {
     before: Vec<ChangeBatch>,
 }
 
-/// The lock of a table, as `pg_locks` shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Locking {
-    /// The table.
-    pub relation: RelationId,
-    /// Whether the session has it; else it waits.
-    pub is_held: bool,
-    /// Since when it waits, in milliseconds since 1970-01-01 UTC.
-    pub since_ms: i64,
-}
-
-impl Locking {
-    pub(crate) fn held(relation: RelationId) -> Self {
-        Locking {
-            relation,
-            is_held: true,
-            since_ms: 0,
-        }
-    }
-
-    fn awaited(relation: RelationId) -> Self {
-        Locking {
-            relation,
-            is_held: false,
-            since_ms: now_ms(),
-        }
-    }
-}
-
 impl Session {
+    /// Waits for the right to change definitions, as long as `lock_timeout` says.
+    ///
+    /// # Errors
+    /// 55P03.
+    pub(crate) async fn ddl(&self) -> SqlResult<DdlGuard<'_>> {
+        let guard = self.within_lock_timeout(self.database().ddl()).await?;
+        Ok(guard.held_by(self.running()))
+    }
+
     /// Locks of tables, waited for as long as `lock_timeout` says.
     ///
     /// # Errors

@@ -17,8 +17,8 @@ use datafusion::parquet::errors::ParquetError;
 
 use super::directory::io_error;
 use super::{FileFormat, SinkDef, SinkType};
-use crate::copy::layout::Header;
-use crate::copy::{Layout, encode};
+use crate::copy::encode;
+use crate::copy::layout::{Header, Layout};
 use crate::error::{SqlError, SqlResult, from_internal};
 use crate::pg::encode::{Column, json};
 use crate::types;

@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 
+use crate::error::input::invalid;
 use crate::error::{SqlError, SqlState};
-use crate::types::parse::invalid;
 
 /// How deep arrays and objects may nest.
 const DEPTH_MAX: usize = 512;

@@ -11,8 +11,8 @@ use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use crate::error::{SqlResult, from_internal};
-use crate::functions::datetime::intervals;
-use crate::pg::encode::{datetime, number};
+use crate::forms::{datetime, number};
+use crate::types::interval::intervals;
 use crate::types::zone::Zone;
 use crate::types::{is_any_numeric, stored};
 

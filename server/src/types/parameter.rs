@@ -5,7 +5,7 @@ use datafusion::scalar::ScalarValue;
 use postgres_types::{Kind, Type};
 
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
-use crate::pg::encode::datetime;
+use crate::forms::datetime;
 use crate::types::parse::datetime::MICROS_PER_DAY;
 use crate::types::{from_pg, parse};
 

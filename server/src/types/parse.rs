@@ -20,6 +20,7 @@ use arrow::datatypes::{
     TimestampMicrosecondType,
 };
 
+use crate::error::input::invalid;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::{ANNOTATION, json, length_limit, type_name};
 
@@ -39,42 +40,6 @@ impl CellError {
             error: Box::new(error),
         }
     }
-}
-
-/// "invalid input syntax for type ...", as PostgreSQL says it.
-pub fn invalid(type_name: &str, text: &str) -> SqlError {
-    let code = match type_name {
-        "date" | "interval" => SqlState::InvalidDatetimeFormat,
-        name if name.starts_with("time") => SqlState::InvalidDatetimeFormat,
-        _ => SqlState::InvalidTextRepresentation,
-    };
-    SqlError::new(
-        code,
-        format!(
-            "invalid input syntax for type {type_name}: \"{}\"",
-            shortened(text)
-        ),
-    )
-}
-
-/// "value ... is out of range for type ...".
-pub fn out_of_range(type_name: &str, text: &str) -> SqlError {
-    SqlError::new(
-        SqlState::NumericValueOutOfRange,
-        format!(
-            "value \"{}\" is out of range for type {type_name}",
-            shortened(text)
-        ),
-    )
-}
-
-/// A text that is short enough for a message.
-pub fn shortened(text: &str) -> String {
-    const LENGTH_MAX: usize = 200;
-    if text.chars().count() <= LENGTH_MAX {
-        return text.to_string();
-    }
-    text.chars().take(LENGTH_MAX).chain("...".chars()).collect()
 }
 
 /// Converts a column of texts to the type of `field`. NULL stays NULL.

@@ -12,7 +12,8 @@ use millrace_runtime::{FaucetRecord, FeedStatus, Lack};
 use millrace_storage::ObjectId;
 
 use super::{Columns, numbers, optional_numbers, texts};
-use crate::database::{Database, now_ms};
+use crate::database::Database;
+use crate::database::clock::now_ms;
 
 /// The stages that may put out batches, by view.
 fn flows(database: &Database) -> Vec<(RelationId, String, FlowStatus)> {

@@ -12,8 +12,9 @@ use millrace_planner::{Emit, OnError, Priority, RelationKind};
 use millrace_storage::{CatalogObject, ObjectId, ObjectKind};
 use serde::{Deserialize, Serialize};
 
-use super::{ColumnDef, Definition, IndexDef, Object, QueryDef, Relation};
+use super::{Definition, IndexDef, Object, QueryDef, Relation};
 use crate::catalog::bound::BoundName;
+use crate::catalog::column::ColumnDef;
 use crate::catalog::event_time::{EventTimeDef, StoredEventTime};
 use crate::catalog::external::{ExternalTable, Files};
 use crate::catalog::flow::FlowDef;

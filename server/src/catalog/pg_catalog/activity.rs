@@ -8,8 +8,8 @@ use datafusion::catalog::TableProvider;
 use super::table::{Row, provider};
 use super::{OWNER, oid};
 use crate::database::Database;
+use crate::database::sessions::{SessionStatus, TransactionStatus};
 use crate::error::SqlResult;
-use crate::session::{Session, TransactionStatus};
 
 /// One row a session. What is not known of it (waits, addresses of sockets' ends, transactions' ids) is NULL.
 ///
@@ -17,7 +17,10 @@ use crate::session::{Session, TransactionStatus};
 /// The rows could not be put together.
 pub fn relation(database: &Database) -> SqlResult<Arc<dyn TableProvider>> {
     let sessions = database.sessions();
-    let rows: Vec<Row> = sessions.iter().map(|session| row(database, session)).collect();
+    let rows: Vec<Row> = sessions
+        .iter()
+        .map(|session| row(database, session.as_ref()))
+        .collect();
     provider(&schema(), &rows)
 }
 
@@ -51,7 +54,7 @@ fn schema() -> SchemaRef {
     Arc::new(Schema::new(fields.to_vec()))
 }
 
-fn row(database: &Database, session: &Session) -> Row {
+fn row(database: &Database, session: &dyn SessionStatus) -> Row {
     let info = session.info();
     let activity = session.activity();
     let is_running = activity.as_ref().is_some_and(|activity| activity.is_running());

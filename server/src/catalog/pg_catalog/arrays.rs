@@ -7,8 +7,8 @@ use datafusion::catalog::TableProvider;
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, lit};
 
-use crate::database::df;
 use crate::error::SqlResult;
+use crate::error::from_internal::df;
 use crate::functions::cast;
 
 /// Relations, columns, and the types of their elements.

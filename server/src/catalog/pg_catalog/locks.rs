@@ -9,8 +9,8 @@ use millrace_storage::ObjectId;
 use super::oid;
 use super::table::{Row, provider};
 use crate::database::Database;
+use crate::database::sessions::{Locking, SessionStatus};
 use crate::error::SqlResult;
-use crate::session::{Locking, Session};
 
 /// One row for each session and table. Readers take no locks; a writer's lets others read.
 ///
@@ -20,7 +20,7 @@ pub fn relation(database: &Database) -> SqlResult<Arc<dyn TableProvider>> {
     let sessions = database.sessions();
     let rows = sessions.iter().flat_map(|session| {
         let locks = session.locks().into_iter();
-        locks.map(|lock| row(database, session, lock))
+        locks.map(|lock| row(database, session.as_ref(), lock))
     });
     provider(&schema(), &rows.collect::<Vec<Row>>())
 }
@@ -51,7 +51,7 @@ fn schema() -> SchemaRef {
     Arc::new(Schema::new(fields.to_vec()))
 }
 
-fn row(database: &Database, session: &Session, lock: Locking) -> Row {
+fn row(database: &Database, session: &dyn SessionStatus, lock: Locking) -> Row {
     let mut row = Row::from([
         ("locktype", "relation".to_owned()),
         ("relation", oid(ObjectId(lock.relation.0)).to_string()),

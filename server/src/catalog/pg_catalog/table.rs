@@ -7,8 +7,8 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::{MemTable, TableProvider};
 
-use crate::database::df;
-use crate::error::{SqlError, SqlResult, from_internal};
+use crate::error::from_internal::{self, df};
+use crate::error::{SqlError, SqlResult};
 use crate::types::{parse, stored};
 
 /// A row: some of its values, as texts. What is not given is NULL where that may be, else 0, false or nothing.

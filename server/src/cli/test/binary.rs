@@ -78,7 +78,7 @@ fn numeric_text(bytes: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pg::encode::number::{put_decimal, put_numeric_binary};
+    use crate::forms::number::{put_decimal, put_numeric_binary};
 
     #[test]
     fn numerics_read_back_as_they_were_written() {

@@ -10,10 +10,11 @@ use arrow::array::{ArrayRef, ListArray, StringArray};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field};
 
+use crate::error::input::shortened;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::json::Node;
 use crate::types::parse::number::decimal;
-use crate::types::parse::{self, CellError, shortened};
+use crate::types::parse::{self, CellError};
 use crate::types::{ANNOTATION, type_name};
 
 fn does_not_fit(target: &Field, node: &Node<'_>) -> SqlError {

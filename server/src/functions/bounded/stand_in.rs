@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-use crate::functions::on_arrays;
+use crate::functions::arguments::on_arrays;
 
 /// What stands for `||`.
 pub const JOINED: &str = "textcat";

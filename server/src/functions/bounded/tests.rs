@@ -1,33 +1,25 @@
 //! Limits around functions: what they refuse, what they let through, and that every function was looked at.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
-use arc_swap::ArcSwap;
 use arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::config::ConfigOptions;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
 use datafusion::scalar::ScalarValue;
 use millrace_runtime::memory::Resident;
-use millrace_runtime::worker::disk::{Disks, SpillFiles};
 
 use super::limited::Limited;
 use super::*;
-use crate::catalog::CatalogSnapshot;
-use crate::database::DatabaseOptions;
 use crate::error::from_internal;
 
 fn state() -> SessionState {
-    let directory = PathBuf::from("unused");
+    let context = datafusion::prelude::SessionContext::new();
+    let mut state = context.state();
+    crate::functions::registry::register(&mut state).unwrap();
     let memory = Memory::new(None, Resident::Unknown);
-    let disks = Disks::new(&directory, &memory);
-    let spills = Arc::new(SpillFiles::new(&disks, directory.clone(), &Arc::default()));
-    let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
-    let options = DatabaseOptions::new(directory);
-    crate::database::engine::build(&options, &memory, spills, &catalog, &Arc::default())
-        .unwrap()
-        .0
+    register(&mut state, &Room::new(&memory, memory.query())).unwrap();
+    state
 }
 
 /// Calls a function as an operator does.
@@ -72,7 +64,7 @@ fn every_function_has_limits() {
 fn limits_change_no_function() {
     let context = datafusion::prelude::SessionContext::new();
     let mut before = context.state();
-    crate::functions::register(&mut before).unwrap();
+    crate::functions::registry::register(&mut before).unwrap();
     let mut after = before.clone();
     let memory = Memory::new(None, Resident::Unknown);
     register(&mut after, &Room::new(&memory, memory.query())).unwrap();

@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value};
 
 use super::{LIKE, MATCHES, SIMILAR, SUBSTRING};
-use crate::functions::rewrite::{call, text};
+use crate::functions::syntax::{call, text};
 
 fn negated_if(negated: bool, expr: Expr) -> Expr {
     if !negated {

@@ -3,8 +3,9 @@
 use bytes::{BufMut, BytesMut};
 use postgres_types::{Kind, Type};
 
-use super::{Column, Value, datetime, innermost, number};
+use super::{Column, Value, innermost};
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::forms::{datetime, number};
 
 /// The version byte before a binary jsonb.
 const JSONB_VERSION: u8 = 1;

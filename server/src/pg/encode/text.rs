@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use bytes::{BufMut, BytesMut};
 
-use super::{Column, Value, datetime, number};
+use super::{Column, Value};
+use crate::forms::{datetime, number};
 
 impl Column<'_> {
     /// Writes the row's value as text. A NULL writes nothing: the caller has its own sign for it.

@@ -1,7 +1,7 @@
 //! The settings that there are: their names, values at the start, what they may be, and what they do.
 
+use crate::SERVER_VERSION;
 use crate::catalog::flow;
-use crate::functions::system::SERVER_VERSION;
 
 /// What a setting may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,15 +17,16 @@ use millrace_storage::ObjectKind;
 
 use crate::catalog::event_time::EventTimeDef;
 use crate::catalog::keeping::Keeping;
+use crate::catalog::scope::Scope;
 use crate::catalog::{ColumnDef, Definition, Object, Relation, kind_name};
 use crate::database::ddl::DdlGuard;
-use crate::database::df;
+use crate::database::rows::{RowBuilder, positions};
+use crate::error::from_internal::df;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::rewrite;
-use crate::session::rows::{RowBuilder, positions};
 use crate::session::statement::create_relation::{check_columns, columns};
-use crate::session::statement::{done, names};
-use crate::session::{Outcome, Scope, Session, Severity};
+use crate::session::statement::done;
+use crate::session::{Outcome, Session, Severity, names};
 
 /// Executes ALTER.
 pub(crate) async fn execute(session: &Arc<Session>, alter: AlterRelation) -> SqlResult<Outcome> {
@@ -362,7 +363,7 @@ fn value_in_old_rows(
     if let Some(default) = &column.default {
         let mut default = default.clone();
         rewrite::expression(&mut default)?;
-        let reader = scope.reader(session.database());
+        let reader = session.database().reader(scope);
         let bound =
             df(Binder::new(session.database().state(), &reader).expression(&default, &DFSchema::empty()))?;
         if bound.is_volatile() {

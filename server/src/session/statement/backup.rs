@@ -69,10 +69,11 @@ fn absolute(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use crate::database::{Database, DatabaseOptions};
+    use crate::database::DatabaseOptions;
+    use crate::database::sessions::SessionInfo;
     use crate::error::SqlState;
+    use crate::session::Session;
     use crate::session::tests::{Fixture, run};
-    use crate::session::{Session, SessionInfo};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_view_of_which_rows_are_gone_is_not_restored_with_the_rest() {
@@ -95,7 +96,7 @@ mod tests {
         f.db.runtime().checkpoint().await;
         let forget = async || {
             for _ in 0..2 {
-                f.db.upkeep(crate::database::now_ms() + 1_000_000).await;
+                f.db.upkeep(crate::database::clock::now_ms() + 1_000_000).await;
             }
         };
         forget().await;
@@ -109,7 +110,7 @@ mod tests {
         assert_eq!(notices.len(), 1, "{notices:?}");
         assert!(notices[0].message.contains("mv will be set aside"), "{notices:?}");
         millrace_storage::restore(&backup, &data).unwrap();
-        let db = Database::open(DatabaseOptions::new(&data)).await.unwrap();
+        let db = crate::system::open(DatabaseOptions::new(&data)).await.unwrap();
         let session = Session::new(db.clone(), SessionInfo::default()).unwrap();
         let error = run(&session, "SELECT n FROM mv").await.unwrap_err();
         let why = error.detail.unwrap_or_default();
@@ -153,7 +154,7 @@ mod tests {
         let error = run(&f.session, "BACKUP TO 'somewhere'").await.unwrap_err();
         assert_eq!(error.code, SqlState::InvalidParameterValue);
         millrace_storage::restore(&backup, &data).unwrap();
-        let db = Database::open(DatabaseOptions::new(&data)).await.unwrap();
+        let db = crate::system::open(DatabaseOptions::new(&data)).await.unwrap();
         let session = Session::new(db.clone(), SessionInfo::default()).unwrap();
         assert_eq!(run(&session, "SELECT total FROM mv").await.unwrap(), ["25"]);
         run(&session, "INSERT INTO t VALUES (4, 1)").await.unwrap();

@@ -8,8 +8,7 @@ use arrow::datatypes::{DataType, Field, IntervalUnit, TimestampMicrosecondType};
 
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::Session;
-use crate::types::parse;
-use crate::types::timestamptz;
+use crate::types::{parse, timestamptz};
 
 /// The setting's name.
 pub(crate) const CLOCK: &str = "clock";

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{CommentObject, ObjectName};
 use millrace_storage::ObjectKind;
 
+use crate::catalog::scope::Scope;
 use crate::catalog::{Definition, Object};
+use crate::database::rows::positions;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::session::rows::positions;
-use crate::session::statement::{done, names};
-use crate::session::{Outcome, Scope, Session};
+use crate::session::statement::done;
+use crate::session::{Outcome, Session, names};
 
 /// Executes COMMENT.
 pub(crate) async fn execute(

@@ -9,12 +9,15 @@ use futures::StreamExt;
 use millrace_parser::ast::{CopyDirection, CopyEnd, CopyFormat, CopySource, CopyStatement};
 use millrace_parser::quote_identifier;
 
-use crate::copy::{CopyIn, Layout, encode};
+use crate::copy::encode;
+use crate::copy::layout::Layout;
+use crate::database::running::Running;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
+use crate::session::copy_in::CopyIn;
 use crate::session::query::Providers;
-use crate::session::statement::{names, select};
+use crate::session::statement::select;
 use crate::session::write::writable;
-use crate::session::{CopyOut, Outcome, Running, Session};
+use crate::session::{CopyOut, Outcome, Session, names};
 
 /// Executes COPY.
 pub(crate) async fn execute(

@@ -8,11 +8,11 @@ use millrace_storage::ObjectKind;
 
 use crate::catalog::external::{ExternalTable, Files};
 use crate::catalog::{Definition, Object, lasting_columns};
-use crate::database::now_ms;
+use crate::database::clock::now_ms;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::statement::create_relation::{check_columns, columns};
-use crate::session::statement::{done, names};
-use crate::session::{Outcome, Session, Severity};
+use crate::session::statement::done;
+use crate::session::{Outcome, Session, Severity, names};
 
 /// Executes CREATE EXTERNAL TABLE.
 pub(crate) async fn execute(

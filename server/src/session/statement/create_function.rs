@@ -14,12 +14,14 @@ use millrace_planner::Binder;
 use millrace_storage::ObjectKind;
 
 use crate::catalog::function::FunctionDef;
+use crate::catalog::scope::Scope;
 use crate::catalog::{Definition, Object};
-use crate::database::{df, now_ms};
+use crate::database::clock::now_ms;
+use crate::error::from_internal::df;
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::session::statement::done;
 use crate::session::statement::drop::dependents_error;
-use crate::session::statement::{done, names};
-use crate::session::{Outcome, Scope, Session};
+use crate::session::{Outcome, Session, names};
 use crate::types;
 
 /// Executes CREATE FUNCTION and CREATE AGGREGATE.
@@ -109,7 +111,7 @@ fn check(session: &Session, scope: &Scope, def: &FunctionDef) -> SqlResult<Vec<m
     });
     let fields = fields.collect::<SqlResult<Vec<Field>>>()?;
     let schema = df(DFSchema::try_from(Schema::new(fields)))?;
-    let reader = scope.reader(session.database());
+    let reader = session.database().reader(scope);
     let function = def.inlined()?;
     let bound = df(Binder::new(session.database().state(), &reader).expression(&function.body, &schema))?;
     let (mut has_aggregate, mut has_window, mut has_column) = (false, false, false);

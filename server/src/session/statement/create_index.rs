@@ -6,11 +6,11 @@ use datafusion::sql::sqlparser::ast::{CreateIndex, Expr};
 use millrace_storage::ObjectKind;
 
 use crate::catalog::{Definition, IndexDef, Object};
-use crate::database::now_ms;
+use crate::database::clock::now_ms;
+use crate::database::rows::positions;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::session::rows::positions;
-use crate::session::statement::{done, names};
-use crate::session::{Outcome, Session, Severity};
+use crate::session::statement::done;
+use crate::session::{Outcome, Session, Severity, names};
 
 /// Executes CREATE INDEX.
 pub(crate) async fn execute(session: &Arc<Session>, create: CreateIndex, text: &str) -> SqlResult<Outcome> {

@@ -6,11 +6,11 @@ use datafusion::sql::sqlparser::ast::{ObjectName, SchemaName};
 use millrace_storage::ObjectKind;
 
 use crate::catalog::{DEFAULT_SCHEMA, Definition, Object};
+use crate::database::clock::now_ms;
 use crate::database::ddl::DdlGuard;
-use crate::database::now_ms;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::session::statement::{done, names};
-use crate::session::{Outcome, Session, Severity};
+use crate::session::statement::done;
+use crate::session::{Outcome, Session, Severity, names};
 
 fn object(
     guard: &DdlGuard<'_>,

@@ -10,18 +10,18 @@ use millrace_storage::{ChangeBatch, ObjectKind};
 
 use crate::catalog::event_time::{EventTimeDef, IDLE_TIMEOUT, Late};
 use crate::catalog::keeping::Keeping;
+use crate::catalog::scope::Scope;
 use crate::catalog::{ColumnDef, Definition, Object, Relation};
 use crate::connector::ConnectorDef;
+use crate::database::clock::now_ms;
 use crate::database::ddl::DdlGuard;
-use crate::database::now_ms;
+use crate::database::rows::RowBuilder;
 use crate::error::names::did_you_mean;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::equality;
-use crate::session::parameters::schema_of;
-use crate::session::query::Providers;
-use crate::session::rows::RowBuilder;
-use crate::session::statement::{done, names, select};
-use crate::session::{CommandTag, Outcome, Scope, Session, Severity};
+use crate::session::query::{Providers, schema_of};
+use crate::session::statement::{done, select};
+use crate::session::{CommandTag, Outcome, Session, Severity, names};
 use crate::types::{self, SqlType};
 
 /// How many columns a relation may have.

@@ -7,15 +7,18 @@ use millrace_parser::ast::{CreateSink, Emit, SinkInput};
 use millrace_runtime::ViewSpec;
 use millrace_storage::{ObjectId, ObjectKind};
 
+use crate::catalog::scope::Scope;
 use crate::catalog::{Definition, Object, QueryDef, Relation};
+use crate::database::clock::now_ms;
 use crate::database::jobs::Making;
-use crate::database::now_ms;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::constants::lasting_search_path;
-use crate::session::statement::create_view::{check_names, emit, flow, make, plan, say_what_is_gone, slides};
-use crate::session::statement::{done, names};
-use crate::session::{Outcome, Scope, Session, Severity};
+use crate::session::query::view_flow;
+use crate::session::statement::create_view::{check_names, emit, make, plan, say_what_is_gone, slides};
+use crate::session::statement::done;
+use crate::session::{Outcome, Session, Severity, names};
 use crate::sink::directory::Directory;
+use crate::sink::encode::Encoder;
 use crate::sink::{SinkDef, SinkOptions};
 
 /// Executes CREATE SINK. Of a query, returns when its view is filled.
@@ -65,6 +68,7 @@ pub(crate) async fn execute(session: &Arc<Session>, create: CreateSink, text: &s
             session.database().jobs().check_unlocked(&[from.id])?;
             let info = &relation.info;
             let def = options.sink(&name, from.id, None, &info.schema, info.append_only)?;
+            Encoder::new(&def, &info.schema)?.check()?;
             check_directory(&scope, &def)?;
             guard.create(object(guard.next_id()?, vec![from.id], def)).await?;
             return done("CREATE SINK");
@@ -73,7 +77,7 @@ pub(crate) async fn execute(session: &Arc<Session>, create: CreateSink, text: &s
     let emit = emit(session, &create.emit)?;
     check_names(&query, &[])?;
     let query = QueryDef::new(query.to_string(), lasting_search_path(session), vec![]).with_emit(emit);
-    let query = query.with_slides(slides(session)).with_flow(flow(session)?);
+    let query = query.with_slides(slides(session)).with_flow(view_flow(session)?);
     let (planned, depends) = plan(session, &scope, &query)?;
     let view_name = format!("{name}$rows");
     guard.check_free(&scope.database, &schema, &view_name)?;
@@ -81,6 +85,7 @@ pub(crate) async fn execute(session: &Arc<Session>, create: CreateSink, text: &s
     let relation = Relation::of_view(view, &view_name, &planned, &[]);
     let fields: &Schema = &relation.info.schema;
     let def = options.sink(&name, view, Some(view), fields, relation.info.append_only)?;
+    Encoder::new(&def, fields)?.check()?;
     check_directory(&scope, &def)?;
     let sink = object(guard.next_id()?, vec![view], def);
     say_what_is_gone(session, &name, &planned.graph);

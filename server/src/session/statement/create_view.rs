@@ -10,18 +10,20 @@ use millrace_planner::{Binder, OnError, Priority, StageGraph, copies};
 use millrace_runtime::{BackfillOptions, ViewSpec};
 use millrace_storage::{ObjectId, ObjectKind};
 
-use crate::catalog::flow::{self, FlowDef};
+use crate::catalog::flow::FlowDef;
+use crate::catalog::scope::Scope;
 use crate::catalog::{Definition, Object, Planned, QueryDef, Relation};
+use crate::database::clock::now_ms;
 use crate::database::ddl::DdlGuard;
 use crate::database::jobs::{Making, Waiting};
-use crate::database::now_ms;
 use crate::database::replace::check_no_circle;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::column_names;
 use crate::session::constants::lasting_search_path;
+use crate::session::query::view_flow;
 use crate::session::statement::create_relation::check_columns;
-use crate::session::statement::{done, names, select};
-use crate::session::{Outcome, Scope, Session, Severity};
+use crate::session::statement::{done, select};
+use crate::session::{Outcome, Session, Severity, names};
 
 /// CREATE VIEW.
 pub(crate) async fn plain(session: &Arc<Session>, view: CreateView, text: &str) -> SqlResult<Outcome> {
@@ -62,11 +64,11 @@ pub(crate) async fn plain(session: &Arc<Session>, view: CreateView, text: &str) 
             guard.next_id()?
         }
     };
-    let path_scope = crate::session::Scope {
+    let path_scope = crate::catalog::scope::Scope {
         search_path: query.search_path.clone(),
         ..scope.clone()
     };
-    let reader = path_scope.reader(session.database());
+    let reader = session.database().reader(&path_scope);
     let plan = reader.bind_query_text(&query)?;
     check_columns((plan.schema().fields().iter()).map(|field| copies::original(field.name())))?;
     query.names = reader.names();
@@ -141,7 +143,7 @@ pub(super) fn emit(session: &Session, clause: &Emit) -> SqlResult<millrace_plann
                 .with_hint("Write a constant interval: INTERVAL '10 seconds'.")
         };
         let scope = session.scope();
-        let reader = scope.reader(session.database());
+        let reader = session.database().reader(&scope);
         let binder = Binder::new(session.database().state(), &reader);
         let value = binder
             .constant(interval)
@@ -183,20 +185,6 @@ pub(super) fn slides(session: &Session) -> bool {
     session.setting("sliding_windows").as_deref() != Some("recompute")
 }
 
-/// How much of a view may be in flight, by the session's settings.
-///
-/// # Errors
-/// A setting has a value that it cannot have.
-pub(crate) fn flow(session: &Session) -> SqlResult<FlowDef> {
-    let mut flow = FlowDef::default();
-    for name in [flow::BATCHES, flow::BATCH_ROWS] {
-        if let Some(text) = session.setting(name) {
-            flow.set(name, &text)?;
-        }
-    }
-    Ok(flow)
-}
-
 /// What the options of a view say.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ViewOptions {
@@ -222,7 +210,7 @@ impl ViewOptions {
 /// An option is not known, or has a value that it cannot have.
 pub(super) fn options(session: &Session, options: &Options) -> SqlResult<ViewOptions> {
     let mut found = ViewOptions {
-        flow: flow(session)?,
+        flow: view_flow(session)?,
         ..ViewOptions::default()
     };
     let invalid = |option: &OptionEntry| {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{self, CloseCursor, Declare, FetchDirection};
 use millrace_parser::ast::Fetch;
 
+use crate::database::running::Running;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::cursor::Cursor;
 use crate::session::kept::check_kept;
 use crate::session::query::{Providers, renamed};
 use crate::session::statement::{done, select};
 use crate::session::transaction::Transaction;
-use crate::session::{CommandTag, Outcome, Running, Session};
+use crate::session::{CommandTag, Outcome, Session};
 
 /// DECLARE name CURSOR FOR query.
 pub(crate) async fn declare(

@@ -7,10 +7,11 @@ use datafusion::sql::sqlparser::ast::Delete;
 use millrace_storage::ChangeBatch;
 
 use crate::catalog::Relation;
+use crate::database::running::Running;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
+use crate::session::statement::returning;
 use crate::session::statement::update::{changing_query, changing_rows, once_each};
-use crate::session::statement::{names, returning};
-use crate::session::{CommandTag, Outcome, Running, Session, write};
+use crate::session::{CommandTag, Outcome, Session, names, write};
 
 /// Executes DELETE.
 pub(crate) async fn execute(session: &Arc<Session>, delete: Delete, running: Running) -> SqlResult<Outcome> {

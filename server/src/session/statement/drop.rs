@@ -6,10 +6,11 @@ use std::sync::Arc;
 use millrace_parser::ast::{DropBehavior, DropStatement, ObjectKind as Kind};
 use millrace_storage::{ObjectId, ObjectKind};
 
+use crate::catalog::scope::Scope;
 use crate::catalog::{CatalogSnapshot, DEFAULT_DATABASE, Definition, Object, kind_name};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::session::statement::{done, names};
-use crate::session::{Outcome, Scope, Session, Severity};
+use crate::session::statement::done;
+use crate::session::{Outcome, Session, Severity, names};
 
 /// Executes DROP.
 pub(crate) async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<Outcome> {
@@ -212,7 +213,7 @@ fn target(
         }
         Kind::Function => {
             let reference = names::parts(name)?;
-            let reader = scope.reader(session.database());
+            let reader = session.database().reader(scope);
             let (schema, function) = reader.parts(&reference)?;
             reader.function_object(schema, function).cloned().ok_or_else(|| {
                 SqlError::new(

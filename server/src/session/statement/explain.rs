@@ -19,13 +19,13 @@ use millrace_parser::ast::{Explain, ExplainFormat, ExplainTarget, ExplainType, S
 use millrace_planner::{RelationId, StageGraph, plan_view};
 
 use crate::catalog::{Definition, QueryDef};
-use crate::database::df;
+use crate::error::from_internal::df;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::constants::lasting_search_path;
-use crate::session::query::Providers;
-use crate::session::statement::create_view::{emit, flow, options, slides};
-use crate::session::statement::{names, select, show};
-use crate::session::{CommandTag, Outcome, Session};
+use crate::session::query::{Providers, view_flow};
+use crate::session::statement::create_view::{emit, options, slides};
+use crate::session::statement::{select, show};
+use crate::session::{CommandTag, Outcome, Session, names};
 
 /// Executes EXPLAIN.
 pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResult<Outcome> {
@@ -187,7 +187,7 @@ async fn query(
             let graph = plan_view(
                 database.state(),
                 plan,
-                database.view_options(slides(session), flow(session)?),
+                database.view_options(slides(session), view_flow(session)?),
             )?;
             Ok(stages(&graph, &BTreeMap::new()))
         }
@@ -204,11 +204,11 @@ fn view(
     let db = session.database();
     let scope = session.scope();
     if plan_type == ExplainType::Logical {
-        let scope = crate::session::Scope {
+        let scope = crate::catalog::scope::Scope {
             search_path: definition.search_path.clone(),
             ..scope
         };
-        let plan = scope.reader(db).bind_query_text(definition)?;
+        let plan = db.reader(&scope).bind_query_text(definition)?;
         return logical(session, &plan);
     }
     let planned = db.plan_materialized(&scope.catalog, &scope.database, definition)?;

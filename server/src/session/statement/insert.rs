@@ -15,17 +15,18 @@ use millrace_planner::relation::relations;
 use millrace_storage::ChangeBatch;
 
 use crate::catalog::Relation;
-use crate::database::df;
+use crate::catalog::scope::Scope;
+use crate::database::rows::{RowBuilder, positions};
+use crate::database::running::Running;
+use crate::error::from_internal::df;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::{cast, rewrite};
+use crate::functions::{cast, syntax};
+use crate::session::keys::check_unique;
 use crate::session::query::Providers;
-use crate::session::rows::{RowBuilder, positions};
-use crate::session::statement::{names, returning, select};
+use crate::session::statement::{returning, select};
 use crate::session::write::{WriteScope, writable};
-use crate::session::{CommandTag, Outcome, Running, Scope, Session};
+use crate::session::{CommandTag, Outcome, Session, names};
 use crate::types;
-
-pub(crate) use conflict::check_unique;
 
 /// Executes INSERT.
 pub(crate) async fn execute(
@@ -254,9 +255,9 @@ fn assign(query: &mut ast::Query, relation: &Relation, given: &[usize]) {
         for (expr, position) in row.content.iter_mut().zip(given) {
             let name = types::type_name(relation.schema().field(*position));
             let column = relation.schema().field(*position).name();
-            *expr = rewrite::call(
+            *expr = syntax::call(
                 cast::ASSIGN,
-                vec![expr.clone(), rewrite::text(&name), rewrite::text(column)],
+                vec![expr.clone(), syntax::text(&name), syntax::text(column)],
             );
         }
     }

@@ -12,12 +12,13 @@ use millrace_parser::Parsed;
 use millrace_parser::ast::Statement;
 use millrace_planner::Binder;
 
-use crate::database::df;
+use crate::database::running::Running;
+use crate::error::from_internal::df;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::rewrite;
 use crate::session::kept::check_kept;
-use crate::session::statement::{done, names};
-use crate::session::{Outcome, Running, Session, position};
+use crate::session::statement::done;
+use crate::session::{Outcome, Session, names, position};
 use crate::types;
 
 /// PREPARE name (types) AS statement.
@@ -145,7 +146,7 @@ fn constant(session: &Session, expr: &Expr) -> SqlResult<ScalarValue> {
     crate::session::constants::replace(session, &mut expr)?;
     rewrite::expression(&mut expr)?;
     let scope = session.scope();
-    let reader = scope.reader(session.database());
+    let reader = session.database().reader(&scope);
     let state = session.database().statement_state();
     let empty = DFSchema::empty();
     let bound = df(Binder::new(&state, &reader).expression(&expr, &empty))?;

@@ -13,12 +13,14 @@ use datafusion::sql::sqlparser::ast;
 use millrace_parser::quote_identifier;
 use millrace_planner::{Binder, CatalogReader};
 
+use crate::catalog::scope::Scope;
 use crate::catalog::{Reader, Relation};
-use crate::database::df;
+use crate::database::running::Running;
+use crate::error::from_internal::df;
 use crate::error::{SqlError, SqlResult};
 use crate::session::query::{Providers, rows_of};
 use crate::session::statement::select;
-use crate::session::{CommandTag, Outcome, Running, Scope, Session};
+use crate::session::{CommandTag, Outcome, Session};
 
 /// A catalog in which some names mean given rows.
 struct WithTables<'a> {
@@ -54,7 +56,7 @@ pub fn bind_over(
         return Err(SqlError::internal(format!("not a query: {text}")));
     };
     let catalog = WithTables {
-        reader: scope.reader(session.database()),
+        reader: session.database().reader(scope),
         tables,
     };
     df(Binder::new(session.database().state(), &catalog).query(query))

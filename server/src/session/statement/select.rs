@@ -5,10 +5,12 @@ use std::sync::Arc;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 
+use crate::catalog::scope::Scope;
+use crate::database::running::Running;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::functions::{column_names, rewrite};
 use crate::session::query::Providers;
-use crate::session::{CommandTag, Outcome, Running, Scope, Session, constants, parameters};
+use crate::session::{CommandTag, Outcome, Session, constants};
 
 /// Why a query is bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +119,7 @@ fn bind_with_effects(
         return Err(SqlError::unsupported("SELECT .. FOR UPDATE is not supported")
             .with_hint("A table is locked by the first statement of a transaction that changes it."));
     }
-    let reader = scope.reader(session.database());
+    let reader = session.database().reader(scope);
     let plan = reader.bind_query(query)?;
     Ok(Bound { plan, names, effects })
 }
@@ -134,7 +136,14 @@ pub(crate) fn parse_query(text: &str) -> SqlResult<ast::Statement> {
     }
 }
 
+/// Replaces the session's functions and PostgreSQL's spellings in a statement.
+pub(crate) fn prepare_sql(session: &Session, sql: &mut ast::Statement) -> SqlResult<constants::Effects> {
+    let effects = constants::replace(session, sql)?;
+    rewrite::statement(sql)?;
+    Ok(effects)
+}
+
 /// Prepares a statement's expressions for binding.
 pub(crate) fn prepare(session: &Session, statement: &mut ast::Statement) -> SqlResult<()> {
-    parameters::prepare_sql(session, statement).map(|_| ())
+    prepare_sql(session, statement).map(|_| ())
 }

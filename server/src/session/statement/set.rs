@@ -6,10 +6,11 @@ use datafusion::sql::sqlparser::ast::{
 };
 use millrace_parser::ast::{SetValue, SetVariable};
 
+use crate::database::sessions::TransactionStatus;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::settings::join_list;
 use crate::session::statement::{done, transaction};
-use crate::session::{Outcome, Session, Severity, TransactionStatus};
+use crate::session::{Outcome, Session, Severity};
 use crate::types::parse;
 
 /// SET name = value, SET LOCAL included.

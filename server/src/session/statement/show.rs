@@ -12,12 +12,13 @@ use millrace_parser::ast::{ObjectName, ShowStatement, ShowTarget};
 use millrace_runtime::GroupRecord;
 use millrace_storage::{ObjectId, ObjectKind};
 
+use crate::catalog::scope::Scope;
 use crate::catalog::{Definition, Object, kind_name, mr_catalog};
 use crate::database::Database;
+use crate::database::sessions::Activity;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
 use crate::session::query::rows_of;
-use crate::session::statement::names;
-use crate::session::{Activity, CommandTag, Outcome, Scope, Session};
+use crate::session::{CommandTag, Outcome, Session, names};
 use crate::types;
 
 /// A table of texts: what SHOW answers with.
@@ -401,7 +402,7 @@ fn objects<'a>(
 
 fn columns_of(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult<Rows> {
     let reference = names::parts(name)?;
-    let reader = scope.reader(session.database());
+    let reader = session.database().reader(scope);
     let (schema, table) = reader.parts(&reference)?;
     if let Some(object) = reader.object(schema, table)
         && let Some(relation) = object.relation()

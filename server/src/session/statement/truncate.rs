@@ -6,12 +6,12 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::sql::sqlparser::ast::Truncate;
 
-use crate::database::df;
 use crate::error::SqlResult;
+use crate::error::from_internal::df;
 use crate::session::query::Providers;
 use crate::session::statement::delete::removals;
-use crate::session::statement::{done, names};
-use crate::session::{Outcome, Session, write};
+use crate::session::statement::done;
+use crate::session::{Outcome, Session, names, write};
 
 /// Executes TRUNCATE. Several tables are emptied one after the other; inside a transaction, together.
 pub(crate) async fn execute(session: &Arc<Session>, truncate: &Truncate) -> SqlResult<Outcome> {

@@ -15,13 +15,15 @@ use millrace_parser::quote_identifier;
 use millrace_storage::ChangeBatch;
 
 use crate::catalog::Relation;
+use crate::catalog::scope::Scope;
+use crate::database::rows::{RowBuilder, positions};
+use crate::database::running::Running;
 use crate::error::{SqlError, SqlResult, SqlState, from_internal};
-use crate::functions::{cast, rewrite};
+use crate::functions::{cast, syntax};
+use crate::session::keys::check_unique;
 use crate::session::query::Providers;
-use crate::session::rows::{RowBuilder, positions};
-use crate::session::statement::insert::check_unique;
-use crate::session::statement::{names, returning, select};
-use crate::session::{CommandTag, Outcome, Running, Scope, Session, write};
+use crate::session::statement::{returning, select};
+use crate::session::{CommandTag, Outcome, Session, names, write};
 use crate::types;
 
 /// The columns that a statement assigns, and to what.
@@ -97,8 +99,8 @@ impl Assigned {
             .enumerate()
             .zip(&self.types)
             .map(|((index, value), (name, column))| {
-                let arguments = vec![value.clone(), rewrite::text(name), rewrite::text(column)];
-                let cast = rewrite::call(cast::ASSIGN, arguments);
+                let arguments = vec![value.clone(), syntax::text(name), syntax::text(column)];
+                let cast = syntax::call(cast::ASSIGN, arguments);
                 format!(", {cast} AS \"assigned {index}\"")
             })
             .collect()

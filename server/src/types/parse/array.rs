@@ -6,8 +6,9 @@ use arrow::array::{Array, ArrayRef, ListArray, StringArray};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef};
 
+use crate::error::input::invalid;
 use crate::error::{SqlError, SqlResult};
-use crate::types::parse::{CellError, invalid};
+use crate::types::parse::CellError;
 use crate::types::type_name;
 
 /// Converts a column of array texts whose elements are `item`.

@@ -4,8 +4,8 @@
 //! and their fraction optional; zones as `Z`, `+02`, `+0230`, `-02:30`, `UTC`, or a name such as `Europe/Berlin`.
 //! `epoch` and the infinities are accepted; the words that need a clock (`now`, `today`) are not.
 
+use crate::error::input::invalid;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::types::parse::invalid;
 use crate::types::zone::Zone;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
@@ -205,7 +205,7 @@ fn no_such_date(text: &str) -> SqlError {
         SqlState::DatetimeFieldOverflow,
         format!(
             "date/time field value out of range: \"{}\"",
-            crate::types::parse::shortened(text)
+            crate::error::input::shortened(text)
         ),
     )
 }

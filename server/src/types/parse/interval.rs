@@ -2,8 +2,8 @@
 
 use arrow::datatypes::IntervalMonthDayNano;
 
+use crate::error::input::invalid;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::types::parse::invalid;
 
 const NANOS_PER_SECOND: f64 = 1e9;
 

@@ -1,7 +1,7 @@
 //! Text input of integers, floats and numerics.
 
+use crate::error::input::{invalid, out_of_range};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::types::parse::{invalid, out_of_range};
 use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE};
 
 /// An integer of any width, with an optional sign and white space around it.

@@ -16,9 +16,9 @@ use millrace_runtime::{ActivityCounts, PipelineStatus, ViewStatus};
 
 use super::analyze::{json, scenario};
 use crate::catalog::Object;
-use crate::config::units;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::Session;
+use crate::units;
 
 /// For how long a view is watched if the statement does not say.
 const DURATION_DEFAULT: Duration = Duration::from_secs(5);

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use arrow::datatypes::Field;
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 
-use crate::copy::layout::Header;
+use crate::copy::json;
+use crate::copy::layout::{Header, Layout};
 use crate::copy::split::{Columns, Splitter};
-use crate::copy::{CopyIn, Decoder, IngestFormat, Layout, json, relation_of};
+use crate::database::rows::positions;
 use crate::error::SqlResult;
-use crate::session::rows::positions;
-use crate::session::statement::names;
-use crate::session::{Session, write};
+use crate::session::copy_in::{CopyIn, Decoder, IngestFormat, relation_of};
+use crate::session::{Session, names, write};
 
 impl CopyIn {
     /// Rows of a request for a relation: `name` or `schema.name`.

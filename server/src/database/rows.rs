@@ -5,20 +5,18 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::DFSchema;
-use datafusion::execution::SessionState;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
 use millrace_planner::Binder;
 use millrace_runtime::Runtime;
 
 use crate::catalog::Relation;
-use crate::database::{Database, df};
+use crate::catalog::scope::Scope;
+use crate::database::Database;
+use crate::error::from_internal::{self, df};
 use crate::error::names::did_you_mean;
-use crate::error::{SqlError, SqlResult, SqlState, from_internal};
-use crate::functions::{bounded, cast, rewrite, zoned_cast};
-use crate::session::Scope;
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::bounded::physical;
+use crate::functions::{cast, rewrite, zoned_cast};
 use crate::types::{SqlType, output, parse};
 
 /// Where a column's values come from.
@@ -71,7 +69,7 @@ impl RowBuilder {
     /// A default or generated column cannot be planned, or a generated column is given.
     pub fn new(db: &Database, scope: &Scope, relation: &Relation, given: &[usize]) -> SqlResult<Self> {
         let schema = Arc::clone(relation.schema());
-        let reader = scope.reader(db);
+        let reader = db.reader(scope);
         let binder = Binder::new(db.state(), &reader);
         let state = db.statement_state();
         let empty = DFSchema::empty();
@@ -209,22 +207,6 @@ impl RowBuilder {
         }
         Ok(())
     }
-}
-
-/// An expression ready to run. `now()` and its like are values from then on: one for the whole statement.
-pub(crate) fn physical(
-    state: &SessionState,
-    expression: Expr,
-    schema: &DFSchema,
-) -> datafusion::error::Result<Arc<dyn PhysicalExpr>> {
-    let context = SimplifyContext::builder()
-        .with_schema(Arc::new(schema.clone()))
-        .with_config_options(Arc::clone(state.config_options()))
-        .with_query_execution_start_time(state.execution_props().query_execution_start_time)
-        .build();
-    let simplifier = ExprSimplifier::new(context);
-    let coerced = simplifier.coerce(bounded::in_expression(state, expression, schema)?, schema)?;
-    state.create_physical_expr(simplifier.simplify(coerced)?, schema)
 }
 
 /// A given column as the relation's: texts are read by the type's input, so that the row of a bad one is known.

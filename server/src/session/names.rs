@@ -8,8 +8,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::catalog::Object;
+use crate::catalog::scope::Scope;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::session::{Scope, Session};
+use crate::session::Session;
 
 /// The parts of a name, folded.
 ///
@@ -54,7 +55,7 @@ pub fn last_of_table(table: &TableObject) -> String {
 /// There is none; the nearest is suggested.
 pub fn resolve(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult<Arc<Object>> {
     let reference = parts(name)?;
-    let reader = scope.reader(session.database());
+    let reader = session.database().reader(scope);
     let (schema, table) = reader.parts(&reference)?;
     reader
         .object(schema, table)
@@ -68,7 +69,7 @@ pub fn resolve(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult
 /// The name is of another database.
 pub fn find(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult<Option<Arc<Object>>> {
     let reference = parts(name)?;
-    let reader = scope.reader(session.database());
+    let reader = session.database().reader(scope);
     let (schema, table) = reader.parts(&reference)?;
     Ok(reader.object(schema, table).cloned())
 }
@@ -79,7 +80,7 @@ pub fn find(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult<Op
 /// The schema does not exist, or is the system's.
 pub fn new_name(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult<(String, String)> {
     let reference = parts(name)?;
-    let reader = scope.reader(session.database());
+    let reader = session.database().reader(scope);
     let (schema, table) = reader.parts(&reference)?;
     let schema = match schema {
         Some(schema) => schema.to_string(),
