@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use millrace_server::{Config, Server};
+use millrace_wire::{Config, Server};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::BenchError;
@@ -39,7 +39,7 @@ impl Target {
             return Ok(Target::Binary(binary));
         }
         Err(BenchError::Server(format!(
-            "there is no server at {}: build it with `cargo build --release -p millrace-server`",
+            "there is no server at {}: build it with `cargo build --release -p millrace-cli`",
             binary.display()
         )))
     }

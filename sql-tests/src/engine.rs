@@ -20,6 +20,10 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::collect;
 use futures::TryStreamExt;
+use millrace_catalog::CatalogSnapshot;
+use millrace_database::DatabaseOptions;
+use millrace_database::database::engine;
+use millrace_functions::{comparisons, rewrite};
 use millrace_planner::relation::attach;
 use millrace_planner::stage::FlowLimits;
 use millrace_planner::{
@@ -33,11 +37,8 @@ use millrace_runtime::{
     QueryClass, QueryOptions, RestoredView, Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind,
     SourceSpec, ViewSpec, WriteToken,
 };
-use millrace_server::catalog::CatalogSnapshot;
-use millrace_server::database::{DatabaseOptions, engine};
-use millrace_server::functions::{comparisons, rewrite};
-use millrace_server::system;
 use millrace_storage::{ChangeBatch, Durability, Store, StoreOptions};
+use millrace_system::system;
 use parking_lot::Mutex;
 use sqlparser::ast;
 

@@ -16,8 +16,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_server::Server;
-use millrace_server::cli::test::{VirtualClock, throw_away};
+use millrace_cli::test::{VirtualClock, throw_away};
+use millrace_wire::Server;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 /// A failure, in words.

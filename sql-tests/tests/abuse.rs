@@ -8,11 +8,11 @@ use std::path::Path;
 
 use bytes::Bytes;
 use futures::SinkExt;
-use millrace_server::Server;
-use millrace_server::cli::test::throw_away;
-use millrace_server::config::Config;
-use millrace_server::http::REQUESTS_MAX;
+use millrace_cli::test::throw_away;
 use millrace_sql_tests::{connect, rows, run, seed, start, words};
+use millrace_wire::Server;
+use millrace_wire::config::Config;
+use millrace_wire::http::REQUESTS_MAX;
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore, SeedableRng};
 use tempfile::TempDir;

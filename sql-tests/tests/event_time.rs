@@ -11,8 +11,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use millrace_cli::test::{VirtualClock, virtual_clock};
 use millrace_runtime::clock::Clock;
-use millrace_server::cli::test::{VirtualClock, virtual_clock};
 use millrace_sql_tests::{Failure, TextRow, connect, run, seed, sorted_rows, start, start_on};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

@@ -13,8 +13,8 @@ use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, TimestampMicro
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use millrace_planner::RelationId;
 use millrace_runtime::{Runtime, WriteToken};
-use millrace_server::{Config, Server};
 use millrace_storage::ChangeBatch;
+use millrace_wire::{Config, Server};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use arrow::array::RecordBatch;
 use millrace_planner::RelationId;
 use millrace_runtime::{Runtime, WriteToken};
-use millrace_server::{Config, Server};
 use millrace_storage::ChangeBatch;
+use millrace_wire::{Config, Server};
 use tempfile::TempDir;
 
 use crate::client::Client;

@@ -1,0 +1,288 @@
+//! Sinks: the rows of a relation, or what changes in a view, as files for others.
+//!
+//! ```text
+//!  step of the relation (at a committed epoch) --> hidden files, synced --> the fact `sink/<id>` names how many count
+//!        --> they get their names, the directory is synced --> next step
+//! ```
+//! The fact is the commit: a synced line of the catalog's journal, for all files of a step at once. What it does not name is
+//! removed at the start; what it names and has not got its name yet gets it. So a reader of the directory sees each step
+//! whole or not at all, and never twice. Which rows of a table or view were delivered is known from the files themselves
+//! (`database/sinks.rs`).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use millrace_parser::ast::{self, FormatEncode};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::units;
+use millrace_storage::ObjectId;
+use serde::{Deserialize, Serialize};
+
+use crate::connector::options::{Given, invalid};
+
+/// The column of a changelog that says what happened to the row.
+pub(crate) const OP: &str = "op";
+/// The time between two commits, rows and bytes of a file, unless options say otherwise.
+const ROLLOVER_DEFAULT: Duration = Duration::from_secs(10);
+const ROWS_MAX_DEFAULT: u64 = 1_000_000;
+const BYTES_MAX_DEFAULT: u64 = 128 << 20;
+
+/// What files hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileFormat {
+    /// An object a line, named and written as HTTP does.
+    Json,
+    /// A line with names, then rows as COPY writes them.
+    Csv,
+    Parquet,
+}
+
+/// Which changes are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SinkType {
+    /// Rows that come. The relation loses none.
+    AppendOnly,
+    /// Rows that come, of a relation that may lose some.
+    ForcedAppendOnly,
+    /// Rows that come and go, with a first column that says which: `insert` or `delete`.
+    Changelog,
+}
+
+/// A file sink: the lasting form.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SinkDef {
+    /// What it reads.
+    pub relation: ObjectId,
+    /// The view that was made for it, if it was given a query.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub view: Option<ObjectId>,
+    /// What the files' columns are called: those that the relation had first.
+    pub columns: Vec<String>,
+    pub path: PathBuf,
+    /// What the files' names begin with.
+    pub prefix: String,
+    pub format: FileFormat,
+    #[serde(rename = "type")]
+    pub sink_type: SinkType,
+    pub rollover_ms: u64,
+    pub rows_max: u64,
+    pub bytes_max: u64,
+}
+
+impl FileFormat {
+    /// Its name, which is also what the files' names end with.
+    pub fn name(self) -> &'static str {
+        match self {
+            FileFormat::Json => "json",
+            FileFormat::Csv => "csv",
+            FileFormat::Parquet => "parquet",
+        }
+    }
+
+    fn parse(text: &str) -> SqlResult<FileFormat> {
+        let all = [FileFormat::Json, FileFormat::Csv, FileFormat::Parquet];
+        let found = all.into_iter().find(|format| format.name() == text);
+        found.ok_or_else(|| {
+            SqlError::unsupported(format!("a sink cannot write {}", text.to_uppercase()))
+                .with_hint("There are JSON, CSV and PARQUET.")
+        })
+    }
+}
+
+impl SinkType {
+    pub fn name(self) -> &'static str {
+        match self {
+            SinkType::AppendOnly | SinkType::ForcedAppendOnly => "append-only",
+            SinkType::Changelog => "changelog",
+        }
+    }
+}
+
+/// What the options of CREATE SINK say.
+#[derive(Debug)]
+pub struct SinkOptions {
+    path: PathBuf,
+    format: FileFormat,
+    sink_type: Option<&'static str>,
+    is_forced: bool,
+    rollover: Duration,
+    rows_max: u64,
+    bytes_max: u64,
+}
+
+impl SinkOptions {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// An option is missing, not known, or has a value that it cannot have.
+    pub fn new(options: &ast::Options, format: Option<&FormatEncode>) -> SqlResult<SinkOptions> {
+        let of_format = format
+            .map(|format| format.options.0.as_slice())
+            .unwrap_or_default();
+        let all: BTreeMap<String, String> = (options.0.iter().chain(of_format))
+            .map(|option| (option.name.value.to_ascii_lowercase(), option.value.clone()))
+            .collect();
+        let needs = |option: &str, hint: &str| {
+            SqlError::new(
+                SqlState::InvalidParameterValue,
+                format!("a sink needs option \"{option}\""),
+            )
+            .with_hint(hint.to_owned())
+        };
+        match all.get("connector").map(|name| name.to_ascii_lowercase()) {
+            None => {
+                return Err(needs(
+                    "connector",
+                    "Write WITH (connector = 'file', path = '/directory').",
+                ));
+            }
+            Some(name) if name != "file" && name != "fs" => {
+                return Err(SqlError::unsupported(format!(
+                    "connector \"{name}\" is not supported for a sink"
+                ))
+                .with_hint("There is file."));
+            }
+            Some(_) => {}
+        }
+        let mut given = Given::new("file", &all);
+        let path = given.text("path").or(given.text("fs.path"));
+        let path = path.ok_or_else(|| needs("path", "It names an existing directory of the server."))?;
+        let named = given.text("format");
+        let format = match (format, named) {
+            (Some(format), None) => {
+                if format.format != "plain" {
+                    return Err(SqlError::unsupported(format!(
+                        "FORMAT {} is not supported",
+                        format.format.to_uppercase()
+                    ))
+                    .with_hint(
+                        "Use FORMAT PLAIN; with type = 'changelog' files say what happened to each row.",
+                    ));
+                }
+                FileFormat::parse(&format.encode)?
+            }
+            (None, Some(named)) => FileFormat::parse(&named.to_ascii_lowercase())?,
+            (Some(_), Some(_)) => {
+                return Err(SqlError::new(
+                    SqlState::SyntaxError,
+                    "option \"format\" and FORMAT .. ENCODE .. say the same twice",
+                ));
+            }
+            (None, None) => {
+                return Err(
+                    SqlError::new(SqlState::InvalidParameterValue, "a sink needs a format")
+                        .with_hint("Write FORMAT PLAIN ENCODE JSON (or CSV, or PARQUET) at the end."),
+                );
+            }
+        };
+        let types = [("append-only", "append-only"), ("changelog", "changelog")];
+        let sink_type = given.one_of("type", &types)?;
+        let is_forced = given.one_of("force_append_only", &[("true", true), ("false", false)])?;
+        // Files are written once whichever is asked for.
+        given.one_of("delivery", &[("exactly_once", ()), ("at_least_once", ())])?;
+        let rollover = match given.text("rollover_seconds") {
+            None => ROLLOVER_DEFAULT,
+            Some(text) => {
+                let seconds = text
+                    .parse()
+                    .ok()
+                    .filter(|seconds| (0.0..=86_400.0).contains(seconds));
+                let why = "it is a number of seconds from 0 to 86400";
+                Duration::from_secs_f64(seconds.ok_or_else(|| invalid("rollover_seconds", text, why))?)
+            }
+        };
+        let rows_max = given
+            .number("max_row_count", 1..=1 << 40)?
+            .unwrap_or(ROWS_MAX_DEFAULT);
+        let bytes_max = match given.text("max_file_size") {
+            None => BYTES_MAX_DEFAULT,
+            Some(text) => units::size(text)
+                .ok()
+                .filter(|bytes| *bytes > 0)
+                .ok_or_else(|| invalid("max_file_size", text, "it is a size, such as '64MB'"))?,
+        };
+        given.finish()?;
+        Ok(SinkOptions {
+            path: PathBuf::from(path),
+            format,
+            sink_type,
+            is_forced: is_forced.unwrap_or(false),
+            rollover,
+            rows_max,
+            bytes_max,
+        })
+    }
+
+    /// The sink of a relation with these columns. `name`: what it is called.
+    ///
+    /// # Errors
+    /// The relation may lose rows and nothing was said about that; a column has a name that the files cannot have.
+    pub fn sink(
+        self,
+        name: &str,
+        relation: ObjectId,
+        view: Option<ObjectId>,
+        schema: &Schema,
+        is_append_only: bool,
+    ) -> SqlResult<SinkDef> {
+        let sink_type = match (self.sink_type, self.is_forced) {
+            (Some("changelog"), true) => {
+                return Err(SqlError::new(
+                    SqlState::InvalidParameterValue,
+                    "option \"force_append_only\" does not go with type = 'changelog'",
+                ));
+            }
+            (Some("changelog"), false) => SinkType::Changelog,
+            _ if is_append_only => SinkType::AppendOnly,
+            (_, true) => SinkType::ForcedAppendOnly,
+            (_, false) => {
+                return Err(SqlError::new(
+                    SqlState::InvalidParameterValue,
+                    format!("sink \"{name}\" cannot be append-only: rows of what it reads change and go"),
+                )
+                .with_hint(
+                    "Use type = 'changelog', which writes what happened to each row, or force_append_only = 'true', \
+                     which leaves out that rows go.",
+                ));
+            }
+        };
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let def = SinkDef {
+            relation,
+            view,
+            columns: schema.fields().iter().map(|field| field.name().clone()).collect(),
+            path: self.path,
+            prefix: name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect(),
+            format: self.format,
+            sink_type,
+            rollover_ms: u64::try_from(self.rollover.as_millis()).unwrap_or(u64::MAX),
+            rows_max: self.rows_max,
+            bytes_max: self.bytes_max,
+        };
+        if def.sink_type == SinkType::Changelog && def.columns.iter().any(|column| column == OP) {
+            return Err(SqlError::new(
+                SqlState::DuplicateColumn,
+                format!("column name \"{OP}\" specified more than once"),
+            )
+            .with_detail("A changelog has a column of that name in front of the others.")
+            .with_hint("Give the column another name in a query: CREATE SINK .. AS SELECT .."));
+        }
+        Ok(def)
+    }
+}
+
+impl SinkDef {
+    /// The columns of the files, given those of the relation.
+    pub fn schema(&self, relation: &Schema) -> SchemaRef {
+        let op =
+            (self.sink_type == SinkType::Changelog).then(|| Arc::new(Field::new(OP, DataType::Utf8, false)));
+        let columns = self.columns.iter().zip(relation.fields());
+        let columns = columns.map(|(name, field)| Arc::new(field.as_ref().clone().with_name(name)));
+        Arc::new(Schema::new(op.into_iter().chain(columns).collect::<Vec<_>>()))
+    }
+}
