@@ -29,7 +29,7 @@ use datafusion::physical_plan::{
 };
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
-use millrace_functions::{comparisons, rewrite};
+use millrace_functions::sql::{comparisons, rewrite};
 use millrace_planner::CatalogReader;
 use millrace_planner::relation::attach;
 use parking_lot::Mutex;

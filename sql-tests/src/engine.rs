@@ -23,7 +23,7 @@ use futures::TryStreamExt;
 use millrace_catalog::CatalogSnapshot;
 use millrace_database::DatabaseOptions;
 use millrace_database::database::engine;
-use millrace_functions::{comparisons, rewrite};
+use millrace_functions::sql::{comparisons, rewrite};
 use millrace_planner::relation::attach;
 use millrace_planner::stage::FlowLimits;
 use millrace_planner::{

@@ -1,7 +1,7 @@
 //! Connectors of streams: from `WITH (connector = '..', ..)` to what makes the rows.
 //!
 //! What there is makes rows itself: `nexmark`, `ysb` and `datagen`. Their rows are functions of their position
-//! ([`millrace_runtime::generator`]); `database/generators.rs` writes them.
+//! ([`millrace_runtime::generator`]); the database writes them (`millrace-database`, `generators`).
 
 mod datagen;
 pub mod options;

@@ -8,7 +8,7 @@ use datafusion::common::DFSchema;
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast;
 use millrace_functions::bounded::physical;
-use millrace_functions::rewrite;
+use millrace_functions::sql::rewrite;
 use millrace_parser::ast::{Options, Watermark};
 use millrace_planner::watermark::{Bound, ColumnWatermark, growing};
 use millrace_planner::{Binder, CatalogReader, RelationId};

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{self, Expr, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
-use millrace_functions::rewrite;
+use millrace_functions::sql::rewrite;
 use millrace_planner::SqlFunction;
 use millrace_postgres::error::SqlResult;
 use serde::{Deserialize, Serialize};

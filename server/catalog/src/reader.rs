@@ -11,7 +11,7 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast;
-use millrace_functions::{bound, comparisons, equality, rewrite, type_check};
+use millrace_functions::sql::{bound, comparisons, equality, rewrite, type_check};
 use millrace_planner::{Binder, CatalogReader, SqlFunction};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;

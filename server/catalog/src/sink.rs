@@ -1,13 +1,5 @@
-//! Sinks: the rows of a relation, or what changes in a view, as files for others.
-//!
-//! ```text
-//!  step of the relation (at a committed epoch) --> hidden files, synced --> the fact `sink/<id>` names how many count
-//!        --> they get their names, the directory is synced --> next step
-//! ```
-//! The fact is the commit: a synced line of the catalog's journal, for all files of a step at once. What it does not name is
-//! removed at the start; what it names and has not got its name yet gets it. So a reader of the directory sees each step
-//! whole or not at all, and never twice. Which rows of a table or view were delivered is known from the files themselves
-//! (`database/sinks.rs`).
+//! Sinks as they are declared: what CREATE SINK says, read and kept. Who writes the files is a layer above
+//! (`millrace-database`, `sinks` and `sink_files`).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -19,6 +19,7 @@ use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use millrace_planner::case::agreed;
 use millrace_postgres::error::{SqlError, SqlState};
+use millrace_postgres::types::parse::number::exact_digits;
 use millrace_postgres::types::{self, ANNOTATION, is_text, parse};
 
 use crate::division;
@@ -328,7 +329,7 @@ fn narrowed(expr: Expr) -> Expr {
 
 /// A quoted literal as a value of the type on the other side, where DataFusion would take the other side for a text or
 /// compare texts that mean the same and are not equal.
-pub(super) fn read_as(expr: &Expr, other: &Field) -> Result<Option<Expr>> {
+pub(crate) fn read_as(expr: &Expr, other: &Field) -> Result<Option<Expr>> {
     let Expr::Literal(ScalarValue::Utf8(Some(text)), None) = expr else {
         return Ok(None);
     };
@@ -340,7 +341,7 @@ pub(super) fn read_as(expr: &Expr, other: &Field) -> Result<Option<Expr>> {
     }
     let value = if matches!(other.data_type(), DataType::Decimal128(..)) {
         // The digits that are written, not those of the other side.
-        match crate::literals::exact_digits(text) {
+        match exact_digits(text) {
             Some((precision, scale)) => {
                 let exact = Field::new("", DataType::Decimal128(precision, scale), true);
                 parse::value(&exact, Some(text))?

@@ -12,7 +12,7 @@
 //! | `array_checked(a)` | `ARRAY[..]` of arrays, which must have one length |
 //! | `array_order(a)` | bytes that compare as the arrays do, NULL being the largest element |
 //!
-//! [`rewritten`] puts in the first ones by their syntax, [`super::bound`] the others in a bound plan.
+//! [`rewritten`] puts in the first ones by their syntax, [`crate::sql::bound`] the others in a bound plan.
 
 use std::sync::Arc;
 
@@ -195,7 +195,7 @@ fn has_dimensions(array: &ast::Expr) -> bool {
 ///
 /// # Errors
 /// The array has several dimensions.
-pub(super) fn check_unnest(unnest: &Unnest) -> Result<()> {
+pub(crate) fn check_unnest(unnest: &Unnest) -> Result<()> {
     for (index, _) in &unnest.list_type_columns {
         let (_, field) = unnest.input.schema().qualified_field(*index);
         // Each match of `regexp_matches` is an array.
@@ -212,7 +212,7 @@ pub(super) fn check_unnest(unnest: &Unnest) -> Result<()> {
 }
 
 /// An expression of a bound plan with these functions in the place of DataFusion's.
-pub(super) fn replaced(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+pub(crate) fn replaced(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let is_list = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::List(_)));
     match &expr {
         Expr::ScalarFunction(ScalarFunction { func, args }) => {

@@ -14,7 +14,8 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use millrace_postgres::types::{ANNOTATION, type_name};
 
 use crate::datetime::{self, Function};
-use crate::{cast as pg_cast, jsonb, type_check};
+use crate::sql::type_check;
+use crate::{cast as pg_cast, jsonb};
 
 /// Puts them in.
 #[derive(Debug, Default)]

@@ -105,7 +105,7 @@ fn trimmed(expr: &Expr) -> Option<Expr> {
 }
 
 /// An expression of a bound plan with what is to be done about char(n).
-pub(super) fn replaced(mut expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+pub(crate) fn replaced(mut expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let mut changed = false;
     let mut put = |place: &mut Expr, new: Option<Expr>| {
         if let Some(new) = new {

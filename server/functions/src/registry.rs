@@ -5,9 +5,10 @@ use std::sync::Arc;
 use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
 
+use crate::sql::quantified;
 use crate::{
     arithmetic, arrays, by_pattern, cast, date_part, date_trunc, datetime, format, jsonb, length, numeric,
-    operators, ordered_set, quantified, ranking, regex, sum, system, text, without,
+    operators, ordered_set, ranking, regex, sum, system, text, without,
 };
 
 /// Registers all of them.

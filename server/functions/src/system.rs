@@ -1,7 +1,7 @@
 //! Functions by which clients look at the server: its version, types, visibility, sizes, definitions.
 //!
 //! What depends on the session (`current_user`, `current_setting`, `pg_sleep`) is replaced by the session before a
-//! statement is bound; what needs the catalog asks the snapshot of the moment, through a handle.
+//! statement is bound; what needs the catalog is a layer above, with the relations of `pg_catalog`.
 
 use std::hash::Hash;
 use std::sync::Arc;

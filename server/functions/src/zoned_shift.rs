@@ -1,6 +1,6 @@
 //! `timestamptz + interval` in the time zone of the session: days and months keep the time on the wall clock.
 //!
-//! A bound plan adds in UTC, where a day has 24 hours; [`super::zoned_cast`] puts these functions in its place. A series of
+//! A bound plan adds in UTC, where a day has 24 hours; [`crate::sql::zoned_cast`] puts these functions in its place. A series of
 //! instants adds in the zone, too.
 
 use std::sync::Arc;

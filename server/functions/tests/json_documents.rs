@@ -10,13 +10,13 @@ use millrace_postgres::types::output;
 
 /// One document into a column `v` of a type: its text, or the code of the error.
 fn one(sql_type: &str, value: &str) -> String {
-    let named = cast::named(sql_type).unwrap();
+    let named = cast::named(sql_type).expect("a type of SQL");
     let field = Arc::new(named.field("v", true));
     let run = || {
         let mut decoder = Decoder::new(false, &[Arc::clone(&field)]);
         decoder.push(format!("{{\"v\":{value}}}").as_bytes())?;
         decoder.finish()?;
-        let documents = decoder.take().unwrap();
+        let documents = decoder.take().expect("one document was pushed");
         let batch = documents.read(0)?;
         let read = decoder.read_fields().remove(0);
         let column = cast::convert(&read, &field, batch.column(0)).map_err(from_internal::datafusion)?;

@@ -2,7 +2,7 @@
 //! and the position in the SQL text.
 //!
 //! Everything that may go wrong below the server arrives here as one of a few error types and becomes a [`SqlError`]
-//! in exactly one place: [`from_internal`]. The wire protocols only print what they are given.
+//! in exactly one place: [`crate::from_internal`]. The wire protocols only print what they are given.
 
 pub mod input;
 

@@ -9,7 +9,8 @@ use datafusion::sql::sqlparser::ast::{
     Value, VisitMut, VisitorMut,
 };
 use millrace_catalog::settings;
-use millrace_functions::{column_names, syntax};
+use millrace_functions::sql::column_names;
+use millrace_functions::syntax;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::parse;
 

@@ -17,13 +17,13 @@ use futures::StreamExt;
 use millrace_catalog::external::{ExternalTable, ROW_BYTES};
 use millrace_catalog::flow::{self, FlowDef};
 use millrace_database::running::Running;
-use millrace_functions::{sort_key, zoned_cast};
+use millrace_functions::sql::{sort_key, zoned_cast};
 use millrace_planner::performance::Profile;
 use millrace_planner::query::generic_join::{CyclicJoinChoice, CyclicJoins};
 use millrace_planner::relation::{attach, relation_of, relations};
 use millrace_planner::{RelationId, copies};
 use millrace_postgres::error::{SqlError, SqlResult};
-use millrace_postgres::from_internal::{self, df};
+use millrace_postgres::from_internal::df;
 use millrace_postgres::types::zone::Zone;
 use millrace_runtime::{Partitions, QueryClass, table_rows};
 
@@ -362,9 +362,4 @@ pub(crate) fn renamed(schema: &SchemaRef, names: &[String]) -> SchemaRef {
 pub fn rows_of(schema: SchemaRef, batches: Vec<RecordBatch>) -> SendableRecordBatchStream {
     let rows = futures::stream::iter(batches.into_iter().map(Ok));
     Box::pin(RecordBatchStreamAdapter::new(schema, rows))
-}
-
-/// The error of a stream, for whoever reads it.
-pub fn stream_error(error: datafusion::error::DataFusionError) -> SqlError {
-    from_internal::datafusion(error)
 }

@@ -8,7 +8,7 @@
 //!         ├─ extended  ── Parse, Bind, Describe, Execute, Close, Sync: statements and portals
 //!         └─ copy      ── COPY in both directions
 //!    wire ── bytes to messages and back      frame ── is it a message at all?
-//!    message, encode ── errors, columns, rows as PostgreSQL lays them out
+//!    message ── errors, columns, rows as PostgreSQL lays them out (values: `millrace-postgres`, `encode`)
 //! ```
 //!
 //! pgwire supplies the layout of the messages and SCRAM. The conversation itself is ours, because a connection here

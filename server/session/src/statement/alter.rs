@@ -16,7 +16,7 @@ use millrace_catalog::scope::Scope;
 use millrace_catalog::{ColumnDef, Definition, Object, Relation, kind_name};
 use millrace_database::database::ddl::DdlGuard;
 use millrace_database::database::rows::{RowBuilder, positions};
-use millrace_functions::rewrite;
+use millrace_functions::sql::rewrite;
 use millrace_parser::ast::{AlterOperation, AlterRelation, ColumnDefinition, ObjectKind as Kind, Options};
 use millrace_planner::{Binder, RelationId, RelationKind};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};

@@ -12,7 +12,7 @@ use millrace_catalog::{ColumnDef, Definition, Object, Relation};
 use millrace_database::clock::now_ms;
 use millrace_database::database::ddl::DdlGuard;
 use millrace_database::database::rows::RowBuilder;
-use millrace_functions::equality;
+use millrace_functions::sql::equality;
 use millrace_parser::ast::{ColumnDefinition, CreateStream, CreateTable, Options};
 use millrace_planner::{RelationKind, copies};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};

@@ -11,7 +11,7 @@ use millrace_database::clock::now_ms;
 use millrace_database::database::ddl::DdlGuard;
 use millrace_database::database::jobs::{Making, Waiting};
 use millrace_database::database::replace::check_no_circle;
-use millrace_functions::column_names;
+use millrace_functions::sql::column_names;
 use millrace_parser::ast::{CreateMaterializedView, Emit, OptionEntry, Options};
 use millrace_planner::growth::Growth;
 use millrace_planner::{Binder, OnError, Priority, StageGraph, copies};

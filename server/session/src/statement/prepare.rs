@@ -9,7 +9,7 @@ use datafusion::logical_expr::ColumnarValue;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, DataType, Expr, Ident, ObjectName};
 use millrace_database::running::Running;
-use millrace_functions::rewrite;
+use millrace_functions::sql::rewrite;
 use millrace_parser::Parsed;
 use millrace_parser::ast::Statement;
 use millrace_planner::Binder;

@@ -89,7 +89,7 @@ pub fn bind(
     let list: Vec<String> = items.iter().map(ToString::to_string).collect();
     let text = format!("SELECT {} FROM {}", list.join(", "), quote_identifier(name));
     let names = match select::parse_query(&text)? {
-        ast::Statement::Query(query) => millrace_functions::column_names::output_names(&query),
+        ast::Statement::Query(query) => millrace_functions::sql::column_names::output_names(&query),
         _ => vec![],
     };
     let tables = BTreeMap::from([(name.to_string(), table_of(relation, rows)?)]);

@@ -6,7 +6,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 use millrace_catalog::scope::Scope;
 use millrace_database::running::Running;
-use millrace_functions::{column_names, rewrite};
+use millrace_functions::sql::{column_names, rewrite};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 

@@ -16,7 +16,7 @@ use millrace_functions::system::{any_arguments, number};
 
 use crate::pg_catalog::{definitions, is_system};
 
-/// What a [`Fixed`] or [`FromCatalog`] function does with its arguments.
+/// What a [`FromCatalog`] function does with its arguments.
 type Apply = fn(&CatalogSnapshot, &[ArrayRef], usize) -> Option<String>;
 
 /// Functions that ask the catalog.

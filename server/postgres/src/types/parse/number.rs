@@ -198,6 +198,28 @@ fn read_decimal(text: &str, precision: u8, scale: i8) -> SqlResult<(i128, bool)>
     Ok((if negative { -value } else { value }, is_exact))
 }
 
+/// Precision and scale of a number as it is written; `None`: it is no number, or a numeric does not hold it.
+pub fn exact_digits(text: &str) -> Option<(u8, i8)> {
+    let body = text.trim().trim_start_matches(['-', '+']);
+    let (mantissa, exponent) = match body.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        None => (body, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    if !(whole.bytes().chain(fraction.bytes())).all(|byte| byte.is_ascii_digit())
+        || (whole.is_empty() && fraction.is_empty())
+    {
+        return None;
+    }
+    let before = i32::try_from(whole.trim_start_matches('0').len()).ok()? + exponent.clamp(-1000, 1000);
+    let after = (i32::try_from(fraction.len()).ok()? - exponent.clamp(-1000, 1000)).max(0);
+    let precision = (before.max(0) + after).max(1);
+    let precision = u8::try_from(precision)
+        .ok()
+        .filter(|digits| *digits <= NUMERIC_PRECISION)?;
+    Some((precision, i8::try_from(after).ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 //! PostgreSQL's spellings, rewritten in the AST before it is bound.
 //!
-//! * `CAST(x AS t)`, `x::t` and `t 'x'` become `pg_cast(x, 't')` (see [`super::cast`]).
+//! * `CAST(x AS t)`, `x::t` and `t 'x'` become `pg_cast(x, 't')` (see [`crate::cast`]).
 //! * Intervals are read by their input function; `AT TIME ZONE` and `OVERLAPS` become calls.
 //! * `pg_catalog.f(..)` loses its schema; some functions have another name in DataFusion.
 //! * `x COLLATE "C"` is `x`: texts are ordered by their bytes.
@@ -16,9 +16,10 @@ use datafusion::sql::sqlparser::ast::{
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
 
-use crate::column_names::name_columns;
+use crate::sql::column_names::name_columns;
+use crate::sql::{literals, quantified, row_values};
 use crate::syntax::{call, parsed_query, text};
-use crate::{arrays, cast, date_part, literals, quantified, regex, row_values};
+use crate::{arrays, cast, date_part, regex};
 
 /// Rewrites a query.
 ///
@@ -427,7 +428,7 @@ fn plain_cast(inner: Expr, data_type: DataType) -> Expr {
     }
 }
 
-/// `(a, b) OVERLAPS (c, d)`; the other operators are chosen by the types of their sides, see [`super::operators`].
+/// `(a, b) OVERLAPS (c, d)`; the other operators are chosen by the types of their sides, see [`crate::operators`].
 fn binary(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
     match (op, left, right) {
         (BinaryOperator::Overlaps, Expr::Tuple(left), Expr::Tuple(right))
@@ -567,7 +568,7 @@ fn special_call(function: &Function) -> Option<Expr> {
             );
             Some(call("age", [vec![today], arguments].concat()))
         }
-        ("to_timestamp", 2) => Some(call(super::by_pattern::TO_TIMESTAMP, arguments)),
+        ("to_timestamp", 2) => Some(call(crate::by_pattern::TO_TIMESTAMP, arguments)),
         // DataFusion counts with unsigned numbers, which PostgreSQL has not.
         ("cardinality" | "array_ndims" | "array_position", _) => signed(function, "integer"),
         ("array_positions", _) => signed(function, "integer[]"),

@@ -156,7 +156,7 @@ mod tests {
         let millrace_parser::ast::Statement::Sql(mut statement) = parsed.statement else {
             panic!("{sql}")
         };
-        crate::rewrite::statement(&mut statement).unwrap();
+        crate::sql::rewrite::statement(&mut statement).unwrap();
         statement.to_string()
     }
 

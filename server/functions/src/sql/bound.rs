@@ -2,8 +2,8 @@
 //!
 //! | what | by |
 //! |---|---|
-//! | DataFusion's functions of lists | [`super::arrays`] |
-//! | char(n) in comparisons, LIKE and functions that see its padding | [`super::padded`] |
+//! | DataFusion's functions of lists | [`crate::arrays`] |
+//! | char(n) in comparisons, LIKE and functions that see its padding | [`crate::padded`] |
 //! | values of other types in `text || value` | their text |
 
 use arrow::datatypes::DataType;

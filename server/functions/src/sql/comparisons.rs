@@ -1,6 +1,6 @@
 //! Quoted literals in `x IN (..)` and `x BETWEEN .. AND ..`, read by the type of `x`.
 //!
-//! Operators are planned one by one and have their literals read then (see [`super::arithmetic`]). These two have no such
+//! Operators are planned one by one and have their literals read then (see [`crate::arithmetic`]). These two have no such
 //! hook, so that the conditions of a bound plan are gone through instead. Only conditions: they have no names that
 //! other parts of the plan refer to.
 

@@ -24,7 +24,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::parse::array;
 
 use crate::arguments::on_arrays;
-use crate::row_values;
+use crate::sql::row_values;
 use crate::syntax::{self, parsed_query};
 
 /// A comparison: the operator, the function for ANY, the function for ALL.

@@ -1,6 +1,6 @@
 //! Equality of types of which one value has several forms: an interval of a day and one of 24 hours, 1 and 1.0 in jsonb.
 //!
-//! Operators compare by keys (see [`super::operators`]); here the rest of a bound plan is told to: GROUP BY, DISTINCT, UNION,
+//! Operators compare by keys (see [`crate::operators`]); here the rest of a bound plan is told to: GROUP BY, DISTINCT, UNION,
 //! USING, IN, count(DISTINCT ..), PARTITION BY. A group shows the least form of its value, whichever came first, so that a
 //! view does not depend on the order of rows.
 

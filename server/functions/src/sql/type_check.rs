@@ -15,7 +15,8 @@ use datafusion::scalar::ScalarValue;
 use millrace_postgres::error::{SqlError, SqlState};
 use millrace_postgres::types::plain_name;
 
-use crate::{cast, quantified};
+use crate::cast;
+use crate::sql::quantified;
 
 const HINT: &str =
     "No operator matches the given name and argument types. You might need to add explicit type casts.";

@@ -9,7 +9,8 @@ use datafusion::sql::sqlparser::ast::{
     UnaryOperator, Value,
 };
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
-use millrace_postgres::types::{self, NUMERIC_PRECISION};
+use millrace_postgres::types;
+use millrace_postgres::types::parse::number::exact_digits;
 
 use crate::{cast, syntax};
 
@@ -130,28 +131,6 @@ fn quoted(expr: &Expr) -> bool {
 /// The numeric type that holds a number's text exactly: `2.50` is a numeric(3,2).
 fn exact_numeric(text: &str) -> Option<String> {
     exact_digits(text).map(|(precision, scale)| format!("numeric({precision},{scale})"))
-}
-
-/// Precision and scale of a number as it is written; `None`: it is no number, or a numeric does not hold it.
-pub fn exact_digits(text: &str) -> Option<(u8, i8)> {
-    let body = text.trim().trim_start_matches(['-', '+']);
-    let (mantissa, exponent) = match body.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
-        None => (body, 0),
-    };
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    if !(whole.bytes().chain(fraction.bytes())).all(|byte| byte.is_ascii_digit())
-        || (whole.is_empty() && fraction.is_empty())
-    {
-        return None;
-    }
-    let before = i32::try_from(whole.trim_start_matches('0').len()).ok()? + exponent.clamp(-1000, 1000);
-    let after = (i32::try_from(fraction.len()).ok()? - exponent.clamp(-1000, 1000)).max(0);
-    let precision = (before.max(0) + after).max(1);
-    let precision = u8::try_from(precision)
-        .ok()
-        .filter(|digits| *digits <= NUMERIC_PRECISION)?;
-    Some((precision, i8::try_from(after).ok()?))
 }
 
 fn known(expr: &Expr) -> Known {
@@ -435,7 +414,7 @@ pub fn cast_of_literal(inner: Expr, sql_type: &types::SqlType, name: &str) -> (E
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rewrite;
+    use crate::sql::rewrite;
 
     fn rewritten(sql: &str) -> String {
         let parsed = millrace_parser::parse(sql).unwrap().remove(0);
