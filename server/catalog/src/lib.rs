@@ -11,20 +11,20 @@
 //! properties; [`object`] translates between the two. It opens nothing, runs nothing, and knows no database and no session.
 
 pub mod bound;
-pub mod column;
+mod column;
 pub mod connector;
 pub mod event_time;
 pub mod external;
 pub mod flow;
 pub mod function;
 pub mod keeping;
-pub mod names;
+mod names;
 pub mod object;
 pub mod reader;
 pub mod scope;
 pub mod settings;
 pub mod sink;
-pub mod snapshot;
+mod snapshot;
 
 pub use column::ColumnDef;
 pub use names::{DATABASE_ALIAS, DEFAULT_DATABASE, DEFAULT_SCHEMA, DEFAULT_USER, SYSTEM_SCHEMAS, USER_ALIAS};

@@ -13,13 +13,13 @@
 //! Tests and benches embed what is here: throw-away servers and the runner of sqllogictest files.
 
 pub mod command_line;
-pub mod config_file;
-pub mod demo;
+mod config_file;
+mod demo;
 mod exit;
-pub mod logging;
-pub mod restore;
-pub mod serve;
+mod logging;
+mod restore;
+mod serve;
 pub mod split;
-pub mod sql;
-pub mod table;
+mod sql;
+mod table;
 pub mod test;

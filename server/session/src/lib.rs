@@ -29,10 +29,10 @@
 
 #[cfg(test)]
 mod alter_tests;
-pub mod constants;
+mod constants;
 mod conversation;
 pub mod copy_in;
-pub mod cursor;
+mod cursor;
 #[cfg(test)]
 mod explain_tests;
 #[cfg(test)]
@@ -44,32 +44,32 @@ mod keys;
 mod light;
 #[cfg(test)]
 mod memory_tests;
-pub mod names;
-pub mod notice;
+mod names;
+mod notice;
 mod object_names;
-pub mod outcome;
-pub mod overlay;
-pub mod parameters;
-pub mod position;
-pub mod prepared;
+mod outcome;
+mod overlay;
+mod parameters;
+mod position;
+mod prepared;
 #[cfg(test)]
 mod psql_tests;
-pub mod query;
+mod query;
 #[cfg(test)]
 mod recovery_tests;
 #[cfg(test)]
 mod retention_tests;
 mod session;
-pub mod simple;
+mod simple;
 #[cfg(test)]
 mod sink_tests;
 #[cfg(test)]
 mod size_tests;
-pub mod statement;
+mod statement;
 #[cfg(test)]
 pub(crate) mod tests;
-pub mod transaction;
-pub mod write;
+mod transaction;
+mod write;
 
 pub use notice::{Notice, Severity};
 pub use outcome::{CommandTag, CopyOut, Outcome, TagRows};

@@ -63,17 +63,6 @@ pub fn resolve(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult
         .ok_or_else(|| reader.undefined(schema, table))
 }
 
-/// The object that a name names, if there is one.
-///
-/// # Errors
-/// The name is of another database.
-pub fn find(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult<Option<Arc<Object>>> {
-    let reference = parts(name)?;
-    let reader = session.database().reader(scope);
-    let (schema, table) = reader.parts(&reference)?;
-    Ok(reader.object(schema, table).cloned())
-}
-
 /// The schema and the name of an object that is to be made.
 ///
 /// # Errors

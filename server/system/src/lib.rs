@@ -12,8 +12,8 @@
 //! It reads: the catalog, the database and the sessions by what others see of them. It changes nothing but what the functions of
 //! `cancel` end.
 
-pub mod cancel;
-pub mod information_schema;
+mod cancel;
+mod information_schema;
 pub mod mr_catalog;
 pub mod pg_catalog;
 pub mod system;
