@@ -8,9 +8,9 @@ use datafusion::logical_expr::{
     Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr, lit, when,
 };
 
-use super::bind::{bound_columns, columns_of, join, keep};
-use super::dependent::Unnesting;
-use super::subquery::{Decorrelator, column, first_column};
+use super::super::bind::{bound_columns, columns_of, join, keep};
+use super::super::dependent::Unnesting;
+use super::{Decorrelator, column, first_column};
 
 impl Decorrelator<'_> {
     /// Whether the subquery has rows.
