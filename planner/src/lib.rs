@@ -18,7 +18,6 @@ pub mod explain;
 mod function;
 pub mod growth;
 mod named_windows;
-pub mod performance;
 pub mod query;
 pub mod reducer;
 mod refused;

@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::{Path, Query, State as Extracted};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use millrace_planner::performance::analyse;
-use millrace_planner::performance::render::{Document, trace};
+use millrace_clarity::analyse;
+use millrace_clarity::render::{Document, trace};
 use serde::Deserialize;
 
 use super::{State, error};

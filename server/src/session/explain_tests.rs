@@ -1,8 +1,8 @@
 //! EXPLAIN ANALYZE: what its answers look like, and what holds for the numbers in them. The numbers themselves vary.
 
-use millrace_planner::performance::forecast::Certainty;
-use millrace_planner::performance::render::{Document, ForecastDocument, ViewDocument, ViewForecastDocument};
-use millrace_planner::performance::{Profile, Scenario, Speed};
+use millrace_clarity::forecast::Certainty;
+use millrace_clarity::render::{Document, ForecastDocument, ViewDocument, ViewForecastDocument};
+use millrace_clarity::{Profile, Scenario, Speed};
 
 use crate::error::SqlState;
 use crate::session::tests::{Fixture, run};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::file::properties::WriterProperties;
-use millrace_planner::performance::render::Document;
+use millrace_clarity::render::Document;
 
 use crate::error::SqlState;
 use crate::session::tests::Fixture;
@@ -189,7 +189,7 @@ async fn a_row_group_is_read_by_several_tasks() {
         .await;
     let document: Document = serde_json::from_str(&lines[0]).unwrap();
     let scan = &document.profile.stages[0];
-    let disk_bytes = |task: &millrace_planner::performance::profile::TaskProfile| -> u64 {
+    let disk_bytes = |task: &millrace_clarity::profile::TaskProfile| -> u64 {
         task.usage
             .iter()
             .filter(|usage| usage.kind.is_input())

@@ -1,13 +1,13 @@
-//! EXPLAIN ANALYZE of a query: runs it and says where its time went (see `millrace_planner::performance`).
+//! EXPLAIN ANALYZE of a query: runs it and says where its time went (see `millrace_clarity`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::sql::sqlparser::ast;
+use millrace_clarity::render::{Document, forecast_line, text};
+use millrace_clarity::{Profile, Scenario, Speed, analyse};
 use millrace_parser::ast::{self as statements, ExplainFormat, ExplainOptions};
-use millrace_planner::performance::render::{Document, forecast_line, text};
-use millrace_planner::performance::{Profile, Scenario, Speed, analyse};
 use millrace_runtime::worker::cpu::stolen_time;
 use serde::Serialize;
 

@@ -8,9 +8,9 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::statistics::StatisticsContext;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, displayable};
 use datafusion::sql::sqlparser::ast;
+use millrace_clarity::forecast::{Forecast, PlannedOperator, Rates, forecast};
+use millrace_clarity::render::{ForecastDocument, forecast_text};
 use millrace_parser::ast::{ExplainFormat, ExplainOptions};
-use millrace_planner::performance::forecast::{Forecast, PlannedOperator, Rates, forecast};
-use millrace_planner::performance::render::{ForecastDocument, forecast_text};
 use millrace_runtime::scanned_rows;
 
 use super::analyze::json;

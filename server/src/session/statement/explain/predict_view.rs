@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_parser::ast::{ExplainFormat, ExplainOptions};
-use millrace_planner::performance::render::{ViewForecastDocument, view_forecast_text};
-use millrace_planner::performance::view_forecast::{
+use millrace_clarity::render::{ViewForecastDocument, view_forecast_text};
+use millrace_clarity::view_forecast::{
     PlannedInput, PlannedStage, Room, RowsFrom, SeenStage, SeenView, StageCounts, ViewForecast, forecast_view,
 };
+use millrace_parser::ast::{ExplainFormat, ExplainOptions};
 use millrace_planner::{RelationId, Stage, StageGraph, explain};
 use millrace_runtime::{ActivityCounts, ViewStatus};
 use millrace_storage::ObjectId;

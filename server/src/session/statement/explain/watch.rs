@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_parser::ast::{ExplainFormat, ExplainOptions};
-use millrace_planner::performance::render::{ViewDocument, view_text};
-use millrace_planner::performance::view::{
+use millrace_clarity::render::{ViewDocument, view_text};
+use millrace_clarity::view::{
     Coordination, EpochSample, LogUse, PartitionCounts, ViewProfile, ViewStage, analyse_view,
 };
+use millrace_parser::ast::{ExplainFormat, ExplainOptions};
 use millrace_planner::{RelationId, StageGraph, explain};
 use millrace_runtime::worker::cpu::{process_cpu_time, stolen_time};
 use millrace_runtime::worker::disk::Totals;

@@ -2,11 +2,9 @@
 
 use super::table::{Table, cut};
 use super::units::{bytes, count, duration, percent};
-use crate::performance::analysis::{Analysis, StageAnalysis, UsageAnalysis};
-use crate::performance::model::Limit;
-use crate::performance::profile::{
-    Kind, Nanoseconds, Parallelism, Profile, Resource, StageProfile, TaskProfile,
-};
+use crate::analysis::{Analysis, StageAnalysis, UsageAnalysis};
+use crate::model::Limit;
+use crate::profile::{Kind, Nanoseconds, Parallelism, Profile, Resource, StageProfile, TaskProfile};
 
 /// Characters of a line.
 pub const WIDTH_MAX: usize = 100;
@@ -370,9 +368,9 @@ fn plural(word: &str, count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::performance::analysis::analyse;
-    use crate::performance::fixtures::{MS, compute, machine, profile, stage, task, two_stages};
-    use crate::performance::scenario::{Scenario, Speed};
+    use crate::analysis::analyse;
+    use crate::fixtures::{MS, compute, machine, profile, stage, task, two_stages};
+    use crate::scenario::{Scenario, Speed};
 
     fn shown(profile: &Profile, asked: Option<Scenario>) -> String {
         let lines = text(profile, &analyse(profile, asked));

@@ -6,7 +6,7 @@ use super::json::VERSION;
 use super::table::Table;
 use super::text::WIDTH_MAX;
 use super::units::{count, duration};
-use crate::performance::view_forecast::ViewForecast;
+use crate::view_forecast::ViewForecast;
 
 /// The JSON document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -63,8 +63,8 @@ pub fn view_forecast_text(forecast: &ViewForecast) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::performance::forecast::Certainty;
-    use crate::performance::view_forecast::{PlannedInput, StageForecast};
+    use crate::forecast::Certainty;
+    use crate::view_forecast::{PlannedInput, StageForecast};
 
     #[test]
     fn a_forecast_of_a_view_reads_well() {

@@ -7,7 +7,7 @@ use super::json::VERSION;
 use super::table::{Table, cut};
 use super::text::{WIDTH_MAX, stolen};
 use super::units::{bytes, count, duration, percent};
-use crate::performance::view::{HeadRoom, ViewAnalysis, ViewProfile};
+use crate::view::{HeadRoom, ViewAnalysis, ViewProfile};
 
 /// The JSON document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -153,8 +153,8 @@ fn sustains(head_room: &HeadRoom) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::performance::scenario::Scenario;
-    use crate::performance::view::{analyse_view, tests::watched};
+    use crate::scenario::Scenario;
+    use crate::view::{analyse_view, tests::watched};
 
     #[test]
     fn a_view_that_has_room() {

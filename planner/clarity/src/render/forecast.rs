@@ -6,7 +6,7 @@ use super::json::VERSION;
 use super::table::Table;
 use super::text::WIDTH_MAX;
 use super::units::{count, duration};
-use crate::performance::forecast::Forecast;
+use crate::forecast::Forecast;
 
 /// The JSON document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -62,8 +62,8 @@ pub fn forecast_line(forecast: &Forecast) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::performance::fixtures::two_stages;
-    use crate::performance::forecast::{PlannedOperator, Rates, forecast};
+    use crate::fixtures::two_stages;
+    use crate::forecast::{PlannedOperator, Rates, forecast};
 
     #[test]
     fn a_forecast_reads_well() {

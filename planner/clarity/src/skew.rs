@@ -153,7 +153,7 @@ fn rows(task: &TaskProfile) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::performance::fixtures::{MS, compute, stage, task};
+    use crate::fixtures::{MS, compute, stage, task};
 
     /// Three tasks of 10 ms on 1,000 rows, and a fourth.
     fn with(change: impl Fn(&mut TaskProfile)) -> Skew {

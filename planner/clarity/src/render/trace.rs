@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::text::kind_name;
-use crate::performance::profile::{Nanoseconds, Profile, Resource, StageProfile, TaskProfile};
+use crate::profile::{Nanoseconds, Profile, Resource, StageProfile, TaskProfile};
 
 /// The process of tasks whose monotasks are not listed.
 const TASKS_PROCESS: u32 = 1;
@@ -153,8 +153,8 @@ fn process_name(profile: &Profile, process: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::performance::fixtures::{MS, machine, monotask, profile, stage, task, two_stages};
-    use crate::performance::profile::Kind;
+    use crate::fixtures::{MS, machine, monotask, profile, stage, task, two_stages};
+    use crate::profile::Kind;
 
     fn slices(profile: &Profile) -> Vec<(u64, u64, f64, f64, String)> {
         let shown = serde_json::to_value(trace(profile)).unwrap();

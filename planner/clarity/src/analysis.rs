@@ -181,7 +181,7 @@ fn usages(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::performance::fixtures::{MS, two_stages};
+    use crate::fixtures::{MS, two_stages};
 
     #[test]
     fn sums_are_those_of_the_tasks() {

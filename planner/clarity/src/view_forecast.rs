@@ -29,7 +29,7 @@ pub struct StageCounts {
 /// A stage of a view that ran.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SeenStage {
-    /// The kinds of its operators ([`crate::explain::stage_operators`]).
+    /// The kinds of its operators (`millrace_planner::explain::stage_operators`).
     pub operators: Vec<String>,
     /// While the view was filled.
     pub filling: StageCounts,

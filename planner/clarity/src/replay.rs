@@ -129,7 +129,7 @@ fn at_once(tasks: &[TaskProfile]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::performance::fixtures::{MS, machine, profile, stage, task};
+    use crate::fixtures::{MS, machine, profile, stage, task};
 
     fn blocked(partition: usize, start: Nanoseconds, end: Nanoseconds, disk: Nanoseconds) -> TaskProfile {
         let mut task = task(partition, start * MS, end * MS, vec![]);

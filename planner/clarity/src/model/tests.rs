@@ -1,11 +1,11 @@
 //! The model on runs small enough to be worked out on paper.
 
 use super::*;
-use crate::performance::fixtures::{
+use crate::fixtures::{
     MS, SECOND, compute, decode, disk, machine, monotask, profile, read, stage, task, usage,
 };
-use crate::performance::profile::{Kind, Parallelism};
-use crate::performance::scenario::Speed;
+use crate::profile::{Kind, Parallelism};
+use crate::scenario::Speed;
 
 fn close(left: f64, right: f64) {
     assert!(

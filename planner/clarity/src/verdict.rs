@@ -141,8 +141,8 @@ fn waiting(profile: &Profile) -> Option<(&'static str, Nanoseconds)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::performance::fixtures::{MS, SECOND, compute, disk, machine, profile, read, stage, task};
-    use crate::performance::model::model;
+    use crate::fixtures::{MS, SECOND, compute, disk, machine, profile, read, stage, task};
+    use crate::model::model;
 
     fn line(profile: &Profile) -> String {
         verdict(profile, &model(profile, &Scenario::default()))
@@ -170,7 +170,7 @@ mod tests {
         );
         run.stages[0].tasks[0].usage = vec![compute(10 * SECOND)];
         assert_eq!(line(&run), "cpu-bound: 100 % of 5.00 s; twice the cores: 2.56 s");
-        run.stages[0].parallelism = crate::performance::profile::Parallelism::Fixed;
+        run.stages[0].parallelism = crate::profile::Parallelism::Fixed;
         run.stages[0].tasks[0].usage = vec![compute(4 * SECOND)];
         assert_eq!(
             line(&run),

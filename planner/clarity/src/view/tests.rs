@@ -1,7 +1,7 @@
 //! Views with known costs.
 
 use super::*;
-use crate::performance::fixtures::{MS, SECOND};
+use crate::fixtures::{MS, SECOND};
 
 /// Over 10 s on two cores: an epoch every 100 ms, whose tasks take 2 ms and 1 µs a row, a quarter of it on one partition of
 /// the last stage.

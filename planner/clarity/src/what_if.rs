@@ -88,7 +88,7 @@ pub(super) fn twice_the_cores(profile: &Profile) -> Scenario {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::performance::fixtures::two_stages;
+    use crate::fixtures::two_stages;
 
     #[test]
     fn only_what_the_run_used_is_changed() {

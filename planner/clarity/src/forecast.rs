@@ -281,7 +281,7 @@ pub(super) fn median(samples: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::performance::fixtures::{MS, two_stages};
+    use crate::fixtures::{MS, two_stages};
 
     fn planned(name: &str, rows_in: f64, is_exact: bool) -> PlannedOperator {
         PlannedOperator {

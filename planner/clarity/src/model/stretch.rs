@@ -1,8 +1,6 @@
 //! Cuts a run where stages begin and end, and says what each stretch asked of each resource.
 
-use crate::performance::profile::{
-    Device, Nanoseconds, Parallelism, Profile, Resource, StageProfile, TaskProfile, Usage,
-};
+use crate::profile::{Device, Nanoseconds, Parallelism, Profile, Resource, StageProfile, TaskProfile, Usage};
 
 /// Part of a stage's service that may lie outside what counts as its time: a first poll that finds no input, a last one that
 /// finds no more.

@@ -9,8 +9,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::performance::analysis::Analysis;
-use crate::performance::profile::Profile;
+use crate::analysis::Analysis;
+use crate::profile::Profile;
 
 /// The version that this release writes.
 pub const VERSION: u32 = 1;
@@ -36,8 +36,8 @@ impl Document {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::performance::analysis::analyse;
-    use crate::performance::fixtures::two_stages;
+    use crate::analysis::analyse;
+    use crate::fixtures::two_stages;
 
     /// The schema: a change of this snapshot that takes a field away or gives it another meaning raises the version.
     #[test]
