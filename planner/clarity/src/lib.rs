@@ -1,30 +1,43 @@
-//! Where a run's time went and what would make it faster (Ousterhout 2017, chapters 3 and 5.6).
+//! The time model of millrace: where a run's time went, what would make it faster, and what a new one will take (Ousterhout 2017,
+//! chapters 3 and 5.6).
 //!
 //! ```text
-//! Profile ──> model ──> what_if, verdict ──┐
-//!    (runtime)   └────> skew ──────────────┼──> Analysis ──> render: text, JSON
-//!         └────────────> replay ───────────┘
-//!         └────────────────────────────────────────────────> render: trace
+//! a run       Profile ──> model ──> what_if, verdict ──┐
+//!             (runtime)     └─────> skew ──────────────┼──> Analysis ───────┐
+//!                └────────────────> replay ────────────┘                    │
+//!                └──────────────────────────────────────────────────────────┼──> render: text, JSON, a trace
+//! a view      ViewProfile ──> ViewAnalysis: freshness, head-room ───────────┤
+//!             (counted while it was watched)                                │
+//! before it   plan, rows ──> forecast, from what was seen of others ────────┘
 //! ```
 //!
-//! Before a query runs, [`forecast`] says what it will take, from the profiles of others. A running view has a [`ViewProfile`]
-//! instead: what was counted while it was watched. A new one is forecast from what others have counted ([`view_forecast`]).
+//! | module | what |
+//! |---|---|
+//! | [`profile`], [`task_counts`] | what the runtime has measured: plain data |
+//! | [`model`], [`scenario`], [`what_if`] | the ideal time of a run on a machine as it is, or with something changed |
+//! | [`replay`], [`skew`] | blocked-time analysis; tasks that took longer than others |
+//! | [`analysis`], [`view`] | all that is said of a run, and of a view that runs |
+//! | [`forecast`], [`probe`] | what a query or a new view will take; how slow this machine is |
+//! | [`render`], [`units`] | how it is shown |
 //!
-//! Pure: the runtime's schedulers fill a [`Profile`], everything else is computed from it.
+//! It knows neither sessions nor the runtime nor the planner, does no I/O, and reads no clock except in [`probe`]: everything is
+//! computed from the data that it is given.
 
 pub mod analysis;
 #[cfg(test)]
 mod fixtures;
 pub mod forecast;
 pub mod model;
+pub mod probe;
 pub mod profile;
 pub mod render;
 pub mod replay;
 pub mod scenario;
 pub mod skew;
+pub mod task_counts;
+pub mod units;
 mod verdict;
 pub mod view;
-pub mod view_forecast;
 pub mod what_if;
 
 pub use analysis::{Analysis, analyse};

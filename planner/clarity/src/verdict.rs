@@ -2,10 +2,8 @@
 
 use super::model::{Limit, Model, predict};
 use super::profile::{Blocked, Nanoseconds, Profile};
-use super::render::units::{count, duration, percent};
 use super::scenario::{Scenario, Speed};
-use super::view::ViewAnalysis;
-use super::view_forecast::ViewForecast;
+use super::units::{duration, percent};
 use super::what_if::twice_the_cores;
 
 /// Below this share of the run that some resource accounts for, the waiting is told instead.
@@ -57,60 +55,6 @@ pub fn verdict(profile: &Profile, modelled: &Model) -> String {
         other => other.name(),
     };
     format!("{name}-bound: {} of {total}; {cure}", share(*time))
-}
-
-/// One line on a view that is not there yet, such as `it will keep up: 19,175 rows/s take 3 % of the cores, 95 % are free; its limit:
-/// 620,000 rows/s`.
-pub fn of_new_view(forecast: &ViewForecast) -> String {
-    let rate = |value: f64| count(value.round() as u64);
-    let limit = match forecast.rows_per_second_max {
-        Some(rows) => format!("; its limit: {} rows/s", rate(rows)),
-        None => String::new(),
-    };
-    let now: f64 = forecast.inputs.iter().map(|input| input.rows_per_second).sum();
-    if now <= 0.0 {
-        return format!("no rows come now{limit}");
-    }
-    let answer = if forecast.cpu_high <= forecast.cpu_free {
-        "it will keep up"
-    } else if forecast.cpu <= forecast.cpu_free {
-        "it will probably keep up"
-    } else {
-        "it will not keep up"
-    };
-    format!(
-        "{answer}: {} rows/s take {} of the cores, {} are free{limit}",
-        rate(now),
-        percent(forecast.cpu),
-        percent(forecast.cpu_free)
-    )
-}
-
-/// One line on a running view, such as `it keeps up with 2,400 rows/s; up to 20,000 (8.3 times) before the cores are the limit`.
-pub fn of_view(analysis: &ViewAnalysis) -> String {
-    let Some(head_room) = &analysis.head_room else {
-        return "no rows came while the view was watched".to_owned();
-    };
-    let now = analysis.rows_per_second;
-    let rate = |value: f64| count(value.round() as u64);
-    let what = match head_room.limit {
-        Limit::OneTask => "one partition is the limit",
-        _ => "the cores are the limit",
-    };
-    if head_room.rows_per_second <= now {
-        return format!(
-            "at {} rows/s {what}: it can do {}",
-            rate(now),
-            rate(head_room.rows_per_second)
-        );
-    }
-    format!(
-        "it keeps up with {} rows/s; {} {} ({:.1} times) before {what}",
-        rate(now),
-        if head_room.is_fitted { "up to" } else { "at least" },
-        rate(head_room.rows_per_second),
-        head_room.rows_per_second / now.max(1e-9)
-    )
 }
 
 /// What the tasks waited for longest, apart from each other and the resources; added up over the tasks.

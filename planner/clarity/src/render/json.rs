@@ -1,36 +1,67 @@
-//! A run as JSON: its profile and what follows from it, under a version.
+//! What is said of a run, a running view or a forecast as JSON, under a version.
 //!
 //! ```json
 //! {"version": 1, "profile": {"planning": .., "end": .., "machine": {..}, "stages": [..]}, "analysis": {"verdict": "..", ..}}
+//! {"version": 1, "view": {..}, "analysis": {..}}
+//! {"version": 1, "forecast": {..}}
+//! {"version": 1, "view_forecast": {..}}
 //! ```
 //!
-//! The fields are those of [`Profile`] and [`Analysis`]; times are nanoseconds, sizes bytes. A change that a reader of the old
-//! form would misread raises the version; a new field does not.
+//! The fields are those of the types; times are nanoseconds, sizes bytes. A change that a reader of the old form would misread
+//! raises the version; a new field does not.
 
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::Analysis;
+use crate::forecast::query::Forecast;
+use crate::forecast::view::ViewForecast;
 use crate::profile::Profile;
+use crate::view::{ViewAnalysis, ViewProfile};
 
 /// The version that this release writes.
 pub const VERSION: u32 = 1;
 
 /// The document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Document {
+pub struct Document<T> {
     pub version: u32,
+    #[serde(flatten)]
+    pub content: T,
+}
+
+impl<T> Document<T> {
+    pub fn new(content: T) -> Document<T> {
+        Document {
+            version: VERSION,
+            content,
+        }
+    }
+}
+
+/// A query that ran.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
     pub profile: Profile,
     pub analysis: Analysis,
 }
 
-impl Document {
-    pub fn new(profile: Profile, analysis: Analysis) -> Document {
-        Document {
-            version: VERSION,
-            profile,
-            analysis,
-        }
-    }
+/// A view that was watched.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Watched {
+    pub view: ViewProfile,
+    pub analysis: ViewAnalysis,
+}
+
+/// A query that did not run yet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Predicted {
+    pub forecast: Forecast,
+}
+
+/// A view that is not there yet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PredictedView {
+    pub view_forecast: ViewForecast,
 }
 
 #[cfg(test)]
@@ -45,10 +76,10 @@ mod tests {
         let mut profile = two_stages();
         profile.stages[0].tasks.truncate(1);
         let analysis = analyse(&profile, None);
-        let document = serde_json::to_string_pretty(&Document::new(profile, analysis)).unwrap();
+        let document = serde_json::to_string_pretty(&Document::new(Run { profile, analysis })).unwrap();
         insta::assert_snapshot!(document);
-        let back: Document = serde_json::from_str(&document).unwrap();
+        let back: Document<Run> = serde_json::from_str(&document).unwrap();
         assert_eq!(back.version, VERSION);
-        assert_eq!(back.profile.stages.len(), 2);
+        assert_eq!(back.content.profile.stages.len(), 2);
     }
 }

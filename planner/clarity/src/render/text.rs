@@ -1,10 +1,10 @@
 //! A run as text that reads well in psql: no line is longer than 100 characters.
 
 use super::table::{Table, cut};
-use super::units::{bytes, count, duration, percent};
 use crate::analysis::{Analysis, StageAnalysis, UsageAnalysis};
 use crate::model::Limit;
 use crate::profile::{Kind, Nanoseconds, Parallelism, Profile, Resource, StageProfile, TaskProfile};
+use crate::units::{bytes, count, duration, percent};
 
 /// Characters of a line.
 pub const WIDTH_MAX: usize = 100;

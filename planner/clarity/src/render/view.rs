@@ -1,31 +1,9 @@
-//! A running view as text, and as JSON: `{"version": 1, "view": {..}, "analysis": {..}}`, the fields of [`ViewProfile`] and
-//! [`ViewAnalysis`].
+//! A running view as text.
 
-use serde::{Deserialize, Serialize};
-
-use super::json::VERSION;
 use super::table::{Table, cut};
 use super::text::{WIDTH_MAX, stolen};
-use super::units::{bytes, count, duration, percent};
+use crate::units::{bytes, count, duration, percent};
 use crate::view::{HeadRoom, ViewAnalysis, ViewProfile};
-
-/// The JSON document.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ViewDocument {
-    pub version: u32,
-    pub view: ViewProfile,
-    pub analysis: ViewAnalysis,
-}
-
-impl ViewDocument {
-    pub fn new(view: ViewProfile, analysis: ViewAnalysis) -> ViewDocument {
-        ViewDocument {
-            version: VERSION,
-            view,
-            analysis,
-        }
-    }
-}
 
 /// What of a view's state is on disk, if any is.
 fn on_disk(on_disk_bytes: u64) -> String {
@@ -153,6 +131,7 @@ fn sustains(head_room: &HeadRoom) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render::json::{Document, Watched};
     use crate::scenario::Scenario;
     use crate::view::{analyse_view, tests::watched};
 
@@ -174,9 +153,15 @@ mod tests {
     fn the_json_reads_back() {
         let mut profile = watched(|_| 2_000);
         profile.samples.truncate(2);
-        let document = ViewDocument::new(profile.clone(), analyse_view(&profile, None));
+        let document = Document::new(Watched {
+            view: profile.clone(),
+            analysis: analyse_view(&profile, None),
+        });
         let json = serde_json::to_string_pretty(&document).unwrap();
         insta::assert_snapshot!(json);
-        assert_eq!(serde_json::from_str::<ViewDocument>(&json).unwrap(), document);
+        assert_eq!(
+            serde_json::from_str::<Document<Watched>>(&json).unwrap(),
+            document
+        );
     }
 }

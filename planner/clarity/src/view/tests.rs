@@ -16,7 +16,7 @@ pub fn watched(rows: impl Fn(u64) -> u64) -> ViewProfile {
         .collect();
     let busy: Nanoseconds = samples.iter().map(|sample| sample.busy).sum();
     let rows: u64 = samples.iter().map(|sample| sample.rows).sum();
-    let counts = |share: u64| PartitionCounts {
+    let counts = |share: u64| TaskCounts {
         tasks: 100,
         rows_in: rows / share,
         rows_out: rows / share / 10,
@@ -86,9 +86,9 @@ fn epochs_that_are_alike_give_a_lower_bound() {
 fn one_partition_can_be_the_limit() {
     let mut profile = watched(|epoch| 1_000 + 200 * (epoch % 10));
     let busy = profile.pipeline_busy;
-    profile.stages[1].partitions = vec![PartitionCounts {
+    profile.stages[1].partitions = vec![TaskCounts {
         busy: busy * 3 / 4,
-        ..PartitionCounts::default()
+        ..TaskCounts::default()
     }];
     let found = analyse_view(&profile, None);
     let head_room = found.head_room.unwrap();

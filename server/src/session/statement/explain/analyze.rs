@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::sql::sqlparser::ast;
-use millrace_clarity::render::{Document, forecast_line, text};
+use millrace_clarity::render::forecast::forecast_line;
+use millrace_clarity::render::json::{Document, Run};
+use millrace_clarity::render::text::text;
 use millrace_clarity::{Profile, Scenario, Speed, analyse};
 use millrace_parser::ast::{self as statements, ExplainFormat, ExplainOptions};
 use millrace_runtime::worker::cpu::stolen_time;
@@ -64,7 +66,10 @@ fn shown(profile: &Profile, options: &ExplainOptions) -> SqlResult<Vec<String>> 
     let analysis = analyse(profile, options.what_if.as_ref().map(scenario));
     match options.format {
         ExplainFormat::Text => Ok(text(profile, &analysis)),
-        ExplainFormat::Json | ExplainFormat::Dot => json(&Document::new(profile.clone(), analysis)),
+        ExplainFormat::Json | ExplainFormat::Dot => json(&Document::new(Run {
+            profile: profile.clone(),
+            analysis,
+        })),
     }
 }
 

@@ -14,17 +14,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::forecast::{Certainty, ROWS_TIMED_MIN, SAMPLES_SURE, SELDOM_FACTOR, median};
-use super::profile::Nanoseconds;
-
-/// What the tasks of a stage did in some time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StageCounts {
-    pub rows_in: u64,
-    pub rows_out: u64,
-    /// Processor time.
-    pub busy: Nanoseconds,
-}
+use super::interval::{Certainty, Interval};
+use super::samples::{ROWS_TIMED_MIN, Samples, Spread};
+use crate::profile::Nanoseconds;
+use crate::task_counts::TaskCounts;
+use crate::units::{count, percent};
 
 /// A stage of a view that ran.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,9 +26,9 @@ pub struct SeenStage {
     /// The kinds of its operators (`millrace_planner::explain::stage_operators`).
     pub operators: Vec<String>,
     /// While the view was filled.
-    pub filling: StageCounts,
+    pub filling: TaskCounts,
     /// Since then.
-    pub running: StageCounts,
+    pub running: TaskCounts,
 }
 
 /// A view that ran.
@@ -83,15 +77,14 @@ pub struct Room {
     pub free: f64,
 }
 
-/// What a view is expected to take. `low` and `high` are the ends of an interval.
+/// What a view is expected to take.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ViewForecast {
     pub inputs: Vec<PlannedInput>,
     pub stages: Vec<StageForecast>,
     /// To fill it.
-    pub expected: Nanoseconds,
-    pub low: Nanoseconds,
-    pub high: Nanoseconds,
+    #[serde(flatten)]
+    pub time: Interval,
     /// Shares of all cores that the changes of its inputs will take, and that are free.
     pub cpu: f64,
     pub cpu_high: f64,
@@ -118,31 +111,10 @@ pub struct StageForecast {
     pub row_cost: f64,
 }
 
-/// Samples of what a row costs, in order, and how well they fit.
+/// What a row costs, and how well that is known.
 struct Cost {
-    samples: Vec<f64>,
+    nanoseconds: Spread,
     certainty: Certainty,
-}
-
-impl Cost {
-    fn expected(&self) -> f64 {
-        median(&self.samples)
-    }
-
-    fn seldom(&self) -> f64 {
-        match self.samples.len() < SAMPLES_SURE {
-            true => SELDOM_FACTOR,
-            false => 1.0,
-        }
-    }
-
-    fn low(&self) -> f64 {
-        self.samples.first().copied().unwrap_or(0.0) / self.seldom()
-    }
-
-    fn high(&self) -> f64 {
-        self.samples.last().copied().unwrap_or(0.0) * self.seldom()
-    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -156,7 +128,7 @@ struct Known<'a>(&'a [SeenView]);
 
 impl Known<'_> {
     /// Counts of stages with enough rows to tell what one costs; of the other phase where this one has none at all.
-    fn counts(&self, phase: Phase) -> Vec<(&[String], StageCounts)> {
+    fn counts(&self, phase: Phase) -> Vec<(&[String], TaskCounts)> {
         let of = |phase| {
             let stages = self.0.iter().flat_map(|view| &view.stages);
             stages
@@ -186,20 +158,17 @@ impl Known<'_> {
     /// What a row costs a stage of these operators; `None`: nothing was ever seen.
     fn cost(&self, operators: &[String], phase: Phase) -> Option<Cost> {
         let counts = self.counts(phase);
-        let cost = |counts: &StageCounts| counts.busy as f64 / counts.rows_in as f64;
-        let mut same: Vec<f64> = (counts.iter())
+        let cost = |counts: &TaskCounts| counts.busy as f64 / counts.rows_in as f64;
+        let same = (counts.iter())
             .filter(|(seen, _)| *seen == operators)
-            .map(|(_, counts)| cost(counts))
-            .collect();
-        same.sort_by(f64::total_cmp);
-        if !same.is_empty() {
-            let is_sure = same.len() >= SAMPLES_SURE;
+            .map(|(_, counts)| cost(counts));
+        let same = Samples::new(same.collect());
+        if let Some(nanoseconds) = same.cost() {
             return Some(Cost {
-                samples: same,
-                certainty: if is_sure {
-                    Certainty::High
-                } else {
-                    Certainty::Medium
+                nanoseconds,
+                certainty: match same.are_many() {
+                    true => Certainty::High,
+                    false => Certainty::Medium,
                 },
             });
         }
@@ -210,27 +179,21 @@ impl Known<'_> {
                 parts.entry(operator).or_default().push(part);
             }
         }
-        let mut all: Vec<f64> = parts.values().flatten().copied().collect();
-        if all.is_empty() {
-            return None;
-        }
-        all.sort_by(f64::total_cmp);
+        let all = Samples::new(parts.values().flatten().copied().collect()).spread()?;
+        let parts: BTreeMap<&str, Samples> = (parts.into_iter())
+            .map(|(operator, samples)| (operator, Samples::new(samples)))
+            .collect();
         let mut certainty = Certainty::Medium;
-        let (mut least, mut middle, mut most) = (0.0, 0.0, 0.0);
+        let mut nanoseconds = Spread::of(0.0);
         for operator in operators {
-            let mut samples = parts.get(operator.as_str()).cloned().unwrap_or_else(|| {
-                if !self.has_seen(operator) {
-                    certainty = Certainty::Low;
-                }
-                all.clone()
-            });
-            samples.sort_by(f64::total_cmp);
-            least += samples[0];
-            middle += median(&samples);
-            most += samples[samples.len() - 1];
+            let seen = parts.get(operator.as_str()).and_then(Samples::spread);
+            if seen.is_none() && !self.has_seen(operator) {
+                certainty = Certainty::Low;
+            }
+            nanoseconds += seen.unwrap_or(all);
         }
         Some(Cost {
-            samples: vec![least, middle, most],
+            nanoseconds,
             certainty,
         })
     }
@@ -246,32 +209,22 @@ impl Known<'_> {
 
     /// Rows that a stage of these operators puts out for each that it is given; as many, if none was seen.
     fn share(&self, operators: &[String], phase: Phase) -> f64 {
-        let mut shares: Vec<f64> = (self.counts(phase).iter())
+        let counts = self.counts(phase);
+        let shares = (counts.iter())
             .filter(|(seen, _)| *seen == operators)
-            .map(|(_, counts)| counts.rows_out as f64 / counts.rows_in as f64)
-            .collect();
-        shares.sort_by(f64::total_cmp);
-        match shares.is_empty() {
-            true => 1.0,
-            false => median(&shares),
-        }
+            .map(|(_, counts)| counts.rows_out as f64 / counts.rows_in as f64);
+        Samples::new(shares.collect()).median().unwrap_or(1.0)
     }
 
     /// Elapsed time of back-fills times the cores in use, to the time of their tasks.
     fn beside(&self) -> f64 {
-        let mut factors: Vec<f64> = (self.0.iter())
-            .filter_map(|view| {
-                let busy: Nanoseconds = view.stages.iter().map(|stage| stage.filling.busy).sum();
-                let rows = view.stages.iter().map(|stage| stage.filling.rows_in).max()?;
-                let elapsed = view.filled_in.filter(|_| busy > 0 && rows >= ROWS_TIMED_MIN)?;
-                Some(elapsed as f64 * view.cores as f64 / busy as f64)
-            })
-            .collect();
-        factors.sort_by(f64::total_cmp);
-        match factors.is_empty() {
-            true => 1.0,
-            false => median(&factors),
-        }
+        let factors = self.0.iter().filter_map(|view| {
+            let busy: Nanoseconds = view.stages.iter().map(|stage| stage.filling.busy).sum();
+            let rows = view.stages.iter().map(|stage| stage.filling.rows_in).max()?;
+            let elapsed = view.filled_in.filter(|_| busy > 0 && rows >= ROWS_TIMED_MIN)?;
+            Some(elapsed as f64 * view.cores as f64 / busy as f64)
+        });
+        Samples::new(factors.collect()).median().unwrap_or(1.0)
     }
 
     /// Rows into each stage, if the inputs have so many.
@@ -307,12 +260,12 @@ pub fn forecast_view(
     let (filling, running) = (costs(Phase::Filling)?, costs(Phase::Running)?);
     let rows: Vec<f64> = inputs.iter().map(|input| input.rows as f64).collect();
     let rows_in = known.rows_in(plan, &rows, Phase::Filling);
-    let total = |costs: &[Cost], rows: &[f64], of: fn(&Cost) -> f64| {
-        costs
-            .iter()
-            .zip(rows)
-            .map(|(cost, rows)| of(cost) * rows)
-            .sum::<f64>()
+    let total = |costs: &[Cost], rows: &[f64]| {
+        let mut total = Spread::of(0.0);
+        for (cost, rows) in costs.iter().zip(rows) {
+            total += cost.nanoseconds * *rows;
+        }
+        total
     };
     let in_use = room.partitions.clamp(1, room.cores.max(1)) as f64;
     let elapsed = |cpu: f64| (cpu * known.beside() / in_use) as Nanoseconds;
@@ -320,25 +273,24 @@ pub fn forecast_view(
     let rates: Vec<f64> = inputs.iter().map(|input| input.rows_per_second).collect();
     let rates_in = known.rows_in(plan, &rates, Phase::Running);
     let all_cores = room.cores.max(1) as f64 * 1e9;
-    let cpu = total(&running, &rates_in, Cost::expected) / all_cores;
+    let cpu = total(&running, &rates_in) * (1.0 / all_cores);
     // The mix of rows for which the highest rate is told.
     let mix = if rates.iter().sum::<f64>() > 0.0 {
         &rates
     } else {
         &rows
     };
-    let mix_cpu = total(
-        &running,
-        &known.rows_in(plan, mix, Phase::Running),
-        Cost::expected,
-    );
+    let mix_cpu = total(&running, &known.rows_in(plan, mix, Phase::Running)).expected;
     let rows_per_second_max = (mix_cpu > 0.0).then(|| mix.iter().sum::<f64>() * all_cores / mix_cpu);
+    let fill = total(&filling, &rows_in);
     let mut found = ViewForecast {
-        expected: elapsed(total(&filling, &rows_in, Cost::expected)),
-        low: elapsed(total(&filling, &rows_in, Cost::low)),
-        high: elapsed(total(&filling, &rows_in, Cost::high)),
-        cpu,
-        cpu_high: total(&running, &rates_in, Cost::high) / all_cores,
+        time: Interval {
+            expected: elapsed(fill.expected),
+            low: elapsed(fill.low),
+            high: elapsed(fill.high),
+        },
+        cpu: cpu.expected,
+        cpu_high: cpu.high,
         cpu_free: room.free,
         rows_per_second_max,
         certainty: (filling.iter().chain(&running))
@@ -350,15 +302,42 @@ pub fn forecast_view(
             .map(|((stage, rows_in), (filling, running))| StageForecast {
                 name: stage.name.clone(),
                 rows_in: *rows_in,
-                cpu: (rows_in * filling.expected()) as Nanoseconds,
-                row_cost: running.expected(),
+                cpu: (rows_in * filling.nanoseconds.expected) as Nanoseconds,
+                row_cost: running.nanoseconds.expected,
             })
             .collect(),
         inputs,
         verdict: String::new(),
     };
-    found.verdict = super::verdict::of_new_view(&found);
+    found.verdict = verdict(&found);
     Some(found)
+}
+
+/// One line on a view that is not there yet, such as `it will keep up: 19,175 rows/s take 3 % of the cores, 95 % are free; its limit:
+/// 620,000 rows/s`.
+fn verdict(forecast: &ViewForecast) -> String {
+    let rate = |value: f64| count(value.round() as u64);
+    let limit = match forecast.rows_per_second_max {
+        Some(rows) => format!("; its limit: {} rows/s", rate(rows)),
+        None => String::new(),
+    };
+    let now: f64 = forecast.inputs.iter().map(|input| input.rows_per_second).sum();
+    if now <= 0.0 {
+        return format!("no rows come now{limit}");
+    }
+    let answer = if forecast.cpu_high <= forecast.cpu_free {
+        "it will keep up"
+    } else if forecast.cpu <= forecast.cpu_free {
+        "it will probably keep up"
+    } else {
+        "it will not keep up"
+    };
+    format!(
+        "{answer}: {} rows/s take {} of the cores, {} are free{limit}",
+        rate(now),
+        percent(forecast.cpu),
+        percent(forecast.cpu_free)
+    )
 }
 
 #[cfg(test)]
@@ -375,11 +354,12 @@ mod tests {
         text.split(", ").map(str::to_owned).collect()
     }
 
-    fn counts(rows_in: u64, rows_out: u64, busy: Nanoseconds) -> StageCounts {
-        StageCounts {
+    fn counts(rows_in: u64, rows_out: u64, busy: Nanoseconds) -> TaskCounts {
+        TaskCounts {
             rows_in,
             rows_out,
             busy,
+            ..TaskCounts::default()
         }
     }
 
@@ -446,8 +426,11 @@ mod tests {
         )
         .unwrap();
         assert_eq!(found.certainty, Certainty::High);
-        assert_eq!(found.expected, 206_000_000);
-        assert_eq!((found.low, found.high), (found.expected, found.expected));
+        assert_eq!(found.time.expected, 206_000_000);
+        assert_eq!(
+            (found.time.low, found.time.high),
+            (found.time.expected, found.time.expected)
+        );
         // 200 ns in the map and 600 in the reduce, for each row.
         assert!((found.cpu - 0.04).abs() < 1e-9, "{found:?}");
         assert!((found.rows_per_second_max.unwrap() - 2_500_000.0).abs() < 1.0);
@@ -455,7 +438,7 @@ mod tests {
         let idle = forecast_view(&plan(), input(2_000_000, 0.0), &[seen()], ROOM).unwrap();
         assert_eq!(idle.rows_per_second_max, found.rows_per_second_max);
         assert_eq!(idle.certainty, Certainty::Medium);
-        assert!(idle.low < idle.expected && idle.expected < idle.high);
+        assert!(idle.time.low < idle.time.expected && idle.time.expected < idle.time.high);
     }
 
     #[test]
@@ -467,7 +450,7 @@ mod tests {
             "{}",
             found.verdict
         );
-        assert_eq!(found.expected, 0);
+        assert_eq!(found.time.expected, 0);
     }
 
     #[test]
