@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use millrace_planner::performance::model::predict;
-use millrace_planner::performance::profile::Resource;
-use millrace_planner::performance::{Profile, Scenario};
+use millrace_clarity::model::predict;
+use millrace_clarity::profile::Resource;
+use millrace_clarity::{Profile, Scenario};
 use millrace_runtime::Runtime;
 use millrace_server::{Config, Server};
 use millrace_sql_tests::tpch::{TableFile, queries, write_parquet};

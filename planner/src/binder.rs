@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::catalog::{TableFunctionArgs, TableProvider};
+use datafusion::catalog::TableFunctionArgs;
 use datafusion::common::TableReference;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DFSchema, ScalarValue, plan_datafusion_err};
@@ -24,47 +24,10 @@ use datafusion::logical_expr::{
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel, object_name_to_table_reference};
 use datafusion::sql::sqlparser::ast;
 
-use crate::function::{self, SqlFunction};
+use crate::catalog::CatalogReader;
+use crate::function;
 use crate::relation::{RelationTable, without_keys};
 use crate::{case, complexity, named_windows, refused, rewrite, time_join, with_recursive};
-
-/// How names become relations. Implemented by the session: search path, visibility and views are its business.
-pub trait CatalogReader {
-    /// The provider behind a name: a [`crate::RelationTable`], a `ViewTable`, or a virtual relation.
-    ///
-    /// # Errors
-    /// The name is not known; the message suggests the nearest one.
-    fn table(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>>;
-
-    /// A function of SQL; `None`: there is none of that name, or it is built in.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    fn function(&self, _name: &ast::ObjectName) -> Result<Option<SqlFunction>> {
-        Ok(None)
-    }
-
-    /// Refuses a plan, as it was bound, that brings together types which have nothing in common.
-    ///
-    /// # Errors
-    /// It does.
-    fn check_types(&self, _plan: &LogicalPlan) -> Result<()> {
-        Ok(())
-    }
-
-    /// The same for an expression.
-    ///
-    /// # Errors
-    /// As [`CatalogReader::check_types`].
-    fn check_expression(&self, _expression: &Expr, _schema: &DFSchema) -> Result<()> {
-        Ok(())
-    }
-
-    /// Whether a column holds the time at which its row was written (`AS PROCTIME()`).
-    fn is_proctime(&self, _table: &TableReference, _column: &str) -> bool {
-        false
-    }
-}
 
 /// Binds statements and expressions. Cheap to make: one a statement.
 pub struct Binder<'a> {

@@ -17,12 +17,12 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::expressions::Column;
 
+use crate::stage::policy::{OnError, Priority};
 use crate::stage::{
     AggregateCall, AggregateForm, Aggregation, AsofJoin, Closing, ExchangeForm, Faucet, GenericJoin, Join,
     LookupJoin, Nearest, Numbering, Operator, Output, Passage, Sliding, SlidingForm, Stage, StageGraph,
     TemporalFilter, TopN, UnnestColumn,
 };
-use crate::view::{OnError, Priority};
 
 /// The DAG, last stage first, as one reads a query plan.
 pub fn stages(graph: &StageGraph) -> String {

@@ -10,22 +10,13 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut,
 };
 
-use crate::binder::CatalogReader;
+use crate::catalog::{CatalogReader, SqlFunction};
 use crate::error::{Fault, PlanError};
 
 /// Functions that call functions: more than this is a circle.
 const DEPTH_MAX: usize = 32;
 /// Expressions that one call may become. One that uses its argument twice doubles it, and calls nest.
 const EXPRESSIONS_MAX: usize = 10_000;
-
-/// A function of SQL.
-#[derive(Debug, Clone)]
-pub struct SqlFunction {
-    /// Folded.
-    pub parameters: Vec<String>,
-    /// The parameters are columns in it.
-    pub body: Expr,
-}
 
 /// Replaces the calls of SQL functions in a statement or an expression.
 ///

@@ -9,6 +9,7 @@
 
 pub mod binder;
 pub mod case;
+pub mod catalog;
 pub mod complexity;
 pub mod copies;
 mod cyclic_join;
@@ -17,11 +18,11 @@ pub mod explain;
 mod function;
 pub mod growth;
 mod named_windows;
-pub mod performance;
 pub mod query;
 pub mod reducer;
 mod refused;
 pub mod relation;
+pub mod relation_id;
 mod rewrite;
 mod session;
 pub mod stage;
@@ -31,9 +32,11 @@ pub mod view;
 pub mod watermark;
 mod with_recursive;
 
-pub use binder::{Binder, CatalogReader};
+pub use binder::Binder;
+pub use catalog::{CatalogReader, SqlFunction};
 pub use error::PlanError;
-pub use function::SqlFunction;
-pub use relation::{RelationId, RelationInfo, RelationKind, RelationTable};
+pub use relation::{RelationInfo, RelationKind, RelationTable};
+pub use relation_id::RelationId;
+pub use stage::policy::{OnError, Priority};
 pub use stage::{Stage, StageGraph};
-pub use view::{Emit, OnError, Priority, ViewOptions, plan_view};
+pub use view::{Emit, ViewOptions, plan_view};

@@ -11,6 +11,8 @@
 //! [`Operator::Exchange`]s (a reduce stage), never both: what is partitioned by arrival does not meet keyed state.
 //! Every stage runs as `StageGraph::partitions` tasks an epoch.
 
+pub mod policy;
+
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
@@ -20,9 +22,10 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::window::WindowExpr;
 
-use crate::relation::{RelationId, RelationInfo};
-use crate::view::{OnError, Priority};
+use crate::relation::RelationInfo;
+use crate::relation_id::RelationId;
 use crate::watermark::{Bound, ColumnWatermark};
+use policy::{OnError, Priority};
 
 /// A view's plan.
 #[derive(Debug, Clone)]

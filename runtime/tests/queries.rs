@@ -17,8 +17,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
+use millrace_clarity::profile::{Kind, Resource};
 use millrace_planner::RelationId;
-use millrace_planner::performance::profile::{Kind, Resource};
 use millrace_runtime::{
     QueryClass, QueryOptions, Runtime, RuntimeOptions, SchedulerPolicy, SourceKind, SourceSpec,
 };

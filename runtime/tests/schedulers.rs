@@ -15,7 +15,7 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use futures::TryStreamExt;
-use millrace_planner::performance::profile::{Kind, Profile, Resource, Usage};
+use millrace_clarity::profile::{Kind, Profile, Resource, Usage};
 use millrace_runtime::{QueryClass, QueryOptions, Runtime, RuntimeOptions};
 use millrace_storage::{Store, StoreOptions};
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use millrace_planner::performance::Scenario;
+use millrace_clarity::Scenario;
 
 use super::measured::{Change, Measured};
 use super::prediction::report;

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
-use millrace_planner::performance::Scenario;
+use millrace_clarity::Scenario;
 use serde::{Deserialize, Serialize};
 
 use super::{Analyzed, median};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use millrace_planner::performance::{Scenario, Speed};
+use millrace_clarity::{Scenario, Speed};
 
 use super::measured::{Case, Change, Measured};
 use super::{Bed, Layout, Place, Scale, Workload, by_turns, median};

@@ -122,3 +122,16 @@ pub(super) fn keep(plan: LogicalPlan, columns: Vec<Column>) -> Result<LogicalPla
         .project(columns.into_iter().map(Expr::Column).collect::<Vec<_>>())?
         .build()
 }
+
+/// Whether an expression is a subquery.
+pub(super) fn is_subquery(expression: &Expr) -> bool {
+    matches!(
+        expression,
+        Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_)
+    )
+}
+
+/// Whether a subquery stands in an expression.
+pub(super) fn contains_subquery(expression: &Expr) -> bool {
+    expression.exists(|inner| Ok(is_subquery(inner))).unwrap_or(true)
+}

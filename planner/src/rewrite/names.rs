@@ -25,7 +25,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use self::scope::{Columns, Found, Item, Scope, ambiguous};
-use super::syntax::{Names, parse as parse_query};
+use super::meaning::Names;
+use super::template::parse as parse_query;
 use crate::copies::{copy, original};
 use crate::error::{Fault, PlanError};
 use crate::with_recursive::{bare, nothing};

@@ -6,8 +6,19 @@ use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, Operator};
 
-use super::bind::outer_columns;
-use super::subquery::{Place, contains_subquery};
+use super::bind::{contains_subquery, outer_columns};
+
+/// Where an expression stands, which decides what DataFusion plans there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A condition of a WHERE by itself.
+    Condition,
+    /// Within a condition of a WHERE.
+    WithinCondition,
+    /// A select list.
+    SelectList,
+    Elsewhere,
+}
 
 /// Whether DataFusion makes a right join of the subquery.
 pub(super) fn planned_by_datafusion(expression: &Expr, input: &LogicalPlan, place: Place) -> Result<bool> {

@@ -28,7 +28,7 @@ use datafusion::sql::sqlparser::ast::{
     self, FunctionArg, FunctionArgExpr, Ident, TableAlias, TableAliasColumnDef, TableFactor,
 };
 
-use super::syntax::{EXCEPT_ALL, INTERSECT_ALL};
+use super::counted_sets::{EXCEPT_ALL, INTERSECT_ALL};
 use crate::error::{Fault, PlanError};
 
 /// See the module.

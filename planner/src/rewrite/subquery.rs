@@ -11,6 +11,8 @@
 //!   them, since `x IN` is NULL rather than false then;
 //! * `x < ANY` and the other comparisons: a join with the least or greatest value, and the same two facts.
 
+mod membership;
+
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -23,9 +25,9 @@ use datafusion::logical_expr::{
     Subquery, SubqueryAlias, Window, lit, not,
 };
 
-use super::bind::{bound_columns, columns_of, join, keep, outer_columns};
+use super::bind::{bound_columns, columns_of, contains_subquery, is_subquery, join, keep, outer_columns};
 use super::dependent::{Unnesting, named};
-use super::native::planned_by_datafusion;
+use super::native::{Place, planned_by_datafusion};
 use super::row_wise::row_wise;
 use super::single_value::single_value;
 
@@ -86,27 +88,8 @@ fn has_subqueries(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-pub(super) fn is_subquery(expression: &Expr) -> bool {
-    matches!(
-        expression,
-        Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_)
-    )
-}
-
-/// Where an expression stands, which decides what DataFusion plans there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// A condition of a WHERE by itself.
-    Condition,
-    /// Within a condition of a WHERE.
-    WithinCondition,
-    /// A select list.
-    SelectList,
-    Elsewhere,
-}
-
-pub(super) struct Decorrelator<'a> {
-    pub(super) names: &'a mut usize,
+struct Decorrelator<'a> {
+    names: &'a mut usize,
 }
 
 impl Decorrelator<'_> {
@@ -425,11 +408,11 @@ impl Decorrelator<'_> {
     }
 }
 
-pub(super) fn column(name: &str) -> Expr {
+fn column(name: &str) -> Expr {
     Expr::Column(Column::new_unqualified(name))
 }
 
-pub(super) fn first_column(plan: &LogicalPlan) -> Expr {
+fn first_column(plan: &LogicalPlan) -> Expr {
     Expr::Column(Column::from(plan.schema().qualified_field(0)))
 }
 
@@ -458,10 +441,6 @@ fn at_most_one_row(plan: &LogicalPlan) -> bool {
         LogicalPlan::Values(values) => values.values.len() <= 1,
         _ => false,
     }
-}
-
-pub(super) fn contains_subquery(expression: &Expr) -> bool {
-    expression.exists(|inner| Ok(is_subquery(inner))).unwrap_or(true)
 }
 
 /// The subquery on the right of a LATERAL join, and its alias.

@@ -12,20 +12,23 @@
 
 mod functions;
 
+use std::ops::ControlFlow;
+
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
     ExceptSelectItem, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, SelectItem, SetExpr,
-    TableAlias, TableFactor, WildcardAdditionalOptions,
+    Statement, TableAlias, TableFactor, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 
-use super::syntax::parse;
+use super::meaning::Names;
+use super::template::parse;
 use crate::error::{Fault, PlanError};
 use functions::WINDOWS_MAX;
 pub(crate) use functions::function;
 
 /// Evaluates an expression without columns.
-pub(super) type Constant<'a> = dyn Fn(&Expr) -> Result<ScalarValue> + 'a;
+type Constant<'a> = dyn Fn(&Expr) -> Result<ScalarValue> + 'a;
 
 /// How a relation is cut into windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,11 +43,37 @@ enum Kind {
     Session,
 }
 
+/// Rewrites the window functions in every FROM of a statement.
+///
+/// # Errors
+/// Lengths that make no windows, or a form that is not supported.
+pub(super) fn as_queries(statement: &mut Statement, names: &dyn Names) -> Result<()> {
+    match statement.visit(&mut WindowFunctions { names }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct WindowFunctions<'a> {
+    names: &'a dyn Names,
+}
+
+impl VisitorMut for WindowFunctions<'_> {
+    type Break = DataFusionError;
+
+    fn post_visit_table_factor(&mut self, item: &mut TableFactor) -> ControlFlow<DataFusionError> {
+        match factor(item, &|length| self.names.constant(length)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+}
+
 /// Rewrites the item of FROM if it is a window function.
 ///
 /// # Errors
 /// Lengths that make no windows, or a form that is not supported.
-pub(super) fn factor(factor: &mut TableFactor, constant: &Constant<'_>) -> Result<()> {
+fn factor(factor: &mut TableFactor, constant: &Constant<'_>) -> Result<()> {
     let TableFactor::Table {
         name,
         args: Some(arguments),

@@ -4,7 +4,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 
-use crate::relation::RelationId;
+use crate::relation_id::RelationId;
 use crate::stage::{JoinKind, Operator, StageGraph, UnnestColumn};
 
 /// Where a column's values come from.

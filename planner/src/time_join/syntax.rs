@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::TimeJoinKind;
-use crate::binder::CatalogReader;
+use crate::catalog::CatalogReader;
 
 /// The marker of an ASOF join.
 const ASOF: &str = "$asof_join";

@@ -11,7 +11,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::relation::{RelationId, RelationInfo};
+use crate::relation::RelationInfo;
+use crate::relation_id::RelationId;
 use crate::stage::{ExchangeForm, Explosion, Faucet, Join, JoinKind, Operator, Output, Stage};
 
 /// Marks the stages that may have a faucet.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::metrics::MetricValue;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
-use millrace_planner::performance::profile::{
+use millrace_clarity::profile::{
     Blocked, Device, Kind, Machine, Monotask, Nanoseconds, OperatorProfile, Parallelism, Profile, Resource,
     StageProfile, TaskProfile, Usage,
 };

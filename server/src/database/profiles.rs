@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use millrace_planner::performance::Profile;
+use millrace_clarity::Profile;
 use parking_lot::Mutex;
 
 use crate::database::Database;
@@ -86,7 +86,7 @@ impl Database {
 
 #[cfg(test)]
 mod tests {
-    use millrace_planner::performance::profile::Machine;
+    use millrace_clarity::profile::Machine;
 
     use super::*;
 

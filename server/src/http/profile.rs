@@ -4,8 +4,9 @@ use axum::Json;
 use axum::extract::{Path, Query, State as Extracted};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use millrace_planner::performance::analyse;
-use millrace_planner::performance::render::{Document, trace};
+use millrace_clarity::analyse;
+use millrace_clarity::render::json::{Document, Run};
+use millrace_clarity::render::trace::trace;
 use serde::Deserialize;
 
 use super::{State, error};
@@ -36,7 +37,8 @@ pub async fn get(
     match parameters.format.as_deref() {
         None | Some("json") => {
             let analysis = analyse(&recent.profile, None);
-            Json(Document::new(recent.profile.clone(), analysis)).into_response()
+            let profile = recent.profile.clone();
+            Json(Document::new(Run { profile, analysis })).into_response()
         }
         Some("trace") => Json(trace(&recent.profile)).into_response(),
         Some(other) => error::plain(

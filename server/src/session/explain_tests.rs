@@ -1,8 +1,8 @@
 //! EXPLAIN ANALYZE: what its answers look like, and what holds for the numbers in them. The numbers themselves vary.
 
-use millrace_planner::performance::forecast::Certainty;
-use millrace_planner::performance::render::{Document, ForecastDocument, ViewDocument, ViewForecastDocument};
-use millrace_planner::performance::{Profile, Scenario, Speed};
+use millrace_clarity::forecast::interval::Certainty;
+use millrace_clarity::render::json::{Document, Predicted, PredictedView, Run, Watched};
+use millrace_clarity::{Profile, Scenario, Speed};
 
 use crate::error::SqlState;
 use crate::session::tests::{Fixture, run};
@@ -17,7 +17,7 @@ async fn with_rows() -> Fixture {
     f
 }
 
-async fn document(f: &Fixture, options: &str, query: &str) -> Document {
+async fn document(f: &Fixture, options: &str, query: &str) -> Document<Run> {
     let lines = f
         .ok(&format!("EXPLAIN ANALYZE (FORMAT JSON{options}) {query}"))
         .await;
@@ -77,8 +77,7 @@ async fn the_json_has_what_the_schedulers_saw() {
     let asked = ", WHAT IF (cores = 8, disk = 'infinite', input = memory)";
     let Document {
         version,
-        profile,
-        analysis,
+        content: Run { profile, analysis },
     } = document(&f, asked, QUERY).await;
     assert_eq!(version, 1);
     check(&profile);
@@ -155,10 +154,14 @@ async fn a_query_is_predicted_from_others() {
     let lines = f.ok(&predict).await;
     assert!(lines.last().unwrap().starts_with("expected: "), "{lines:#?}");
     let sql = format!("EXPLAIN (PREDICT, FORMAT JSON) {QUERY}");
-    let ForecastDocument { version, forecast } = serde_json::from_str(&f.ok(&sql).await[0]).unwrap();
+    let Document {
+        version,
+        content: Predicted { forecast },
+    } = serde_json::from_str(&f.ok(&sql).await[0]).unwrap();
     assert_eq!((version, forecast.runs), (1, 3));
-    assert!(forecast.low <= forecast.expected && forecast.expected <= forecast.high);
-    assert!(forecast.low > 0);
+    let time = forecast.time;
+    assert!(time.low <= time.expected && time.expected <= time.high);
+    assert!(time.low > 0);
     let scan = forecast.operators.last().unwrap();
     assert_eq!(scan.rows_in, 20_000.0);
     // Everything in it was seen thrice, but groups are estimated.
@@ -191,14 +194,15 @@ async fn a_view_is_predicted_from_others() {
     );
     assert!(lines[lines.len() - 1].starts_with("no rows come now; its limit: "));
     let sql = predict.replace("PREDICT", "PREDICT, FORMAT JSON");
-    let ViewForecastDocument {
+    let Document {
         version,
-        view_forecast: found,
+        content: PredictedView { view_forecast: found },
     } = serde_json::from_str(&f.ok(&sql).await[0]).unwrap();
     assert_eq!((version, found.views, found.certainty), (1, 1, Certainty::Medium));
     assert_eq!(found.inputs[0].rows, 20_000);
     assert_eq!(found.stages[0].rows_in, 20_000.0);
-    assert!(found.low > 0 && found.low < found.expected && found.expected < found.high);
+    let time = found.time;
+    assert!(time.low > 0 && time.low < time.expected && time.expected < time.high);
     // The one that is there already, as if it were made again.
     let lines = f
         .ok("EXPLAIN (PREDICT, DURATION '10ms') MATERIALIZED VIEW first")
@@ -243,10 +247,9 @@ async fn a_running_view_is_watched() {
     assert!(lines.last().unwrap().contains("rows/s"), "{lines:#?}");
 
     let lines = watched(&f, 60_000, ", FORMAT JSON").await;
-    let ViewDocument {
+    let Document {
         version,
-        view,
-        analysis,
+        content: Watched { view, analysis },
     } = serde_json::from_str(&lines[0]).unwrap();
     assert_eq!(version, 1);
     assert!(view.watched >= 300_000_000);
@@ -341,7 +344,7 @@ async fn rows_that_came_in_one_write_are_read_by_several_tasks() {
     let count = left().count() + 3;
     assert_eq!(f.ok(query).await, [format!("{count}|{count}|{sum}|-2|300001")]);
     let document = document(&f, "", query).await;
-    let scan = &document.profile.stages[0];
+    let scan = &document.content.profile.stages[0];
     assert!(scan.name.contains("SnapshotScan"), "{}", scan.name);
     let busy = scan.tasks.iter().filter(|task| task.cpu() > 100_000).count();
     assert!(busy >= 4, "{busy} of {} tasks have rows", scan.tasks.len());

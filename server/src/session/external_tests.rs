@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::file::properties::WriterProperties;
-use millrace_planner::performance::render::Document;
+use millrace_clarity::render::json::{Document, Run};
 
 use crate::error::SqlState;
 use crate::session::tests::Fixture;
@@ -187,9 +187,9 @@ async fn a_row_group_is_read_by_several_tasks() {
     let lines = f
         .ok("EXPLAIN (ANALYZE, FORMAT JSON) SELECT sum(v), max(text) FROM one")
         .await;
-    let document: Document = serde_json::from_str(&lines[0]).unwrap();
-    let scan = &document.profile.stages[0];
-    let disk_bytes = |task: &millrace_planner::performance::profile::TaskProfile| -> u64 {
+    let document: Document<Run> = serde_json::from_str(&lines[0]).unwrap();
+    let scan = &document.content.profile.stages[0];
+    let disk_bytes = |task: &millrace_clarity::profile::TaskProfile| -> u64 {
         task.usage
             .iter()
             .filter(|usage| usage.kind.is_input())

@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::super::relations;
-use super::super::syntax::is_series;
+use super::super::set_returning::is_series;
 use super::scope::{Columns, Item, Known, Merged, Relation, Scope};
 use super::{Resolver, faulty, folded, ident};
 use crate::copies::original;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::{Float64Array, StringArray};
-use millrace_planner::performance::analyse;
-use millrace_planner::performance::analysis::UsageAnalysis;
-use millrace_planner::performance::profile::{Machine, Monotask, Resource, StageProfile, TaskProfile};
-use millrace_planner::performance::render::text::{kind_name, resource_name};
+use millrace_clarity::analyse;
+use millrace_clarity::analysis::UsageAnalysis;
+use millrace_clarity::profile::{Machine, Monotask, Resource, StageProfile, TaskProfile};
+use millrace_clarity::render::text::{kind_name, resource_name};
 
 use super::{Columns, numbers, texts};
 use crate::database::Database;

@@ -4,7 +4,6 @@ mod analyze;
 mod placement;
 mod predict;
 mod predict_view;
-mod slowness;
 mod unnested;
 mod watch;
 

@@ -1,13 +1,15 @@
-//! EXPLAIN ANALYZE of a query: runs it and says where its time went (see `millrace_planner::performance`).
+//! EXPLAIN ANALYZE of a query: runs it and says where its time went (see `millrace_clarity`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::sql::sqlparser::ast;
+use millrace_clarity::render::forecast::forecast_line;
+use millrace_clarity::render::json::{Document, Run};
+use millrace_clarity::render::text::text;
+use millrace_clarity::{Profile, Scenario, Speed, analyse};
 use millrace_parser::ast::{self as statements, ExplainFormat, ExplainOptions};
-use millrace_planner::performance::render::{Document, forecast_line, text};
-use millrace_planner::performance::{Profile, Scenario, Speed, analyse};
 use millrace_runtime::worker::cpu::stolen_time;
 use serde::Serialize;
 
@@ -64,7 +66,10 @@ fn shown(profile: &Profile, options: &ExplainOptions) -> SqlResult<Vec<String>> 
     let analysis = analyse(profile, options.what_if.as_ref().map(scenario));
     match options.format {
         ExplainFormat::Text => Ok(text(profile, &analysis)),
-        ExplainFormat::Json | ExplainFormat::Dot => json(&Document::new(profile.clone(), analysis)),
+        ExplainFormat::Json | ExplainFormat::Dot => json(&Document::new(Run {
+            profile: profile.clone(),
+            analysis,
+        })),
     }
 }
 

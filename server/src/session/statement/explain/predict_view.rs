@@ -4,17 +4,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_parser::ast::{ExplainFormat, ExplainOptions};
-use millrace_planner::performance::render::{ViewForecastDocument, view_forecast_text};
-use millrace_planner::performance::view_forecast::{
-    PlannedInput, PlannedStage, Room, RowsFrom, SeenStage, SeenView, StageCounts, ViewForecast, forecast_view,
+use millrace_clarity::forecast::view::{
+    PlannedInput, PlannedStage, Room, RowsFrom, SeenStage, SeenView, ViewForecast, forecast_view,
 };
+use millrace_clarity::render::forecast::view_forecast_text;
+use millrace_clarity::render::json::{Document, PredictedView};
+use millrace_parser::ast::{ExplainFormat, ExplainOptions};
 use millrace_planner::{RelationId, Stage, StageGraph, explain};
 use millrace_runtime::{ActivityCounts, ViewStatus};
 use millrace_storage::ObjectId;
 
 use super::analyze::json;
-use super::watch;
+use super::watch::{self, task_counts};
 use crate::catalog::QueryDef;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::session::Session;
@@ -46,7 +47,7 @@ pub(super) async fn view(
     })?;
     match options.format {
         ExplainFormat::Text => Ok(view_forecast_text(&found)),
-        _ => json(&ViewForecastDocument::new(found)),
+        _ => json(&Document::new(PredictedView { view_forecast: found })),
     }
 }
 
@@ -127,19 +128,15 @@ fn seen(session: &Session, status: &ViewStatus, cores: usize) -> Option<SeenView
     let filled = status.filled.as_ref();
     let stages = (planned.graph.stages.iter().zip(&status.activity).enumerate())
         .map(|(id, (stage, activity))| {
-            let all = counts(&ActivityCounts::sum(activity));
+            let all = task_counts(&ActivityCounts::sum(activity));
             let filling = filled
                 .and_then(|filled| filled.activity.get(id))
-                .map(counts)
+                .map(task_counts)
                 .unwrap_or_default();
             SeenStage {
                 operators: explain::stage_operators(stage),
                 filling,
-                running: StageCounts {
-                    rows_in: all.rows_in.saturating_sub(filling.rows_in),
-                    rows_out: all.rows_out.saturating_sub(filling.rows_out),
-                    busy: all.busy.saturating_sub(filling.busy),
-                },
+                running: all.since(filling),
             }
         })
         .collect();
@@ -150,12 +147,4 @@ fn seen(session: &Session, status: &ViewStatus, cores: usize) -> Option<SeenView
             .map(|elapsed| u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)),
         cores: cores.min(planned.graph.partitions).max(1),
     })
-}
-
-fn counts(activity: &ActivityCounts) -> StageCounts {
-    StageCounts {
-        rows_in: activity.rows_in,
-        rows_out: activity.rows_out,
-        busy: activity.busy_ns,
-    }
 }

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_clarity::render::json::{Document, Watched};
+use millrace_clarity::render::view::view_text;
+use millrace_clarity::task_counts::TaskCounts;
+use millrace_clarity::view::{Coordination, EpochSample, LogUse, ViewProfile, ViewStage, analyse_view};
 use millrace_parser::ast::{ExplainFormat, ExplainOptions};
-use millrace_planner::performance::render::{ViewDocument, view_text};
-use millrace_planner::performance::view::{
-    Coordination, EpochSample, LogUse, PartitionCounts, ViewProfile, ViewStage, analyse_view,
-};
 use millrace_planner::{RelationId, StageGraph, explain};
 use millrace_runtime::worker::cpu::{process_cpu_time, stolen_time};
 use millrace_runtime::worker::disk::Totals;
@@ -58,7 +58,10 @@ pub(super) async fn view(
     let analysis = analyse_view(&profile, options.what_if.as_ref().map(scenario));
     match options.format {
         ExplainFormat::Text => Ok(view_text(&profile, &analysis)),
-        _ => json(&ViewDocument::new(profile, analysis)),
+        _ => json(&Document::new(Watched {
+            view: profile,
+            analysis,
+        })),
     }
 }
 
@@ -196,18 +199,20 @@ fn stages(
         .map(|(id, (after, before))| ViewStage {
             id,
             name: graph.stages.get(id).map(explain::stage_name).unwrap_or_default(),
-            partitions: after.iter().zip(before).map(difference).collect(),
+            partitions: (after.iter().zip(before))
+                .map(|(after, before)| task_counts(after).since(task_counts(before)))
+                .collect(),
         })
         .collect()
 }
 
-fn difference((after, before): (&ActivityCounts, &ActivityCounts)) -> PartitionCounts {
-    // A view that was filled again meanwhile counts from nothing.
-    PartitionCounts {
-        tasks: after.tasks.saturating_sub(before.tasks),
-        rows_in: after.rows_in.saturating_sub(before.rows_in),
-        rows_out: after.rows_out.saturating_sub(before.rows_out),
-        busy: after.busy_ns.saturating_sub(before.busy_ns),
-        queue: after.queue_ns.saturating_sub(before.queue_ns),
+/// What the runtime counted of some tasks, as the time model has it.
+pub(super) fn task_counts(activity: &ActivityCounts) -> TaskCounts {
+    TaskCounts {
+        tasks: activity.tasks,
+        rows_in: activity.rows_in,
+        rows_out: activity.rows_out,
+        busy: activity.busy_ns,
+        queue: activity.queue_ns,
     }
 }
