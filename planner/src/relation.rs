@@ -17,8 +17,8 @@ use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, T
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::relation_id::RelationId;
-use crate::time_join;
 use crate::watermark::ColumnWatermark;
+use millrace_sql::streaming::time_join;
 
 /// What kind of stored relation it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Sessions in views.
 //!
-//! `SESSION(..)` in FROM is rewritten to OVER windows ([`crate::rewrite`]), which answer a SELECT. A view keeps them by an
+//! `SESSION(..)` in FROM is rewritten to OVER windows ([`millrace_sql::streaming::windows`]), which answer a SELECT. A view keeps them by an
 //! operator of its own, at a cost that follows the session and not the history of its key: here the rewritten form is found
 //! again in the bound plan.
 //!
@@ -21,10 +21,7 @@ use datafusion::common::{DFSchema, DFSchemaRef, ScalarValue};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore};
-
-/// The functions that mark the two columns.
-pub(crate) const START: &str = "$session_start";
-pub(crate) const END: &str = "$session_end";
+use millrace_sql::streaming::windows::functions::{END, START};
 
 /// See the module: the rows of the input, each with the first and the last moment of its session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

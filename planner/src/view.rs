@@ -28,10 +28,10 @@ mod window;
 
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
+use millrace_sql::workarounds::subquery::single_rows;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::rewrite;
 use crate::session as sessions;
 use crate::stage::policy::{OnError, Priority};
 use crate::stage::{FlowLimits, RecursionLimits, StageGraph};
@@ -90,7 +90,7 @@ pub fn plan_view(state: &SessionState, plan: LogicalPlan, options: ViewOptions) 
     let plan = sessions::recognise(plan)?;
     let plan = clock::replace(plan)?;
     check::check(&plan)?;
-    let plan = rewrite::single_rows(plan)?;
+    let plan = single_rows(plan)?;
     let plan = distinct_on::as_first_rows(plan)?;
     let plan = optimize::optimize(state, plan)?;
     clock::check(&plan)?;

@@ -18,13 +18,14 @@ use datafusion::sql::sqlparser::dialect::{Dialect, MsSqlDialect, PostgreSqlDiale
 use datafusion::sql::sqlparser::parser::Parser;
 use futures::TryStreamExt;
 use millrace_planner::{
-    Binder, CatalogReader, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions, plan_view,
+    Binder, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions, plan_view,
 };
 use millrace_runtime::clock::VirtualClock;
 use millrace_runtime::schedule::group::GroupSize;
 use millrace_runtime::{
     CheckpointPolicy, QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
 };
+use millrace_sql::CatalogReader;
 use millrace_storage::{ChangeBatch, Store, StoreOptions};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

@@ -29,9 +29,9 @@ use datafusion::physical_plan::{
 };
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
-use millrace_planner::CatalogReader;
 use millrace_planner::relation::attach;
 use millrace_server::functions::{comparisons, rewrite};
+use millrace_sql::CatalogReader;
 use parking_lot::Mutex;
 use sqlparser::ast;
 

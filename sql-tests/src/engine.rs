@@ -23,8 +23,7 @@ use futures::TryStreamExt;
 use millrace_planner::relation::attach;
 use millrace_planner::stage::FlowLimits;
 use millrace_planner::{
-    Binder, CatalogReader, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions,
-    plan_view,
+    Binder, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions, plan_view,
 };
 use millrace_runtime::clock::VirtualClock;
 use millrace_runtime::memory::{Memory, Resident};
@@ -36,6 +35,7 @@ use millrace_runtime::{
 use millrace_server::catalog::CatalogSnapshot;
 use millrace_server::database::{DatabaseOptions, engine};
 use millrace_server::functions::{comparisons, rewrite};
+use millrace_sql::CatalogReader;
 use millrace_storage::{ChangeBatch, Durability, Store, StoreOptions};
 use parking_lot::Mutex;
 use sqlparser::ast;

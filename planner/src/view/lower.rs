@@ -22,8 +22,8 @@ use crate::relation::{RelationInfo, relation_of};
 use crate::relation_id::RelationId;
 use crate::session::SessionWindow;
 use crate::stage::{Operator, Output, StageGraph};
-use crate::time_join::TimeJoin;
 use crate::watermark::{self, ColumnWatermark};
+use millrace_sql::streaming::time_join::TimeJoin;
 
 /// Lowers an optimised plan and closes its last stage.
 pub(super) fn lower(state: &SessionState, plan: &LogicalPlan, options: ViewOptions) -> Result<StageGraph> {

@@ -8,10 +8,10 @@ use datafusion::logical_expr::{Expr, lit};
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema};
 use crate::error::{PlanError, Result};
-use crate::rewrite::window_function;
 use crate::session::SessionWindow;
 use crate::stage::{Closing, Operator, Output, Session};
 use crate::watermark::ColumnWatermark;
+use millrace_sql::streaming::windows::functions::function as window_function;
 
 impl Lowering {
     pub(super) fn session(&mut self, session: &SessionWindow) -> Result<Fragment> {

@@ -23,12 +23,12 @@ use super::aggregate::partial_schema;
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, column};
 use crate::error::Result;
-use crate::rewrite::window_function;
 use crate::stage::{
     AggregateCall, AggregateForm, Aggregation, ExchangeForm, Operator, Output, Sliding, SlidingForm,
     UnnestColumn, WindowColumn,
 };
 use crate::watermark::ColumnWatermark;
+use millrace_sql::streaming::windows::functions::function as window_function;
 
 /// What tells of the windows of a HOP.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema};
 use crate::error::{PlanError, Result};
 use crate::stage::{AsofJoin, LookupJoin, Nearest, Operator, Output};
-use crate::time_join::{Parts, TimeJoin, TimeJoinKind};
 use crate::watermark::ColumnWatermark;
+use millrace_sql::streaming::time_join::{Parts, TimeJoin, TimeJoinKind};
 
 /// One side of a join, ready to be exchanged.
 struct Side {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
 use datafusion::error::{DataFusionError, Result};
-use millrace_planner::{CatalogReader, RelationInfo, RelationTable};
+use millrace_planner::{RelationInfo, RelationTable};
+use millrace_sql::CatalogReader;
 
 /// The relations that queries may name.
 #[derive(Default)]

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
 use datafusion::error::DataFusionError;
-use millrace_planner::CatalogReader;
 use millrace_planner::query::logical_optimizer_rules;
+use millrace_sql::CatalogReader;
 
 use super::*;
 

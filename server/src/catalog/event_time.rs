@@ -9,8 +9,9 @@ use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast;
 use millrace_parser::ast::{Options, Watermark};
 use millrace_planner::watermark::{Bound, ColumnWatermark, growing};
-use millrace_planner::{Binder, CatalogReader, RelationId};
+use millrace_planner::{Binder, RelationId};
 use millrace_runtime::{EventTimeSpec, SetBack};
+use millrace_sql::CatalogReader;
 use millrace_storage::ObjectId;
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{self, Expr, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
-use millrace_planner::SqlFunction;
+use millrace_sql::SqlFunction;
 use serde::{Deserialize, Serialize};
 
 use crate::error::SqlResult;

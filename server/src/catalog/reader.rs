@@ -11,7 +11,8 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast;
-use millrace_planner::{Binder, CatalogReader, SqlFunction};
+use millrace_planner::Binder;
+use millrace_sql::{CatalogReader, SqlFunction};
 
 use crate::catalog::bound::BoundName;
 use crate::catalog::{CatalogSnapshot, Definition, Object, QueryDef, SYSTEM_SCHEMAS};

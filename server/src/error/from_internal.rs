@@ -8,8 +8,8 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use millrace_parser::{ParseError, ParseErrorKind};
 use millrace_planner::PlanError;
-use millrace_planner::error::Fault;
 use millrace_runtime::RuntimeError;
+use millrace_sql::{Fault, Faulty};
 use millrace_storage::StorageError;
 
 use crate::error::names::did_you_mean;
@@ -54,22 +54,24 @@ pub fn plan(error: PlanError) -> SqlError {
                 .with_hint_opt(hint)
         }
         PlanError::DataFusion(error) => datafusion(error),
-        PlanError::Faulty { fault, message } => {
-            let code = match fault {
-                Fault::InvalidParameter => SqlState::InvalidParameterValue,
-                Fault::DatatypeMismatch => SqlState::DatatypeMismatch,
-                Fault::DatetimeOverflow => SqlState::DatetimeFieldOverflow,
-                Fault::UndefinedColumn => SqlState::UndefinedColumn,
-                Fault::UndefinedFunction => SqlState::UndefinedFunction,
-                Fault::TooComplex => SqlState::StatementTooComplex,
-                Fault::AmbiguousColumn => SqlState::AmbiguousColumn,
-                Fault::InvalidColumnReference => SqlState::InvalidColumnReference,
-                Fault::SyntaxError => SqlState::SyntaxError,
-            };
-            SqlError::new(code, message)
-        }
         PlanError::Internal(message) => SqlError::internal(message),
     }
+}
+
+/// A statement that says what cannot be.
+fn faulty(Faulty { fault, message }: Faulty) -> SqlError {
+    let code = match fault {
+        Fault::InvalidParameter => SqlState::InvalidParameterValue,
+        Fault::DatatypeMismatch => SqlState::DatatypeMismatch,
+        Fault::DatetimeOverflow => SqlState::DatetimeFieldOverflow,
+        Fault::UndefinedColumn => SqlState::UndefinedColumn,
+        Fault::UndefinedFunction => SqlState::UndefinedFunction,
+        Fault::TooComplex => SqlState::StatementTooComplex,
+        Fault::AmbiguousColumn => SqlState::AmbiguousColumn,
+        Fault::InvalidColumnReference => SqlState::InvalidColumnReference,
+        Fault::SyntaxError => SqlState::SyntaxError,
+    };
+    SqlError::new(code, message)
 }
 
 /// What to do where memory is short.
@@ -261,6 +263,10 @@ fn external(error: Box<dyn std::error::Error + Send + Sync>) -> SqlError {
     };
     let error = match error.downcast::<PlanError>() {
         Ok(error) => return plan(*error),
+        Err(error) => error,
+    };
+    let error = match error.downcast::<Faulty>() {
+        Ok(error) => return faulty(*error),
         Err(error) => error,
     };
     let error = match error.downcast::<RuntimeError>() {

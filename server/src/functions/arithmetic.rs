@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
-use millrace_planner::case::agreed;
+use millrace_sql::workarounds::case_type::agreed;
 
 use crate::error::{SqlError, SqlState};
 use crate::functions::cast::is_text;

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::types;
-use millrace_planner::copies;
+use millrace_sql::copies;
 
 /// The names that the columns of a query have in its answer; empty where a wildcard leaves them to the plan.
 pub fn output_names(query: &ast::Query) -> Vec<String> {

@@ -16,9 +16,9 @@ use futures::executor::block_on;
 use futures::future::BoxFuture;
 use millrace_planner::stage::{Operator, Output, Stage};
 use millrace_planner::{
-    Binder, CatalogReader, RelationId, RelationInfo, RelationKind, RelationTable, StageGraph, ViewOptions,
-    plan_view,
+    Binder, RelationId, RelationInfo, RelationKind, RelationTable, StageGraph, ViewOptions, plan_view,
 };
+use millrace_sql::CatalogReader;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 

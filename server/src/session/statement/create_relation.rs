@@ -5,7 +5,8 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::{self, Ident, ObjectName, TableConstraint};
 use millrace_parser::ast::{ColumnDefinition, CreateStream, CreateTable, Options};
-use millrace_planner::{RelationKind, copies};
+use millrace_planner::RelationKind;
+use millrace_sql::copies;
 use millrace_storage::{ChangeBatch, ObjectKind};
 
 use crate::catalog::event_time::{EventTimeDef, IDLE_TIMEOUT, Late};

@@ -11,7 +11,8 @@ use datafusion::error::Result;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 use millrace_parser::quote_identifier;
-use millrace_planner::{Binder, CatalogReader};
+use millrace_planner::Binder;
+use millrace_sql::CatalogReader;
 
 use crate::catalog::{Reader, Relation};
 use crate::database::df;

@@ -427,7 +427,7 @@ fn columns_of(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult<
             .collect());
     }
     let provider =
-        millrace_planner::CatalogReader::table(&reader, &reference).map_err(from_internal::datafusion)?;
+        millrace_sql::CatalogReader::table(&reader, &reference).map_err(from_internal::datafusion)?;
     Ok(provider
         .schema()
         .fields()

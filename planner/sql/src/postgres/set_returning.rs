@@ -12,13 +12,13 @@ use datafusion::sql::sqlparser::ast::{
 const SERIES: [&str; 2] = ["generate_series", "range"];
 
 /// Whether it is the name of a function of one column, a series.
-pub(super) fn is_series(name: &ObjectName) -> bool {
+pub(crate) fn is_series(name: &ObjectName) -> bool {
     let last = name.0.last().and_then(|part| part.as_ident());
     last.is_some_and(|name| SERIES.contains(&name.value.to_lowercase().as_str()))
 }
 
 /// Rewrites the set-returning functions in every FROM of a statement.
-pub(super) fn unnested(statement: &mut Statement) {
+pub(crate) fn unnested(statement: &mut Statement) {
     let _ = statement.visit(&mut SetReturning);
 }
 

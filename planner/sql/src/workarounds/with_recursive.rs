@@ -14,8 +14,10 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{
     Cte, Ident, JoinOperator, ObjectName, Query, Select, SetExpr, SetOperator, Statement, TableFactor,
-    TableWithJoins, Values, Visit, VisitMut, Visitor, VisitorMut, With,
+    TableWithJoins, Visit, VisitMut, Visitor, VisitorMut, With,
 };
+
+use crate::template::{bare, nothing};
 
 /// Checks every WITH RECURSIVE of a statement and makes it plannable.
 ///
@@ -137,32 +139,6 @@ fn recursive(cte: &mut Cte, name: &str) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// A query that is only a body.
-/// A query that is nothing but its body.
-pub(crate) fn bare(body: SetExpr) -> Query {
-    Query {
-        with: None,
-        body: Box::new(body),
-        order_by: None,
-        limit_clause: None,
-        fetch: None,
-        locks: vec![],
-        for_clause: None,
-        settings: None,
-        format_clause: None,
-        pipe_operators: vec![],
-    }
-}
-
-/// What stands where a body was taken from.
-pub(crate) fn nothing() -> SetExpr {
-    SetExpr::Values(Values {
-        explicit_row: false,
-        value_keyword: false,
-        rows: vec![],
-    })
 }
 
 fn fold(name: &Ident) -> String {

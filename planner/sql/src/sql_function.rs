@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::catalog::{CatalogReader, SqlFunction};
-use crate::error::{Fault, PlanError};
+use crate::error::{Fault, Faulty};
 
 /// Functions that call functions: more than this is a circle.
 const DEPTH_MAX: usize = 32;
@@ -22,7 +22,7 @@ const EXPRESSIONS_MAX: usize = 10_000;
 ///
 /// # Errors
 /// A call does not fit its function.
-pub(crate) fn expand(node: &mut impl VisitMut, catalog: &dyn CatalogReader) -> Result<()> {
+pub fn expand(node: &mut impl VisitMut, catalog: &dyn CatalogReader) -> Result<()> {
     expand_at(node, catalog, 0)
 }
 
@@ -63,9 +63,7 @@ impl VisitorMut for Expander<'_> {
 
 impl Expander<'_> {
     fn body(&self, call: &Function, function: &SqlFunction) -> Result<Expr> {
-        let wrong = |fault: Fault, message: String| -> DataFusionError {
-            PlanError::Faulty { fault, message }.into()
-        };
+        let wrong = |fault: Fault, message: String| -> DataFusionError { Faulty { fault, message }.into() };
         if self.depth >= DEPTH_MAX {
             let message = format!("function {} calls itself", call.name);
             return Err(wrong(Fault::InvalidParameter, message));

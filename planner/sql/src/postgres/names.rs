@@ -25,11 +25,11 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use self::scope::{Columns, Found, Item, Scope, ambiguous};
-use super::meaning::Names;
-use super::template::parse as parse_query;
+use crate::binding::Binding;
 use crate::copies::{copy, original};
-use crate::error::{Fault, PlanError};
-use crate::with_recursive::{bare, nothing};
+use crate::error::{Fault, Faulty};
+use crate::template::parse as parse_query;
+use crate::template::{bare, nothing};
 
 /// The numbers of copies beside stars: above those of copies within a select list.
 const COPIES_BESIDE_STARS: usize = 10_000;
@@ -40,7 +40,7 @@ const COPIES_BESIDE_INPUT: usize = 20_000;
 ///
 /// # Errors
 /// A name that means several columns, or one that is hidden; see [`from`] for those of joins.
-pub(super) fn resolve(statement: &mut Statement, names: &dyn Names) -> Result<()> {
+pub(crate) fn resolve(statement: &mut Statement, names: &dyn Binding) -> Result<()> {
     let mut resolver = Resolver {
         names,
         frames: vec![],
@@ -54,7 +54,7 @@ pub(super) fn resolve(statement: &mut Statement, names: &dyn Names) -> Result<()
 }
 
 struct Resolver<'a> {
-    names: &'a dyn Names,
+    names: &'a dyn Binding,
     /// The scopes of the SELECTs around, the innermost last.
     frames: Vec<Scope>,
     /// The tables of the WITH clauses around, the innermost last.
@@ -330,7 +330,7 @@ impl Resolver<'_> {
             }
         }
         query.with = self.tables.last().map(|table| table.with.clone());
-        let plan = self.names.query(&query).ok()?;
+        let plan = self.names.bind(&Statement::Query(Box::new(query))).ok()?;
         Some(
             plan.schema()
                 .fields()
@@ -597,5 +597,5 @@ fn parse(sql: &str) -> Result<Query> {
 }
 
 fn faulty(fault: Fault, message: String) -> DataFusionError {
-    PlanError::Faulty { fault, message }.into()
+    Faulty { fault, message }.into()
 }

@@ -8,8 +8,8 @@ use datafusion::logical_expr::{
     Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr, lit, when,
 };
 
-use super::super::bind::{bound_columns, columns_of, join, keep};
-use super::super::dependent::Unnesting;
+use super::bind::{bound_columns, columns_of, join, keep};
+use super::dependent::Unnesting;
 use super::{Decorrelator, column, first_column};
 
 impl Decorrelator<'_> {

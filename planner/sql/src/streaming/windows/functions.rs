@@ -10,11 +10,14 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use crate::error::{Fault, PlanError};
-use crate::session;
+use crate::error::{Fault, Faulty};
 
 /// Windows that one row may be in.
 pub(super) const WINDOWS_MAX: i64 = 10_000;
+
+/// The functions that mark the two columns of a session.
+pub const START: &str = "$session_start";
+pub const END: &str = "$session_end";
 
 /// What a function tells of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,14 +36,14 @@ const FUNCTIONS: [(&str, Told); 6] = [
     ("$window", Told::Window),
     ("$shift", Told::Shift),
     // As `$shift`, to be recognised.
-    (session::START, Told::Shift),
-    (session::END, Told::Shift),
+    (START, Told::Shift),
+    (END, Told::Shift),
     ("$hop", Told::Hop),
     ("$cumulate", Told::Cumulate),
 ];
 
 /// The function of a name, if it is one of these.
-pub(crate) fn function(name: &str) -> Option<Arc<ScalarUDF>> {
+pub fn function(name: &str) -> Option<Arc<ScalarUDF>> {
     let (name, told) = *FUNCTIONS.iter().find(|(known, _)| *known == name)?;
     Some(Arc::new(ScalarUDF::from(WindowTime {
         name,
@@ -113,7 +116,7 @@ impl ScalarUDFImpl for WindowTime {
             Some(DataType::Timestamp(_, zone)) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
             Some(DataType::Date32) => DataType::Timestamp(TimeUnit::Microsecond, None),
             _ => {
-                return Err(PlanError::Faulty {
+                return Err(Faulty {
                     fault: Fault::DatatypeMismatch,
                     message: "the time column of a window must be a timestamp or a date".into(),
                 }
@@ -151,7 +154,7 @@ impl ScalarUDFImpl for WindowTime {
             let before = told.len();
             if times.is_valid(row) {
                 self.tell(times.value(row), &lengths, &mut told).ok_or_else(|| {
-                    datafusion::error::DataFusionError::from(PlanError::Faulty {
+                    datafusion::error::DataFusionError::from(Faulty {
                         fault: Fault::DatetimeOverflow,
                         message: "timestamp out of range".into(),
                     })

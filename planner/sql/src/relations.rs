@@ -28,8 +28,8 @@ use datafusion::sql::sqlparser::ast::{
     self, FunctionArg, FunctionArgExpr, Ident, TableAlias, TableAliasColumnDef, TableFactor,
 };
 
-use super::counted_sets::{EXCEPT_ALL, INTERSECT_ALL};
-use crate::error::{Fault, PlanError};
+use crate::error::{Fault, Faulty};
+use crate::workarounds::counted_sets::{EXCEPT_ALL, INTERSECT_ALL};
 
 /// See the module.
 #[derive(Debug)]
@@ -107,12 +107,12 @@ fn unnest(
 }
 
 /// Whether it is the name that stands for a set operation that counts copies.
-pub(super) fn is_multiset(name: &ast::ObjectName) -> bool {
+pub(crate) fn is_multiset(name: &ast::ObjectName) -> bool {
     name.0.len() == 1 && multiset_operation(name).is_some()
 }
 
 /// The alias with a name for each column.
-pub(super) fn named(alias: Option<TableAlias>, arrays: usize, with_ordinality: bool) -> TableAlias {
+pub(crate) fn named(alias: Option<TableAlias>, arrays: usize, with_ordinality: bool) -> TableAlias {
     let given = alias.is_some();
     let mut alias = alias.unwrap_or_else(|| TableAlias {
         explicit: true,
@@ -261,7 +261,7 @@ fn coerced(left: LogicalPlan, right: LogicalPlan) -> Result<(LogicalPlan, Logica
                     r.data_type()
                 );
                 let fault = Fault::DatatypeMismatch;
-                return Err(PlanError::Faulty { fault, message }.into());
+                return Err(Faulty { fault, message }.into());
             }
             type_union_coercion(l.data_type(), r.data_type()).ok_or_else(|| {
                 DataFusionError::Plan(format!(
@@ -296,7 +296,7 @@ fn coerced(left: LogicalPlan, right: LogicalPlan) -> Result<(LogicalPlan, Logica
 }
 
 /// The planner's own relation planners, before those of the session.
-pub(crate) fn planners(others: &[Arc<dyn RelationPlanner>]) -> Vec<Arc<dyn RelationPlanner>> {
+pub fn planners(others: &[Arc<dyn RelationPlanner>]) -> Vec<Arc<dyn RelationPlanner>> {
     let own: Arc<dyn RelationPlanner> = Arc::new(RelationForms);
     std::iter::once(own).chain(others.iter().cloned()).collect()
 }

@@ -71,7 +71,7 @@ pub(super) fn bind(expression: Expr, outer: &[(FieldRef, Column)], columns: &[Co
 /// `left` and `right` are not distinct, as equalities that a hash join takes for keys.
 ///
 /// `IS NOT DISTINCT FROM` would make a join in which all keys' NULLs are equal, and DataFusion's rules then mix keys of
-/// both kinds (see [`crate::query::logical_optimizer_rules`]).
+/// both kinds (see `millrace_planner::query::logical_optimizer_rules`).
 pub(super) fn not_distinct(left: Expr, right: Expr, field: &FieldRef, null_free: bool) -> Vec<Expr> {
     if null_free {
         return vec![left.eq(right)];

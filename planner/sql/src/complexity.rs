@@ -13,7 +13,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Query, Select, Statement, Visit, Visitor};
 
-use crate::error::{Fault, PlanError};
+use crate::error::{Fault, Faulty};
 
 /// The most WITH queries in a statement.
 pub const WITH_QUERIES_MAX: usize = 500;
@@ -30,7 +30,7 @@ pub const PLAN_NODES_MAX: usize = 20_000;
 
 fn too_complex(message: String) -> DataFusionError {
     let fault = Fault::TooComplex;
-    PlanError::Faulty { fault, message }.into()
+    Faulty { fault, message }.into()
 }
 
 /// Refuses a statement that says too much.

@@ -28,7 +28,7 @@ const NO_MATCH_CONDITION: &str = "asof_inner";
 const LEFT: &str = "asof_left";
 
 /// The function by which a condition says that its join is one of ours.
-pub(crate) fn marker(name: &str) -> Option<Arc<ScalarUDF>> {
+pub fn marker(name: &str) -> Option<Arc<ScalarUDF>> {
     let name = [ASOF, LOOKUP].into_iter().find(|known| *known == name)?;
     Some(Arc::new(ScalarUDF::from(Marker {
         name,

@@ -23,11 +23,12 @@ use datafusion::logical_expr::{
     UserDefinedLogicalNodeCore, col, lit,
 };
 
-pub(crate) use syntax::{marker, rewrite};
+pub use syntax::marker;
+pub(crate) use syntax::rewrite;
 
 /// How time decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Hash)]
-pub(crate) enum TimeJoinKind {
+pub enum TimeJoinKind {
     /// Each left row with the nearest right row in time.
     Asof,
     /// Each change of the left side with the right side as it is then.
@@ -36,7 +37,7 @@ pub(crate) enum TimeJoinKind {
 
 /// See the module. Inner, or left outer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct TimeJoin {
+pub struct TimeJoin {
     pub kind: TimeJoinKind,
     pub is_outer: bool,
     pub left: Arc<LogicalPlan>,
@@ -119,7 +120,7 @@ impl TimeJoin {
 
 /// See [`TimeJoin::parts`].
 #[derive(Debug, Default)]
-pub(crate) struct Parts {
+pub struct Parts {
     /// Left, right.
     pub keys: Vec<(Expr, Expr)>,
     /// The comparison of an ASOF join, the left side first.
@@ -284,7 +285,7 @@ pub(crate) fn recognise(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// A node of a plan that is run once, by nodes of DataFusion.
-pub(crate) fn in_batch(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+pub fn in_batch(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::Extension(extension) = &node else {
         return Ok(Transformed::no(node));
     };

@@ -10,7 +10,7 @@
 //! A row without a time is in no window. Windows are aligned to 1970-01-01 00:00 UTC, plus an offset; their lengths are numbers
 //! of microseconds in the rewritten form.
 
-mod functions;
+pub mod functions;
 
 use std::ops::ControlFlow;
 
@@ -21,11 +21,10 @@ use datafusion::sql::sqlparser::ast::{
     Statement, TableAlias, TableFactor, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 
-use super::meaning::Names;
-use super::template::parse;
-use crate::error::{Fault, PlanError};
+use crate::binding::Binding;
+use crate::error::{Fault, Faulty};
+use crate::template::parse;
 use functions::WINDOWS_MAX;
-pub(crate) use functions::function;
 
 /// Evaluates an expression without columns.
 type Constant<'a> = dyn Fn(&Expr) -> Result<ScalarValue> + 'a;
@@ -47,7 +46,7 @@ enum Kind {
 ///
 /// # Errors
 /// Lengths that make no windows, or a form that is not supported.
-pub(super) fn as_queries(statement: &mut Statement, names: &dyn Names) -> Result<()> {
+pub(crate) fn as_queries(statement: &mut Statement, names: &dyn Binding) -> Result<()> {
     match statement.visit(&mut WindowFunctions { names }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
@@ -55,7 +54,7 @@ pub(super) fn as_queries(statement: &mut Statement, names: &dyn Names) -> Result
 }
 
 struct WindowFunctions<'a> {
-    names: &'a dyn Names,
+    names: &'a dyn Binding,
 }
 
 impl VisitorMut for WindowFunctions<'_> {
@@ -341,5 +340,5 @@ fn usage(function: &str, lengths: usize) -> DataFusionError {
 }
 
 fn faulty(fault: Fault, message: String) -> DataFusionError {
-    PlanError::Faulty { fault, message }.into()
+    Faulty { fault, message }.into()
 }

@@ -10,18 +10,18 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::parser::ParserError;
 
-use super::template::parse;
+use crate::template::parse;
 
 /// The relation that stands for EXCEPT ALL of its two arguments.
-pub(super) const EXCEPT_ALL: &str = "EXCEPT ALL";
+pub(crate) const EXCEPT_ALL: &str = "EXCEPT ALL";
 /// The relation that stands for INTERSECT ALL of its two arguments.
-pub(super) const INTERSECT_ALL: &str = "INTERSECT ALL";
+pub(crate) const INTERSECT_ALL: &str = "INTERSECT ALL";
 
 /// Replaces EXCEPT ALL and INTERSECT ALL in a statement.
 ///
 /// # Errors
 /// Those of the parser on a text of this module's own.
-pub(super) fn as_relations(statement: &mut Statement) -> Result<()> {
+pub(crate) fn as_relations(statement: &mut Statement) -> Result<()> {
     match statement.visit(&mut CountedSets) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(DataFusionError::SQL(Box::new(error), None)),

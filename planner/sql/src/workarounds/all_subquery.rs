@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, UnaryOperator, VisitMut, VisitorMut};
 
 /// Rewrites the comparisons with ALL in a statement.
-pub(super) fn as_any(statement: &mut Statement) {
+pub(crate) fn as_any(statement: &mut Statement) {
     let _ = statement.visit(&mut Negation);
 }
 

@@ -12,12 +12,12 @@ use datafusion::sql::sqlparser::ast::{
     TableWithJoins, Value, WildcardAdditionalOptions,
 };
 
-use super::super::relations;
-use super::super::set_returning::is_series;
 use super::scope::{Columns, Item, Known, Merged, Relation, Scope};
 use super::{Resolver, faulty, folded, ident};
 use crate::copies::original;
 use crate::error::Fault;
+use crate::postgres::set_returning::is_series;
+use crate::relations;
 
 /// Which side's column the merged one is.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,15 +3,20 @@
 //! DataFusion plans uncorrelated scalar subqueries, `EXISTS` and `IN` as conditions of a WHERE, and scalar subqueries
 //! whose correlation is a few equalities below one aggregate. Those are left to it. All others become joins here:
 //!
-//! * LATERAL: a join with the subquery made independent ([`super::dependent`]), or no join at all ([`super::row_wise`]);
-//! * a scalar subquery: a left join with its one value for each value of the outer columns ([`super::single_value`] where
+//! * LATERAL: a join with the subquery made independent ([`dependent`]), or no join at all ([`row_wise`]);
+//! * a scalar subquery: a left join with its one value for each value of the outer columns ([`single_value`] where
 //!   there might be more);
 //! * `EXISTS`: a mark join, or, uncorrelated, a join with one row that says it;
 //! * `x IN`, `NOT IN`, `= ANY`: a mark join for the match, joined with whether the subquery has rows and a NULL among
 //!   them, since `x IN` is NULL rather than false then;
 //! * `x < ANY` and the other comparisons: a join with the least or greatest value, and the same two facts.
 
+mod bind;
+mod dependent;
 mod membership;
+mod native;
+mod row_wise;
+mod single_value;
 
 use std::sync::Arc;
 
@@ -25,11 +30,11 @@ use datafusion::logical_expr::{
     Subquery, SubqueryAlias, Window, lit, not,
 };
 
-use super::bind::{bound_columns, columns_of, contains_subquery, is_subquery, join, keep, outer_columns};
-use super::dependent::{Unnesting, named};
-use super::native::{Place, planned_by_datafusion};
-use super::row_wise::row_wise;
-use super::single_value::single_value;
+use self::bind::{bound_columns, columns_of, contains_subquery, is_subquery, join, keep, outer_columns};
+use self::dependent::{Unnesting, named};
+use self::native::{Place, planned_by_datafusion};
+use self::row_wise::row_wise;
+use self::single_value::single_value;
 
 /// The plan without the subqueries that DataFusion cannot plan or answers wrongly.
 ///
@@ -46,7 +51,7 @@ pub(crate) fn decorrelate(plan: LogicalPlan) -> Result<LogicalPlan> {
 
 /// The plan in which every uncorrelated scalar subquery has at most one row: a second one is an error. (A plan that runs
 /// once checks that as it runs; a view has a join in its place.)
-pub(crate) fn single_rows(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub fn single_rows(plan: LogicalPlan) -> Result<LogicalPlan> {
     plan.transform_up_with_subqueries(|node| {
         node.map_expressions(|expression| {
             expression.transform(|inner| match inner {
