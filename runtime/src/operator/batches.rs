@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions};
-use arrow::compute::filter_record_batch;
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array,
+};
+use arrow::compute::{filter_record_batch, take};
 use arrow::datatypes::{Int64Type, Schema, SchemaRef};
 use millrace_storage::ChangeBatch;
 
@@ -93,4 +95,12 @@ pub(crate) fn weights_of(batch: &ChangeBatch) -> Int64Array {
         .weights
         .clone()
         .unwrap_or_else(|| Int64Array::from(vec![1; batch.num_rows()]))
+}
+
+/// The first columns of these rows.
+pub(crate) fn take_columns(rows: &RecordBatch, width: usize, positions: &[u32]) -> Result<Vec<ArrayRef>> {
+    let positions = UInt32Array::from(positions.to_vec());
+    (0..width)
+        .map(|column| take(rows.column(column), &positions, None).map_err(arrow_error))
+        .collect()
 }

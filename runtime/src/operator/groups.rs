@@ -4,13 +4,16 @@
 //! there is one for each way in which an aggregate is maintained. A new one is a file here and a line in [`group_state`].
 
 mod approx_distinct;
+mod booleans;
+mod count;
 mod extremum;
 mod float_sum;
 mod image;
-mod linear;
+mod moments;
 mod reduced;
 mod registers;
 mod state;
+mod sum;
 mod values;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, UInt32Array};
@@ -27,11 +30,14 @@ use crate::error::Result;
 use crate::state::row_table::arrow_error;
 use crate::state::rows_equal;
 use approx_distinct::ApproxDistinct;
+use booleans::Booleans;
+use count::Count;
 use extremum::Extremum;
-use linear::{Booleans, Count, Moments, Sum};
+use moments::Moments;
 use reduced::Reduced;
 pub(super) use state::slide;
 use state::{GroupState, resize};
+use sum::Sum;
 use values::Values;
 
 /// Groups that are gone are swept when there are more of them than live ones, and at least this many.

@@ -13,8 +13,8 @@ mod image;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, UInt32Array, new_null_array};
-use arrow::compute::{filter_record_batch, take};
+use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, new_null_array};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 use datafusion::physical_expr::PhysicalExpr;
@@ -23,7 +23,7 @@ use futures::future::BoxFuture;
 use millrace_planner::stage::LookupJoin;
 use millrace_storage::ChangeBatch;
 
-use super::batches::{CHUNK_ROWS, batch_of, concat, nullable};
+use super::batches::{CHUNK_ROWS, batch_of, concat, nullable, take_columns};
 use super::consolidate::consolidate;
 use super::expression::{ErrorCounter, evaluate_predicate};
 use super::gate::Gate;
@@ -388,11 +388,4 @@ impl Memory {
         }
         Ok(forgotten)
     }
-}
-
-fn take_columns(rows: &RecordBatch, width: usize, positions: &[u32]) -> Result<Vec<ArrayRef>> {
-    let positions = UInt32Array::from(positions.to_vec());
-    (0..width)
-        .map(|column| take(rows.column(column), &positions, None).map_err(arrow_error))
-        .collect()
 }

@@ -2,6 +2,8 @@
 //! are, and where the lists are computed that is done step by step, too.
 
 mod expansion;
+mod list_steps;
+mod lists;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::NullHandling;
@@ -17,7 +19,8 @@ use super::inputs::Inputs;
 use super::instance::{Delivery, Operator, OperatorInstance};
 use super::output::Output;
 use crate::error::Result;
-pub(crate) use expansion::{Expansion, ListSteps};
+pub(crate) use expansion::Expansion;
+pub(crate) use list_steps::ListSteps;
 
 /// Rows that are put out in one batch.
 const OUTPUT_ROWS_STEP: usize = 65_536;

@@ -1,6 +1,6 @@
 //! Pairs of rows that are large: how many are made at a time.
 
-use arrow::array::{Array, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type};
 use futures::executor::block_on;
 use futures::future::BoxFuture;
@@ -8,6 +8,7 @@ use millrace_planner::stage::Operator;
 use millrace_storage::rows_bytes;
 
 use super::*;
+use crate::state::width::COPIED_BYTES_MAX;
 
 struct Open;
 
