@@ -19,7 +19,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hashbrown::HashSet;
-use millrace_planner::stage::{AggregateCall, Aggregation, ExchangeForm};
+use millrace_planner::stage::aggregation::{AggregateCall, Aggregation, ExchangeForm};
 use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 

@@ -23,7 +23,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::row::{RowConverter, SortField};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use millrace_planner::stage::{AsofJoin, Nearest};
+use millrace_planner::stage::asof_join::{AsofJoin, Nearest};
 use millrace_storage::ChangeBatch;
 
 use super::batches::{CHUNK_ROWS, batch_of, concat};

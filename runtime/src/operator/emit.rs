@@ -19,7 +19,8 @@ use arrow::row::{RowConverter, SortField};
 use datafusion::common::ScalarValue;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use millrace_planner::stage::{Closing, EmitEvery, EmitOnClose};
+use millrace_planner::stage::closing::Closing;
+use millrace_planner::stage::emit::{EmitEvery, EmitOnClose};
 use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 

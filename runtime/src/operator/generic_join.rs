@@ -22,7 +22,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hashbrown::HashMap;
-use millrace_planner::stage::GenericJoinShape;
+use millrace_planner::stage::generic_join::GenericJoinShape;
 use millrace_storage::ChangeBatch;
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -20,7 +20,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBat
 use arrow::compute::take;
 use arrow::datatypes::{Int64Type, SchemaRef};
 use hashbrown::HashSet;
-use millrace_planner::stage::{AggregateCall, AggregateForm};
+use millrace_planner::stage::aggregation::{AggregateCall, AggregateForm};
 use millrace_storage::ChangeBatch;
 
 use super::batches::{batch_of, weights_of};

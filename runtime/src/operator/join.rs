@@ -24,7 +24,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::physical_expr::PhysicalExpr;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use millrace_planner::stage::{Join, JoinKind};
+use millrace_planner::stage::join::{Join, JoinKind};
 use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 

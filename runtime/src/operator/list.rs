@@ -2,7 +2,14 @@
 
 use std::sync::Arc;
 
-use millrace_planner::stage::Operator as Plan;
+use millrace_planner::stage::exchange::Exchange;
+use millrace_planner::stage::expand::Expand;
+use millrace_planner::stage::filter::Filter;
+use millrace_planner::stage::operator::Operator as Plan;
+use millrace_planner::stage::project::Project;
+use millrace_planner::stage::source::Source;
+use millrace_planner::stage::unnest::Unnest;
+use millrace_planner::stage::values::Values;
 
 use super::aggregate::AggregateInstance;
 use super::asof::AsofJoinInstance;
@@ -47,44 +54,44 @@ impl OperatorInstance {
 /// The list.
 fn operator(plan: &Plan, partition: usize) -> Result<Box<dyn Operator>> {
     Ok(match plan {
-        Plan::Source { projection, .. } => Box::new(SourceInstance {
+        Plan::Source(Source { projection, .. }) => Box::new(SourceInstance {
             projection: projection.clone(),
         }),
-        Plan::Values { rows, schema } => Box::new(ValuesInstance {
+        Plan::Values(Values { rows, schema }) => Box::new(ValuesInstance {
             rows: rows.clone(),
             schema: Arc::clone(schema),
         }),
-        Plan::Exchange { stages, .. } => Box::new(ExchangeInstance {
+        Plan::Exchange(Exchange { stages, .. }) => Box::new(ExchangeInstance {
             stages: stages.clone(),
         }),
-        Plan::WorkingTable { .. } => Box::new(WorkingTableInstance),
-        Plan::Filter { predicate, .. } => Box::new(FilterInstance {
+        Plan::WorkingTable(_) => Box::new(WorkingTableInstance),
+        Plan::Filter(Filter { predicate, .. }) => Box::new(FilterInstance {
             predicate: Arc::clone(predicate),
         }),
-        Plan::Project {
+        Plan::Project(Project {
             expressions, schema, ..
-        } => Box::new(ProjectInstance {
+        }) => Box::new(ProjectInstance {
             projection: Projection::new(expressions, schema),
         }),
-        Plan::Expand {
+        Plan::Expand(Expand {
             projections, schema, ..
-        } => Box::new(ExpandInstance {
+        }) => Box::new(ExpandInstance {
             projections: (projections.iter())
                 .map(|expressions| Projection::new(expressions, schema))
                 .collect(),
         }),
-        Plan::Unnest {
+        Plan::Unnest(Unnest {
             columns,
             null_handling,
             schema,
             ..
-        } => Box::new(UnnestInstance {
+        }) => Box::new(UnnestInstance {
             columns: columns.clone(),
             null_handling: *null_handling,
             schema: Arc::clone(schema),
         }),
-        Plan::PartialAggregate(plan) => Box::new(PartialAggregate::new(plan)),
-        Plan::Aggregate(plan) => Box::new(AggregateInstance::new(plan, partition)),
+        Plan::PartialAggregate(plan) => Box::new(PartialAggregate::new(&plan.0)),
+        Plan::Aggregate(plan) => Box::new(AggregateInstance::new(&plan.0, partition)),
         Plan::Join(plan) => Box::new(JoinInstance::new(plan)?),
         Plan::GenericJoin(plan) => Box::new(GenericJoinInstance::new(&plan.shape)?),
         Plan::TopN(plan) => Box::new(TopNInstance::new(plan)?),

@@ -20,7 +20,7 @@ use arrow::row::{RowConverter, SortField};
 use datafusion::physical_expr::PhysicalExpr;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use millrace_planner::stage::LookupJoin;
+use millrace_planner::stage::lookup_join::LookupJoin;
 use millrace_storage::ChangeBatch;
 
 use super::batches::{CHUNK_ROWS, batch_of, concat, nullable, take_columns};

@@ -7,7 +7,7 @@ use arrow::array::Int64Array;
 use arrow::datatypes::SchemaRef;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use millrace_planner::stage::{AggregateCall, Aggregation, ExchangeForm};
+use millrace_planner::stage::aggregation::{AggregateCall, Aggregation, ExchangeForm};
 use millrace_storage::ChangeBatch;
 
 use super::batches::{batch_of, chunks, weights_of};

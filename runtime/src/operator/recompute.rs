@@ -12,7 +12,7 @@ use arrow::row::{RowConverter, SortField};
 use datafusion::physical_expr::window::WindowExpr;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use millrace_planner::stage::Recompute;
+use millrace_planner::stage::recompute::Recompute;
 use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 

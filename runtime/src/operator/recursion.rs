@@ -34,7 +34,7 @@ use arrow::row::{RowConverter, SortField};
 use datafusion::common::utils::normalize_float_zero;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use millrace_planner::stage::{Recursion, RecursionLimits};
+use millrace_planner::stage::recursion::{Recursion, RecursionLimits};
 use millrace_storage::ChangeBatch;
 
 use super::batches::{CHUNK_ROWS, batch_of};

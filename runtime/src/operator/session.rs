@@ -20,7 +20,7 @@ use datafusion::common::ScalarValue;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hashbrown::HashMap;
-use millrace_planner::stage::Session;
+use millrace_planner::stage::session::Session;
 use millrace_planner::watermark::{Bound, Watermarks};
 use millrace_storage::ChangeBatch;
 

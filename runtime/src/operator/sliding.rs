@@ -21,7 +21,8 @@ use datafusion::common::ScalarValue;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hashbrown::HashMap;
-use millrace_planner::stage::{AggregateCall, ExchangeForm, Sliding, WindowColumn};
+use millrace_planner::stage::aggregation::{AggregateCall, ExchangeForm};
+use millrace_planner::stage::sliding::{Sliding, WindowColumn};
 use millrace_planner::watermark::{Bound, Watermarks};
 use millrace_storage::ChangeBatch;
 

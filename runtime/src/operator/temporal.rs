@@ -24,7 +24,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::row::{RowConverter, SortField};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use millrace_planner::stage::{Passage, TemporalFilter, TimeBound};
+use millrace_planner::stage::temporal_filter::{Passage, TemporalFilter, TimeBound};
 use millrace_storage::ChangeBatch;
 
 use super::batches::{CHUNK_ROWS, batch_of, chunks, weights_of};

@@ -23,7 +23,8 @@ use datafusion::physical_expr::expressions::Column;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hashbrown::{HashMap, HashSet};
-use millrace_planner::stage::{Closing, Numbering, TopN};
+use millrace_planner::stage::closing::Closing;
+use millrace_planner::stage::top_n::{Numbering, TopN};
 use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 

@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::NullHandling;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use millrace_planner::stage::UnnestColumn;
+use millrace_planner::stage::unnest::UnnestColumn;
 use millrace_storage::{ChangeBatch, rows_bytes};
 
 use super::batches::chunks;

@@ -35,7 +35,7 @@ use datafusion::physical_plan::{
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use futures::{StreamExt, TryStreamExt};
 use millrace_planner::query::generic_join::GenericJoinNode;
-use millrace_planner::stage::GenericJoinShape;
+use millrace_planner::stage::generic_join::GenericJoinShape;
 use millrace_storage::ChangeBatch;
 
 use super::gate::give_way;

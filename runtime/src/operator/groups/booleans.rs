@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
-use millrace_planner::stage::{AggregateCall, AggregateForm};
+use millrace_planner::stage::aggregation::{AggregateCall, AggregateForm};
 
 use super::count::{add_counts, counts_of};
 use super::state::{GroupState, each, resize, retain_positions};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
-use millrace_planner::stage::AggregateCall;
+use millrace_planner::stage::aggregation::AggregateCall;
 
 use super::state::{GroupState, each, resize, retain_positions, slide};
 use crate::error::Result;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch};
 use arrow::datatypes::Float64Type;
-use millrace_planner::stage::{AggregateCall, AggregateForm};
+use millrace_planner::stage::aggregation::{AggregateCall, AggregateForm};
 
 use super::count::{add_counts, counts_of};
 use super::float_sum::{FLOAT_COLUMNS, FloatSum, float_columns, floats_of, merge_floats};

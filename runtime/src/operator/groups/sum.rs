@@ -9,7 +9,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, UInt64Type};
 use datafusion_functions_aggregate_common::utils::DecimalAverager;
-use millrace_planner::stage::{AggregateCall, AggregateForm};
+use millrace_planner::stage::aggregation::{AggregateCall, AggregateForm};
 
 use super::count::{add_counts, counts_of};
 use super::float_sum::{FLOAT_COLUMNS, FloatSum, float_columns, floats_of, merge_floats};

@@ -19,7 +19,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Literal;
 use hashbrown::HashMap;
-use millrace_planner::stage::{AggregateCall, AggregateForm};
+use millrace_planner::stage::aggregation::{AggregateCall, AggregateForm};
 
 use super::extremum::Extremum;
 use super::state::{GroupState, each, least, resize, retain_positions};

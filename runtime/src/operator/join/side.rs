@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
-use millrace_planner::stage::Closing;
+use millrace_planner::stage::closing::Closing;
 use millrace_storage::ChangeBatch;
 
 use super::OUTPUT_ROWS_STEP;

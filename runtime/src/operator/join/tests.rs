@@ -4,7 +4,8 @@ use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type};
 use futures::executor::block_on;
 use futures::future::BoxFuture;
-use millrace_planner::stage::Operator;
+use millrace_planner::stage::exchange::Exchange;
+use millrace_planner::stage::operator::Operator;
 use millrace_storage::rows_bytes;
 
 use super::*;
@@ -25,10 +26,10 @@ fn join(kind: JoinKind) -> JoinInstance {
             Field::new("k", DataType::Int64, true),
             Field::new(value, of, true),
         ];
-        Operator::Exchange {
+        Operator::Exchange(Exchange {
             stages: vec![],
             schema: Arc::new(Schema::new(fields)),
-        }
+        })
     };
     let (left, right) = (side("text", DataType::Utf8), side("number", DataType::Int64));
     let fields = [left.schema(), right.schema()].into_iter();

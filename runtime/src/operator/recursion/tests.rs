@@ -14,7 +14,8 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use futures::executor::block_on;
 use futures::future::BoxFuture;
-use millrace_planner::stage::{Operator, Output, Stage};
+use millrace_planner::stage::operator::Operator;
+use millrace_planner::stage::{Output, Stage};
 use millrace_planner::{
     Binder, RelationId, RelationInfo, RelationKind, RelationTable, StageGraph, ViewOptions, plan_view,
 };

@@ -1,6 +1,6 @@
 //! A partition as one ordered map, whose first rows are numbered when they are asked for.
 
-use millrace_planner::stage::Numbering;
+use millrace_planner::stage::top_n::Numbering;
 
 use super::{Bounds, Key, order_of, row_of};
 use crate::operator::multiset::Multiset;

@@ -173,7 +173,7 @@ fn note(key: &[u8], weight: i64, changes: &mut Changes) {
 
 #[cfg(test)]
 mod tests {
-    use millrace_planner::stage::Numbering;
+    use millrace_planner::stage::top_n::Numbering;
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 

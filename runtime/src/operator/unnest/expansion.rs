@@ -9,7 +9,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Int64Array, ListArray, UInt32Array}
 use arrow::compute::take;
 use arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::common::NullHandling;
-use millrace_planner::stage::UnnestColumn;
+use millrace_planner::stage::unnest::UnnestColumn;
 use millrace_storage::ChangeBatch;
 
 use super::lists::{as_list, elements, length, of_one_list};

@@ -7,7 +7,7 @@ use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::NullHandling;
-use millrace_planner::stage::UnnestColumn;
+use millrace_planner::stage::unnest::UnnestColumn;
 use millrace_storage::ChangeBatch;
 
 use crate::error::Result;
