@@ -7,8 +7,8 @@ use datafusion::logical_expr::{Expr, lit};
 
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema};
+use super::session_window::SessionWindow;
 use crate::error::{PlanError, Result};
-use crate::session::SessionWindow;
 use crate::stage::{Closing, Operator, Output, Session};
 use crate::watermark::ColumnWatermark;
 use millrace_sql::streaming::windows::functions::function as window_function;
