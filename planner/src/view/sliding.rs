@@ -19,10 +19,10 @@ use datafusion::physical_expr::expressions::{Column, IsNotNullExpr, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
-use super::aggregate::partial_schema;
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, column};
 use crate::error::Result;
+use crate::stage::partial_state::partial_schema;
 use crate::stage::{
     AggregateCall, AggregateForm, Aggregation, ExchangeForm, Operator, Output, Sliding, SlidingForm,
     UnnestColumn, WindowColumn,
