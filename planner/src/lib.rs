@@ -1,11 +1,22 @@
 //! From SQL to what the runtime executes.
 //!
 //! ```text
-//! sqlparser AST --binder--> DataFusion logical plan --optimizer--> view: incremental operators --cut--> StageGraph
-//!                                                             \--> SELECT: DataFusion physical plan
+//! AST ──passes of millrace-sql, binder──> DataFusion logical plan ──optimizer──┬─> SELECT: DataFusion physical plan
+//!                                                                              └─> view: incremental operators ──cut──> StageGraph
 //! ```
 //!
-//! Nothing here does I/O, reads a clock or knows a session: the catalog is a trait, and the result is data.
+//! | module | what |
+//! |---|---|
+//! | [`binder`] | DataFusion's SQL planner over a catalog of ours; what is rewritten before and after: crate `millrace-sql` |
+//! | [`relation`], [`relation_id`] | stored relations in plans |
+//! | [`query`] | what a SELECT is optimised with |
+//! | [`view`] | a view's plan to incremental operators |
+//! | [`stage`], [`explain`] | the stage DAG, all that crosses to execution, and how it is printed |
+//! | [`watermark`], [`growth`], [`reducer`] | event time; state without bound; aggregates of a program's own |
+//! | [`state_identity`] | which state of another plan a view can go on with |
+//!
+//! Nothing here does I/O, reads a clock or knows a session: the catalog is a trait, and the result is data. How long anything takes is
+//! the crate `millrace-clarity`'s business.
 
 pub mod binder;
 mod cyclic_join;
@@ -16,7 +27,6 @@ pub mod query;
 pub mod reducer;
 pub mod relation;
 pub mod relation_id;
-mod session;
 pub mod stage;
 pub mod state_identity;
 pub mod view;

@@ -27,6 +27,7 @@ pub mod lookup_join;
 pub mod operator;
 pub(crate) mod origins;
 pub mod partial_aggregate;
+pub(crate) mod partial_state;
 pub mod policy;
 pub mod project;
 mod readable;

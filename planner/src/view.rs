@@ -20,6 +20,7 @@ mod ranking;
 mod recursive;
 mod series;
 mod session;
+mod session_window;
 mod sliding;
 mod temporal;
 mod time_join;
@@ -32,7 +33,6 @@ use millrace_sql::workarounds::subquery::single_rows;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::session as sessions;
 use crate::stage::StageGraph;
 use crate::stage::flow::FlowLimits;
 use crate::stage::policy::{OnError, Priority};
@@ -89,7 +89,7 @@ impl ViewOptions {
 /// # Errors
 /// [`crate::PlanError::NotIncremental`] names the construct that cannot be maintained.
 pub fn plan_view(state: &SessionState, plan: LogicalPlan, options: ViewOptions) -> Result<StageGraph> {
-    let plan = sessions::recognise(plan)?;
+    let plan = session_window::recognise(plan)?;
     let plan = clock::replace(plan)?;
     check::check(&plan)?;
     let plan = single_rows(plan)?;

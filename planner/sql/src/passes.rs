@@ -110,7 +110,8 @@ pub const PASSES: &[Pass] = &[
     },
     Pass {
         name: "bind",
-        what: "DataFusion's planner makes a plan; while it does, it asks for the relations of counted sets and UNNEST",
+        what: "DataFusion's planner makes a plan, asking for the relations of counted sets and UNNEST; what it refuses is tried once \
+               more by the keys of relations, by which a query may name columns beside those that it groups by",
         why_here: "between the text and the plan",
         step: Step::Bind,
     },

@@ -2,3 +2,4 @@
 
 pub(crate) mod names;
 pub(crate) mod set_returning;
+pub(crate) mod unnest;

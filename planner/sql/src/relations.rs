@@ -1,35 +1,16 @@
-//! Relations in FROM that DataFusion plans wrongly or not at all.
-//!
-//! `UNNEST(a, ..) [WITH ORDINALITY]` becomes `Unnest(Project(arrays))` over one row, with its columns named as PostgreSQL
-//! names them: after the alias if there is one array, `unnest` otherwise, and `ordinality`.
-//!
-//! `EXCEPT ALL` and `INTERSECT ALL` of `l` and `r` count copies:
-//! ```text
-//!  Project(columns) <- Unnest(generate_series(1, n)) <- Project(n = copies) <- Filter(copies > 0)
-//!    <- Aggregate(by columns: sum(left) as in_left, sum(right) as in_right) <- Union(l with (1, 0), r with (0, 1))
-//! ```
-//! with `copies = in_left - in_right`, or the lesser of both. It is linear up to the sums, so a view over it costs what
-//! changes, and NULLs are equal as grouping has them.
+//! How the binder plans the relations that DataFusion plans wrongly or not at all: UNNEST, and those that stand for set operations
+//! that count copies.
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
-use datafusion::common::{Column, DFSchema, NullHandling, UnnestOptions};
-use datafusion::error::{DataFusionError, Result};
-use datafusion::functions::expr_fn::{coalesce, greatest};
-use datafusion::functions_aggregate::expr_fn::sum;
-use datafusion::functions_nested::expr_fn::{array_length, gen_series};
+use datafusion::error::Result;
 use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, col, lit, when};
-use datafusion::logical_expr_common::type_coercion::binary::type_union_coercion;
-use datafusion::sql::sqlparser::ast::{
-    self, FunctionArg, FunctionArgExpr, Ident, TableAlias, TableAliasColumnDef, TableFactor,
-};
+use datafusion::sql::sqlparser::ast::TableFactor;
 
-use crate::error::{Fault, Faulty};
-use crate::workarounds::counted_sets::{EXCEPT_ALL, INTERSECT_ALL};
+use crate::postgres::unnest::unnest;
+use crate::workarounds::counted_sets::relation;
 
 /// See the module.
 #[derive(Debug)]
@@ -51,248 +32,13 @@ impl RelationPlanner for RelationForms {
             } => unnest(alias, array_exprs, with_ordinality, context)?,
             TableFactor::Function {
                 name, args, alias, ..
-            } if is_multiset(&name) => {
-                let [left, right] = operands(args, context)?;
-                let operation = multiset_operation(&name).unwrap_or(Multiset::Difference);
-                PlannedRelation::new(multiset(left, right, operation)?, alias)
+            } if relation::is_multiset(&name) => {
+                PlannedRelation::new(relation::plan(&name, args, context)?, alias)
             }
             other => return Ok(RelationPlanning::Original(Box::new(other))),
         };
         Ok(RelationPlanning::Planned(Box::new(planned)))
     }
-}
-
-fn unnest(
-    alias: Option<TableAlias>,
-    arrays: Vec<ast::Expr>,
-    with_ordinality: bool,
-    context: &mut dyn RelationPlannerContext,
-) -> Result<PlannedRelation> {
-    let nothing = DFSchema::empty();
-    let mut columns = vec![];
-    for (position, array) in arrays.into_iter().enumerate() {
-        let array = context.sql_expr_to_logical_expr(array, &nothing)?;
-        columns.push(array.alias(format!("__unnest_{position}")));
-    }
-    if columns.is_empty() {
-        return Err(DataFusionError::Plan(
-            "UNNEST must have at least one argument".into(),
-        ));
-    }
-    let arrays = columns.len();
-    let mut plan = LogicalPlanBuilder::empty(true).project(columns)?;
-    let mut unnested: Vec<String> = (0..arrays)
-        .map(|position| format!("__unnest_{position}"))
-        .collect();
-    if with_ordinality {
-        let length =
-            |name: &String| coalesce(vec![cast(array_length(col(name)), DataType::Int64), lit(0_i64)]);
-        let longest = match unnested.as_slice() {
-            [only] => length(only),
-            several => greatest(several.iter().map(length).collect()),
-        };
-        let ordinals = gen_series(lit(1_i64), longest, lit(1_i64)).alias("__ordinality");
-        let all = unnested.iter().map(col).chain([ordinals]).collect::<Vec<_>>();
-        plan = plan.project(all)?;
-        unnested.push("__ordinality".into());
-    }
-    let options = UnnestOptions::new().with_null_handling(NullHandling::Drop);
-    let plan = plan
-        .unnest_columns_with_options(unnested.iter().map(Column::from_name).collect(), options)?
-        .build()?;
-    Ok(PlannedRelation::new(
-        plan,
-        Some(named(alias, arrays, with_ordinality)),
-    ))
-}
-
-/// Whether it is the name that stands for a set operation that counts copies.
-pub(crate) fn is_multiset(name: &ast::ObjectName) -> bool {
-    name.0.len() == 1 && multiset_operation(name).is_some()
-}
-
-/// The alias with a name for each column.
-pub(crate) fn named(alias: Option<TableAlias>, arrays: usize, with_ordinality: bool) -> TableAlias {
-    let given = alias.is_some();
-    let mut alias = alias.unwrap_or_else(|| TableAlias {
-        explicit: true,
-        name: Ident::new("unnest"),
-        columns: vec![],
-        at: None,
-    });
-    let default = |position: usize| match position {
-        _ if position == arrays => Ident::new("ordinality"),
-        0 if arrays == 1 && given => alias.name.clone(),
-        0 => Ident::new("unnest"),
-        _ => Ident::new(format!("unnest_{position}")),
-    };
-    let missing: Vec<_> = (alias.columns.len()..arrays + usize::from(with_ordinality))
-        .map(|position| TableAliasColumnDef {
-            name: default(position),
-            data_type: None,
-        })
-        .collect();
-    alias.columns.extend(missing);
-    alias
-}
-
-/// A set operation that counts copies.
-#[derive(Debug, Clone, Copy)]
-enum Multiset {
-    Difference,
-    Intersection,
-}
-
-fn multiset_operation(name: &ast::ObjectName) -> Option<Multiset> {
-    match name.0.last()?.as_ident()?.value.as_str() {
-        EXCEPT_ALL => Some(Multiset::Difference),
-        INTERSECT_ALL => Some(Multiset::Intersection),
-        _ => None,
-    }
-}
-
-fn operands(args: Vec<FunctionArg>, context: &mut dyn RelationPlannerContext) -> Result<[LogicalPlan; 2]> {
-    let plans = args
-        .into_iter()
-        .map(|argument| match argument {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(ast::Expr::Subquery(subquery))) => {
-                context.plan(TableFactor::Derived {
-                    lateral: false,
-                    subquery,
-                    alias: None,
-                    sample: None,
-                })
-            }
-            other => Err(DataFusionError::Plan(format!("{other} is not a query"))),
-        })
-        .collect::<Result<Vec<_>>>()?;
-    plans
-        .try_into()
-        .map_err(|_| DataFusionError::Plan("a set operation has two operands".into()))
-}
-
-fn multiset(left: LogicalPlan, right: LogicalPlan, operation: Multiset) -> Result<LogicalPlan> {
-    if left.schema().fields().len() != right.schema().fields().len() {
-        let name = match operation {
-            Multiset::Difference => "EXCEPT",
-            Multiset::Intersection => "INTERSECT",
-        };
-        return Err(DataFusionError::Plan(format!(
-            "{name} queries have different number of columns"
-        )));
-    }
-    let names: Vec<String> = left
-        .schema()
-        .fields()
-        .iter()
-        .map(|field| field.name().clone())
-        .collect();
-    let internal: Vec<String> = (0..names.len())
-        .map(|position| format!("__column_{position}"))
-        .collect();
-    let side = |plan: LogicalPlan, in_left: i64| {
-        let columns = plan.schema().columns();
-        let expressions: Vec<Expr> = columns
-            .into_iter()
-            .zip(&internal)
-            .map(|(column, name)| Expr::Column(column).alias(name))
-            .chain([
-                lit(in_left).alias("__in_left"),
-                lit(1 - in_left).alias("__in_right"),
-            ])
-            .collect();
-        LogicalPlanBuilder::from(plan).project(expressions)?.build()
-    };
-    let (left, right) = coerced(left, right)?;
-    let (left, right) = (side(left, 1)?, side(right, 0)?);
-    let copies = match operation {
-        Multiset::Difference => col("__lefts") - col("__rights"),
-        Multiset::Intersection => {
-            when(col("__lefts").lt(col("__rights")), col("__lefts")).otherwise(col("__rights"))?
-        }
-    };
-    let columns = || internal.iter().map(col);
-    let options = UnnestOptions::new().with_null_handling(NullHandling::Drop);
-    LogicalPlanBuilder::from(left)
-        .union(right)?
-        .aggregate(
-            columns().collect::<Vec<_>>(),
-            vec![
-                sum(col("__in_left")).alias("__lefts"),
-                sum(col("__in_right")).alias("__rights"),
-            ],
-        )?
-        .project(columns().chain([copies.alias("__copies")]).collect::<Vec<_>>())?
-        .filter(col("__copies").gt(lit(0_i64)))?
-        .project(
-            columns()
-                .chain([gen_series(lit(1_i64), col("__copies"), lit(1_i64)).alias("__copy")])
-                .collect::<Vec<_>>(),
-        )?
-        .unnest_columns_with_options(vec![Column::from_name("__copy")], options)?
-        .project(
-            columns()
-                .zip(&names)
-                .map(|(column, name)| column.alias(name))
-                .collect::<Vec<_>>(),
-        )?
-        .build()
-}
-
-/// Both sides with the types that a union of them has.
-fn coerced(left: LogicalPlan, right: LogicalPlan) -> Result<(LogicalPlan, LogicalPlan)> {
-    let types = left
-        .schema()
-        .fields()
-        .iter()
-        .zip(right.schema().fields())
-        .map(|(l, r)| {
-            let is_text = |data_type: &DataType| {
-                matches!(
-                    data_type,
-                    DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
-                )
-            };
-            let is_null = l.data_type().is_null() || r.data_type().is_null();
-            if is_text(l.data_type()) != is_text(r.data_type()) && !is_null {
-                let message = format!(
-                    "types {} and {} of a set operation cannot be matched",
-                    l.data_type(),
-                    r.data_type()
-                );
-                let fault = Fault::DatatypeMismatch;
-                return Err(Faulty { fault, message }.into());
-            }
-            type_union_coercion(l.data_type(), r.data_type()).ok_or_else(|| {
-                DataFusionError::Plan(format!(
-                    "columns of a set operation have types {} and {}, which have none in common",
-                    l.data_type(),
-                    r.data_type()
-                ))
-            })
-        })
-        .collect::<Result<Vec<DataType>>>()?;
-    let cast_all = |plan: LogicalPlan| -> Result<LogicalPlan> {
-        let fields = plan.schema().fields().iter();
-        if fields
-            .zip(&types)
-            .all(|(field, data_type)| field.data_type() == data_type)
-        {
-            return Ok(plan);
-        }
-        let expressions: Vec<Expr> = plan
-            .schema()
-            .columns()
-            .into_iter()
-            .zip(&types)
-            .map(|(column, data_type)| {
-                let name = column.name.clone();
-                cast(Expr::Column(column), data_type.clone()).alias(name)
-            })
-            .collect();
-        LogicalPlanBuilder::from(plan).project(expressions)?.build()
-    };
-    Ok((cast_all(left)?, cast_all(right)?))
 }
 
 /// The planner's own relation planners, before those of the session.

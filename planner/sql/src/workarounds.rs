@@ -1,5 +1,5 @@
-//! What DataFusion plans wrongly or refuses, a file each. Each has a test of what plain DataFusion does: when it fails, DataFusion has
-//! mended it, and the file can go.
+//! What DataFusion plans wrongly or refuses, a file each, with the number of the issue where there is one. `tests/unmended.rs` has for
+//! each what plain DataFusion does with it: when that test fails, DataFusion has mended it, and the file can go.
 
 pub(crate) mod aggregate_order;
 pub(crate) mod all_subquery;

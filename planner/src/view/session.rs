@@ -7,8 +7,8 @@ use datafusion::logical_expr::{Expr, lit};
 
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema};
+use super::session_window::SessionWindow;
 use crate::error::{PlanError, Result};
-use crate::session::SessionWindow;
 use crate::stage::Output;
 use crate::stage::closing::Closing;
 use crate::stage::operator::Operator;

@@ -19,7 +19,6 @@ use datafusion::physical_expr::expressions::{Column, IsNotNullExpr, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
-use super::aggregate::partial_schema;
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, column};
 use crate::error::Result;
@@ -28,6 +27,7 @@ use crate::stage::aggregation::{AggregateCall, AggregateForm, Aggregation, Excha
 use crate::stage::filter::Filter;
 use crate::stage::operator::Operator;
 use crate::stage::partial_aggregate::PartialAggregate;
+use crate::stage::partial_state::partial_schema;
 use crate::stage::project::Project;
 use crate::stage::sliding::{Sliding, SlidingForm, WindowColumn};
 use crate::stage::unnest::{Unnest, UnnestColumn};

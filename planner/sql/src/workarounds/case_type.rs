@@ -2,7 +2,7 @@
 //! coalesce and the like, has the type of the others.
 //!
 //! DataFusion casts the branches when a plan is analysed, and takes a CASE for the type of its first branch until then. What
-//! is decided by that type before — which operator is meant, how rows of a subquery are found — would be decided wrongly.
+//! is decided by that type before — which operator is meant, how rows of a subquery are found — would be decided wrongly. (apache/datafusion#1609)
 
 use std::sync::Arc;
 

@@ -1,5 +1,8 @@
 //! `a EXCEPT ALL b` becomes `SELECT * FROM "EXCEPT ALL"((a), (b))`, INTERSECT likewise: DataFusion would plan an anti or
-//! semi join, which keeps or drops all copies of a row. What the relation of that name is: see [`super::relations`].
+//! semi join, which keeps or drops all copies of a row (apache/datafusion#12955, #12956). What the relation of that name is:
+//! see [`relation`].
+
+pub(crate) mod relation;
 
 use std::ops::ControlFlow;
 

@@ -1,7 +1,8 @@
 //! LATERAL and subqueries in expressions, as joins.
 //!
 //! DataFusion plans uncorrelated scalar subqueries, `EXISTS` and `IN` as conditions of a WHERE, and scalar subqueries
-//! whose correlation is a few equalities below one aggregate. Those are left to it. All others become joins here:
+//! whose correlation is a few equalities below one aggregate. Those are left to it. All others become joins here
+//! (apache/datafusion#6140, #16137; columns of a query further out: #19816):
 //!
 //! * LATERAL: a join with the subquery made independent ([`dependent`]), or no join at all ([`row_wise`]);
 //! * a scalar subquery: a left join with its one value for each value of the outer columns ([`single_value`] where

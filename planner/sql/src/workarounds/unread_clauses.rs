@@ -1,4 +1,5 @@
-//! What DataFusion's SQL planner accepts and answers wrongly: refused before it is planned.
+//! What DataFusion's SQL planner accepts and answers wrongly: refused before it is planned. (TABLESAMPLE:
+//! apache/datafusion#13563.)
 
 use std::ops::ControlFlow;
 

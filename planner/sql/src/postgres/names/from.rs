@@ -17,7 +17,8 @@ use super::{Resolver, faulty, folded, ident};
 use crate::copies::original;
 use crate::error::Fault;
 use crate::postgres::set_returning::is_series;
-use crate::relations;
+use crate::postgres::unnest;
+use crate::workarounds::counted_sets::relation::is_multiset;
 
 /// Which side's column the merged one is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -260,7 +261,7 @@ impl Resolver<'_> {
                 args,
                 alias: None,
                 ..
-            } if relations::is_multiset(name) => {
+            } if is_multiset(name) => {
                 let mut columns = None;
                 for (position, argument) in args.iter_mut().enumerate() {
                     if let FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Subquery(query))) = argument {
@@ -319,7 +320,7 @@ fn columns_of(factor: &TableFactor) -> Columns {
             with_ordinality,
             ..
         } => {
-            let named = relations::named(alias.clone(), array_exprs.len(), *with_ordinality);
+            let named = unnest::named(alias.clone(), array_exprs.len(), *with_ordinality);
             Some(named.columns.iter().map(|column| folded(&column.name)).collect())
         }
         TableFactor::Table {
