@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use millrace_clarity::model::predict;
 use millrace_clarity::profile::Resource;
 use millrace_clarity::{Profile, Scenario};
-use millrace_runtime::Runtime;
+use millrace_engine::Runtime;
 use millrace_server::{Config, Server};
 use millrace_sql_tests::tpch::{TableFile, queries, write_parquet};
 use rustix::thread::{CpuSet, Pid, sched_setaffinity};

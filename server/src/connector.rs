@@ -1,7 +1,7 @@
 //! Connectors of streams: from `WITH (connector = '..', ..)` to what makes the rows.
 //!
 //! What there is makes rows itself: `nexmark`, `ysb` and `datagen`. Their rows are functions of their position
-//! ([`millrace_runtime::generator`]); `database/generators.rs` writes them.
+//! ([`millrace_generator`]); `database/generators.rs` writes them.
 
 mod datagen;
 pub(crate) mod options;
@@ -9,8 +9,8 @@ pub(crate) mod options;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use millrace_generator::{Generator, nexmark, ysb};
 use millrace_parser::ast;
-use millrace_runtime::generator::{Generator, nexmark, ysb};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::options::length;

@@ -22,8 +22,9 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field};
-use millrace_runtime::memory::{Charge, Holder, Use};
-use millrace_runtime::{CpuTask, LateRow, LateRows, QueryClass};
+use millrace_engine::{CpuTask, LateRow, LateRows};
+use millrace_resource::memory::{Charge, Holder, Use};
+use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{ChangeBatch, ObjectId};
 
 pub use layout::Layout;

@@ -33,16 +33,19 @@ use datafusion::catalog::TableProvider;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, TaskContext};
+use millrace_engine::clock::{Clock, VirtualClock};
+use millrace_engine::{
+    EventTimeSpec, QUERY_PARTITION_ROWS, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec,
+    ViewSpec,
+};
 use millrace_planner::growth::growth;
+use millrace_planner::reducer::Reducer;
 use millrace_planner::stage::recursion::RecursionLimits;
 use millrace_planner::{ViewOptions, plan_view};
-use millrace_runtime::clock::{Clock, VirtualClock};
-use millrace_runtime::memory::{Memory, Resident};
-use millrace_runtime::reducer::Reducer;
-use millrace_runtime::{
-    EventTimeSpec, QUERY_PARTITION_ROWS, QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind,
-    SourceSpec, SpillOptions, ViewSpec,
-};
+use millrace_resource::memory::{Memory, Resident};
+use millrace_resource::query_memory::QueryMemory;
+use millrace_resource::spill::state::SpillOptions;
+use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind, Store, StoreOptions};
 use parking_lot::Mutex;
 
@@ -316,7 +319,7 @@ impl Database {
     /// What a query runs with.
     pub fn query_options(&self, class: QueryClass) -> QueryOptions {
         let environment = RuntimeEnv {
-            memory_pool: self.runtime.memory().query(),
+            memory_pool: QueryMemory::new(self.runtime.memory()),
             ..self.state.runtime_env().as_ref().clone()
         };
         let context = TaskContext::from(&self.state).with_runtime(Arc::new(environment));

@@ -10,8 +10,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use millrace_runtime::clock::VirtualClock;
-use millrace_runtime::reducer::Reducer;
+use millrace_engine::clock::VirtualClock;
+use millrace_planner::reducer::Reducer;
 use parking_lot::RwLock;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};

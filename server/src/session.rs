@@ -63,9 +63,9 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use datafusion::scalar::ScalarValue;
+use millrace_engine::WriteToken;
 use millrace_parser::Parsed;
 use millrace_parser::ast::Statement;
-use millrace_runtime::WriteToken;
 use parking_lot::Mutex;
 use postgres_types::Type;
 

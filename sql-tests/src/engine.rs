@@ -20,18 +20,20 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::collect;
 use futures::TryStreamExt;
+use millrace_engine::clock::VirtualClock;
+use millrace_engine::{
+    QueryOptions, RestoredView, Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind, SourceSpec,
+    ViewSpec, WriteToken,
+};
 use millrace_planner::relation::attach;
 use millrace_planner::stage::flow::FlowLimits;
 use millrace_planner::{
     Binder, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions, plan_view,
 };
-use millrace_runtime::clock::VirtualClock;
-use millrace_runtime::memory::{Memory, Resident};
-use millrace_runtime::worker::disk::{Disks, SpillFiles};
-use millrace_runtime::{
-    QueryClass, QueryOptions, RestoredView, Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind,
-    SourceSpec, ViewSpec, WriteToken,
-};
+use millrace_resource::disk::Disks;
+use millrace_resource::memory::{Memory, Resident};
+use millrace_resource::spill::query::SpillFiles;
+use millrace_schedule::cpu::QueryClass;
 use millrace_server::catalog::CatalogSnapshot;
 use millrace_server::database::{DatabaseOptions, engine};
 use millrace_server::functions::{comparisons, rewrite};

@@ -13,7 +13,7 @@ use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::ScalarValue;
 use libtest_mimic::{Arguments, Failed, Trial};
-use millrace_runtime::reducer::{Reducer, ReducerState};
+use millrace_planner::reducer::{Reducer, ReducerState};
 use millrace_server::Server;
 use millrace_server::cli::test::throw_away;
 use millrace_sql_tests::{Failure, TextRow, connect, rows, run, words};

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_runtime::clock::Clock;
+use millrace_engine::clock::Clock;
 use millrace_server::cli::test::{VirtualClock, virtual_clock};
 use millrace_sql_tests::{Failure, TextRow, connect, run, seed, sorted_rows, start, start_on};
 use rand::rngs::StdRng;

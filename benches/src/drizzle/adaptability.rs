@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_runtime::Runtime;
-use millrace_runtime::schedule::group::GroupSize;
-use millrace_runtime::schedule::template::WorkerId;
+use millrace_engine::Runtime;
+use millrace_schedule::group::GroupSize;
+use millrace_schedule::id::WorkerId;
 
 use super::Scale;
 use super::typed::{Seen, paced};

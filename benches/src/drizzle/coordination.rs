@@ -102,9 +102,10 @@ fn report(bed: &Bed, from: u64, workers: usize, name: &dyn Fn(&str) -> String, e
         .iter()
         .filter(|group| group.first_epoch > from && group.tasks > 0)
         .collect();
-    let by_epoch = |part: &dyn Fn(&millrace_runtime::GroupRecord) -> f64| -> Vec<f64> {
-        let epochs =
-            |group: &millrace_runtime::GroupRecord| (group.last_epoch + 1 - group.first_epoch) as f64;
+    let by_epoch = |part: &dyn Fn(&millrace_schedule::driver::GroupRecord) -> f64| -> Vec<f64> {
+        let epochs = |group: &millrace_schedule::driver::GroupRecord| {
+            (group.last_epoch + 1 - group.first_epoch) as f64
+        };
         groups
             .iter()
             .map(|group| part(group) / 1e3 / epochs(group))

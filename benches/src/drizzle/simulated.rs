@@ -6,9 +6,9 @@
 pub(crate) mod cluster;
 
 use millrace_planner::RelationId;
-use millrace_runtime::schedule::group::GroupSize;
-use millrace_runtime::schedule::simulation::{GroupSeen, Report};
-use millrace_runtime::schedule::template::{StageInput, StageShape};
+use millrace_schedule::group::GroupSize;
+use millrace_schedule::simulation::{GroupSeen, Report};
+use millrace_schedule::template::{StageInput, StageShape};
 
 use self::cluster::Cluster;
 use super::Scale;

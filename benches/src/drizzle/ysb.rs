@@ -11,8 +11,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use millrace_engine::{Runtime, WriteToken};
 use millrace_planner::RelationId;
-use millrace_runtime::{Runtime, WriteToken};
 use millrace_server::{Config, Server};
 use millrace_storage::ChangeBatch;
 use rand::rngs::StdRng;

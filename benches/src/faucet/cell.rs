@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
-use millrace_runtime::WriteToken;
+use millrace_engine::WriteToken;
 use millrace_storage::ChangeBatch;
 use serde::{Deserialize, Serialize};
 

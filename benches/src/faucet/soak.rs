@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use futures::StreamExt;
+use millrace_engine::{Runtime, WriteToken};
 use millrace_planner::RelationId;
-use millrace_runtime::{Runtime, WriteToken};
 use millrace_storage::ChangeBatch;
 use serde::{Deserialize, Serialize};
 

@@ -9,10 +9,10 @@ use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use millrace_engine::{Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec, WriteToken};
 use millrace_planner::{
     Binder, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions, plan_view,
 };
-use millrace_runtime::{Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec, WriteToken};
 use millrace_sql::CatalogReader;
 use millrace_storage::{Store, StoreOptions};
 use tempfile::TempDir;

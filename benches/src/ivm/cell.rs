@@ -7,7 +7,7 @@ use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::MemTable;
 use datafusion::prelude::SessionContext;
-use millrace_runtime::worker::partition_hash;
+use millrace_engine::worker::partition_hash;
 use serde::{Deserialize, Serialize};
 
 use super::bed::{self, Bed};

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
+use millrace_engine::{Runtime, WriteToken};
 use millrace_planner::RelationId;
-use millrace_runtime::{Runtime, WriteToken};
 use millrace_server::{Config, Server};
 use millrace_storage::ChangeBatch;
 use tempfile::TempDir;

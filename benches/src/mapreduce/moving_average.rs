@@ -1,8 +1,8 @@
 //! A moving average by key (figure 3): windows that jump, windows of which nine tenths overlap, recomputed and incremental.
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
-use millrace_runtime::generator::Generator;
-use millrace_runtime::generator::datagen::{Column, Datagen, Values};
+use millrace_generator::Generator;
+use millrace_generator::datagen::{Column, Datagen, Values};
 
 use super::Scale;
 use super::bed::Bed;

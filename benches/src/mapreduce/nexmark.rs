@@ -2,8 +2,8 @@
 
 use arrow::array::{ArrayRef, RecordBatch, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
-use millrace_runtime::generator::Generator;
-use millrace_runtime::generator::nexmark::{Kind, Nexmark};
+use millrace_generator::Generator;
+use millrace_generator::nexmark::{Kind, Nexmark};
 use std::sync::Arc;
 
 use super::Scale;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{RecordBatch, StringBuilder};
 use arrow::datatypes::{DataType, Field, Schema};
-use millrace_runtime::generator::{Random, Zipf};
+use millrace_generator::random::{Random, Zipf};
 
 use super::Scale;
 use super::bed::Bed;

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use millrace_runtime::{CpuTimes, Durations, QueryClass, SchedulerPolicy};
+use millrace_resource::cpu::{CpuTimes, Durations};
+use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::cpu::policy::SchedulerPolicy;
 use millrace_sql_tests::Failure;
 use millrace_sql_tests::batch::Batch;
 use millrace_sql_tests::engine::Engine;

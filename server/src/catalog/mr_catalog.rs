@@ -19,9 +19,10 @@ use arrow::array::{
 use arrow::datatypes::IntervalMonthDayNano;
 use datafusion::catalog::{MemTable, TableProvider};
 use millrace_planner::Priority;
-use millrace_runtime::{GroupRecord, PipelineRecord, WatermarkStatus};
 
+use millrace_engine::WatermarkStatus;
 use millrace_planner::growth::GrowingState;
+use millrace_schedule::driver::{GroupRecord, PipelineRecord};
 use millrace_storage::ObjectId;
 
 use crate::catalog::Object;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use clap::{Args, ValueEnum};
 use futures::StreamExt;
-pub use millrace_runtime::clock::VirtualClock;
+pub use millrace_engine::clock::VirtualClock;
 use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType, Runner};
 use tokio_postgres::{Client, Config as PgConfig, NoTls, SimpleQueryMessage};
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int64Type, TimeUnit};
-use millrace_runtime::generator::Zipf;
-use millrace_runtime::generator::datagen::{Column, Datagen, Values};
+use millrace_generator::datagen::{Column, Datagen, Values};
+use millrace_generator::random::Zipf;
 
 use super::options::{Given, invalid, length};
 use super::{Made, is_given};

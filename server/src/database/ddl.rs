@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
+use millrace_engine::TableLocks;
 use millrace_planner::RelationId;
-use millrace_runtime::TableLocks;
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind};
 use tokio::sync::MutexGuard;
 

@@ -1,6 +1,6 @@
 //! Views in which the process died: one that kills the server whenever it runs must not kill it at every start.
 //!
-//! `RUNNING` tells which views ran when the process died ([`millrace_runtime::Running`]). The start counts that as a death of
+//! `RUNNING` tells which views ran when the process died ([`millrace_resource::running::Running`]). The start counts that as a death of
 //! each of them, in a fact of the catalog, before anything runs. What there was at the death is run again by the start: if
 //! all of it was gone through, and the clock was followed, the view was not to blame, and its deaths are forgotten. With
 //! [`DEATHS_MAX`] of them the view is set aside: it died twice over the same rows. A clean stop forgets all, so that the start
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_planner::RelationId;
-use millrace_runtime::{Place, Running};
+use millrace_resource::running::{Place, Running};
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind, StorageError, Store};
 use parking_lot::Mutex;
 

@@ -12,10 +12,11 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::spill_file::TempFileFactory;
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use millrace_engine::{BatchPlanner, FILE_PIECE_BYTES_MIN};
 use millrace_planner::query::{logical_optimizer_rules, physical_optimizer_rules};
 use millrace_planner::reducer;
-use millrace_runtime::memory::Memory;
-use millrace_runtime::{BatchPlanner, FILE_PIECE_BYTES_MIN};
+use millrace_resource::memory::Memory;
+use millrace_resource::query_memory::QueryMemory;
 
 use crate::catalog::pg_catalog::PgCatalog;
 use crate::catalog::{CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA};
@@ -65,7 +66,7 @@ pub fn build(
     sessions: &Arc<Sessions>,
 ) -> SqlResult<(SessionState, PgCatalog)> {
     // For what runs outside of a query; each query has a pool of its own over the same memory.
-    let pool = memory.query();
+    let pool = QueryMemory::new(&memory);
     pool.set_name("statements".to_owned());
     let room = bounded::Room::new(memory, Arc::clone(&pool) as _);
     let disks = DiskManagerBuilder::default().with_temp_file_factory(spills);
@@ -106,8 +107,9 @@ pub fn build(
 
 #[cfg(test)]
 mod tests {
-    use millrace_runtime::memory::Resident;
-    use millrace_runtime::worker::disk::{Disks, SpillFiles};
+    use millrace_resource::disk::Disks;
+    use millrace_resource::memory::Resident;
+    use millrace_resource::spill::query::SpillFiles;
 
     use super::*;
 

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::FieldRef;
 use futures::future::join_all;
+use millrace_engine::{EventTime, EventTimeSpec, Runtime, WriteToken};
 use millrace_planner::RelationId;
-use millrace_runtime::{EventTime, EventTimeSpec, Runtime, WriteToken};
 use millrace_storage::{ChangeBatch, ObjectId};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -214,7 +214,7 @@ impl Rows {
             .source
             .generator
             .generate(first, rows)
-            .map_err(crate::error::from_internal::runtime)?;
+            .map_err(crate::error::from_internal::arrow)?;
         let fields: Vec<FieldRef> = made.schema().fields().iter().cloned().collect();
         let given: Vec<_> = fields.into_iter().zip(made.columns().iter().cloned()).collect();
         self.builder.build(&given, rows).map_err(|failure| *failure.error)

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_engine::{BackfillOptions, JobState, ViewSpec};
 use millrace_planner::RelationId;
-use millrace_runtime::{BackfillOptions, JobState, ViewSpec};
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
@@ -447,7 +447,7 @@ impl Database {
                     rows_done: status.map_or(0, |status| status.rows_done),
                     rows_total: status.map_or(0, |status| status.rows_total),
                     elapsed: job.started.elapsed(),
-                    time_left: status.and_then(millrace_runtime::JobStatus::time_left),
+                    time_left: status.and_then(millrace_engine::JobStatus::time_left),
                     on_disk_bytes: on_disk(job.id),
                     error,
                 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use millrace_engine::{RestoredView, RuntimeError, ViewSpec};
 use millrace_planner::RelationId;
-use millrace_runtime::{RestoredView, RuntimeError, ViewSpec};
 use millrace_storage::ObjectId;
 use parking_lot::Mutex;
 

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use millrace_engine::ViewSpec;
 use millrace_planner::StageGraph;
-use millrace_runtime::ViewSpec;
 use millrace_storage::ObjectId;
 
 use crate::catalog::bound::BoundName;

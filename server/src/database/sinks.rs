@@ -20,8 +20,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arrow::array::{RecordBatch, UInt32Array};
+use millrace_engine::{Changes, Checkpointed, Follower, Runtime};
 use millrace_planner::RelationId;
-use millrace_runtime::{Changes, Checkpointed, Follower, QueryClass, Runtime};
+use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{ChangeBatch, ObjectId, ObjectKind};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};

@@ -6,9 +6,11 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use millrace_runtime::memory::machine_bytes;
-use millrace_runtime::schedule::group::{GROUP_MAX, GroupSize};
-use millrace_runtime::{Patience, SchedulerPolicy, Spread};
+use millrace_resource::memory::machine_bytes;
+use millrace_schedule::cpu::policy::SchedulerPolicy;
+use millrace_schedule::cpu::queue::Patience;
+use millrace_schedule::driver::Spread;
+use millrace_schedule::group::{GROUP_MAX, GroupSize};
 use millrace_storage::Durability;
 
 use crate::config::units;

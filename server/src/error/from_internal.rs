@@ -6,9 +6,11 @@
 use arrow::error::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
+use millrace_engine::RuntimeError;
+use millrace_operator::error::OperatorError;
 use millrace_parser::{ParseError, ParseErrorKind};
 use millrace_planner::PlanError;
-use millrace_runtime::RuntimeError;
+use millrace_resource::error::ResourceError;
 use millrace_sql::{Fault, Faulty};
 use millrace_storage::StorageError;
 
@@ -83,6 +85,7 @@ pub fn runtime(error: RuntimeError) -> SqlError {
     match error {
         RuntimeError::Storage(error) => storage(error),
         RuntimeError::DataFusion(error) => datafusion(error),
+        RuntimeError::Resource(error) => resource(error),
         RuntimeError::UnknownRelation(id) => SqlError::new(
             SqlState::UndefinedTable,
             format!("a relation that the statement names was dropped while it ran (relation {id})"),
@@ -94,24 +97,12 @@ pub fn runtime(error: RuntimeError) -> SqlError {
         )
         .with_detail(why)
         .with_hint("Drop it and create it again."),
-        error @ RuntimeError::ExpressionFailed(_) => {
-            SqlError::new(SqlState::ObjectNotInPrerequisiteState, error.to_string())
-        }
-        error @ RuntimeError::EndlessRecursion { .. } => {
-            SqlError::new(SqlState::ProgramLimitExceeded, error.to_string())
-        }
+        RuntimeError::Operator(error) => operator(error),
         error @ RuntimeError::UnknownWorker(_) => SqlError::new(SqlState::UndefinedObject, error.to_string()),
         error @ RuntimeError::LastWorker(_) => {
             SqlError::new(SqlState::ObjectNotInPrerequisiteState, error.to_string())
                 .with_hint("ADD WORKER adds one.")
         }
-        error @ RuntimeError::WorkerLost(_) => SqlError::new(SqlState::CrashShutdown, error.to_string()),
-        RuntimeError::OutOfMemory { who, held } => SqlError::new(
-            SqlState::OutOfMemory,
-            format!("{who} needs more memory than there is"),
-        )
-        .with_detail(held)
-        .with_hint(MEMORY_HINT),
         RuntimeError::NoRoom { waited, why } => SqlError::new(
             SqlState::OutOfMemory,
             format!("the write waited {} s for room", waited.as_secs()),
@@ -120,9 +111,40 @@ pub fn runtime(error: RuntimeError) -> SqlError {
         .with_hint("Nothing of it was kept. Send it again later; SHOW BACKPRESSURE tells what is behind."),
         error @ RuntimeError::RowsLost { .. } => SqlError::new(SqlState::CrashShutdown, error.to_string()),
         error @ RuntimeError::Ended => SqlError::new(SqlState::QueryCanceled, error.to_string()),
-        RuntimeError::ShuttingDown => SqlError::new(SqlState::AdminShutdown, "the server is shutting down"),
-        error @ RuntimeError::Spill(_) => SqlError::new(SqlState::IoError, error.to_string()),
         RuntimeError::Internal(message) => SqlError::internal(message),
+    }
+}
+
+/// A failure of an operator of a view.
+fn operator(error: OperatorError) -> SqlError {
+    match error {
+        OperatorError::Storage(error) => storage(error),
+        OperatorError::DataFusion(error) => datafusion(error),
+        OperatorError::Resource(error) => resource(error),
+        error @ OperatorError::ExpressionFailed(_) => {
+            SqlError::new(SqlState::ObjectNotInPrerequisiteState, error.to_string())
+        }
+        error @ OperatorError::EndlessRecursion { .. } => {
+            SqlError::new(SqlState::ProgramLimitExceeded, error.to_string())
+        }
+        OperatorError::Internal(message) => SqlError::internal(message),
+    }
+}
+
+/// A failure of a resource: slots, memory, a disk.
+pub fn resource(error: ResourceError) -> SqlError {
+    match error {
+        ResourceError::DataFusion(error) => datafusion(error),
+        error @ ResourceError::WorkerLost(_) => SqlError::new(SqlState::CrashShutdown, error.to_string()),
+        ResourceError::OutOfMemory { who, held } => SqlError::new(
+            SqlState::OutOfMemory,
+            format!("{who} needs more memory than there is"),
+        )
+        .with_detail(held)
+        .with_hint(MEMORY_HINT),
+        ResourceError::ShuttingDown => SqlError::new(SqlState::AdminShutdown, "the server is shutting down"),
+        error @ ResourceError::Spill(_) => SqlError::new(SqlState::IoError, error.to_string()),
+        ResourceError::Internal(message) => SqlError::internal(message),
     }
 }
 
@@ -271,6 +293,10 @@ fn external(error: Box<dyn std::error::Error + Send + Sync>) -> SqlError {
     };
     let error = match error.downcast::<RuntimeError>() {
         Ok(error) => return runtime(*error),
+        Err(error) => error,
+    };
+    let error = match error.downcast::<ResourceError>() {
+        Ok(error) => return resource(*error),
         Err(error) => error,
     };
     match error.downcast::<ArrowError>() {
@@ -572,6 +598,7 @@ from! {
     ParseError => parse,
     PlanError => plan,
     RuntimeError => runtime,
+    ResourceError => resource,
     StorageError => storage,
     DataFusionError => datafusion,
     ArrowError => arrow,

@@ -48,7 +48,7 @@ use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF};
-use millrace_runtime::memory::Memory;
+use millrace_resource::memory::Memory;
 
 use self::limited::{FOLDED_BYTES_MAX, limited, limited_call, once};
 use crate::error::{SqlError, SqlResult, SqlState};

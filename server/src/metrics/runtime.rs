@@ -3,9 +3,11 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use millrace_runtime::memory::MemoryStatus;
-use millrace_runtime::worker::disk::{DiskScheduler, DiskTotals, Totals};
-use millrace_runtime::{Durations, FeedStatus, QueryClass};
+use millrace_engine::FeedStatus;
+use millrace_resource::cpu::Durations;
+use millrace_resource::disk::{DiskScheduler, DiskTotals, Totals};
+use millrace_resource::memory::MemoryStatus;
+use millrace_schedule::cpu::QueryClass;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;

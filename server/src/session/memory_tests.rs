@@ -13,7 +13,7 @@ async fn the_limit_is_shown_and_altered() {
     assert_eq!(f.ok("SHOW memory_limit").await, ["auto"]);
     let limit = "SELECT bytes FROM mr_catalog.memory WHERE holder = 'process' AND name = 'limit'";
     let auto: u64 = f.ok(limit).await[0].parse().unwrap();
-    let machine = millrace_runtime::memory::machine_bytes().unwrap();
+    let machine = millrace_resource::memory::machine_bytes().unwrap();
     assert_eq!(auto, machine / 100 * 70);
     f.ok("ALTER SYSTEM SET memory_limit = '3GB'").await;
     assert_eq!(f.ok("SHOW memory_limit").await, ["3GB"]);

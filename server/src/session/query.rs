@@ -15,10 +15,11 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use millrace_clarity::Profile;
+use millrace_engine::{Partitions, table_rows};
 use millrace_planner::RelationId;
 use millrace_planner::query::generic_join::{CyclicJoinChoice, CyclicJoins};
 use millrace_planner::relation::{attach, relation_of, relations};
-use millrace_runtime::{Partitions, QueryClass, table_rows};
+use millrace_schedule::cpu::QueryClass;
 use millrace_sql::copies;
 
 use crate::catalog::external::{ExternalTable, ROW_BYTES};

@@ -10,8 +10,8 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
+use millrace_engine::Runtime;
 use millrace_planner::Binder;
-use millrace_runtime::Runtime;
 
 use crate::catalog::Relation;
 use crate::database::{Database, df};

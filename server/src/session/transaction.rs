@@ -13,8 +13,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use millrace_engine::TableLocks;
 use millrace_planner::RelationId;
-use millrace_runtime::TableLocks;
 use millrace_storage::ChangeBatch;
 
 use crate::error::{SqlError, SqlState};

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
+use millrace_engine::{LateRows, Note, RuntimeError, TableLocks};
 use millrace_planner::{RelationId, RelationKind};
-use millrace_runtime::{LateRows, Note, RuntimeError, TableLocks};
+use millrace_resource::error::ResourceError;
 use millrace_storage::{ChangeBatch, ObjectId};
 
 use crate::catalog::{CatalogSnapshot, Object, Relation};
@@ -344,7 +345,7 @@ impl WriteScope {
                 // It could only be given back by its end.
                 let who = "the open transaction".to_owned();
                 let held = memory.shown();
-                return Err(RuntimeError::OutOfMemory { who, held }.into());
+                return Err(ResourceError::OutOfMemory { who, held }.into());
             }
             let mut transaction = self.session.transaction.lock();
             let Some(active) = transaction.active() else {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use arrow::array::{Int64Array, RecordBatch};
 use futures::FutureExt;
+use millrace_engine::{Snapshot, WriteToken};
 use millrace_planner::RelationId;
-use millrace_runtime::{Snapshot, WriteToken};
 use millrace_storage::ChangeBatch;
 
 use super::grammar::NOW;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use chrono::DateTime;
-use millrace_runtime::clock::VirtualClock;
+use millrace_engine::clock::VirtualClock;
 
 use super::schema::FIRST_TIME;
 use super::script::{Model, Script, Step};

@@ -24,9 +24,9 @@ use datafusion::error::Result;
 use datafusion::parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 use datafusion::parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
-use millrace_runtime::FILE_PIECE_BYTES_MIN;
+use millrace_engine::FILE_PIECE_BYTES_MIN;
 
-/// Of the pieces that are wanted, one of so many is under way at a time (as of [`millrace_runtime::Runtime::query_partitions`]). With as
+/// Of the pieces that are wanted, one of so many is under way at a time (as of [`millrace_engine::Runtime::query_partitions`]). With as
 /// many row groups none is cut: a page across a cut is decompressed twice, which took a fifth more of the processor's time in
 /// query 14 of TPC-H.
 const WAVES: usize = 3;

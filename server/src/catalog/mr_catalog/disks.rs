@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::Float64Array;
-use millrace_runtime::worker::disk::Totals;
+use millrace_resource::disk::Totals;
 
 use super::{Columns, numbers, texts};
 use crate::database::Database;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{ArrayRef, BooleanArray, StringArray, TimestampMicrosecondArray};
+use millrace_engine::worker::flow::FlowStatus;
+use millrace_engine::{FeedStatus, Lack};
 use millrace_planner::RelationId;
-use millrace_runtime::memory::{AccountStatus, Holder};
-use millrace_runtime::worker::flow::FlowStatus;
-use millrace_runtime::{FaucetRecord, FeedStatus, Lack};
+use millrace_resource::memory::{AccountStatus, Holder};
+use millrace_schedule::driver::FaucetRecord;
 use millrace_storage::ObjectId;
 
 use super::{Columns, numbers, optional_numbers, texts};

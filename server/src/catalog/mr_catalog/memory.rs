@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::StringArray;
-use millrace_runtime::memory::{AccountStatus, Holder, MemoryStatus, Use};
+use millrace_resource::memory::{AccountStatus, Holder, MemoryStatus, Use};
 use millrace_storage::{ObjectId, ObjectKind};
 
 use super::{Columns, numbers, texts};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray, TimestampMicrosecondArray};
-use millrace_runtime::CheckpointState;
+use millrace_engine::CheckpointState;
 
 use super::{Columns, numbers, texts};
 use crate::database::Database;

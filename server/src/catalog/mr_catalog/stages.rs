@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array};
+use millrace_operator::CombinerCounts;
 use millrace_planner::RelationId;
-use millrace_runtime::operator::CombinerCounts;
-use millrace_runtime::schedule::message::StageCosts;
+use millrace_schedule::message::StageCosts;
 
 use super::{Columns, numbers};
 use crate::database::Database;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::{Float64Array, Int64Array};
-use millrace_runtime::TaskStatus;
+use millrace_resource::cpu::TaskStatus;
 
 use super::{Columns, numbers, texts};
 use crate::database::Database;

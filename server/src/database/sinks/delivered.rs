@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_runtime::{Changes, Checkpointed, Follower};
+use millrace_engine::{Changes, Checkpointed, Follower};
 
 use super::{Leave, Writing, rows_of, times};
 use crate::error::SqlState;

@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
     ScalarUDFImpl, Signature, StructFieldMapping, Volatility,
 };
 use datafusion::scalar::ScalarValue;
-use millrace_runtime::worker::cpu::panic_message;
+use millrace_resource::cpu::panic_message;
 
 use crate::error::SqlError;
 

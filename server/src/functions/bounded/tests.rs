@@ -9,8 +9,10 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::common::config::ConfigOptions;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
 use datafusion::scalar::ScalarValue;
-use millrace_runtime::memory::Resident;
-use millrace_runtime::worker::disk::{Disks, SpillFiles};
+use millrace_resource::disk::Disks;
+use millrace_resource::memory::Resident;
+use millrace_resource::query_memory::QueryMemory;
+use millrace_resource::spill::query::SpillFiles;
 
 use super::limited::Limited;
 use super::*;
@@ -75,7 +77,7 @@ fn limits_change_no_function() {
     crate::functions::register(&mut before).unwrap();
     let mut after = before.clone();
     let memory = Memory::new(None, Resident::Unknown);
-    register(&mut after, &Room::new(&memory, memory.query())).unwrap();
+    register(&mut after, &Room::new(&memory, QueryMemory::new(&memory))).unwrap();
     for (name, function) in before.scalar_functions() {
         let limited = &after.scalar_functions()[name];
         let inner = limited.inner().downcast_ref::<Limited>();

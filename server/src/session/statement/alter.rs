@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::sql::sqlparser::ast::{self, Ident};
+use millrace_engine::TableLocks;
 use millrace_parser::ast::{AlterOperation, AlterRelation, ColumnDefinition, ObjectKind as Kind, Options};
 use millrace_planner::{Binder, RelationId, RelationKind};
-use millrace_runtime::TableLocks;
 use millrace_storage::ObjectKind;
 
 use crate::catalog::event_time::EventTimeDef;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
+use millrace_engine::ViewSpec;
 use millrace_parser::ast::{CreateSink, Emit, SinkInput};
-use millrace_runtime::ViewSpec;
 use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::catalog::{Definition, Object, QueryDef, Relation};

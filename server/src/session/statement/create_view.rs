@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, CreateView};
+use millrace_engine::{BackfillOptions, ViewSpec};
 use millrace_parser::ast::{CreateMaterializedView, Emit, OptionEntry, Options};
 use millrace_planner::growth::Growth;
 use millrace_planner::{Binder, OnError, Priority, StageGraph};
-use millrace_runtime::{BackfillOptions, ViewSpec};
 use millrace_sql::copies;
 use millrace_storage::{ObjectId, ObjectKind};
 

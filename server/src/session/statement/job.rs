@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_runtime::schedule::template::WorkerId;
+use millrace_schedule::id::WorkerId;
 use millrace_storage::ObjectId;
 
 use crate::error::{SqlResult, from_internal};

@@ -9,7 +9,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use millrace_parser::ast::{ObjectName, ShowStatement, ShowTarget};
-use millrace_runtime::GroupRecord;
+use millrace_schedule::driver::GroupRecord;
 use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::catalog::{Definition, Object, kind_name, mr_catalog};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use arrow::array::{AsArray, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, TimeUnit};
+use millrace_engine::SetBack;
 use millrace_planner::RelationId;
-use millrace_runtime::SetBack;
 use millrace_storage::{CatalogChange, ObjectKind};
 
 use crate::catalog::{Definition, Object};

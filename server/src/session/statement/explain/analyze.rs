@@ -10,7 +10,7 @@ use millrace_clarity::render::json::{Document, Run};
 use millrace_clarity::render::text::text;
 use millrace_clarity::{Profile, Scenario, Speed, analyse};
 use millrace_parser::ast::{self as statements, ExplainFormat, ExplainOptions};
-use millrace_runtime::worker::cpu::stolen_time;
+use millrace_resource::cpu::stolen_time;
 use serde::Serialize;
 
 use super::{predict, split};

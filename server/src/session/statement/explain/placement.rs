@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use millrace_engine::{PipelineStatus, Runtime};
 use millrace_planner::RelationId;
-use millrace_runtime::{PipelineStatus, Runtime};
 
 /// For each stage that may have a faucet, whether it has one now. Nothing of a view that does not run.
 pub(super) fn faucets(runtime: &Runtime, view: RelationId) -> BTreeMap<usize, String> {

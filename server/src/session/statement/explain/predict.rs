@@ -10,8 +10,8 @@ use millrace_clarity::forecast::query::{Forecast, Rates, forecast};
 use millrace_clarity::probe::slowness;
 use millrace_clarity::render::forecast::forecast_text;
 use millrace_clarity::render::json::{Document, Predicted};
+use millrace_engine::scanned_rows;
 use millrace_parser::ast::{ExplainFormat, ExplainOptions};
-use millrace_runtime::scanned_rows;
 
 use super::analyze::json;
 use crate::database::Database;

@@ -9,9 +9,9 @@ use millrace_clarity::forecast::view::{
 };
 use millrace_clarity::render::forecast::view_forecast_text;
 use millrace_clarity::render::json::{Document, PredictedView};
+use millrace_engine::{ActivityCounts, ViewStatus};
 use millrace_parser::ast::{ExplainFormat, ExplainOptions};
 use millrace_planner::{RelationId, Stage, StageGraph, explain};
-use millrace_runtime::{ActivityCounts, ViewStatus};
 use millrace_storage::ObjectId;
 
 use super::analyze::json;

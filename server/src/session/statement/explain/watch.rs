@@ -8,11 +8,11 @@ use millrace_clarity::render::json::{Document, Watched};
 use millrace_clarity::render::view::view_text;
 use millrace_clarity::task_counts::TaskCounts;
 use millrace_clarity::view::{Coordination, EpochSample, LogUse, ViewProfile, ViewStage, analyse_view};
+use millrace_engine::{ActivityCounts, PipelineStatus, ViewStatus};
 use millrace_parser::ast::{ExplainFormat, ExplainOptions};
 use millrace_planner::{RelationId, StageGraph, explain};
-use millrace_runtime::worker::cpu::{process_cpu_time, stolen_time};
-use millrace_runtime::worker::disk::Totals;
-use millrace_runtime::{ActivityCounts, PipelineStatus, ViewStatus};
+use millrace_resource::cpu::{process_cpu_time, stolen_time};
+use millrace_resource::disk::Totals;
 
 use super::analyze::{json, scenario};
 use crate::catalog::Object;
@@ -85,7 +85,7 @@ pub(super) fn duration(options: &ExplainOptions, default: Duration) -> SqlResult
 /// What the runtime has counted of a view and its pipeline.
 struct Counts {
     view: ViewStatus,
-    pipeline: millrace_runtime::PipelineRecord,
+    pipeline: millrace_schedule::driver::PipelineRecord,
     /// Time of the tasks of all the pipeline's views.
     pipeline_busy: u64,
     /// Writes of the log, of all streams and tables.
