@@ -33,8 +33,10 @@ use millrace_sql::workarounds::subquery::single_rows;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
+use crate::stage::StageGraph;
+use crate::stage::flow::FlowLimits;
 use crate::stage::policy::{OnError, Priority};
-use crate::stage::{FlowLimits, RecursionLimits, StageGraph};
+use crate::stage::recursion::RecursionLimits;
 
 /// What a view's plan depends on besides its query.
 #[derive(Debug, Clone, Copy)]

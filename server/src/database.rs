@@ -34,7 +34,7 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, TaskContext};
 use millrace_planner::growth::growth;
-use millrace_planner::stage::RecursionLimits;
+use millrace_planner::stage::recursion::RecursionLimits;
 use millrace_planner::{ViewOptions, plan_view};
 use millrace_runtime::clock::{Clock, VirtualClock};
 use millrace_runtime::memory::{Memory, Resident};

@@ -21,7 +21,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::collect;
 use futures::TryStreamExt;
 use millrace_planner::relation::attach;
-use millrace_planner::stage::FlowLimits;
+use millrace_planner::stage::flow::FlowLimits;
 use millrace_planner::{
     Binder, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions, plan_view,
 };

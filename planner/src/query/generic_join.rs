@@ -78,7 +78,7 @@ impl CyclicJoinChoice {
     }
 }
 
-/// An inner join of three or more relations by equal columns, all at once: see [`crate::stage::GenericJoin`].
+/// An inner join of three or more relations by equal columns, all at once: see [`crate::stage::generic_join::GenericJoin`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GenericJoinNode {
     relations: Vec<LogicalPlan>,

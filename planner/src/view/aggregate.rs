@@ -25,8 +25,12 @@ use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema, column};
 use crate::error::{PlanError, Result};
 use crate::reducer::reducer_of;
+use crate::stage::aggregation::{AggregateCall, AggregateForm, Aggregation, ExchangeForm};
+use crate::stage::closing::Closing;
+use crate::stage::operator::Operator;
+use crate::stage::partial_aggregate::PartialAggregate;
 use crate::stage::partial_state::partial_schema;
-use crate::stage::{AggregateCall, AggregateForm, Aggregation, Closing, ExchangeForm, Operator, Output};
+use crate::stage::{Output, aggregate};
 use crate::watermark::ColumnWatermark;
 
 impl Lowering {
@@ -188,23 +192,24 @@ impl Lowering {
             Emit::Every(every) if calls.iter().any(is_timed) => Some(every),
             _ => None,
         };
-        let half = |operator: Operator, schema: &SchemaRef| {
-            Box::new(Aggregation {
-                input: operator,
-                group_columns,
-                calls: calls.clone(),
-                exchange,
-                input_append_only,
-                closes: closes.clone(),
-                timer,
-                schema: Arc::clone(schema),
-            })
+        let half = |operator: Operator, schema: &SchemaRef| Aggregation {
+            input: operator,
+            group_columns,
+            calls: calls.clone(),
+            exchange,
+            input_append_only,
+            closes: closes.clone(),
+            timer,
+            schema: Arc::clone(schema),
         };
         let parts = input
             .parts
             .into_iter()
             .map(|part| Part {
-                operator: Operator::PartialAggregate(half(part.operator, &partial_schema)),
+                operator: Operator::PartialAggregate(Box::new(PartialAggregate(half(
+                    part.operator,
+                    &partial_schema,
+                )))),
                 placement: Placement::Arrival,
             })
             .collect();
@@ -221,7 +226,7 @@ impl Lowering {
             Output::Hash((0..group_columns).collect())
         };
         let exchanged = self.stages.exchange(partial, output);
-        let operator = Operator::Aggregate(half(exchanged, &schema));
+        let operator = Operator::Aggregate(Box::new(aggregate::Aggregate(half(exchanged, &schema))));
         let group: Vec<usize> = (0..group_columns).collect();
         Fragment {
             parts: vec![Part {

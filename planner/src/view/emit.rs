@@ -10,7 +10,10 @@ use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema};
 use super::ranking::over_window;
 use crate::error::{PlanError, Result};
-use crate::stage::{Closing, EmitEvery, EmitOnClose, Operator, Output};
+use crate::stage::Output;
+use crate::stage::closing::Closing;
+use crate::stage::emit::{EmitEvery, EmitOnClose};
+use crate::stage::operator::Operator;
 
 impl Lowering {
     /// The rows of a view's query, as they are shown.

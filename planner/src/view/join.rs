@@ -11,7 +11,9 @@ use super::fragment::{Fragment, Part, Placement};
 use super::join_time::TimeBounds;
 use super::lower::{Lowering, arrow_schema};
 use crate::error::{PlanError, Result};
-use crate::stage::{Join, JoinKind, Operator, Output};
+use crate::stage::Output;
+use crate::stage::join::{Join, JoinKind};
+use crate::stage::operator::Operator;
 
 impl Lowering {
     pub(super) fn join(&mut self, join: &LogicalJoin) -> Result<Fragment> {

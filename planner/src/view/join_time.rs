@@ -14,7 +14,8 @@ use datafusion::physical_expr::split_conjunction;
 use datafusion::physical_expr::utils::collect_columns;
 
 use super::fragment::Fragment;
-use crate::stage::{Closing, JoinKind};
+use crate::stage::closing::Closing;
+use crate::stage::join::JoinKind;
 use crate::watermark::{Bound, ColumnWatermark, applied, bound_of, growing};
 
 /// See the module.

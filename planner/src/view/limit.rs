@@ -8,7 +8,9 @@ use datafusion::logical_expr::{FetchType, Limit, LogicalPlan, SkipType, SortExpr
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema};
 use crate::error::{PlanError, Result};
-use crate::stage::{Numbering, Operator, Output, TopN};
+use crate::stage::Output;
+use crate::stage::operator::Operator;
+use crate::stage::top_n::{Numbering, TopN};
 
 impl Lowering {
     pub(super) fn limit(&mut self, limit: &Limit) -> Result<Fragment> {

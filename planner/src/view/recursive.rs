@@ -26,7 +26,10 @@ use datafusion::logical_expr::{
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema};
 use crate::error::{PlanError, Result};
-use crate::stage::{Operator, Output, Recursion};
+use crate::stage::Output;
+use crate::stage::operator::Operator;
+use crate::stage::recursion::Recursion;
+use crate::stage::working_table::WorkingTable;
 
 /// The column that holds a row's iteration inside a recursion.
 const ITERATION: &str = "$iteration";
@@ -131,9 +134,9 @@ impl Lowering {
             return Ok(None);
         };
         let schema = table.schema();
-        let operator = Operator::WorkingTable {
+        let operator = Operator::WorkingTable(WorkingTable {
             schema: Arc::clone(&schema),
-        };
+        });
         let fragment = Fragment {
             parts: vec![Part {
                 operator,

@@ -9,7 +9,10 @@ use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema};
 use super::session_window::SessionWindow;
 use crate::error::{PlanError, Result};
-use crate::stage::{Closing, Operator, Output, Session};
+use crate::stage::Output;
+use crate::stage::closing::Closing;
+use crate::stage::operator::Operator;
+use crate::stage::session::Session;
 use crate::watermark::ColumnWatermark;
 use millrace_sql::streaming::windows::functions::function as window_function;
 

@@ -22,7 +22,9 @@ use super::clock::{clock_type, is_clock, misplaced, reads_clock, with_clock};
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::Lowering;
 use crate::error::{PlanError, Result};
-use crate::stage::{Operator, Output, Passage, TemporalFilter, TimeBound};
+use crate::stage::Output;
+use crate::stage::operator::Operator;
+use crate::stage::temporal_filter::{Passage, TemporalFilter, TimeBound};
 
 /// The column of the time in the expressions of [`TimeBound::clock`].
 const NOW: &str = "now";

@@ -17,7 +17,10 @@ use super::fragment::{Fragment, Part, Placement};
 use super::limit::sort_columns;
 use super::lower::{Lowering, arrow_schema, column};
 use crate::error::{PlanError, Result};
-use crate::stage::{Closing, Operator, Output, Recompute};
+use crate::stage::Output;
+use crate::stage::closing::Closing;
+use crate::stage::operator::Operator;
+use crate::stage::recompute::Recompute;
 use crate::watermark::ColumnWatermark;
 
 /// What computed columns are qualified with while the functions are planned.

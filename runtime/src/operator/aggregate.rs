@@ -7,142 +7,35 @@
 //! ```
 //! While a view is filled nobody sees its rows: groups then are only merged, and put out once at the end.
 //!
-//! Both halves use the same [`GroupState`]s: an epoch's partial state is a group state that started empty.
+//! Both halves use the same [`super::groups`]: an epoch's partial state is a group state that started empty.
 
-mod approx_distinct;
-mod combiner;
-mod extremum;
-mod float_sum;
 mod image;
-mod keys;
-mod linear;
-pub(super) mod multiset;
-mod parts;
-mod reduced;
-mod registers;
-mod sliding;
-mod state;
-mod values;
+mod merging;
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, UInt32Array};
-use arrow::compute::take;
-use arrow::datatypes::{Int64Type, Schema, SchemaRef};
+use arrow::array::ArrayRef;
+use arrow::datatypes::{Schema, SchemaRef};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use hashbrown::HashSet;
-use millrace_planner::stage::{AggregateCall, Aggregation, ExchangeForm};
+use millrace_planner::stage::aggregation::{AggregateCall, Aggregation, ExchangeForm};
 use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 
+use super::batches::{batch_of, concat, weights_of};
 use super::closing::Closer;
-use super::{ErrorCounter, Gate, batch_of, chunks, concat, consolidate, weights_of};
+use super::expression::ErrorCounter;
+use super::gate::Gate;
+use super::group_keys::GroupKeys;
+use super::groups::{EMIT_GROUPS_STEP, Groups, SWEEP_GROUPS_MIN, changes};
+use super::image::{Part, Parts};
+use super::inputs::Inputs;
+use super::instance::{Operator, OperatorInstance};
+use super::output::{Output, push_all};
 use crate::error::Result;
 use crate::state::row_table::arrow_error;
-use crate::state::rows_equal;
-pub use combiner::{Combiner, CombinerCounts};
-pub(crate) use keys::GroupKeys;
-pub(super) use parts::{Combining, Merging};
-pub use sliding::SlidingInstance;
-use state::{GroupState, group_state, resize};
-
-/// Groups that are gone are swept when there are more of them than live ones, and at least this many.
-const SWEEP_GROUPS_MIN: usize = 1_024;
-/// Groups that are emitted in one stretch of work, where many are.
-const EMIT_GROUPS_STEP: usize = 8_192;
-
-/// The map half. It keeps nothing between epochs.
-pub struct PartialAggregate {
-    group_columns: usize,
-    calls: Vec<AggregateCall>,
-    exchange: ExchangeForm,
-    schema: SchemaRef,
-}
-
-impl PartialAggregate {
-    pub fn new(plan: &Aggregation) -> Self {
-        PartialAggregate {
-            group_columns: plan.group_columns,
-            calls: plan.calls.clone(),
-            exchange: plan.exchange,
-            schema: Arc::clone(&plan.schema),
-        }
-    }
-
-    /// One row a group, or the consolidated rows; or all of them, where that would be nearly as many.
-    pub async fn run(
-        &self,
-        batches: Vec<ChangeBatch>,
-        combiner: &Combiner,
-        gate: &dyn Gate,
-    ) -> Result<Vec<ChangeBatch>> {
-        let arrived: usize = batches.iter().map(ChangeBatch::num_rows).sum();
-        if arrived == 0 {
-            return Ok(vec![]);
-        }
-        if self.group_columns > 0 && !combiner.combines(arrived) {
-            combiner.passed(arrived);
-            return self.pass(batches, gate).await;
-        }
-        if self.exchange == ExchangeForm::Rows {
-            let output: Vec<ChangeBatch> = consolidate(batches)?.into_iter().collect();
-            combiner.combined(arrived, output.iter().map(ChangeBatch::num_rows).sum());
-            return Ok(output);
-        }
-        let input_schema = batches[0].schema();
-        let keys = GroupKeys::passing(&input_schema, self.group_columns)?;
-        let mut groups = Groups::new(keys, &self.calls)?;
-        for batch in &batches {
-            for chunk in chunks(batch) {
-                groups.apply_rows(&chunk, &self.calls)?;
-                gate.checkpoint().await;
-            }
-        }
-        let mut columns = groups.keys.take_all()?;
-        columns.push(Arc::new(Int64Array::from(std::mem::take(&mut groups.rows))));
-        for state in &mut groups.states {
-            columns.extend(state.partial()?);
-        }
-        let rows = columns[self.group_columns].len();
-        combiner.combined(arrived, rows);
-        Ok(vec![ChangeBatch::insertions(batch_of(
-            &self.schema,
-            columns,
-            rows,
-        )?)])
-    }
-
-    /// Every row as it is, or as a partial state of its own.
-    async fn pass(&self, batches: Vec<ChangeBatch>, gate: &dyn Gate) -> Result<Vec<ChangeBatch>> {
-        if self.exchange == ExchangeForm::Rows {
-            return Ok(batches);
-        }
-        let mut output = vec![];
-        for batch in &batches {
-            for chunk in chunks(batch) {
-                let rows = chunk.num_rows();
-                if rows == 0 {
-                    continue;
-                }
-                // A group a row: no key is looked at.
-                let mut groups = Groups::new(GroupKeys::passing(&chunk.schema(), 0)?, &self.calls)?;
-                groups.rows = vec![0; rows];
-                for state in &mut groups.states {
-                    state.resize(rows);
-                }
-                let ids: Vec<usize> = (0..rows).collect();
-                groups.apply(&chunk.rows, &ids, weights_of(&chunk).values(), &self.calls)?;
-                let mut columns = chunk.rows.columns()[..self.group_columns].to_vec();
-                columns.push(Arc::new(Int64Array::from(groups.rows)));
-                for state in &mut groups.states {
-                    columns.extend(state.partial()?);
-                }
-                output.push(ChangeBatch::insertions(batch_of(&self.schema, columns, rows)?));
-                gate.checkpoint().await;
-            }
-        }
-        Ok(output)
-    }
-}
+use merging::Merging;
 
 /// The reduce half, with the state of every group of its partition.
 pub struct AggregateInstance {
@@ -207,6 +100,66 @@ struct Timer {
     next: Option<i64>,
 }
 
+impl Operator for AggregateInstance {
+    fn run<'a>(
+        &'a mut self,
+        inputs: &'a mut [OperatorInstance],
+        epoch: &'a mut Inputs,
+        gate: &'a dyn Gate,
+        errors: &'a ErrorCounter,
+        output: &'a mut dyn Output,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let (is_bulk, is_last) = (epoch.is_bulk, !epoch.has_more);
+            let input = &mut inputs[0];
+            let batches = if input.is_lazy() {
+                let mut merging = Merging::new(self, is_bulk, gate, errors, output);
+                input.run(epoch, gate, errors, &mut merging).await?;
+                vec![]
+            } else {
+                input.collect(epoch, gate, errors).await?
+            };
+            let changes = self.advance(batches, is_bulk, is_last, gate, errors).await?;
+            push_all(output, changes).await?;
+            if is_last {
+                push_all(output, self.tell_time(epoch.now, is_bulk, errors)?).await?;
+                self.forget(is_bulk, &epoch.watermarks)?;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn idle_without_input(&self, is_bulk: bool) -> bool {
+        is_bulk || (self.emitted_first && !self.is_deferred)
+    }
+
+    fn due(&self) -> Option<i64> {
+        let timer = self.timer.as_ref().filter(|_| self.live_groups > 0)?;
+        Some(timer.next.unwrap_or(i64::MIN))
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.groups.as_ref().map_or(0, Groups::memory_bytes)
+    }
+
+    fn puts_off(&self) -> bool {
+        self.is_deferred
+    }
+
+    fn put_off(&mut self) {
+        self.is_deferred = true;
+    }
+
+    fn image(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+        self.add_parts(parts)
+    }
+
+    fn restore(&mut self, parts: &mut Parts) -> Result<()> {
+        self.take_parts(parts)
+    }
+}
+
 impl AggregateInstance {
     pub fn new(plan: &Aggregation, partition: usize) -> Self {
         AggregateInstance {
@@ -229,27 +182,9 @@ impl AggregateInstance {
         }
     }
 
-    pub fn idle_without_input(&self) -> bool {
-        self.emitted_first && !self.is_deferred
-    }
-
-    /// Whether there are groups that are still to be emitted.
-    pub fn puts_off(&self) -> bool {
-        self.is_deferred
-    }
-
-    /// There are.
-    pub fn put_off(&mut self) {
-        self.is_deferred = true;
-    }
-
-    pub fn state_bytes(&self) -> usize {
-        self.groups.as_ref().map_or(0, Groups::memory_bytes)
-    }
-
     /// Merges an epoch's input, or a part of it. With the last part it returns retractions and new rows of the groups that
     /// the epoch has changed. `is_bulk`: the view is being filled.
-    pub async fn run(
+    pub async fn advance(
         &mut self,
         batches: Vec<ChangeBatch>,
         is_bulk: bool,
@@ -334,12 +269,6 @@ impl AggregateInstance {
         }
         self.groups = Some(groups);
         Ok(output)
-    }
-
-    /// When reducers are told the time next.
-    pub fn due(&self) -> Option<i64> {
-        let timer = self.timer.as_ref().filter(|_| self.live_groups > 0)?;
-        Some(timer.next.unwrap_or(i64::MIN))
     }
 
     /// Tells reducers of all groups the time, if it is time; returns what that changes.
@@ -470,167 +399,5 @@ impl AggregateInstance {
         self.groups = Some(groups);
         self.live_groups = 1;
         Ok(vec![ChangeBatch::insertions(batch_of(&self.schema, columns, 1)?)])
-    }
-}
-
-/// What differs between the old and the new rows of groups.
-fn changes(
-    schema: &SchemaRef,
-    keys: &[ArrayRef],
-    old: &[ArrayRef],
-    new: &[ArrayRef],
-    was_alive: &[bool],
-    is_alive: &[bool],
-) -> Result<Vec<ChangeBatch>> {
-    let count = was_alive.len();
-    let same = rows_equal(old, new, count).map_err(arrow_error)?;
-    let pick = |alive: &[bool], other: &[bool]| {
-        let positions = (0..count).filter(|i| alive[*i] && !(other[*i] && same.value(*i)));
-        UInt32Array::from_iter_values(positions.map(|i| i as u32))
-    };
-    let rows_at = |values: &[ArrayRef], positions: &UInt32Array| -> Result<RecordBatch> {
-        let columns = keys
-            .iter()
-            .chain(values)
-            .map(|column| take(column, positions, None).map_err(arrow_error))
-            .collect::<Result<Vec<_>>>()?;
-        batch_of(schema, columns, positions.len())
-    };
-    let mut changes = vec![];
-    let retracted = pick(was_alive, is_alive);
-    if !retracted.is_empty() {
-        let rows = rows_at(old, &retracted)?;
-        changes.push(ChangeBatch {
-            weights: Some(Int64Array::from(vec![-1; rows.num_rows()])),
-            rows,
-        });
-    }
-    let inserted = pick(is_alive, was_alive);
-    if !inserted.is_empty() {
-        changes.push(ChangeBatch::insertions(rows_at(new, &inserted)?));
-    }
-    Ok(changes)
-}
-
-/// The groups that an epoch touches, each once.
-fn touched(ids: &[usize]) -> Vec<usize> {
-    let mut seen = HashSet::with_capacity(ids.len());
-    ids.iter().copied().filter(|group| seen.insert(*group)).collect()
-}
-
-/// Keys, row counts and aggregate states of groups, by group number.
-struct Groups {
-    keys: GroupKeys,
-    /// Rows in each group: the sum of weights.
-    rows: Vec<i64>,
-    states: Vec<Box<dyn GroupState>>,
-}
-
-impl Groups {
-    fn new(keys: GroupKeys, calls: &[AggregateCall]) -> Result<Self> {
-        Ok(Groups {
-            keys,
-            rows: vec![],
-            states: calls.iter().map(group_state).collect::<Result<_>>()?,
-        })
-    }
-
-    /// Group numbers of the rows; new groups get empty states.
-    fn intern(&mut self, keys: &[ArrayRef], rows: usize) -> Result<Vec<usize>> {
-        let ids = self.keys.intern(keys, rows)?;
-        resize(&mut self.rows, self.keys.len(), || 0);
-        for state in &mut self.states {
-            state.resize(self.keys.len());
-        }
-        Ok(ids)
-    }
-
-    fn apply_rows(&mut self, batch: &ChangeBatch, calls: &[AggregateCall]) -> Result<()> {
-        let group_columns = self.keys.columns();
-        let ids = self.intern(&batch.rows.columns()[..group_columns], batch.num_rows())?;
-        let weights = weights_of(batch);
-        self.apply(&batch.rows, &ids, weights.values(), calls)
-    }
-
-    fn apply(
-        &mut self,
-        rows: &RecordBatch,
-        ids: &[usize],
-        weights: &[i64],
-        calls: &[AggregateCall],
-    ) -> Result<()> {
-        for (id, weight) in ids.iter().zip(weights) {
-            self.rows[*id] += weight;
-        }
-        for (state, call) in self.states.iter_mut().zip(calls) {
-            match call.filter {
-                None => state.apply(ids, rows, weights)?,
-                Some(column) => {
-                    let condition = rows.column(column).as_boolean();
-                    let mask = match condition.nulls() {
-                        Some(nulls) => BooleanArray::new(condition.values() & nulls.inner(), None),
-                        None => condition.clone(),
-                    };
-                    let kept: Vec<usize> = mask.values().set_indices().collect();
-                    let ids: Vec<usize> = kept.iter().map(|row| ids[*row]).collect();
-                    let weights: Vec<i64> = kept.iter().map(|row| weights[*row]).collect();
-                    let rows = arrow::compute::filter_record_batch(rows, &mask).map_err(arrow_error)?;
-                    state.apply(&ids, &rows, &weights)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Merges partial states: group columns, row count, then each aggregate's state columns.
-    fn merge(&mut self, rows: &RecordBatch, ids: &[usize], group_columns: usize) -> Result<()> {
-        let counts = rows.column(group_columns).as_primitive::<Int64Type>();
-        for (id, count) in ids.iter().zip(counts.values()) {
-            self.rows[*id] += count;
-        }
-        let mut column = group_columns + 1;
-        for state in &mut self.states {
-            let width = state.partial_columns();
-            state.merge(ids, &rows.columns()[column..column + width])?;
-            column += width;
-        }
-        Ok(())
-    }
-
-    fn evaluate(&self, groups: &[usize], errors: Option<&ErrorCounter>) -> Result<Vec<ArrayRef>> {
-        self.states
-            .iter()
-            .map(|state| state.evaluate(groups, errors))
-            .collect()
-    }
-
-    fn reset(&mut self, group: usize) {
-        for state in &mut self.states {
-            state.reset(group);
-        }
-    }
-
-    /// Forgets the groups without rows.
-    fn sweep(&mut self) -> Result<()> {
-        self.keep(|_, rows| rows > 0)
-    }
-
-    /// Forgets the groups that are not to be kept, told by their number and their rows.
-    fn keep(&mut self, is_kept: impl Fn(usize, i64) -> bool) -> Result<()> {
-        let live: Vec<usize> = (0..self.rows.len())
-            .filter(|group| is_kept(*group, self.rows[*group]))
-            .collect();
-        self.keys.retain(&live)?;
-        self.rows = live.iter().map(|group| self.rows[*group]).collect();
-        for state in &mut self.states {
-            state.retain(&live);
-        }
-        Ok(())
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.keys.memory_bytes()
-            + self.rows.capacity() * 8
-            + self.states.iter().map(|s| s.memory_bytes()).sum::<usize>()
     }
 }

@@ -21,10 +21,19 @@ use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, new_null_array};
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 use arrow::row::{RowConverter, SortField};
-use millrace_planner::stage::{AsofJoin, Nearest};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use millrace_planner::stage::asof_join::{AsofJoin, Nearest};
 use millrace_storage::ChangeBatch;
 
-use super::{CHUNK_ROWS, Gate, batch_of, concat, consolidate};
+use super::batches::{CHUNK_ROWS, batch_of, concat};
+use super::consolidate::consolidate;
+use super::expression::ErrorCounter;
+use super::gate::Gate;
+use super::image::{Part, Parts};
+use super::inputs::Inputs;
+use super::instance::{Operator, OperatorInstance};
+use super::output::{Output, push_all};
 use crate::error::Result;
 use crate::state::row_table::arrow_error;
 
@@ -146,6 +155,38 @@ impl SideForm {
     }
 }
 
+impl Operator for AsofJoinInstance {
+    fn run<'a>(
+        &'a mut self,
+        inputs: &'a mut [OperatorInstance],
+        epoch: &'a mut Inputs,
+        gate: &'a dyn Gate,
+        errors: &'a ErrorCounter,
+        output: &'a mut dyn Output,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let left = inputs[0].collect(epoch, gate, errors).await?;
+            let right = inputs[1].collect(epoch, gate, errors).await?;
+            let changes = self.advance(left, right, gate).await?;
+            push_all(output, changes).await
+        }
+        .boxed()
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn image(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+        self.add_parts(parts);
+        Ok(())
+    }
+
+    fn restore(&mut self, parts: &mut Parts) -> Result<()> {
+        self.take_parts(parts)
+    }
+}
+
 impl AsofJoinInstance {
     pub fn new(plan: &AsofJoin) -> Result<Self> {
         let (left_keys, right_keys) = plan.keys.iter().copied().unzip();
@@ -176,12 +217,8 @@ impl AsofJoinInstance {
         })
     }
 
-    pub fn state_bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// Applies what changed on both sides and puts out how the pairs differ.
-    pub async fn run(
+    pub async fn advance(
         &mut self,
         left: Vec<ChangeBatch>,
         right: Vec<ChangeBatch>,

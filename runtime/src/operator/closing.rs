@@ -5,7 +5,7 @@
 
 use arrow::array::{BooleanArray, RecordBatch};
 use datafusion::common::ScalarValue;
-use millrace_planner::stage::Closing;
+use millrace_planner::stage::closing::Closing;
 use millrace_planner::watermark::{Bound, Watermarks};
 
 use super::expression::{ErrorCounter, evaluate};

@@ -7,7 +7,7 @@ use hashbrown::hash_table::Entry;
 use hashbrown::{HashMap, HashTable};
 use millrace_storage::ChangeBatch;
 
-use super::concat;
+use super::batches::concat;
 use crate::error::Result;
 use crate::state::row_table::{arrow_error, row_hashes};
 use crate::state::rows_equal;

@@ -17,12 +17,20 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::ScalarValue;
-use millrace_planner::stage::{Closing, EmitEvery, EmitOnClose};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use millrace_planner::stage::closing::Closing;
+use millrace_planner::stage::emit::{EmitEvery, EmitOnClose};
 use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 
+use super::batches::{CHUNK_ROWS, batch_of, chunks};
 use super::expression::{ErrorCounter, evaluate};
-use super::{CHUNK_ROWS, Gate, Inputs, batch_of, chunks};
+use super::gate::Gate;
+use super::image::{Part, Parts};
+use super::inputs::Inputs;
+use super::instance::{Operator, OperatorInstance};
+use super::output::{Output, push_all};
 use crate::error::{Result, RuntimeError};
 use crate::state::row_table::arrow_error;
 
@@ -59,6 +67,70 @@ fn value_field(schema: &SchemaRef, closing: &Closing) -> Result<SortField> {
     };
     let data_type = closing.value.data_type(schema)?;
     Ok(SortField::new_with_options(data_type, options))
+}
+
+impl Operator for EmitInstance {
+    fn run<'a>(
+        &'a mut self,
+        inputs: &'a mut [OperatorInstance],
+        epoch: &'a mut Inputs,
+        gate: &'a dyn Gate,
+        errors: &'a ErrorCounter,
+        output: &'a mut dyn Output,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let batches = inputs[0].collect(epoch, gate, errors).await?;
+            let changes = self.advance(batches, epoch, gate, errors).await?;
+            push_all(output, changes).await
+        }
+        .boxed()
+    }
+
+    /// Whether an epoch without input leaves the output as it is, time and watermarks apart. Not so for the first one after
+    /// the view was filled, which shows what it has.
+    fn idle_without_input(&self, is_bulk: bool) -> bool {
+        is_bulk || !matches!(self.when, When::Every { next: None, .. })
+    }
+
+    /// When held rows are let go by time. The first time they are when the view is filled.
+    fn due(&self) -> Option<i64> {
+        match &self.when {
+            When::Every { next, .. } if !self.held.is_empty() => *next,
+            _ => None,
+        }
+    }
+
+    /// Whether rows are let go under these watermarks.
+    fn is_closed(&self, watermarks: &Watermarks) -> bool {
+        let (When::Closed(closing), Some((first, _))) = (&self.when, self.held.first_key_value()) else {
+            return false;
+        };
+        let bound = closing.bound.value(watermarks);
+        let prefix = bound.map(|bound| bound.map(|bound| self.prefix(&bound)).transpose());
+        match prefix {
+            Ok(Ok(prefix)) => prefix.is_some_and(|prefix| **first < *prefix),
+            // The epoch tells of the error.
+            _ => true,
+        }
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn can_leave(&self) -> bool {
+        // Watermarks let rows of it go.
+        false
+    }
+
+    fn image(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+        self.add_parts(parts);
+        Ok(())
+    }
+
+    fn restore(&mut self, parts: &mut Parts) -> Result<()> {
+        self.take_parts(parts)
+    }
 }
 
 impl EmitInstance {
@@ -99,38 +171,6 @@ impl EmitInstance {
         })
     }
 
-    pub fn state_bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Whether an epoch without input leaves the output as it is, time and watermarks apart. Not so for the first one after
-    /// the view was filled, which shows what it has.
-    pub fn idle_without_input(&self) -> bool {
-        !matches!(self.when, When::Every { next: None, .. })
-    }
-
-    /// When held rows are let go by time. The first time they are when the view is filled.
-    pub fn due(&self) -> Option<i64> {
-        match &self.when {
-            When::Every { next, .. } if !self.held.is_empty() => *next,
-            _ => None,
-        }
-    }
-
-    /// Whether rows are let go under these watermarks.
-    pub fn is_closed(&self, watermarks: &Watermarks) -> bool {
-        let (When::Closed(closing), Some((first, _))) = (&self.when, self.held.first_key_value()) else {
-            return false;
-        };
-        let bound = closing.bound.value(watermarks);
-        let prefix = bound.map(|bound| bound.map(|bound| self.prefix(&bound)).transpose());
-        match prefix {
-            Ok(Ok(prefix)) => prefix.is_some_and(|prefix| **first < *prefix),
-            // The epoch tells of the error.
-            _ => true,
-        }
-    }
-
     /// The bytes with which the rows begin that have this value.
     fn prefix(&self, value: &ScalarValue) -> Result<Box<[u8]>> {
         let converter = self.value_converter.as_ref().ok_or_else(|| {
@@ -144,7 +184,7 @@ impl EmitInstance {
 
     /// Holds what changed and puts out what is let go. EMIT EVERY shows the rows that there were and those written while
     /// they were brought to the view at once, before its first interval.
-    pub async fn run(
+    pub async fn advance(
         &mut self,
         batches: Vec<ChangeBatch>,
         inputs: &Inputs,

@@ -19,16 +19,24 @@ mod search;
 
 use arrow::array::{Array, ArrayRef, Int64Array};
 use arrow::datatypes::{Field, Schema, SchemaRef};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use hashbrown::HashMap;
-use millrace_planner::stage::GenericJoinShape;
+use millrace_planner::stage::generic_join::GenericJoinShape;
 use millrace_storage::ChangeBatch;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::aggregate::GroupKeys;
+use super::batches::{batch_of, weights_of};
+use super::consolidate::consolidate;
+use super::expression::ErrorCounter;
+use super::gate::Gate;
+use super::group_keys::GroupKeys;
+use super::image::{Part, Parts};
+use super::inputs::Inputs;
+use super::instance::{Delivery, Operator, OperatorInstance};
 use super::output::Output;
-use super::{Gate, batch_of, consolidate, weights_of};
 use crate::error::{Result, RuntimeError};
 pub(crate) use query::Found;
 use search::Search;
@@ -183,6 +191,42 @@ impl Index {
     }
 }
 
+impl Operator for GenericJoinInstance {
+    fn run<'a>(
+        &'a mut self,
+        inputs: &'a mut [OperatorInstance],
+        epoch: &'a mut Inputs,
+        gate: &'a dyn Gate,
+        errors: &'a ErrorCounter,
+        output: &'a mut dyn Output,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            for (relation, input) in inputs.iter_mut().enumerate() {
+                let batches = input.collect(epoch, gate, errors).await?;
+                self.advance(relation, batches, gate, output).await?;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn delivery(&self) -> Delivery {
+        Delivery::Lazy
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+
+    fn image(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+        self.add_parts(parts)
+    }
+
+    fn restore(&mut self, parts: &mut Parts) -> Result<()> {
+        self.take_parts(parts)
+    }
+}
+
 impl GenericJoinInstance {
     /// # Errors
     /// The relations do not hang together, or a type has no dictionary.
@@ -220,14 +264,15 @@ impl GenericJoinInstance {
         })
     }
 
-    pub fn state_bytes(&self) -> usize {
+    /// Bytes of what is kept, for a view or for a query.
+    pub fn memory_bytes(&self) -> usize {
         let dictionaries = self.dictionaries.iter().map(GroupKeys::memory_bytes);
         let relations = self.relations.iter().map(Relation::memory_bytes);
         dictionaries.chain(relations).sum()
     }
 
     /// Joins what changed in one relation, keeps it, and pushes what that changes.
-    pub async fn run(
+    pub async fn advance(
         &mut self,
         relation: usize,
         batches: Vec<ChangeBatch>,

@@ -1,4 +1,5 @@
-//! Operators' state for the checkpoint store: of each operator of a tree its parts, in the order of the tree.
+//! Operators' state for the checkpoint store: of each operator of a tree its parts, in the order of the tree. Each operator
+//! makes its own, in an `image.rs` of its folder.
 //!
 //! State is Arrow data: tables by their chunks, which are shared, everything else as columns. Restoring gives operators that
 //! go on exactly as the first ones would have.
@@ -12,7 +13,6 @@ use arrow::array::{
 use arrow::compute::concat;
 use arrow::datatypes::{Field, Int64Type, Schema, UInt32Type};
 
-use super::OperatorInstance;
 use crate::error::{Result, RuntimeError};
 use crate::spill::{SpillWriter, SpilledRows};
 use crate::state::TableImage;
@@ -44,15 +44,15 @@ pub struct OperatorImage {
 /// What operators wait for beside input.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OperatorWaits {
-    /// See [`OperatorInstance::due`].
+    /// See [`super::OperatorInstance::due`].
     pub due: Option<i64>,
-    is_idle: bool,
+    pub(super) is_idle: bool,
     /// For each operator of the tree, whether it has put off what it is to put out once the view is filled.
-    put_off: Vec<bool>,
+    pub(super) put_off: Vec<bool>,
 }
 
 impl OperatorWaits {
-    /// See [`OperatorInstance::idle_without_input`].
+    /// See [`super::OperatorInstance::idle_without_input`].
     pub fn idle_without_input(&self, is_bulk: bool) -> bool {
         is_bulk || self.is_idle
     }
@@ -64,6 +64,10 @@ impl OperatorImage {
             parts,
             waits: OperatorWaits::default(),
         }
+    }
+
+    pub(super) fn of(parts: Vec<Part>, waits: OperatorWaits) -> Self {
+        OperatorImage { parts, waits }
     }
 
     pub(crate) fn waits(&self) -> &OperatorWaits {
@@ -209,9 +213,21 @@ pub(crate) fn tags_of(column: &ArrayRef) -> Result<Vec<u32>> {
 }
 
 /// The parts of an image, to be taken in the order in which they were put in.
-pub(super) struct Parts(VecDeque<Part>);
+pub(crate) struct Parts(VecDeque<Part>);
 
 impl Parts {
+    pub(super) fn of(image: &OperatorImage) -> Self {
+        Parts(image.parts.iter().cloned().collect())
+    }
+
+    /// All of them were taken.
+    pub(super) fn end(self) -> Result<()> {
+        match self.0.is_empty() {
+            true => Ok(()),
+            false => Err(mismatch()),
+        }
+    }
+
     pub fn table(&mut self) -> Result<TableImage> {
         match self.0.pop_front() {
             Some(Part::Table(table)) => Ok(table),
@@ -284,158 +300,4 @@ pub(super) fn number_at(column: &ArrayRef, row: usize) -> i64 {
 
 pub(super) fn bytes_at(column: &ArrayRef, row: usize) -> &[u8] {
     column.as_binary::<i64>().value(row)
-}
-
-impl OperatorInstance {
-    /// The state of the tree now.
-    ///
-    /// # Errors
-    /// An aggregate's state cannot be made columns of.
-    pub fn image(&mut self) -> Result<OperatorImage> {
-        let mut parts = vec![];
-        self.add_parts(&mut parts)?;
-        let mut put_off = vec![];
-        self.note_put_off(&mut put_off);
-        let waits = OperatorWaits {
-            due: self.due(),
-            is_idle: self.idle_without_input(false),
-            put_off,
-        };
-        Ok(OperatorImage { parts, waits })
-    }
-
-    /// Whether its image says all that it waits for: it may leave memory, and nobody misses it until there is input, or a time has come.
-    pub fn can_leave(&self) -> bool {
-        let can = match self {
-            // Watermarks let rows of these go.
-            OperatorInstance::Emit { .. } | OperatorInstance::Sliding { .. } => false,
-            // What waits in it is not told.
-            OperatorInstance::LookupJoin { .. } => false,
-            _ => true,
-        };
-        can && self.inputs().into_iter().all(OperatorInstance::can_leave)
-    }
-
-    fn note_put_off(&self, put_off: &mut Vec<bool>) {
-        put_off.push(match self {
-            OperatorInstance::Aggregate { aggregate, .. } => aggregate.puts_off(),
-            OperatorInstance::Join { join, .. } => join.puts_off(),
-            _ => false,
-        });
-        let inputs = self.inputs().into_iter();
-        inputs.for_each(|input| input.note_put_off(put_off));
-    }
-
-    fn put_off(&mut self, is_put_off: &mut impl Iterator<Item = bool>) {
-        if is_put_off.next().unwrap_or(false) {
-            match self {
-                OperatorInstance::Aggregate { aggregate, .. } => aggregate.put_off(),
-                OperatorInstance::Join { join, .. } => join.put_off(),
-                _ => {}
-            }
-        }
-        let inputs = self.inputs_mut().into_iter();
-        inputs.for_each(|input| input.put_off(is_put_off));
-    }
-
-    fn add_parts(&mut self, parts: &mut Vec<Part>) -> Result<()> {
-        match self {
-            OperatorInstance::Aggregate { aggregate, .. } => aggregate.add_parts(parts)?,
-            OperatorInstance::Join { join, .. } => join.add_parts(parts),
-            OperatorInstance::GenericJoin { join, .. } => join.add_parts(parts)?,
-            OperatorInstance::Recompute { recompute, .. } => recompute.add_parts(parts),
-            OperatorInstance::TemporalFilter { filter, .. } => filter.add_parts(parts),
-            OperatorInstance::Sliding { sliding, .. } => sliding.add_parts(parts)?,
-            OperatorInstance::Session { session, .. } => session.add_parts(parts),
-            OperatorInstance::Emit { emit, .. } => emit.add_parts(parts),
-            OperatorInstance::TopN { top, .. } => top.add_parts(parts),
-            OperatorInstance::Recursion { recursion, .. } => recursion.add_parts(parts),
-            OperatorInstance::LookupJoin { join, .. } => join.add_parts(parts),
-            OperatorInstance::AsofJoin { join, .. } => join.add_parts(parts),
-            // These keep nothing.
-            OperatorInstance::Source { .. }
-            | OperatorInstance::Values { .. }
-            | OperatorInstance::Exchange { .. }
-            | OperatorInstance::WorkingTable
-            | OperatorInstance::Filter { .. }
-            | OperatorInstance::Project { .. }
-            | OperatorInstance::PartialAggregate { .. }
-            | OperatorInstance::Expand { .. }
-            | OperatorInstance::Unnest { .. } => {}
-        }
-        self.inputs_mut()
-            .into_iter()
-            .try_for_each(|input| input.add_parts(parts))
-    }
-
-    /// Gives a tree without state that of an image.
-    ///
-    /// # Errors
-    /// The image is not one of this plan.
-    pub fn restore(&mut self, image: &OperatorImage) -> Result<()> {
-        let mut parts = Parts(image.parts.iter().cloned().collect());
-        self.take_parts(&mut parts)?;
-        self.put_off(&mut image.waits.put_off.iter().copied());
-        if parts.0.is_empty() {
-            Ok(())
-        } else {
-            Err(mismatch())
-        }
-    }
-
-    fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
-        match self {
-            OperatorInstance::Aggregate { aggregate, .. } => aggregate.take_parts(parts)?,
-            OperatorInstance::Join { join, .. } => join.take_parts(parts)?,
-            OperatorInstance::GenericJoin { join, .. } => join.take_parts(parts)?,
-            OperatorInstance::Recompute { recompute, .. } => recompute.take_parts(parts)?,
-            OperatorInstance::TemporalFilter { filter, .. } => filter.take_parts(parts)?,
-            OperatorInstance::Sliding { sliding, .. } => sliding.take_parts(parts)?,
-            OperatorInstance::Session { session, .. } => session.take_parts(parts)?,
-            OperatorInstance::Emit { emit, .. } => emit.take_parts(parts)?,
-            OperatorInstance::TopN { top, .. } => top.take_parts(parts)?,
-            OperatorInstance::Recursion { recursion, .. } => recursion.take_parts(parts)?,
-            OperatorInstance::LookupJoin { join, .. } => join.take_parts(parts)?,
-            OperatorInstance::AsofJoin { join, .. } => join.take_parts(parts)?,
-            // These keep nothing.
-            OperatorInstance::Source { .. }
-            | OperatorInstance::Values { .. }
-            | OperatorInstance::Exchange { .. }
-            | OperatorInstance::WorkingTable
-            | OperatorInstance::Filter { .. }
-            | OperatorInstance::Project { .. }
-            | OperatorInstance::PartialAggregate { .. }
-            | OperatorInstance::Expand { .. }
-            | OperatorInstance::Unnest { .. } => {}
-        }
-        self.inputs_mut()
-            .into_iter()
-            .try_for_each(|input| input.take_parts(parts))
-    }
-
-    fn inputs_mut(&mut self) -> Vec<&mut OperatorInstance> {
-        match self {
-            OperatorInstance::Source { .. }
-            | OperatorInstance::Values { .. }
-            | OperatorInstance::Exchange { .. }
-            | OperatorInstance::WorkingTable => vec![],
-            OperatorInstance::Filter { input, .. }
-            | OperatorInstance::Project { input, .. }
-            | OperatorInstance::PartialAggregate { input, .. }
-            | OperatorInstance::Aggregate { input, .. }
-            | OperatorInstance::Expand { input, .. }
-            | OperatorInstance::Unnest { input, .. }
-            | OperatorInstance::TopN { input, .. }
-            | OperatorInstance::Recompute { input, .. }
-            | OperatorInstance::TemporalFilter { input, .. }
-            | OperatorInstance::Sliding { input, .. }
-            | OperatorInstance::Session { input, .. }
-            | OperatorInstance::Emit { input, .. } => vec![input],
-            OperatorInstance::Join { left, right, .. }
-            | OperatorInstance::LookupJoin { left, right, .. }
-            | OperatorInstance::AsofJoin { left, right, .. } => vec![left, right],
-            OperatorInstance::GenericJoin { inputs, .. } => inputs.iter_mut().collect(),
-            OperatorInstance::Recursion { base, body, .. } => vec![base, body],
-        }
-    }
 }

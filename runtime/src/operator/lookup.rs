@@ -13,16 +13,24 @@ mod image;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, UInt32Array, new_null_array};
-use arrow::compute::{filter_record_batch, take};
+use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, new_null_array};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 use datafusion::physical_expr::PhysicalExpr;
-use millrace_planner::stage::LookupJoin;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use millrace_planner::stage::lookup_join::LookupJoin;
 use millrace_storage::ChangeBatch;
 
+use super::batches::{CHUNK_ROWS, batch_of, concat, nullable, take_columns};
+use super::consolidate::consolidate;
 use super::expression::{ErrorCounter, evaluate_predicate};
-use super::{CHUNK_ROWS, Gate, batch_of, concat, consolidate, nullable};
+use super::gate::Gate;
+use super::image::{Part, Parts};
+use super::inputs::Inputs;
+use super::instance::{Operator, OperatorInstance};
+use super::output::{Output, push_all};
 use crate::error::Result;
 use crate::state::RowTable;
 use crate::state::row_table::{arrow_error, split};
@@ -61,6 +69,48 @@ struct Memory {
     /// For each left row, for each time that it came: the rows that were put out.
     given: HashMap<Bytes, VecDeque<Vec<Bytes>>>,
     bytes: usize,
+}
+
+impl Operator for LookupJoinInstance {
+    fn run<'a>(
+        &'a mut self,
+        inputs: &'a mut [OperatorInstance],
+        epoch: &'a mut Inputs,
+        gate: &'a dyn Gate,
+        errors: &'a ErrorCounter,
+        output: &'a mut dyn Output,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let left = inputs[0].collect(epoch, gate, errors).await?;
+            let right = inputs[1].collect(epoch, gate, errors).await?;
+            let changes = self.advance(left, right, epoch.is_filling, gate, errors).await?;
+            push_all(output, changes).await
+        }
+        .boxed()
+    }
+
+    /// Whether nothing waits to be joined.
+    fn idle_without_input(&self, _is_bulk: bool) -> bool {
+        self.waiting.rows.is_empty()
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.right.memory_bytes() + self.memory.as_ref().map_or(0, |memory| memory.bytes)
+    }
+
+    fn can_leave(&self) -> bool {
+        // What waits in it is not told.
+        false
+    }
+
+    fn image(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+        self.add_parts(parts);
+        Ok(())
+    }
+
+    fn restore(&mut self, parts: &mut Parts) -> Result<()> {
+        self.take_parts(parts)
+    }
 }
 
 impl LookupJoinInstance {
@@ -110,17 +160,8 @@ impl LookupJoinInstance {
         })
     }
 
-    pub fn state_bytes(&self) -> usize {
-        self.right.memory_bytes() + self.memory.as_ref().map_or(0, |memory| memory.bytes)
-    }
-
-    /// Whether nothing waits to be joined.
-    pub fn idle_without_input(&self) -> bool {
-        self.waiting.rows.is_empty()
-    }
-
     /// Applies the right side's changes, then joins those of the left side.
-    pub async fn run(
+    pub async fn advance(
         &mut self,
         left: Vec<ChangeBatch>,
         right: Vec<ChangeBatch>,
@@ -347,11 +388,4 @@ impl Memory {
         }
         Ok(forgotten)
     }
-}
-
-fn take_columns(rows: &RecordBatch, width: usize, positions: &[u32]) -> Result<Vec<ArrayRef>> {
-    let positions = UInt32Array::from(positions.to_vec());
-    (0..width)
-        .map(|column| take(rows.column(column), &positions, None).map_err(arrow_error))
-        .collect()
 }

@@ -8,7 +8,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_storage::ChangeBatch;
 
-use super::{Gate, chunks};
+use super::batches::chunks;
+use super::gate::Gate;
 use crate::error::Result;
 
 /// See the module.

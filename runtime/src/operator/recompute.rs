@@ -10,14 +10,22 @@ use arrow::compute::take;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 use datafusion::physical_expr::window::WindowExpr;
-use millrace_planner::stage::Recompute;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use millrace_planner::stage::recompute::Recompute;
 use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 
-use super::aggregate::GroupKeys;
+use super::batches::{CHUNK_ROWS, batch_of, nullable};
 use super::closing::Closer;
+use super::consolidate::consolidate;
 use super::expression::{ErrorCounter, conform};
-use super::{CHUNK_ROWS, Gate, batch_of, consolidate, nullable};
+use super::gate::Gate;
+use super::group_keys::GroupKeys;
+use super::image::{Part, Parts};
+use super::inputs::Inputs;
+use super::instance::{Operator, OperatorInstance};
+use super::output::{Output, push_all};
 use crate::error::Result;
 use crate::state::RowTable;
 use crate::state::row_table::{Matches, arrow_error};
@@ -35,6 +43,38 @@ pub struct RecomputeInstance {
     /// The partition, what orders its rows, and all their columns, as comparable bytes.
     order: RowConverter,
     closer: Option<Closer>,
+}
+
+impl Operator for RecomputeInstance {
+    fn run<'a>(
+        &'a mut self,
+        inputs: &'a mut [OperatorInstance],
+        epoch: &'a mut Inputs,
+        gate: &'a dyn Gate,
+        errors: &'a ErrorCounter,
+        output: &'a mut dyn Output,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let batches = inputs[0].collect(epoch, gate, errors).await?;
+            let changes = self.advance(batches, gate, errors).await?;
+            self.forget(&epoch.watermarks)?;
+            push_all(output, changes).await
+        }
+        .boxed()
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.rows.memory_bytes()
+    }
+
+    fn image(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+        self.add_parts(parts);
+        Ok(())
+    }
+
+    fn restore(&mut self, parts: &mut Parts) -> Result<()> {
+        self.take_parts(parts)
+    }
 }
 
 impl RecomputeInstance {
@@ -66,10 +106,6 @@ impl RecomputeInstance {
         })
     }
 
-    pub fn state_bytes(&self) -> usize {
-        self.rows.memory_bytes()
-    }
-
     /// Forgets the partitions that do not change any more.
     pub fn forget(&mut self, watermarks: &Watermarks) -> Result<()> {
         let Some(closer) = &mut self.closer else {
@@ -83,7 +119,7 @@ impl RecomputeInstance {
     }
 
     /// Applies what changed and puts out how the results of the changed partitions differ.
-    pub async fn run(
+    pub async fn advance(
         &mut self,
         batches: Vec<ChangeBatch>,
         gate: &dyn Gate,

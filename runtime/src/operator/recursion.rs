@@ -34,10 +34,16 @@ use arrow::row::{RowConverter, SortField};
 use datafusion::common::utils::normalize_float_zero;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use millrace_planner::stage::{Recursion, RecursionLimits};
+use millrace_planner::stage::recursion::{Recursion, RecursionLimits};
 use millrace_storage::ChangeBatch;
 
-use super::{CHUNK_ROWS, ErrorCounter, Gate, Inputs, OperatorInstance, Output, batch_of};
+use super::batches::{CHUNK_ROWS, batch_of};
+use super::expression::ErrorCounter;
+use super::gate::Gate;
+use super::image::{Part, Parts};
+use super::inputs::Inputs;
+use super::instance::{Delivery, Operator, OperatorInstance};
+use super::output::Output;
 use crate::error::{Result, RuntimeError};
 use crate::state::row_table::arrow_error;
 use rows::{RowId, Rows};
@@ -106,6 +112,46 @@ struct Change {
     weight: i64,
 }
 
+impl Operator for RecursionInstance {
+    fn run<'a>(
+        &'a mut self,
+        inputs: &'a mut [OperatorInstance],
+        epoch: &'a mut Inputs,
+        gate: &'a dyn Gate,
+        errors: &'a ErrorCounter,
+        output: &'a mut dyn Output,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let base = inputs[0].collect(epoch, gate, errors).await?;
+            // What the body puts out decides what it is given next.
+            let is_bulk = std::mem::take(&mut epoch.is_bulk);
+            let done = self
+                .advance(base, &mut inputs[1], epoch, gate, errors, output)
+                .await;
+            epoch.is_bulk = is_bulk;
+            done
+        }
+        .boxed()
+    }
+
+    fn delivery(&self) -> Delivery {
+        Delivery::Lazy
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.rows.memory_bytes()
+    }
+
+    fn image(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+        self.add_parts(parts);
+        Ok(())
+    }
+
+    fn restore(&mut self, parts: &mut Parts) -> Result<()> {
+        self.take_parts(parts)
+    }
+}
+
 impl RecursionInstance {
     pub fn new(plan: &Recursion) -> Result<Self> {
         let fields = plan.schema.fields().iter();
@@ -130,16 +176,12 @@ impl RecursionInstance {
         })
     }
 
-    pub fn state_bytes(&self) -> usize {
-        self.rows.memory_bytes()
-    }
-
     /// Brings the fix-point up to date and pushes how the query's rows change: each once. What changed in the base is `base`; what
     /// changed in the body's other inputs, the body takes from `inputs`.
     ///
     /// # Errors
     /// A limit was reached, or an operator failed. The state is then of no use any more.
-    pub async fn run(
+    pub async fn advance(
         &mut self,
         base: Vec<ChangeBatch>,
         body: &mut OperatorInstance,

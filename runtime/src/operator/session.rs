@@ -17,12 +17,20 @@ use arrow::array::{Array, ArrayRef, AsArray, Int64Array, TimestampMicrosecondArr
 use arrow::datatypes::{Int64Type, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::ScalarValue;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use hashbrown::HashMap;
-use millrace_planner::stage::Session;
+use millrace_planner::stage::session::Session;
 use millrace_planner::watermark::{Bound, Watermarks};
 use millrace_storage::ChangeBatch;
 
-use super::{CHUNK_ROWS, Gate, batch_of, chunks, nullable};
+use super::batches::{CHUNK_ROWS, batch_of, chunks, nullable};
+use super::expression::ErrorCounter;
+use super::gate::Gate;
+use super::image::{Part, Parts};
+use super::inputs::Inputs;
+use super::instance::{Operator, OperatorInstance};
+use super::output::{Output, push_all};
 use crate::error::{Result, RuntimeError};
 use crate::state::row_table::arrow_error;
 
@@ -38,7 +46,7 @@ type Bytes = Box<[u8]>;
 type Rows = BTreeMap<(i64, Bytes), i64>;
 
 /// Rows with the session that they are in: what is put out.
-type Output = HashMap<(Bytes, i64, i64), i64>;
+type Told = HashMap<(Bytes, i64, i64), i64>;
 
 /// See the module.
 pub struct SessionInstance {
@@ -55,6 +63,40 @@ pub struct SessionInstance {
     closes: Option<Bound>,
     /// Rows that were left when final sessions were last forgotten.
     kept: usize,
+}
+
+impl Operator for SessionInstance {
+    fn run<'a>(
+        &'a mut self,
+        inputs: &'a mut [OperatorInstance],
+        epoch: &'a mut Inputs,
+        gate: &'a dyn Gate,
+        errors: &'a ErrorCounter,
+        output: &'a mut dyn Output,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let batches = inputs[0].collect(epoch, gate, errors).await?;
+            let changes = self.advance(batches, gate).await?;
+            if !epoch.is_bulk {
+                self.forget(&epoch.watermarks)?;
+            }
+            push_all(output, changes).await
+        }
+        .boxed()
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn image(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+        self.add_parts(parts);
+        Ok(())
+    }
+
+    fn restore(&mut self, parts: &mut Parts) -> Result<()> {
+        self.take_parts(parts)
+    }
 }
 
 impl SessionInstance {
@@ -82,12 +124,8 @@ impl SessionInstance {
         })
     }
 
-    pub fn state_bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// Applies what changed and puts out how the rows' sessions differ.
-    pub async fn run(&mut self, batches: Vec<ChangeBatch>, gate: &dyn Gate) -> Result<Vec<ChangeBatch>> {
+    pub async fn advance(&mut self, batches: Vec<ChangeBatch>, gate: &dyn Gate) -> Result<Vec<ChangeBatch>> {
         let mut changes: HashMap<Bytes, Rows> = HashMap::new();
         for batch in &batches {
             for chunk in chunks(batch) {
@@ -95,7 +133,7 @@ impl SessionInstance {
                 gate.checkpoint().await;
             }
         }
-        let mut output = Output::new();
+        let mut output = Told::new();
         let mut batches = vec![];
         for (key, changes) in changes {
             self.change(key, changes, &mut output);
@@ -140,7 +178,7 @@ impl SessionInstance {
     }
 
     /// Applies the changes of one key.
-    fn change(&mut self, key: Bytes, changes: Rows, output: &mut Output) {
+    fn change(&mut self, key: Bytes, changes: Rows, output: &mut Told) {
         let rows = self.state.entry(key.clone()).or_insert_with_key(|key| {
             self.bytes += key.len() + ENTRY_BYTES;
             Rows::new()
@@ -200,7 +238,7 @@ impl SessionInstance {
         }
     }
 
-    fn emit(&self, output: &mut Output) -> Result<Option<ChangeBatch>> {
+    fn emit(&self, output: &mut Told) -> Result<Option<ChangeBatch>> {
         output.retain(|_, weight| *weight != 0);
         if output.is_empty() {
             return Ok(None);
@@ -299,10 +337,10 @@ fn reach_on(rows: &Rows, from: i64, gap: i64) -> i64 {
 }
 
 /// Puts out the rows of a stretch with their sessions, `times` over. The stretch begins and ends with a session.
-fn tell(rows: &Rows, stretch: (i64, i64), gap: i64, times: i64, output: &mut Output) {
+fn tell(rows: &Rows, stretch: (i64, i64), gap: i64, times: i64, output: &mut Told) {
     let mut session: Vec<(&Bytes, i64)> = vec![];
     let (mut start, mut last) = (0, 0);
-    let close = |session: &mut Vec<(&Bytes, i64)>, start: i64, last: i64, output: &mut Output| {
+    let close = |session: &mut Vec<(&Bytes, i64)>, start: i64, last: i64, output: &mut Told| {
         for (row, weight) in session.drain(..) {
             let told = (row.clone(), start, last.saturating_add(gap));
             *output.entry(told).or_default() += times * weight;

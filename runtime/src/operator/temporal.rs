@@ -22,11 +22,18 @@ use arrow::compute::kernels::cmp::{gt, gt_eq};
 use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::row::{RowConverter, SortField};
-use millrace_planner::stage::{Passage, TemporalFilter, TimeBound};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use millrace_planner::stage::temporal_filter::{Passage, TemporalFilter, TimeBound};
 use millrace_storage::ChangeBatch;
 
+use super::batches::{CHUNK_ROWS, batch_of, chunks, weights_of};
 use super::expression::{ErrorCounter, evaluate};
-use super::{CHUNK_ROWS, Gate, batch_of, chunks, weights_of};
+use super::gate::Gate;
+use super::image::{Part, Parts};
+use super::inputs::Inputs;
+use super::instance::{Operator, OperatorInstance};
+use super::output::{Output, push_all};
 use crate::error::Result;
 use crate::state::row_table::arrow_error;
 
@@ -59,6 +66,46 @@ struct Stay {
     leaves: i64,
 }
 
+impl Operator for TemporalInstance {
+    fn run<'a>(
+        &'a mut self,
+        inputs: &'a mut [OperatorInstance],
+        epoch: &'a mut Inputs,
+        gate: &'a dyn Gate,
+        errors: &'a ErrorCounter,
+        output: &'a mut dyn Output,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let batches = inputs[0].collect(epoch, gate, errors).await?;
+            let changes = self.advance(batches, epoch.now, gate, errors).await?;
+            push_all(output, changes).await
+        }
+        .boxed()
+    }
+
+    /// When the next row enters or leaves.
+    fn due(&self) -> Option<i64> {
+        let moments = [
+            self.pending.first_key_value().map(|(key, _)| key.0),
+            self.present.first_key_value().map(|(key, _)| key.0),
+        ];
+        moments.into_iter().flatten().min()
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn image(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+        self.add_parts(parts);
+        Ok(())
+    }
+
+    fn restore(&mut self, parts: &mut Parts) -> Result<()> {
+        self.take_parts(parts)
+    }
+}
+
 impl TemporalInstance {
     pub fn new(plan: &TemporalFilter) -> Result<Self> {
         let fields = plan.schema.fields().iter();
@@ -75,21 +122,8 @@ impl TemporalInstance {
         })
     }
 
-    pub fn state_bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// When the next row enters or leaves.
-    pub fn due(&self) -> Option<i64> {
-        let moments = [
-            self.pending.first_key_value().map(|(key, _)| key.0),
-            self.present.first_key_value().map(|(key, _)| key.0),
-        ];
-        moments.into_iter().flatten().min()
-    }
-
     /// Puts out what enters and leaves by `now`, and of what changed the rows whose time is now.
-    pub async fn run(
+    pub async fn advance(
         &mut self,
         batches: Vec<ChangeBatch>,
         now: i64,

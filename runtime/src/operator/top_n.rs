@@ -20,14 +20,22 @@ use arrow::datatypes::SchemaRef;
 use arrow::row::{RowConverter, SortField};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use hashbrown::{HashMap, HashSet};
-use millrace_planner::stage::{Closing, Numbering, TopN};
+use millrace_planner::stage::closing::Closing;
+use millrace_planner::stage::top_n::{Numbering, TopN};
 use millrace_planner::watermark::Watermarks;
 use millrace_storage::ChangeBatch;
 
+use super::batches::{batch_of, chunks};
 use super::closing::{Closer, is_final};
-use super::expression::conform;
-use super::{Gate, batch_of, chunks};
+use super::expression::{ErrorCounter, conform};
+use super::gate::Gate;
+use super::image::{Part, Parts};
+use super::inputs::Inputs;
+use super::instance::{Operator, OperatorInstance};
+use super::output::{Output, push_all};
 use crate::error::{Result, RuntimeError};
 use crate::state::row_table::arrow_error;
 use prefix::Prefix;
@@ -73,6 +81,43 @@ pub struct TopNInstance {
     closer: Option<Closer>,
 }
 
+impl Operator for TopNInstance {
+    fn run<'a>(
+        &'a mut self,
+        inputs: &'a mut [OperatorInstance],
+        epoch: &'a mut Inputs,
+        gate: &'a dyn Gate,
+        errors: &'a ErrorCounter,
+        output: &'a mut dyn Output,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let batches = inputs[0].collect(epoch, gate, errors).await?;
+            let changes = self.advance(batches, gate).await?;
+            if !epoch.has_more {
+                self.forget(&epoch.watermarks)?;
+            }
+            push_all(output, changes).await
+        }
+        .boxed()
+    }
+
+    fn state_bytes(&self) -> usize {
+        match &self.partitions {
+            Partitions::Zones(partitions) => map_bytes(partitions, Zones::memory_bytes),
+            Partitions::Prefix(partitions) => map_bytes(partitions, Prefix::memory_bytes),
+        }
+    }
+
+    fn image(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+        self.add_parts(parts);
+        Ok(())
+    }
+
+    fn restore(&mut self, parts: &mut Parts) -> Result<()> {
+        self.take_parts(parts)
+    }
+}
+
 impl TopNInstance {
     /// A Top-N over no rows.
     ///
@@ -111,14 +156,6 @@ impl TopNInstance {
             partition_schema: Arc::new(input.project(&plan.partition_by).map_err(arrow_error)?),
             closer: Closer::new(plan.closes.as_ref()),
         })
-    }
-
-    /// Bytes of the rows that are kept.
-    pub fn state_bytes(&self) -> usize {
-        match &self.partitions {
-            Partitions::Zones(partitions) => map_bytes(partitions, Zones::memory_bytes),
-            Partitions::Prefix(partitions) => map_bytes(partitions, Prefix::memory_bytes),
-        }
     }
 
     /// Forgets the partitions that do not change any more.
@@ -161,7 +198,7 @@ impl TopNInstance {
     }
 
     /// Applies what changed and puts out how the first rows differ.
-    pub async fn run(&mut self, batches: Vec<ChangeBatch>, gate: &dyn Gate) -> Result<Vec<ChangeBatch>> {
+    pub async fn advance(&mut self, batches: Vec<ChangeBatch>, gate: &dyn Gate) -> Result<Vec<ChangeBatch>> {
         let mut changes = Changes::new();
         let mut touched: HashMap<Key, Vec<(Key, u64)>> = HashMap::new();
         for batch in &batches {

@@ -2,27 +2,79 @@
 //! are, and where the lists are computed that is done step by step, too.
 
 mod expansion;
+mod list_steps;
+mod lists;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::NullHandling;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use millrace_planner::stage::UnnestColumn;
+use millrace_planner::stage::unnest::UnnestColumn;
 use millrace_storage::{ChangeBatch, rows_bytes};
 
-use super::{Gate, Output, chunks};
+use super::batches::chunks;
+use super::expression::ErrorCounter;
+use super::gate::Gate;
+use super::inputs::Inputs;
+use super::instance::{Delivery, Operator, OperatorInstance};
+use super::output::Output;
 use crate::error::Result;
-pub(crate) use expansion::{Expansion, ListSteps};
+pub(crate) use expansion::Expansion;
+pub(crate) use list_steps::ListSteps;
 
 /// Rows that are put out in one batch.
 const OUTPUT_ROWS_STEP: usize = 65_536;
-/// Unnests each batch in steps, and is suspended after each until there is room for the next (Faucet, section 4).
-pub(super) struct Unnesting<'a> {
-    pub columns: &'a [UnnestColumn],
+
+/// See the module.
+pub(super) struct UnnestInstance {
+    pub columns: Vec<UnnestColumn>,
     pub null_handling: NullHandling,
-    pub schema: &'a SchemaRef,
-    pub gate: &'a dyn Gate,
-    pub output: &'a mut dyn Output,
+    pub schema: SchemaRef,
+}
+
+impl Operator for UnnestInstance {
+    fn run<'a>(
+        &'a mut self,
+        inputs: &'a mut [OperatorInstance],
+        epoch: &'a mut Inputs,
+        gate: &'a dyn Gate,
+        errors: &'a ErrorCounter,
+        output: &'a mut dyn Output,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let mut unnesting = Unnesting {
+                columns: &self.columns,
+                null_handling: self.null_handling,
+                schema: &self.schema,
+                gate,
+                output,
+            };
+            let is_element = |column: &UnnestColumn| matches!(column, UnnestColumn::Elements(_));
+            let input = &mut inputs[0];
+            if self.columns.iter().any(is_element)
+                && let Some((projection, projected)) = input.projection()
+            {
+                let project = |rows: &ChangeBatch| projection.of(rows, errors);
+                let mut listing = Listing::new(project, gate, &mut unnesting);
+                return projected.run(epoch, gate, errors, &mut listing).await;
+            }
+            input.run(epoch, gate, errors, &mut unnesting).await
+        }
+        .boxed()
+    }
+
+    fn delivery(&self) -> Delivery {
+        Delivery::Multiplied
+    }
+}
+
+/// Unnests each batch in steps, and is suspended after each until there is room for the next (Faucet, section 4).
+struct Unnesting<'a> {
+    columns: &'a [UnnestColumn],
+    null_handling: NullHandling,
+    schema: &'a SchemaRef,
+    gate: &'a dyn Gate,
+    output: &'a mut dyn Output,
 }
 
 impl Output for Unnesting<'_> {
@@ -44,7 +96,7 @@ impl Output for Unnesting<'_> {
 }
 
 /// The projection in front of an UNNEST, which may make its lists: of so few rows at a time that these fit.
-pub(super) struct Listing<'a, F> {
+struct Listing<'a, F> {
     project: F,
     gate: &'a dyn Gate,
     output: &'a mut dyn Output,
@@ -52,7 +104,7 @@ pub(super) struct Listing<'a, F> {
 }
 
 impl<'a, F> Listing<'a, F> {
-    pub fn new(project: F, gate: &'a dyn Gate, output: &'a mut dyn Output) -> Self {
+    fn new(project: F, gate: &'a dyn Gate, output: &'a mut dyn Output) -> Self {
         Listing {
             project,
             gate,

@@ -35,7 +35,7 @@ use datafusion::physical_plan::{
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use futures::{StreamExt, TryStreamExt};
 use millrace_planner::query::generic_join::GenericJoinNode;
-use millrace_planner::stage::GenericJoinShape;
+use millrace_planner::stage::generic_join::GenericJoinShape;
 use millrace_storage::ChangeBatch;
 
 use super::gate::give_way;
@@ -191,7 +191,7 @@ impl ExecutionPlan for GenericJoinExec {
                 while let Some(batch) = rows.next().await {
                     let batch = ChangeBatch::insertions(batch?);
                     join.keep(relation, &batch).map_err(external)?;
-                    reservation.try_resize(join.state_bytes())?;
+                    reservation.try_resize(join.memory_bytes())?;
                     give_way().await;
                 }
             }
@@ -269,7 +269,7 @@ impl Searching {
             };
             let batch = ChangeBatch::insertions(batch?);
             self.join.look_at(&mut self.found, &batch).map_err(external)?;
-            self.reservation.try_resize(self.join.state_bytes())?;
+            self.reservation.try_resize(self.join.memory_bytes())?;
         }
     }
 }

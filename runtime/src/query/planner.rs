@@ -11,7 +11,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use millrace_planner::query::generic_join::{CyclicJoinChoice, choose};
-use millrace_planner::stage::FlowLimits;
+use millrace_planner::stage::flow::FlowLimits;
 
 use super::generic_join::NodePlanner;
 use super::unnest;

@@ -24,7 +24,8 @@ use datafusion::physical_plan::{
     SendableRecordBatchStream,
 };
 use futures::StreamExt;
-use millrace_planner::stage::{Explosion, FlowLimits, UnnestColumn};
+use millrace_planner::stage::flow::{Explosion, FlowLimits};
+use millrace_planner::stage::unnest::UnnestColumn;
 use millrace_storage::{ChangeBatch, rows_bytes};
 
 use super::gate::give_way;

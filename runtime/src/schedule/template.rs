@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use millrace_planner::stage::{Operator, Output};
+use millrace_planner::stage::Output;
+use millrace_planner::stage::operator::Operator;
 use millrace_planner::{Priority, RelationId, StageGraph};
 use serde::{Deserialize, Serialize};
 
@@ -192,5 +193,5 @@ impl StageShape {
 
 /// Whether an operator tree reads exchanges.
 pub fn is_reduce(root: &Operator) -> bool {
-    matches!(root, Operator::Exchange { .. }) || root.inputs().into_iter().any(is_reduce)
+    matches!(root, Operator::Exchange(_)) || root.inputs().into_iter().any(is_reduce)
 }

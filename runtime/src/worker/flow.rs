@@ -27,7 +27,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use millrace_planner::RelationId;
-use millrace_planner::stage::FlowLimits;
+use millrace_planner::stage::flow::FlowLimits;
 use millrace_storage::ChangeBatch;
 use parking_lot::Mutex;
 use tokio::sync::Notify;

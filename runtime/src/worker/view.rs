@@ -346,7 +346,8 @@ impl ViewInstance {
             .is_none_or(|instance| match &*instance.lock() {
                 Slot::Empty => true,
                 Slot::Here(operators) => {
-                    operators.idle_without_input(self.is_bulk()) && !operators.is_due(time)
+                    operators.idle_without_input(self.is_bulk())
+                        && !operators.is_due(time.now, &time.watermarks)
                 }
                 Slot::Away(image) => {
                     let waits = image.waits();

@@ -1,6 +1,6 @@
 //! Views whose rows multiply, with so little in flight that nearly every epoch goes on in batches.
 
-use millrace_planner::stage::FlowLimits;
+use millrace_planner::stage::flow::FlowLimits;
 
 use super::*;
 

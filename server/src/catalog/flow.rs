@@ -1,6 +1,6 @@
 //! How much of a view may be in flight: what settings and options say of it.
 
-use millrace_planner::stage::FlowLimits;
+use millrace_planner::stage::flow::FlowLimits;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{SqlError, SqlResult, SqlState};

@@ -9,7 +9,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Literal;
 
 use crate::error::{PlanError, Result};
-use crate::stage::Operator;
+use crate::stage::expand::Expand;
+use crate::stage::operator::Operator;
 use crate::view::fragment::{Fragment, Part, Placement};
 use crate::view::lower::column;
 
@@ -102,11 +103,11 @@ pub(super) fn expand(
         .parts
         .into_iter()
         .map(|part| Part {
-            operator: Operator::Expand {
+            operator: Operator::Expand(Expand {
                 input: Box::new(part.operator),
                 projections: projections.clone(),
                 schema: Arc::clone(&expanded),
-            },
+            }),
             // The same row's copies stay together, and so do their retractions.
             placement: if part.placement == Placement::Arrival {
                 Placement::Arrival

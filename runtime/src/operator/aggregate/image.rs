@@ -1,17 +1,18 @@
-//! An aggregate's state for the checkpoint store: the keys as a table, and columns with a row for each group.
+//! An aggregate's state for the checkpoint store: what it has put out, then its groups.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array};
 use arrow::datatypes::Int64Type;
 
-use super::keys::GroupKeys;
-use super::{AggregateInstance, Groups};
+use super::AggregateInstance;
 use crate::error::Result;
+use crate::operator::group_keys::GroupKeys;
+use crate::operator::groups::Groups;
 use crate::operator::image::{Part, Parts};
 
 impl AggregateInstance {
-    pub(in crate::operator) fn add_parts(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+    pub(super) fn add_parts(&mut self, parts: &mut Vec<Part>) -> Result<()> {
         let flags: ArrayRef = Arc::new(BooleanArray::from(vec![
             self.emitted_first,
             self.groups.is_some(),
@@ -26,7 +27,7 @@ impl AggregateInstance {
         Ok(())
     }
 
-    pub(in crate::operator) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
+    pub(super) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
         let columns = parts.columns(2)?;
         let flags = columns[0].as_boolean();
         if let Some(timer) = &mut self.timer {
@@ -43,31 +44,6 @@ impl AggregateInstance {
             .filter(|group| self.is_alive(&groups, *group))
             .count();
         self.groups = Some(groups);
-        Ok(())
-    }
-}
-
-impl Groups {
-    pub(super) fn add_parts(&mut self, parts: &mut Vec<Part>) -> Result<()> {
-        parts.push(Part::Table(self.keys.image()));
-        let rows: ArrayRef = Arc::new(Int64Array::from(self.rows.clone()));
-        parts.push(Part::Columns(vec![rows]));
-        for state in &mut self.states {
-            parts.push(Part::Columns(state.image(self.rows.len())?));
-        }
-        Ok(())
-    }
-
-    /// Gives groups without state that of an image.
-    pub(super) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
-        self.keys.restore(&parts.table()?)?;
-        let rows = parts.columns(1)?;
-        self.rows = rows[0].as_primitive::<Int64Type>().values().to_vec();
-        for state in &mut self.states {
-            let columns = parts.columns(state.image_columns())?;
-            state.resize(self.rows.len());
-            state.restore(&columns)?;
-        }
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use crate::operator::image::{Part, Parts, bytes, bytes_at, number_at, numbers};
 type Placed<'a> = (&'a [u8], &'a [u8], &'a [u8], i64);
 
 impl AsofJoinInstance {
-    pub(in crate::operator) fn add_parts(&self, parts: &mut Vec<Part>) {
+    pub(super) fn add_parts(&self, parts: &mut Vec<Part>) {
         for is_left in [true, false] {
             let mut rows: Vec<Placed<'_>> = vec![];
             for (key, one) in &self.keys {
@@ -29,7 +29,7 @@ impl AsofJoinInstance {
         }
     }
 
-    pub(in crate::operator) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
+    pub(super) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
         for is_left in [true, false] {
             let columns = parts.columns(4)?;
             for row in 0..columns[0].len() {

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::operator::image::{Part, Parts};
 
 impl EmitInstance {
-    pub(in crate::operator) fn add_parts(&self, parts: &mut Vec<Part>) {
+    pub(super) fn add_parts(&self, parts: &mut Vec<Part>) {
         let rows: ArrayRef = Arc::new(LargeBinaryArray::from_iter_values(self.held.keys()));
         let weights: ArrayRef = Arc::new(Int64Array::from_iter_values(self.held.values().copied()));
         let next = match &self.when {
@@ -21,7 +21,7 @@ impl EmitInstance {
         parts.push(Part::Columns(vec![Arc::new(Int64Array::from(vec![next]))]));
     }
 
-    pub(in crate::operator) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
+    pub(super) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
         let held = parts.columns(2)?;
         let (rows, weights) = (held[0].as_binary::<i64>(), held[1].as_primitive::<Int64Type>());
         for row in 0..held[0].len() {

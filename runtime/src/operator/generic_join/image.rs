@@ -11,7 +11,7 @@ fn values_of(key: Key, count: usize) -> impl Iterator<Item = Value> {
 }
 
 impl GenericJoinInstance {
-    pub(in crate::operator) fn add_parts(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+    pub(super) fn add_parts(&mut self, parts: &mut Vec<Part>) -> Result<()> {
         for relation in &self.relations {
             let count = relation.attributes.len();
             let mut columns = vec![];
@@ -29,7 +29,7 @@ impl GenericJoinInstance {
         Ok(())
     }
 
-    pub(in crate::operator) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
+    pub(super) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
         for relation in &mut self.relations {
             let mut columns = parts.columns(relation.attributes.len() + 1)?;
             let Some(counts) = columns.pop() else { continue };

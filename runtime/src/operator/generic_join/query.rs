@@ -1,6 +1,6 @@
 //! A generic join that is made once, for a query: relations are kept, and the rows of one are looked at.
 
-use millrace_planner::stage::GenericJoinShape;
+use millrace_planner::stage::generic_join::GenericJoinShape;
 use millrace_storage::ChangeBatch;
 
 use super::search::Search;

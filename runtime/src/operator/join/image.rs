@@ -5,13 +5,13 @@ use crate::error::Result;
 use crate::operator::image::{Part, Parts};
 
 impl JoinInstance {
-    pub(in crate::operator) fn add_parts(&mut self, parts: &mut Vec<Part>) {
+    pub(super) fn add_parts(&mut self, parts: &mut Vec<Part>) {
         for side in &mut self.sides {
             parts.push(Part::Table(side.table.image()));
         }
     }
 
-    pub(in crate::operator) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
+    pub(super) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
         for side in &mut self.sides {
             // Who asks an index of a side brings it up to date.
             side.table.restore_rows(&parts.table()?)?;

@@ -7,10 +7,12 @@ use millrace_storage::ChangeBatch;
 
 use super::{JoinInstance, TOUCHED_ROWS_STEP};
 use crate::error::Result;
-use crate::operator::{ErrorCounter, Gate, Output};
+use crate::operator::expression::ErrorCounter;
+use crate::operator::gate::Gate;
+use crate::operator::output::Output;
 
 /// In front of one side of a join: each batch is joined by itself.
-pub(in crate::operator) struct Joining<'a> {
+pub(super) struct Joining<'a> {
     join: &'a mut JoinInstance,
     side: usize,
     gate: &'a dyn Gate,
@@ -39,7 +41,7 @@ impl<'a> Joining<'a> {
 impl Output for Joining<'_> {
     fn push(&mut self, batch: ChangeBatch) -> BoxFuture<'_, Result<()>> {
         self.join
-            .run(self.side, vec![batch], self.gate, self.errors, self.output)
+            .advance(self.side, vec![batch], self.gate, self.errors, self.output)
             .boxed()
     }
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
-use millrace_planner::stage::Closing;
+use millrace_planner::stage::closing::Closing;
 use millrace_storage::ChangeBatch;
 
 use super::OUTPUT_ROWS_STEP;
 use crate::error::Result;
+use crate::operator::batches::{filter_changes, nullable};
 use crate::operator::closing::Closer;
-use crate::operator::{filter_changes, nullable};
 use crate::state::RowTable;
 use crate::state::row_table::Matches;
 use crate::state::width::Widths;

@@ -1,13 +1,15 @@
 //! Pairs of rows that are large: how many are made at a time.
 
-use arrow::array::{Array, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type};
 use futures::executor::block_on;
 use futures::future::BoxFuture;
-use millrace_planner::stage::Operator;
+use millrace_planner::stage::exchange::Exchange;
+use millrace_planner::stage::operator::Operator;
 use millrace_storage::rows_bytes;
 
 use super::*;
+use crate::state::width::COPIED_BYTES_MAX;
 
 struct Open;
 
@@ -24,10 +26,10 @@ fn join(kind: JoinKind) -> JoinInstance {
             Field::new("k", DataType::Int64, true),
             Field::new(value, of, true),
         ];
-        Operator::Exchange {
+        Operator::Exchange(Exchange {
             stages: vec![],
             schema: Arc::new(Schema::new(fields)),
-        }
+        })
     };
     let (left, right) = (side("text", DataType::Utf8), side("number", DataType::Int64));
     let fields = [left.schema(), right.schema()].into_iter();
@@ -84,7 +86,7 @@ fn copies_of_a_wide_row_among_narrow_ones_are_few_at_a_time() {
             let mut output = vec![];
             for (side, batch) in sides {
                 block_on(join.begin(false, &Open, &errors, &mut output)).unwrap();
-                block_on(join.run(side, vec![batch], &Open, &errors, &mut output)).unwrap();
+                block_on(join.advance(side, vec![batch], &Open, &errors, &mut output)).unwrap();
             }
             let most = COPIED_BYTES_MAX + 100_000;
             assert!(

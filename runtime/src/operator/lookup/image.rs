@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::operator::image::{Part, Parts, bytes, bytes_at, number_at, numbers};
 
 impl LookupJoinInstance {
-    pub(in crate::operator) fn add_parts(&mut self, parts: &mut Vec<Part>) {
+    pub(super) fn add_parts(&mut self, parts: &mut Vec<Part>) {
         parts.push(Part::Table(self.right.image()));
         // A left row once for each time that it came, the first one first; what it gave then, by its position.
         let (mut rows, mut of_rows, mut given) = (vec![], vec![], vec![]);
@@ -30,7 +30,7 @@ impl LookupJoinInstance {
         ]));
     }
 
-    pub(in crate::operator) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
+    pub(super) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
         self.right.restore(&parts.table()?)?;
         let rows = parts.columns(1)?;
         let pairs = parts.columns(2)?;

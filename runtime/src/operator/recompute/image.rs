@@ -5,11 +5,11 @@ use crate::error::Result;
 use crate::operator::image::{Part, Parts};
 
 impl RecomputeInstance {
-    pub(in crate::operator) fn add_parts(&mut self, parts: &mut Vec<Part>) {
+    pub(super) fn add_parts(&mut self, parts: &mut Vec<Part>) {
         parts.push(Part::Table(self.rows.image()));
     }
 
-    pub(in crate::operator) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
+    pub(super) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
         self.rows.restore(&parts.table()?)
     }
 }

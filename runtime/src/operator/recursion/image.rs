@@ -11,7 +11,7 @@ use crate::operator::image::{Part, Parts, bytes, bytes_at, number_at, numbers};
 const NO_MEMBER: i64 = -1;
 
 impl RecursionInstance {
-    pub(in crate::operator) fn add_parts(&self, parts: &mut Vec<Part>) {
+    pub(super) fn add_parts(&self, parts: &mut Vec<Part>) {
         let (mut rows, mut members) = (vec![], vec![]);
         let (mut of_rows, mut iterations, mut counts) = (vec![], vec![], vec![]);
         for (row, kept) in self.rows.iter() {
@@ -34,7 +34,7 @@ impl RecursionInstance {
         ]));
     }
 
-    pub(in crate::operator) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
+    pub(super) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
         let rows = parts.columns(2)?;
         let mut ids = vec![];
         for row in 0..rows[0].len() {

@@ -163,11 +163,6 @@ impl Rows {
         row
     }
 
-    #[cfg(test)]
-    pub fn is_empty(&self) -> bool {
-        self.by_bytes.is_empty() && self.free.len() == self.kept.len()
-    }
-
     /// All rows, by their bytes.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Kept)> {
         self.by_bytes
@@ -271,6 +266,7 @@ mod tests {
             }
             rows.forget(true);
             assert!(rows.by_bytes.is_empty() && rows.kept.len() <= 5_000);
+            assert_eq!(rows.free.len(), rows.kept.len());
         }
         assert!(rows.buffer.len() <= 2 * 5_000 * 24 + UNUSED_BYTES_MIN);
     }

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::operator::image::{Part, Parts, bytes, bytes_at, number_at, numbers};
 
 impl SessionInstance {
-    pub(in crate::operator) fn add_parts(&self, parts: &mut Vec<Part>) {
+    pub(super) fn add_parts(&self, parts: &mut Vec<Part>) {
         let all = || {
             let keys = self.state.iter();
             keys.flat_map(|(key, rows)| rows.iter().map(move |row| (key, row)))
@@ -18,7 +18,7 @@ impl SessionInstance {
         ]));
     }
 
-    pub(in crate::operator) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
+    pub(super) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
         let columns = parts.columns(4)?;
         for row in 0..columns[0].len() {
             let key = bytes_at(&columns[0], row);

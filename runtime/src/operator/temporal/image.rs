@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::operator::image::{Part, Parts, bytes, bytes_at, number_at, numbers};
 
 impl TemporalInstance {
-    pub(in crate::operator) fn add_parts(&self, parts: &mut Vec<Part>) {
+    pub(super) fn add_parts(&self, parts: &mut Vec<Part>) {
         parts.push(Part::Columns(vec![
             numbers(self.pending.keys().map(|(moment, _)| *moment)),
             bytes(self.pending.keys().map(|(_, row)| row.as_ref())),
@@ -21,7 +21,7 @@ impl TemporalInstance {
         ]));
     }
 
-    pub(in crate::operator) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
+    pub(super) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
         let pending = parts.columns(4)?;
         for row in 0..pending[0].len() {
             let bytes = bytes_at(&pending[1], row).into();

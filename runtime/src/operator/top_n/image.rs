@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::operator::image::{Part, Parts, bytes, bytes_at, number_at, numbers};
 
 impl TopNInstance {
-    pub(in crate::operator) fn add_parts(&self, parts: &mut Vec<Part>) {
+    pub(super) fn add_parts(&self, parts: &mut Vec<Part>) {
         let mut rows: Vec<(&[u8], &[u8], i64)> = vec![];
         match &self.partitions {
             Partitions::Zones(partitions) => {
@@ -28,7 +28,7 @@ impl TopNInstance {
         ]));
     }
 
-    pub(in crate::operator) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
+    pub(super) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
         let columns = parts.columns(3)?;
         // What is behind the first rows was in the image only if it may come back.
         let bounds = Bounds {

@@ -1,9 +1,9 @@
 //! A partition as one ordered map, whose first rows are numbered when they are asked for.
 
-use millrace_planner::stage::Numbering;
+use millrace_planner::stage::top_n::Numbering;
 
 use super::{Bounds, Key, order_of, row_of};
-use crate::operator::aggregate::multiset::Multiset;
+use crate::operator::multiset::Multiset;
 
 /// See the module.
 #[derive(Debug, Default)]

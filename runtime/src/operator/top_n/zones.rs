@@ -7,7 +7,7 @@
 //! border moves by as many rows: O(log n) for each.
 
 use super::{Bounds, Changes, row_of};
-use crate::operator::aggregate::multiset::Multiset;
+use crate::operator::multiset::Multiset;
 
 /// An ordered multiset that knows its size.
 #[derive(Debug, Default)]
@@ -173,7 +173,7 @@ fn note(key: &[u8], weight: i64, changes: &mut Changes) {
 
 #[cfg(test)]
 mod tests {
-    use millrace_planner::stage::Numbering;
+    use millrace_planner::stage::top_n::Numbering;
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 

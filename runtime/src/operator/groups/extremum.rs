@@ -7,11 +7,11 @@ use arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
 use arrow::compute::SortOptions;
 use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, SortField};
-use millrace_planner::stage::{AggregateCall, AggregateForm};
+use millrace_planner::stage::aggregation::{AggregateCall, AggregateForm};
 
 use super::state::{GroupState, each, least, resize, retain_positions};
 use crate::error::{Result, RuntimeError};
-use crate::operator::ErrorCounter;
+use crate::operator::expression::ErrorCounter;
 use crate::state::row_table::arrow_error;
 
 pub(super) struct Extremum {

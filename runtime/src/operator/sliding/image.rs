@@ -10,14 +10,14 @@ use crate::error::Result;
 use crate::operator::image::{Part, Parts};
 
 impl SlidingInstance {
-    pub(in crate::operator) fn add_parts(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+    pub(super) fn add_parts(&mut self, parts: &mut Vec<Part>) -> Result<()> {
         let flags: ArrayRef = Arc::new(BooleanArray::from(vec![self.is_deferred]));
         let closed: ArrayRef = Arc::new(Int64Array::from(vec![self.last_closed]));
         parts.push(Part::Columns(vec![flags, closed]));
         self.groups.add_parts(parts)
     }
 
-    pub(in crate::operator) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
+    pub(super) fn take_parts(&mut self, parts: &mut Parts) -> Result<()> {
         let columns = parts.columns(2)?;
         self.is_deferred = columns[0].as_boolean().value(0);
         self.last_closed = columns[1].as_primitive::<Int64Type>().iter().next().flatten();

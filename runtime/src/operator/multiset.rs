@@ -14,13 +14,13 @@ const LEAF_BYTES_MAX: usize = 1_024;
 
 /// See the module.
 #[derive(Debug)]
-pub(in crate::operator) enum Multiset {
+pub(crate) enum Multiset {
     Few(Leaf),
     Many(Box<Tree>),
 }
 
 #[derive(Debug)]
-pub(in crate::operator) struct Tree {
+pub(crate) struct Tree {
     /// By a lower bound of their keys. The first one's is empty, and only that leaf may be empty too.
     leaves: BTreeMap<Box<[u8]>, Leaf>,
     entries: usize,
@@ -29,7 +29,7 @@ pub(in crate::operator) struct Tree {
 /// Entries in order: the key's length, the key, its count (not 0; below 0 while a deletion has come before what it
 /// deletes). Numbers are variable-length, as in Protocol Buffers.
 #[derive(Debug, Default)]
-pub(in crate::operator) struct Leaf(Vec<u8>);
+pub(crate) struct Leaf(Vec<u8>);
 
 /// Where an entry is in its leaf.
 struct Entry {

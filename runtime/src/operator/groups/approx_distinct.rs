@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, LargeBinaryBuilder, RecordBatch, UInt64Array};
 use datafusion::common::hash_utils::{HLL_RANDOM_STATE, create_hashes};
-use millrace_planner::stage::AggregateCall;
+use millrace_planner::stage::aggregation::AggregateCall;
 
 use super::registers::Registers;
 use super::state::{GroupState, joined, resize, retain_positions};
 use crate::error::{Result, RuntimeError};
-use crate::operator::ErrorCounter;
+use crate::operator::expression::ErrorCounter;
 
 pub(super) struct ApproxDistinct {
     argument: usize,

@@ -12,9 +12,9 @@ use datafusion::logical_expr::EmitTo;
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 
+use super::batches::nullable;
+use super::consolidate::first_equal_hashed;
 use crate::error::{Result, RuntimeError};
-use crate::operator::consolidate::first_equal_hashed;
-use crate::operator::nullable;
 use crate::state::row_table::{arrow_error, row_hashes};
 use crate::state::{RowTable, TableImage};
 

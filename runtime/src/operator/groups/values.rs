@@ -19,13 +19,13 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Literal;
 use hashbrown::HashMap;
-use millrace_planner::stage::{AggregateCall, AggregateForm};
+use millrace_planner::stage::aggregation::{AggregateCall, AggregateForm};
 
 use super::extremum::Extremum;
-use super::multiset::Multiset;
 use super::state::{GroupState, each, least, resize, retain_positions};
 use crate::error::{Result, RuntimeError};
-use crate::operator::ErrorCounter;
+use crate::operator::expression::ErrorCounter;
+use crate::operator::multiset::Multiset;
 use crate::state::row_table::arrow_error;
 
 pub(super) struct Values {

@@ -7,11 +7,11 @@ use arrow::array::{ArrayRef, AsArray, BinaryArray, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use datafusion::common::ScalarValue;
 use millrace_planner::reducer::{Reducer, ReducerState, reducer_of};
-use millrace_planner::stage::AggregateCall;
+use millrace_planner::stage::aggregation::AggregateCall;
 
 use super::state::{GroupState, resize, retain_positions};
 use crate::error::{Result, RuntimeError};
-use crate::operator::ErrorCounter;
+use crate::operator::expression::ErrorCounter;
 use crate::state::row_table::arrow_error;
 
 pub(super) struct Reduced {

@@ -4,18 +4,12 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
-use millrace_planner::stage::{AggregateCall, AggregateForm};
 
-use super::approx_distinct::ApproxDistinct;
-use super::extremum::Extremum;
-use super::linear::{Booleans, Count, Moments, Sum};
-use super::reduced::Reduced;
-use super::values::Values;
 use crate::error::Result;
-use crate::operator::ErrorCounter;
+use crate::operator::expression::ErrorCounter;
 
 /// Groups are numbered densely. Methods are handed rows already filtered by the call's FILTER.
-pub(super) trait GroupState: Send {
+pub(crate) trait GroupState: Send {
     /// Makes room for groups up to `groups - 1`; new ones are empty.
     fn resize(&mut self, groups: usize);
 
@@ -77,28 +71,9 @@ pub(super) trait GroupState: Send {
     }
 }
 
-/// The state that a call's form asks for.
-pub(super) fn group_state(call: &AggregateCall) -> Result<Box<dyn GroupState>> {
-    if call.distinct {
-        return Ok(Box::new(Values::new(call)?));
-    }
-    Ok(match call.form {
-        AggregateForm::Count => Box::new(Count::new(call)),
-        AggregateForm::Sum | AggregateForm::Average => Box::new(Sum::new(call)?),
-        AggregateForm::Variance { .. } | AggregateForm::StandardDeviation { .. } => {
-            Box::new(Moments::new(call))
-        }
-        AggregateForm::BoolAnd | AggregateForm::BoolOr => Box::new(Booleans::new(call)),
-        AggregateForm::MinAppendOnly | AggregateForm::MaxAppendOnly => Box::new(Extremum::new(call)?),
-        AggregateForm::ApproxDistinct => Box::new(ApproxDistinct::new(call)),
-        AggregateForm::Reducer { .. } => Box::new(Reduced::new(call)?),
-        AggregateForm::Min | AggregateForm::Max | AggregateForm::Values => Box::new(Values::new(call)?),
-    })
-}
-
 /// What the panes of each range are together, where a pane that was added can be taken away: each is added once and taken
 /// away once, whatever the number of ranges that it is in.
-pub(super) fn slide<T: Clone + Default>(
+pub(crate) fn slide<T: Clone + Default>(
     ranges: &[Range<usize>],
     add: impl Fn(&mut T, usize),
     take_away: impl Fn(&mut T, usize),

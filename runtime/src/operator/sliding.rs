@@ -18,15 +18,24 @@ use arrow::array::{ArrayRef, AsArray, BooleanArray, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, SchemaRef, TimestampMicrosecondType};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::ScalarValue;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use hashbrown::HashMap;
-use millrace_planner::stage::{AggregateCall, ExchangeForm, Sliding, WindowColumn};
+use millrace_planner::stage::aggregation::{AggregateCall, ExchangeForm};
+use millrace_planner::stage::sliding::{Sliding, WindowColumn};
 use millrace_planner::watermark::{Bound, Watermarks};
 use millrace_storage::ChangeBatch;
 
-use super::state::slide;
-use super::{EMIT_GROUPS_STEP, GroupKeys, Groups, SWEEP_GROUPS_MIN, changes, touched};
+use super::batches::{batch_of, chunks, concat, filter_changes, weights_of};
+use super::expression::ErrorCounter;
+use super::gate::Gate;
+use super::group_keys::GroupKeys;
+use super::groups::{EMIT_GROUPS_STEP, Groups, SWEEP_GROUPS_MIN, changes, slide, touched};
+use super::image::{Part, Parts};
+use super::inputs::Inputs;
+use super::instance::{Operator, OperatorInstance};
+use super::output::{Output, push_all};
 use crate::error::{Result, RuntimeError};
-use crate::operator::{ErrorCounter, Gate, batch_of, chunks, concat, filter_changes, weights_of};
 use crate::state::row_table::arrow_error;
 
 type Bytes = Box<[u8]>;
@@ -67,6 +76,54 @@ struct Values {
     is_alive: Vec<bool>,
 }
 
+impl Operator for SlidingInstance {
+    fn run<'a>(
+        &'a mut self,
+        inputs: &'a mut [OperatorInstance],
+        epoch: &'a mut Inputs,
+        gate: &'a dyn Gate,
+        errors: &'a ErrorCounter,
+        output: &'a mut dyn Output,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let batches = inputs[0].collect(epoch, gate, errors).await?;
+            let (is_bulk, watermarks) = (epoch.is_bulk, &epoch.watermarks);
+            let changes = self.advance(batches, is_bulk, watermarks, gate, errors).await?;
+            push_all(output, changes).await
+        }
+        .boxed()
+    }
+
+    fn idle_without_input(&self, is_bulk: bool) -> bool {
+        is_bulk || !self.is_deferred
+    }
+
+    /// Whether windows become final under these watermarks, and are to be put out.
+    fn is_closed(&self, watermarks: &Watermarks) -> bool {
+        self.once
+            && !self.panes.is_empty()
+            && !matches!(self.closed(watermarks), Ok(last) if last <= self.last_closed)
+    }
+
+    fn state_bytes(&self) -> usize {
+        let index = |(key, panes): (&Bytes, &BTreeMap<i64, usize>)| key.len() + 48 + panes.len() * 24;
+        self.groups.memory_bytes() + self.panes.iter().map(index).sum::<usize>()
+    }
+
+    fn can_leave(&self) -> bool {
+        // Watermarks let rows of it go.
+        false
+    }
+
+    fn image(&mut self, parts: &mut Vec<Part>) -> Result<()> {
+        self.add_parts(parts)
+    }
+
+    fn restore(&mut self, parts: &mut Parts) -> Result<()> {
+        self.take_parts(parts)
+    }
+}
+
 impl SlidingInstance {
     pub fn new(plan: &Sliding) -> Result<Self> {
         let aggregation = &plan.aggregation;
@@ -99,24 +156,8 @@ impl SlidingInstance {
         })
     }
 
-    pub fn idle_without_input(&self) -> bool {
-        !self.is_deferred
-    }
-
-    pub fn state_bytes(&self) -> usize {
-        let index = |(key, panes): (&Bytes, &BTreeMap<i64, usize>)| key.len() + 48 + panes.len() * 24;
-        self.groups.memory_bytes() + self.panes.iter().map(index).sum::<usize>()
-    }
-
-    /// Whether windows become final under these watermarks, and are to be put out.
-    pub fn is_closed(&self, watermarks: &Watermarks) -> bool {
-        self.once
-            && !self.panes.is_empty()
-            && !matches!(self.closed(watermarks), Ok(last) if last <= self.last_closed)
-    }
-
     /// Takes in an epoch's panes and returns what changes. `is_bulk`: the view is being filled.
-    pub async fn run(
+    pub async fn advance(
         &mut self,
         batches: Vec<ChangeBatch>,
         is_bulk: bool,
