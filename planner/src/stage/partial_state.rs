@@ -24,17 +24,6 @@ pub(crate) fn partial_schema(input: &SchemaRef, group_columns: usize, calls: &[A
 }
 
 impl AggregateForm {
-    /// Whether partial states of this form merge without the values themselves.
-    pub fn merges(self) -> bool {
-        !matches!(
-            self,
-            AggregateForm::Min
-                | AggregateForm::Max
-                | AggregateForm::Reducer { append_only: false }
-                | AggregateForm::Values
-        )
-    }
-
     /// Names and types of the partial state's columns; empty for a form that has none.
     pub fn state(self, argument: Option<DataType>) -> Vec<(&'static str, DataType)> {
         let argument = argument.unwrap_or(DataType::Null);
