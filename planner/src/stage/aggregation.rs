@@ -87,6 +87,19 @@ pub enum AggregateForm {
     Values,
 }
 
+impl AggregateForm {
+    /// Whether partial states of this form merge without the values themselves.
+    pub fn merges(self) -> bool {
+        !matches!(
+            self,
+            AggregateForm::Min
+                | AggregateForm::Max
+                | AggregateForm::Reducer { append_only: false }
+                | AggregateForm::Values
+        )
+    }
+}
+
 impl Aggregation {
     /// Its groups and calls, as EXPLAIN has them.
     pub(super) fn words(&self) -> String {
