@@ -5,12 +5,13 @@ use std::time::Instant;
 use crate::client::TextRow;
 use crate::error::BenchError;
 use crate::first_light::views::ViewSet;
-use crate::first_light::{Bed, Scale, megabytes, ms_since};
+use crate::first_light::{Scale, create};
 use crate::flights::Flights;
 use crate::oracle::{self, Oracle};
-use crate::process;
+use crate::process::{self, megabytes};
 use crate::results::{Aim, Experiment};
-use crate::target::Target;
+use crate::statistics::ms_since;
+use crate::target::{FreshServer, Target};
 
 /// What is compared with the oracle: a query's text, the name for messages, the rows that it must have.
 struct Expected {
@@ -43,8 +44,8 @@ pub async fn run(
     let megabytes_sent = megabytes(csv.len() as u64);
     let mut measured = Measured::default();
     for _ in 0..scale.copies {
-        let bed = Bed::make(target).await?;
-        bed.create(flights, set).await?;
+        let bed = FreshServer::start(target).await?;
+        create(&bed.client, flights, set).await?;
         let (server, client) = (bed.server.pid(), std::process::id());
         let (server_cpu, client_cpu) = (process::cpu_time(server)?, process::activity(client)?);
         let start = Instant::now();
@@ -128,7 +129,7 @@ async fn expected(flights: &Flights, set: &ViewSet) -> Result<(Vec<Expected>, Ve
     Ok((probes, contents))
 }
 
-async fn compare(bed: &Bed, expected: &[Expected]) -> Result<(), BenchError> {
+async fn compare(bed: &FreshServer, expected: &[Expected]) -> Result<(), BenchError> {
     for expected in expected {
         let rows = oracle::comparable(bed.client.rows(&expected.query).await?);
         oracle::check(expected.name, &rows, &expected.rows)?;

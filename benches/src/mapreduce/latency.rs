@@ -11,7 +11,7 @@ use futures::stream::FuturesUnordered;
 use millrace_runtime::generator::{Random, Zipf};
 
 use super::Scale;
-use super::bed::{Bed, append};
+use crate::bed::{Bed, append};
 use crate::drizzle::ysb::now_micros;
 use crate::error::BenchError;
 use crate::results::Experiment;

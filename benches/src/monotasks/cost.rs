@@ -6,11 +6,13 @@ use std::time::Instant;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 
-use super::{Bed, Layout, Scale, Workload, median};
+use super::{Layout, Scale, Workload};
 use crate::client::TextRow;
 use crate::error::BenchError;
+use crate::machine;
 use crate::plot::{Chart, Line};
 use crate::results::{Aim, Experiment, Run};
+use crate::statistics::median;
 
 /// The experiment's name.
 pub const NAME: &str = "cost (TPC-H)";
@@ -20,8 +22,8 @@ pub const NAME: &str = "cost (TPC-H)";
 /// # Errors
 /// A query fails, or the answers differ.
 pub async fn run(run: &mut Run, workload: &Workload, scale: &Scale) -> Result<(), BenchError> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let bed = Bed::new(&workload.tables(), &Layout::cores(cores)).await?;
+    let cores = machine::cores();
+    let bed = Layout::cores(cores).start(&workload.tables()).await?;
     let plain = plain(workload, cores).await?;
     let mut experiment = Experiment::new(
         NAME,
@@ -55,7 +57,7 @@ pub async fn run(run: &mut Run, workload: &Workload, scale: &Scale) -> Result<()
             same(name, &found, &expected)?;
         }
         let cold = times.each_ref().map(|times| times[0]);
-        let warm = times.each_ref().map(|times| median(times[1..].to_vec()));
+        let warm = times.each_ref().map(|times| median(&times[1..]));
         for (state, (word, of_state)) in [("cold", cold), ("warm", warm)].into_iter().enumerate() {
             totals[state][0] += of_state[0];
             totals[state][1] += of_state[1];

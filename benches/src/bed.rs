@@ -1,5 +1,9 @@
-//! A server in this process that streams are fed to.
+//! A server in this process, which rows are handed to as Arrow.
+//!
+//! For what is not about the server's start and end: those suites take a [`crate::target::Target`].
 
+use std::net::Ipv4Addr;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
@@ -12,9 +16,50 @@ use tempfile::TempDir;
 use crate::client::Client;
 use crate::error::BenchError;
 
-/// Where the log is kept if there is such a directory: memory.
+/// Where data is kept if there is such a directory: memory, so that no disk is measured.
 const MEMORY: &str = "/dev/shm";
 
+/// Where a server keeps its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In memory, where the system has a directory there.
+    Memory,
+    /// Where the system has its temporary files.
+    Disk,
+}
+
+impl Place {
+    /// A new directory, removed when it is dropped.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn directory(self) -> Result<TempDir, BenchError> {
+        let memory = Path::new(MEMORY);
+        let directory = match self {
+            Place::Memory if memory.is_dir() => tempfile::tempdir_in(memory),
+            _ => tempfile::tempdir(),
+        };
+        directory.map_err(BenchError::io("cannot make a directory"))
+    }
+}
+
+/// A server of this process on any free ports.
+///
+/// # Errors
+/// It does not start.
+pub async fn serve(data: &Path, configure: impl FnOnce(&mut Config)) -> Result<Server, BenchError> {
+    let mut config = Config {
+        data: data.to_owned(),
+        pg: (Ipv4Addr::LOCALHOST, 0).into(),
+        http: (Ipv4Addr::LOCALHOST, 0).into(),
+        ..Config::default()
+    };
+    configure(&mut config);
+    let server = Server::start(config).await;
+    server.map_err(|error| BenchError::Server(error.to_string()))
+}
+
+/// A server on a directory of its own, with one connection.
 pub struct Bed {
     pub server: Server,
     pub client: Client,
@@ -26,46 +71,31 @@ pub struct Bed {
 pub type Rows = Vec<(RelationId, RecordBatch)>;
 
 impl Bed {
-    /// A server on all cores, after these statements.
+    /// A server on all cores with its data in memory, after these statements.
+    ///
+    /// # Errors
+    /// It does not start, or refuses a statement.
     pub async fn new(statements: &[&str]) -> Result<Self, BenchError> {
-        let memory = std::path::Path::new(MEMORY);
-        let directory = match memory.is_dir() {
-            true => tempfile::tempdir_in(memory),
-            false => tempfile::tempdir(),
-        };
-        Self::start(directory, |_| {}, statements).await
-    }
-
-    /// A server that is configured so and keeps its data on the disk.
-    pub async fn on_disk(configure: impl FnOnce(&mut Config)) -> Result<Self, BenchError> {
-        Self::start(tempfile::tempdir(), configure, &[]).await
-    }
-
-    async fn start(
-        directory: std::io::Result<TempDir>,
-        configure: impl FnOnce(&mut Config),
-        statements: &[&str],
-    ) -> Result<Self, BenchError> {
-        let directory = directory.map_err(BenchError::io("cannot make a directory for the log"))?;
-        let mut config = Config {
-            data: directory.path().join("data"),
-            pg: std::net::SocketAddr::from(([127, 0, 0, 1], 0)),
-            http: std::net::SocketAddr::from(([127, 0, 0, 1], 0)),
-            ..Config::default()
-        };
-        configure(&mut config);
-        let server = Server::start(config).await;
-        let server = server.map_err(|error| BenchError::Server(error.to_string()))?;
-        let client = Client::connect(server.pg_addr()).await?;
+        let bed = Self::start(Place::Memory, |_| {}).await?;
         for statement in statements {
-            client.run(statement).await?;
+            bed.client.run(statement).await?;
         }
+        Ok(bed)
+    }
+
+    /// A server that is configured so.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn start(place: Place, configure: impl FnOnce(&mut Config)) -> Result<Self, BenchError> {
+        let directory = place.directory()?;
+        let server = serve(&directory.path().join("data"), configure).await?;
         let database = server
             .database()
             .map_err(|error| BenchError::Server(error.to_string()))?;
         Ok(Bed {
             runtime: database.runtime().clone(),
-            client,
+            client: Client::connect(server.pg_addr()).await?,
             server,
             _directory: directory,
         })
@@ -109,14 +139,6 @@ impl Bed {
             self.runtime.wait_for(&before).await.map_err(BenchError::engine)?;
         }
         Ok(time + begin.elapsed())
-    }
-
-    /// The one number that a query answers.
-    pub async fn number(&self, query: &str) -> Result<f64, BenchError> {
-        let rows = self.client.rows(query).await?;
-        let value = rows.first().and_then(|row| row.first()).cloned().flatten();
-        let number = value.as_ref().and_then(|value| value.parse().ok());
-        number.ok_or_else(|| BenchError::Wrong(format!("{query} answers {rows:?}")))
     }
 
     /// Ends the server.
