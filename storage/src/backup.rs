@@ -107,6 +107,7 @@ fn restore_files(disk: &dyn Disk, from: &Path, data: &Path, listed: Vec<Listed>)
 }
 
 /// Whether bytes are the list of a backup; for fuzzing.
+#[cfg(any(test, feature = "decoders"))]
 pub(crate) fn decode_manifest(bytes: &[u8]) -> Result<(), String> {
     parse_manifest(bytes).map(|_| ())
 }

@@ -247,6 +247,7 @@ fn open_index(path: &Path, cache_bytes: u64) -> Result<(Index, State), StorageEr
 }
 
 /// Whether bytes are a journal; for fuzzing.
+#[cfg(any(test, feature = "decoders"))]
 pub(crate) fn decode_journal(bytes: &[u8]) -> Result<(), String> {
     match journal::replay_bytes(bytes, Path::new("catalog.journal")) {
         Ok(journal::Replayed { torn: None, .. }) => Ok(()),

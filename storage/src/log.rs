@@ -19,7 +19,10 @@
 //! The bytes are described in `docs/formats/log.md`.
 
 mod block;
+mod blocks;
+mod closed;
 mod copy;
+#[cfg(any(test, feature = "decoders"))]
 mod decode;
 mod device;
 mod file;
@@ -27,6 +30,7 @@ mod first;
 mod hold;
 mod index;
 mod maintenance;
+mod prepared;
 mod queue;
 mod reader;
 mod recovery;
@@ -39,12 +43,15 @@ mod tail;
 pub(crate) mod tests;
 mod types;
 mod writer;
+mod writing;
 
 pub(crate) use copy::LogCopy;
+#[cfg(any(test, feature = "decoders"))]
 pub(crate) use decode::{decode_block, decode_first, decode_index, decode_segment_header};
 pub use device::{LogDevice, LogGroup};
 pub use hold::LogHold;
+pub use prepared::PreparedWrite;
 pub use queue::AppendReceipt;
 pub use reader::{LogBlock, LogReader};
 pub use store::{LogOptions, LogStore};
-pub use types::{Appended, LogNote, LogOwner, LogWrite, PreparedWrite, RelationOptions};
+pub use types::{Appended, LogNote, LogOwner, LogWrite, RelationOptions};

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile};
 use crate::log::block::{self, BlockHeader, u16_at, u32_at, u64_at};
+use crate::log::blocks::BlockEntry;
 use crate::log::file::ReadAhead;
-use crate::log::relation::BlockEntry;
 use crate::log::types::LogNote;
 use crate::{StorageError, disk};
 

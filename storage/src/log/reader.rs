@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::log::block::{self, BlockHeader};
+use crate::log::blocks::BlockEntry;
 use crate::log::file::ReadAhead;
 use crate::log::hold::LogHold;
-use crate::log::relation::{BlockEntry, RelationLog};
+use crate::log::relation::RelationLog;
 use crate::memory::rows_bytes;
 use crate::{ChangeBatch, StorageError};
 

@@ -22,10 +22,11 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::disk::{Disk, DiskFile};
 use crate::log::block::{self, ALIGNMENT, BlockHeader, HEADER_BYTES, Members};
+use crate::log::blocks::{BlockEntry, Index};
 use crate::log::file::ReadAhead;
 use crate::log::first::First;
 use crate::log::index::{self, SegmentIndex};
-use crate::log::relation::{Beginning, BlockEntry, DROPPED_MARKER, Index, RelationLog};
+use crate::log::relation::{Beginning, DROPPED_MARKER, RelationLog};
 use crate::log::segment::{self, SegmentHeader};
 use crate::log::tail::{Tail, Trust};
 use crate::log::types::LogNote;

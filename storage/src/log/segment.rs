@@ -74,6 +74,7 @@ impl SegmentHeader {
     }
 
     /// The schema of a head, and the bytes behind it; checksums are not looked at.
+    #[cfg(any(test, feature = "decoders"))]
     pub(super) fn decode_unchecked(bytes: &[u8]) -> Result<(SchemaRef, &[u8]), String> {
         if bytes.len() < FIXED_BYTES || bytes[0..4] != MAGIC {
             return Err("this is no log segment".to_owned());

@@ -15,13 +15,14 @@ use crate::log::block::{self, Members};
 use crate::log::copy::LogCopy;
 use crate::log::device::LogDevice;
 use crate::log::hold::LogHold;
+use crate::log::prepared::{PreparedPart, PreparedWrite};
 use crate::log::queue::{AppendReceipt, Queue};
 use crate::log::reader::LogReader;
 use crate::log::recovery;
 use crate::log::relation::{self, RelationLog};
 use crate::log::segment;
 use crate::log::settings::LogSettings;
-use crate::log::types::{LogNote, LogOwner, LogWrite, PreparedPart, PreparedWrite, RelationOptions};
+use crate::log::types::{LogNote, LogOwner, LogWrite, RelationOptions};
 use crate::log::writer::Writer;
 use crate::{ChangeBatch, Durability, StorageError, disk};
 

@@ -16,9 +16,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::log::block::Frame;
+use crate::log::blocks::BlockEntry;
 use crate::log::device::LogGroup;
 use crate::log::queue::{Queue, Submission};
-use crate::log::relation::{BlockEntry, RelationLog};
+use crate::log::relation::RelationLog;
 use crate::log::settings::LogSettings;
 use crate::log::tail::Tail;
 use crate::log::types::Appended;
