@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::BenchError;
-use crate::suite::Size;
+use crate::size::Size;
 
 /// The hidden subcommand.
 pub const COMMAND: &str = "measure-apart";

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use futures::SinkExt;
+use millrace_oracle::text::TextRow;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::error::BenchError;
@@ -13,9 +14,6 @@ use crate::statistics::ms_since;
 
 /// How much of a COPY goes into one message: what psql and the drivers send is about this size.
 const COPY_MESSAGE_BYTES: usize = 64 * 1024;
-
-/// A row as the simple protocol shows it: text, or NULL.
-pub type TextRow = Vec<Option<String>>;
 
 /// One connection.
 pub struct Client {

@@ -9,7 +9,8 @@ use millrace_sql_tests::crash;
 
 use crate::error::BenchError;
 use crate::results::{Experiment, Run};
-use crate::suite::{Size, Suite};
+use crate::size::Size;
+use crate::suite::Suite;
 
 /// The only experiment's name.
 const NAME: &str = "kill -9";

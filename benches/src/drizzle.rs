@@ -16,7 +16,8 @@ use clap::Args;
 
 use crate::error::BenchError;
 use crate::results::Run;
-use crate::suite::{Size, Suite};
+use crate::size::Size;
+use crate::suite::Suite;
 
 /// How much of everything a run does.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,7 +19,8 @@ use crate::client::Client;
 use crate::error::BenchError;
 use crate::flights::{self, Flights};
 use crate::results::Run;
-use crate::suite::{Size, Suite};
+use crate::size::Size;
+use crate::suite::Suite;
 use crate::target::Target;
 
 /// How much of everything a run does.

@@ -18,7 +18,8 @@ use millrace_storage::{ChangeBatch, Durability, LogWrite, Store, StoreOptions};
 use crate::bed::Place;
 use crate::error::BenchError;
 use crate::results::{Aim, Experiment, Run};
-use crate::suite::{Size, Suite};
+use crate::size::Size;
+use crate::suite::Suite;
 
 /// How much of everything a run does.
 #[derive(Debug, Clone, PartialEq)]

@@ -15,8 +15,9 @@ use crate::apart::{self, Apart};
 use crate::error::BenchError;
 use crate::plot::{Chart, Line};
 use crate::results::{Aim, Experiment, Run};
+use crate::size::Size;
 use crate::statistics::Sample;
-use crate::suite::{Size, Suite};
+use crate::suite::Suite;
 use cell::{Applied, Memory, Task, Times};
 use views::{VIEWS, View};
 

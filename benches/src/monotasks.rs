@@ -30,7 +30,8 @@ use crate::client::Client;
 use crate::error::BenchError;
 use crate::machine;
 use crate::results::Run;
-use crate::suite::{Size, Suite};
+use crate::size::Size;
+use crate::suite::Suite;
 
 /// How much of everything a run does.
 #[derive(Debug, Clone, PartialEq)]

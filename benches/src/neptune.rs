@@ -15,7 +15,8 @@ use clap::Args;
 use crate::error::BenchError;
 use crate::machine;
 use crate::results::Run;
-use crate::suite::{Size, Suite};
+use crate::size::Size;
+use crate::suite::Suite;
 
 /// How much of everything a run does.
 #[derive(Debug, Clone, PartialEq)]

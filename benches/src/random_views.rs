@@ -11,7 +11,8 @@ use millrace_sql_tests::oracle;
 use crate::error::BenchError;
 use crate::machine;
 use crate::results::{Experiment, Run};
-use crate::suite::{Size, Suite};
+use crate::size::Size;
+use crate::suite::Suite;
 
 /// The only experiment's name.
 const NAME: &str = "random views";

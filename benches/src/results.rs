@@ -9,8 +9,8 @@ use serde::Serialize;
 use crate::error::BenchError;
 use crate::machine::{self, Machine};
 use crate::plot::Chart;
+use crate::size::Size;
 use crate::statistics::{Sample, Summary};
-use crate::suite::Size;
 
 /// Samples up to this size are kept value by value, larger ones as percentiles.
 const RAW_VALUES_MAX: usize = 100;

@@ -19,6 +19,7 @@ use futures::future::LocalBoxFuture;
 
 use crate::error::BenchError;
 use crate::results::Run;
+use crate::size::Size;
 
 /// A suite of experiments; its fields are the options that it alone has.
 pub trait Suite: Args + 'static {
@@ -34,15 +35,6 @@ pub trait Suite: Args + 'static {
     /// # Errors
     /// Something does not work, or an answer is wrong: a fast wrong answer is no result.
     fn run(&self, run: &mut Run) -> impl Future<Output = Result<(), BenchError>>;
-}
-
-/// How much of everything a run does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Size {
-    /// What results are taken from.
-    Real,
-    /// Enough to see that every experiment works; what the tests run.
-    Small,
 }
 
 /// What can be said of every run.

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::bed::{Place, serve};
 use crate::client::Client;
 use crate::error::BenchError;
-use crate::suite::Size;
+use crate::size::Size;
 
 /// Any free port on loopback.
 const ANY_PORT: &str = "127.0.0.1:0";

@@ -6,10 +6,10 @@
 use std::time::Instant;
 
 use clap::Args;
+use millrace_oracle::rows::difference;
 use millrace_sql_tests::Failure;
 use millrace_sql_tests::batch::Batch;
 use millrace_sql_tests::engine::Engine;
-use millrace_sql_tests::rows::difference;
 use millrace_sql_tests::tpch::{self, queries};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -18,7 +18,8 @@ use crate::error::BenchError;
 use crate::machine;
 use crate::process;
 use crate::results::{Aim, Experiment, Run};
-use crate::suite::{Size, Suite};
+use crate::size::Size;
+use crate::suite::Suite;
 
 /// The seed of the refreshes.
 const SEED: u64 = 22;

@@ -13,10 +13,11 @@ use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::ScalarValue;
 use libtest_mimic::{Arguments, Failed, Trial};
+use millrace_oracle::text::TextRow;
 use millrace_runtime::reducer::{Reducer, ReducerState};
 use millrace_server::Server;
 use millrace_server::cli::test::throw_away;
-use millrace_sql_tests::{Failure, TextRow, connect, rows, run, words};
+use millrace_sql_tests::{Failure, connect, rows, run, words};
 use tokio_postgres::Client;
 
 /// The variable that makes this program the server, and says on which directory.

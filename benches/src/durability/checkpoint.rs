@@ -7,8 +7,9 @@ use clap::Args;
 use super::Bank;
 use crate::error::BenchError;
 use crate::results::{Aim, Experiment, Run};
+use crate::size::Size;
 use crate::statistics::{median, quantile};
-use crate::suite::{Size, Suite};
+use crate::suite::Suite;
 use crate::target::Target;
 
 /// The experiments' names.

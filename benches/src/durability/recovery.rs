@@ -5,7 +5,8 @@ use clap::Args;
 use super::{Back, Bank};
 use crate::error::BenchError;
 use crate::results::{Aim, Experiment, Run};
-use crate::suite::{Size, Suite};
+use crate::size::Size;
+use crate::suite::Suite;
 use crate::target::Target;
 
 /// So many accounts, with the views over them, are a gigabyte in memory.

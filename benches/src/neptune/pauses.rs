@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use millrace_oracle::rows::difference;
 use millrace_runtime::{CpuTimes, Durations, QueryClass, SchedulerPolicy};
 use millrace_sql_tests::Failure;
 use millrace_sql_tests::batch::Batch;
 use millrace_sql_tests::engine::Engine;
-use millrace_sql_tests::rows::difference;
 use millrace_sql_tests::tpch::{Query, Tpch, queries};
 
 use super::Scale;

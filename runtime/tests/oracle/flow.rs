@@ -61,7 +61,7 @@ fn batches(fixture: &Fixture) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn views_equal_the_batch_answer_batch_by_batch() {
-    for seed in first_seed()..first_seed() + cases() {
+    for seed in seeds() {
         println!("seed {seed}");
         let mut random = StdRng::seed_from_u64(seed);
         let mut fixture = Fixture::over(RuntimeOptions {
@@ -96,7 +96,7 @@ async fn views_equal_the_batch_answer_batch_by_batch() {
 /// back right.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn views_that_flow_survive_the_loss_of_workers() {
-    for seed in first_seed()..first_seed() + cases() {
+    for seed in seeds() {
         println!("seed {seed}");
         let mut random = StdRng::seed_from_u64(seed);
         let mut fixture = Fixture::over(RuntimeOptions {

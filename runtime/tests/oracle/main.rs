@@ -19,14 +19,15 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use common::Relations;
-use datafusion::catalog::MemTable;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::physical_plan::collect;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use futures::TryStreamExt;
+use millrace_oracle::plain::{Plain, config};
+use millrace_oracle::rows::difference;
+use millrace_oracle::{cases, seed};
 use millrace_planner::query::physical_optimizer_rules;
 use millrace_planner::{Binder, PlanError, RelationId, RelationInfo, RelationKind, ViewOptions, plan_view};
 use millrace_runtime::{QueryClass, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec};
@@ -235,14 +236,11 @@ impl Fixture {
             };
             relations.insert(name.to_owned(), info);
         }
-        let config = SessionConfig::new()
-            .with_target_partitions(1)
-            .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false);
         Fixture {
             runtime,
             store,
             _directory: directory,
-            context: SessionContext::new_with_config(config),
+            context: SessionContext::new_with_config(config()),
             relations: Relations(relations),
             stream: vec![],
             table: BTreeMap::new(),
@@ -350,32 +348,32 @@ impl Fixture {
         }
     }
 
-    /// What plain DataFusion answers over the rows of the model, or its error.
-    async fn answer(&self, sql: &str) -> DataFusionResult<Vec<String>> {
-        let config = SessionConfig::new()
-            .with_target_partitions(1)
-            .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false);
-        let state = SessionStateBuilder::new()
-            .with_config(config)
-            .with_default_features()
-            .with_physical_optimizer_rules(physical_optimizer_rules())
-            .build();
-        let context = SessionContext::new_with_state(state);
+    /// The rows of the model, by relation.
+    fn rows(&self) -> [(&'static str, RecordBatch); 3] {
         let table: Vec<(i64, Row)> = self.table.iter().map(|(id, row)| (*id, row.clone())).collect();
         let labels: Vec<(i64, String)> = self.labels.iter().map(|(k, label)| (*k, label.clone())).collect();
-        for (name, batch) in [
+        [
             ("s", stream_batch(&self.stream)),
             ("t", table_batch(&table)),
             ("u", label_batch(&labels)),
-        ] {
-            let provider = MemTable::try_new(batch.schema(), vec![vec![batch]]).unwrap();
-            context.register_table(name, Arc::new(provider)).unwrap();
-        }
-        let plan = context.sql(sql).await?.create_physical_plan().await?;
-        Ok(render(&collect(plan, context.task_ctx()).await?))
+        ]
     }
 
-    async fn expected(&self, sql: &str) -> Vec<String> {
+    /// What plain DataFusion answers over the rows of the model, or its error.
+    async fn answer(&self, sql: &str) -> DataFusionResult<Vec<RecordBatch>> {
+        let state = SessionStateBuilder::new()
+            .with_config(config())
+            .with_default_features()
+            .with_physical_optimizer_rules(physical_optimizer_rules())
+            .build();
+        let mut plain = Plain::with(state);
+        for (name, batch) in self.rows() {
+            plain.set_rows(name, batch.schema(), vec![batch])?;
+        }
+        plain.answer(sql).await
+    }
+
+    async fn expected(&self, sql: &str) -> Vec<RecordBatch> {
         self.answer(sql)
             .await
             .unwrap_or_else(|error| panic!("{sql}: {error}"))
@@ -403,52 +401,26 @@ impl Fixture {
                 .try_collect()
                 .await
                 .unwrap();
-            assert_eq!(render(&batches), self.expected(sql).await, "{what}: {sql}");
+            assert_same(&batches, &self.expected(sql).await, &format!("{what}: {sql}"));
         }
     }
 }
 
-/// Rows as sorted text; floats to ten digits, since the order of addition may differ.
-fn render(batches: &[RecordBatch]) -> Vec<String> {
-    let mut rows = vec![];
-    for batch in batches {
-        for row in 0..batch.num_rows() {
-            let values: Vec<String> = batch
-                .columns()
-                .iter()
-                .map(|column| {
-                    let text = arrow::util::display::array_value_to_string(column, row).unwrap();
-                    match column.data_type() {
-                        DataType::Float64 => text.parse::<f64>().map_or(text, |value| {
-                            // Away from the ties at which the last digit could round either way.
-                            let value = value * 1.000_000_000_000_31;
-                            if value.abs() < 1e-9 {
-                                "0".into()
-                            } else {
-                                format!("{value:.9e}")
-                            }
-                        }),
-                        _ => text,
-                    }
-                })
-                .collect();
-            rows.push(values.join("|"));
-        }
+fn assert_same(shown: &[RecordBatch], expected: &[RecordBatch], what: &str) {
+    if let Some(difference) = difference(shown, expected).unwrap() {
+        panic!("{what}: {difference}");
     }
-    rows.sort();
-    rows
 }
 
-fn cases() -> u64 {
-    std::env::var("MILLRACE_ORACLE_CASES")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(6)
+/// The first seed, and how many are tried from it on.
+fn seeds() -> std::ops::Range<u64> {
+    let first = seed(0);
+    first..first + cases(6)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn views_equal_the_batch_answer_after_random_changes() {
-    for seed in first_seed()..first_seed() + cases() {
+    for seed in seeds() {
         let mut random = StdRng::seed_from_u64(seed);
         let mut fixture = Fixture::new().await;
         fixture.options = flow::options(&mut random);
@@ -480,13 +452,6 @@ async fn views_equal_the_batch_answer_after_random_changes() {
             .await;
         fixture.runtime.shutdown().await;
     }
-}
-
-fn first_seed() -> u64 {
-    std::env::var("MILLRACE_SEED")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(0)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

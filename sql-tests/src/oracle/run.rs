@@ -16,7 +16,7 @@ use super::script::{Effect, Model, Script, Step, names};
 use crate::Failure;
 use crate::batch::{Batch, BatchQuery};
 use crate::engine::{CreateError, Engine, Relations};
-use crate::rows::difference;
+use millrace_oracle::rows::difference;
 
 /// How long a script may take before it is taken for stuck.
 const TIME_MAX: Duration = Duration::from_secs(60);
