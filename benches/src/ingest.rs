@@ -83,13 +83,23 @@ impl Suite for Ingest {
             Size::Small => Scale::small(),
         };
         if run.begins(SMALL) {
-            run.add(small_writes(&scale)?);
+            run.add(blocking(&scale, small_writes).await?);
         }
         if run.begins(LARGE) {
-            run.add(large_writes(&scale)?);
+            run.add(blocking(&scale, large_writes).await?);
         }
         Ok(())
     }
+}
+
+/// Runs an experiment on a thread that may block: receipts are waited for.
+async fn blocking(
+    scale: &Scale,
+    experiment: fn(&Scale) -> Result<Experiment, BenchError>,
+) -> Result<Experiment, BenchError> {
+    let scale = scale.clone();
+    let done = tokio::task::spawn_blocking(move || experiment(&scale)).await;
+    done.map_err(BenchError::engine)?
 }
 
 fn small_writes(scale: &Scale) -> Result<Experiment, BenchError> {

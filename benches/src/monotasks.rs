@@ -213,7 +213,7 @@ impl Workload {
             true => known.to_vec(),
             false => write_tables(place, scale.factor)?,
         };
-        let queries = queries(scale.factor).map_err(broken)?;
+        let queries = queries(scale.factor)?;
         Ok(Workload {
             files,
             queries: (queries.into_iter().take(scale.queries))
@@ -248,11 +248,7 @@ pub fn named(queries: &[(&str, &str)]) -> Vec<(String, String)> {
 pub fn write_tables(directory: &Path, factor: f64) -> Result<Vec<TableFile>, BenchError> {
     std::fs::create_dir_all(directory).map_err(BenchError::io("cannot make a directory for TPC-H"))?;
     eprintln!("writing TPC-H as Parquet, scale factor {factor} ...");
-    write_parquet(directory, factor).map_err(broken)
-}
-
-fn broken(error: millrace_sql_tests::Failure) -> BenchError {
-    BenchError::Server(error.to_string())
+    Ok(write_parquet(directory, factor)?)
 }
 
 /// How a server is laid out.
@@ -362,7 +358,7 @@ const REPEATED_MAX: usize = 2;
 fn available_cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     // As it begins, before any of its threads is bound to fewer.
-    *CORES.get_or_init(|| machine::cores())
+    *CORES.get_or_init(machine::cores)
 }
 
 /// Binds all threads of this process, and those that they will start, to so many processors: a server of one core would

@@ -43,7 +43,7 @@ pub struct RunOptions {
     /// A bounded run inside this process: shows that the experiments work, not how fast millrace is
     #[arg(long)]
     pub small: bool,
-    /// Where the results' directory is made
+    /// Where the results' directory is made (each suite says what happens without it)
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
     /// Run only the experiments whose name contains this
@@ -93,7 +93,17 @@ pub async fn small<S: Suite>() -> Result<Run, BenchError> {
 }
 
 fn command<S: Suite>() -> Command {
-    RunOptions::augment_args(S::augment_args(Command::new(S::NAME).about(S::ABOUT)))
+    let out = match S::IS_KEPT {
+        true => {
+            "Where the results' directory is made [default: benches/results; with --small nothing is kept]"
+        }
+        false => "Keep the results, in a directory made here",
+    };
+    // What the options' types say of themselves is not what the suite is about.
+    RunOptions::augment_args(S::augment_args(Command::new(S::NAME)))
+        .about(S::ABOUT)
+        .long_about(None)
+        .mut_arg("out", |argument| argument.help(out))
 }
 
 async fn run<S: Suite>(matches: &ArgMatches) -> Result<(Run, RunOptions), BenchError> {
@@ -186,6 +196,13 @@ mod tests {
     fn matches(words: &[&str]) -> ArgMatches {
         let words = ["example"].into_iter().chain(words.iter().copied());
         command::<Example>().try_get_matches_from(words).unwrap()
+    }
+
+    #[test]
+    fn help_says_what_the_suite_is_about() {
+        let help = command::<Example>().render_long_help().to_string();
+        assert!(help.starts_with(Example::ABOUT), "{help}");
+        assert!(help.contains("[default: benches/results;"), "{help}");
     }
 
     #[test]

@@ -76,11 +76,7 @@ impl Suite for Tpch {
             Size::Real => Scale::real(self.scale),
             Size::Small => Scale::small(),
         };
-        let measured = measure(run, &scale).await;
-        measured.map_err(|error| match error.downcast::<BenchError>() {
-            Ok(error) => *error,
-            Err(error) => BenchError::Server(error.to_string()),
-        })
+        Ok(measure(run, &scale).await?)
     }
 }
 

@@ -29,12 +29,7 @@ const QUANTILES: [(f64, &str); 4] = [(0.5, "p50"), (0.95, "p95"), (0.99, "p99"),
 /// # Errors
 /// A query fails, or differs from the plain answer.
 pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
-    measure(run, scale)
-        .await
-        .map_err(|error| match error.downcast::<BenchError>() {
-            Ok(error) => *error,
-            Err(error) => BenchError::Server(error.to_string()),
-        })
+    Ok(measure(run, scale).await?)
 }
 
 async fn measure(run: &mut Run, scale: &Scale) -> Result<(), Failure> {
