@@ -315,7 +315,7 @@ impl<'a> Reader<'a> {
             let name = self.option_name()?;
             if entries.iter().any(|entry| entry.name.value == name.value) {
                 return Err(Failure::invalid(
-                    format!("option \"{}\" is given twice", name.value),
+                    format!("option \"{}\" specified more than once", name.value),
                     at,
                 ));
             }

@@ -69,7 +69,8 @@ impl Count {
         frame.relations = frame.relations.saturating_add(relations);
         match frame.relations > RELATIONS_MAX {
             true => ControlFlow::Break(format!(
-                "a statement can read at most {RELATIONS_MAX} relations, and a WITH query counts for each place in which it is named"
+                "a statement can read at most {RELATIONS_MAX} relations (the relations of a WITH query \
+                 count once for each reference to it)"
             )),
             false => ControlFlow::Continue(()),
         }
@@ -177,8 +178,8 @@ impl Sizes {
         }
         if size.nodes > PLAN_NODES_MAX {
             let message = format!(
-                "the plan of the statement has more than {PLAN_NODES_MAX} operations: queries or views that are named several \
-                 times count each time"
+                "the plan of the statement has more than {PLAN_NODES_MAX} operations: queries and views \
+                 count once for each reference to them"
             );
             return Err(too_complex(message));
         }
@@ -226,7 +227,8 @@ impl Sizes {
 
 fn too_deep() -> DataFusionError {
     too_complex(format!(
-        "queries and views within each other make a plan of more than {PLAN_DEPTH_MAX} operations one above the other"
+        "queries and views are nested too deeply: their plan has more than {PLAN_DEPTH_MAX} levels of \
+         operations"
     ))
 }
 

@@ -178,7 +178,7 @@ fn line(node: &Operator) -> String {
             session.input.schema().field(session.time).name(),
             Duration::from_micros(session.gap.unsigned_abs()),
             if session.closes.is_some() {
-                ", closes by its end"
+                ", closes at its end"
             } else {
                 ""
             }
@@ -248,8 +248,8 @@ fn slides(sliding: &Sliding) -> String {
     };
     let closes = match (&sliding.closes, sliding.once) {
         (None, _) => "",
-        (Some(_), false) => ", closes by its end",
-        (Some(_), true) => ", put out when it closes",
+        (Some(_), false) => ", closes at its end",
+        (Some(_), true) => ", emitted when it closes",
     };
     format!(
         "Sliding: windows of {:?} every {:?} from panes of {:?}, {form}; {}{closes}",
@@ -377,9 +377,9 @@ fn lookup_join(join: &LookupJoin) -> String {
         .as_ref()
         .map_or(String::new(), |filter| format!(", filter {filter}"));
     let kept = if join.left_append_only {
-        "append-only: nothing is kept of it"
+        "append-only: not stored"
     } else {
-        "changing: its output is kept"
+        "changing: its output is stored"
     };
     format!(
         "LookupJoin: {} on {}{filter}, left {kept}",

@@ -82,7 +82,7 @@ impl Expander<'_> {
         let is_plain = call.over.is_none() && call.filter.is_none() && call.within_group.is_empty();
         let arguments = arguments(call).filter(|_| is_plain).ok_or_else(|| {
             let message = format!(
-                "function {} of SQL takes expressions, and neither DISTINCT, FILTER nor OVER",
+                "SQL function {} takes expressions only, and cannot be called with DISTINCT, FILTER or OVER",
                 call.name
             );
             wrong(Fault::UndefinedFunction, message)
@@ -110,7 +110,7 @@ impl Expander<'_> {
             }
             _ => {
                 let message = format!(
-                    "a call of function {} becomes more than {EXPRESSIONS_MAX} expressions",
+                    "a call of function {} expands to more than {EXPRESSIONS_MAX} expressions",
                     call.name
                 );
                 Err(wrong(Fault::TooComplex, message))

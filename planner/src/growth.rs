@@ -153,7 +153,7 @@ impl Analysis<'_> {
                 if let Some(stream) = left.as_ref().filter(|_| !join.left_append_only) {
                     self.note(
                         "JOIN .. FOR SYSTEM_TIME AS OF".into(),
-                        "what every row was joined with",
+                        "the match of every row",
                         stream,
                     );
                 }

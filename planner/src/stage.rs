@@ -143,20 +143,26 @@ pub enum Explosion {
 impl std::fmt::Display for Explosion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Explosion::CrossJoin => write!(f, "every pair of rows meets"),
-            Explosion::ManyToMany { keys } => write!(f, "({}) is unique on neither side", keys.join(", ")),
-            Explosion::OneToMany { keys } if keys.is_empty() => write!(f, "all rows meet the only one"),
+            Explosion::CrossJoin => write!(f, "every row is joined with every other"),
+            Explosion::ManyToMany { keys } => write!(f, "({}) is not unique on either side", keys.join(", ")),
+            Explosion::OneToMany { keys } if keys.is_empty() => write!(
+                f,
+                "all rows may be joined with the \
+             single row of the other side"
+            ),
             Explosion::OneToMany { keys } => {
                 write!(
                     f,
-                    "many rows may meet one that is unique by ({})",
+                    "many rows may be joined with one that is unique by ({})",
                     keys.join(", ")
                 )
             }
             Explosion::CyclicJoin => write!(f, "a cycle of joins may have many results"),
             Explosion::Unnest => write!(f, "UNNEST makes a row of each element"),
-            Explosion::Recursion { name } => write!(f, "recursion {name} may derive many rows from one"),
-            Explosion::Upstream { stage } => write!(f, "stage {stage} puts out batches"),
+            Explosion::Recursion { name } => {
+                write!(f, "recursive query {name} may derive many rows from one")
+            }
+            Explosion::Upstream { stage } => write!(f, "stage {stage} sends batches"),
         }
     }
 }

@@ -99,16 +99,16 @@ impl TimeJoin {
                 ))
             };
             if times.len() != 1 {
-                return Err(refused(&format!("here are {} comparisons", times.len())));
+                return Err(refused(&format!("this one has {} comparisons", times.len())));
             }
             if let Some(other) = parts.both.first() {
-                return Err(refused(&format!("{other} is neither")));
+                return Err(refused(&format!("{other} is neither of them")));
             }
             if self.is_outer
                 && let Some(other) = parts.left.first()
             {
                 return Err(refused(&format!(
-                    "{other} is a condition on rows that ASOF LEFT JOIN keeps anyway: put it into WHERE"
+                    "{other} does not restrict ASOF LEFT JOIN, which keeps all left rows: move it to WHERE"
                 )));
             }
             parts.time = times.pop();

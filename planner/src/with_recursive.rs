@@ -50,8 +50,8 @@ fn clause(with: &mut With) -> Result<()> {
         for later in &names[position + 1..] {
             if references(cte.query.as_ref(), later) > 0 {
                 return Err(DataFusionError::NotImplemented(format!(
-                    "WITH query \"{}\" refers to \"{later}\", which comes after it; queries that refer to each other, \
-                     or forward, are not supported: put \"{later}\" first",
+                    "WITH query \"{}\" refers to \"{later}\", which comes after it; mutual and forward \
+                     references are not supported: put \"{later}\" first",
                     names[position]
                 )));
             }
@@ -95,7 +95,7 @@ fn recursive(cte: &mut Cte, name: &str) -> Result<()> {
     ] {
         if is_there {
             return Err(DataFusionError::NotImplemented(format!(
-                "{construct} in a recursive query is not supported; write it where \"{name}\" is read"
+                "{construct} in a recursive query is not supported; use it where \"{name}\" is read"
             )));
         }
     }
@@ -126,7 +126,7 @@ fn recursive(cte: &mut Cte, name: &str) -> Result<()> {
         if references(&inner, name) > 0 {
             return Err(DataFusionError::NotImplemented(format!(
                 "a reference to recursive query \"{name}\" in a WITH clause of its own is not supported; \
-                 write a subquery in FROM"
+                 use a subquery in FROM"
             )));
         }
         for side in [left, right] {

@@ -58,7 +58,7 @@ impl Cause {
             Cause::Network => "waited for the network",
             Cause::Suspended => "was suspended",
             Cause::CpuQueue => "waited for a core",
-            Cause::Output => "its rows were not taken",
+            Cause::Output => "waited for the receiver of its rows",
         }
     }
 }

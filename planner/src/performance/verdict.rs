@@ -17,7 +17,7 @@ pub fn verdict(profile: &Profile, modelled: &Model) -> String {
     let total = duration(elapsed as f64);
     let share = |time: f64| percent(if elapsed > 0 { time / elapsed as f64 } else { 0.0 });
     let Some((limit, time)) = modelled.limits.first() else {
-        return format!("nothing was used in {total}");
+        return format!("no resource was used in {total}");
     };
     if profile.planning as f64 > elapsed as f64 * MODELLED_SHARE_MIN {
         return format!("planning: {} of {total}", share(profile.planning as f64));
@@ -26,17 +26,17 @@ pub fn verdict(profile: &Profile, modelled: &Model) -> String {
         let waited = share(profile.end as f64 - modelled.total);
         return match waiting(profile) {
             Some((what, time)) => format!(
-                "no resource is the limit for {waited} of {total}; {what}: {} over all tasks",
+                "no resource was the bottleneck for {waited} of {total}; {what}: {} over all tasks",
                 duration(time as f64)
             ),
-            None => format!("no resource is the limit for {waited} of {total}"),
+            None => format!("no resource was the bottleneck for {waited} of {total}"),
         };
     }
     let cure =
         |name: &str, scenario: Scenario| format!("{name}: {}", duration(predict(profile, &scenario) as f64));
     let cure = match limit {
         Limit::Cpu => cure("twice the cores", twice_the_cores(profile)),
-        Limit::OneTask => "it is one task's work, which more cores do not divide".to_owned(),
+        Limit::OneTask => "one task does it all, so more cores do not help".to_owned(),
         Limit::Disk => cure(
             "a disk twice as fast",
             Scenario {
@@ -69,7 +69,7 @@ pub fn of_new_view(forecast: &ViewForecast) -> String {
     };
     let now: f64 = forecast.inputs.iter().map(|input| input.rows_per_second).sum();
     if now <= 0.0 {
-        return format!("no rows come now{limit}");
+        return format!("no rows are arriving{limit}");
     }
     let answer = if forecast.cpu_high <= forecast.cpu_free {
         "it will keep up"
@@ -89,7 +89,7 @@ pub fn of_new_view(forecast: &ViewForecast) -> String {
 /// One line on a running view, such as `it keeps up with 2,400 rows/s; up to 20,000 (8.3 times) before the cores are the limit`.
 pub fn of_view(analysis: &ViewAnalysis) -> String {
     let Some(head_room) = &analysis.head_room else {
-        return "no rows came while the view was watched".to_owned();
+        return "no rows arrived while the view was watched".to_owned();
     };
     let now = analysis.rows_per_second;
     let rate = |value: f64| count(value.round() as u64);
@@ -99,7 +99,7 @@ pub fn of_view(analysis: &ViewAnalysis) -> String {
     };
     if head_room.rows_per_second <= now {
         return format!(
-            "at {} rows/s {what}: it can do {}",
+            "at {} rows/s {what}: at most {} can be sustained",
             rate(now),
             rate(head_room.rows_per_second)
         );
@@ -125,7 +125,7 @@ fn waiting(profile: &Profile) -> Option<(&'static str, Nanoseconds)> {
     [
         ("tasks were suspended", tasks().map(|task| task.suspended).sum()),
         (
-            "tasks waited for their rows to be taken",
+            "tasks waited for the receiver of their rows",
             blocked(|blocked| blocked.output),
         ),
         ("tasks waited in queues", queue),
@@ -174,7 +174,7 @@ mod tests {
         run.stages[0].tasks[0].usage = vec![compute(4 * SECOND)];
         assert_eq!(
             line(&run),
-            "cpu-bound: 80 % of 5.00 s; it is one task's work, which more cores do not divide"
+            "cpu-bound: 80 % of 5.00 s; one task does it all, so more cores do not help"
         );
     }
 
@@ -185,17 +185,18 @@ mod tests {
             5 * SECOND,
             vec![stage(0, &[], vec![task(0, 0, 5 * SECOND, vec![compute(SECOND)])])],
         );
-        assert_eq!(line(&run), "no resource is the limit for 90 % of 5.00 s");
+        assert_eq!(line(&run), "no resource was the bottleneck for 90 % of 5.00 s");
         run.stages[0].tasks[0].blocked.output = 4 * SECOND;
         assert_eq!(
             line(&run),
-            "no resource is the limit for 90 % of 5.00 s; tasks waited for their rows to be taken: 4.00 s over all tasks"
+            "no resource was the bottleneck for 90 % of 5.00 s; tasks waited for the receiver of their \
+             rows: 4.00 s over all tasks"
         );
         run.planning = 7 * SECOND;
         assert_eq!(line(&run), "planning: 58 % of 12.0 s");
         run.stages.clear();
         run.end = MS;
         run.planning = 0;
-        assert_eq!(line(&run), "nothing was used in 1.00 ms");
+        assert_eq!(line(&run), "no resource was used in 1.00 ms");
     }
 }

@@ -383,7 +383,7 @@ impl Resolver<'_> {
         let is_row = |relation: &scope::Relation| relation.is_called(std::slice::from_ref(name));
         if self.frames.iter().any(|frame| frame.relations().any(is_row)) {
             return Err(DataFusionError::NotImplemented(format!(
-                "a row as a value (\"{wanted}\") is not supported: name its columns"
+                "a whole row as a value (\"{wanted}\") is not supported: list its columns"
             )));
         }
         Ok(None)
@@ -408,7 +408,8 @@ impl Resolver<'_> {
         match found {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(DataFusionError::NotImplemented(format!(
-                "{value} of the query outside cannot be named here, for another relation has the same name: give it an alias"
+                "{value} of the outer query cannot be referenced here, because another relation has the \
+                 same name: give one of them an alias"
             ))),
         }
     }

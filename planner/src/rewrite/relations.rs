@@ -265,7 +265,7 @@ fn coerced(left: LogicalPlan, right: LogicalPlan) -> Result<(LogicalPlan, Logica
             }
             type_union_coercion(l.data_type(), r.data_type()).ok_or_else(|| {
                 DataFusionError::Plan(format!(
-                    "columns of a set operation have types {} and {}, which have none in common",
+                    "columns of a set operation have types {} and {}, which have no common type",
                     l.data_type(),
                     r.data_type()
                 ))

@@ -157,7 +157,7 @@ impl Windows {
         }
         if self.size / self.step > WINDOWS_MAX {
             return wrong(format!(
-                "{function} would put each row into {} windows; {WINDOWS_MAX} is the limit",
+                "{function} would put each row into {} windows; the limit is {WINDOWS_MAX}",
                 self.size / self.step
             ));
         }
@@ -282,7 +282,7 @@ fn microseconds(function: &str, length: &Expr, constant: &Constant<'_>) -> Resul
     })?;
     match value {
         ScalarValue::IntervalMonthDayNano(Some(interval)) if interval.months != 0 => Err(wrong(format!(
-            "the lengths of {function} must not have months, which are of different lengths"
+            "the lengths of {function} cannot contain months, which vary in length"
         ))),
         ScalarValue::IntervalMonthDayNano(Some(interval)) => i64::from(interval.days)
             .checked_mul(86_400_000_000)

@@ -65,7 +65,7 @@ impl ScalarUDFImpl for Marker {
     }
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        internal_err!("{} is no function that can be called", self.name)
+        internal_err!("{} is not a function that can be called", self.name)
     }
 }
 
@@ -178,8 +178,9 @@ impl Rewriter<'_> {
     fn check_proctime(&self, time: &Expr, known: &[Named]) -> Result<()> {
         let refused = || {
             unsupported(format!(
-                "FOR SYSTEM_TIME AS OF {time} is not supported: event time is not there yet, so that tables have no versions \
-                 by it; PROCTIME(), or a column AS PROCTIME(), joins with the table as it is when a row arrives"
+                "FOR SYSTEM_TIME AS OF {time} is not supported: tables have no versions by event time; with \
+                 PROCTIME(), or a column AS PROCTIME(), each row is joined with the table as it is when \
+                 the row arrives"
             ))
         };
         match time {
@@ -257,7 +258,7 @@ fn fold(ident: &Ident) -> String {
 fn condition(constraint: &JoinConstraint, of: &str) -> Result<Expr> {
     match constraint {
         JoinConstraint::On(condition) => Ok(condition.clone()),
-        _ => Err(unsupported(format!("{of} takes its condition in ON"))),
+        _ => Err(unsupported(format!("{of} needs its condition in ON"))),
     }
 }
 

@@ -268,7 +268,7 @@ impl Lowering {
         {
             return Err(PlanError::not_incremental(
                 format!("{} without ORDER BY", function.fun().name()),
-                "which row is first is not defined without an order: write first_value(x ORDER BY y)",
+                "without an order, the first row is not defined: use first_value(x ORDER BY y)",
             ));
         }
         // Literal arguments (a percentile, a separator) stay in the function; the forms of our own have none but count(1).
@@ -462,7 +462,7 @@ fn grouping_sets(set: &GroupingSet, groups: &[&Expr]) -> Result<Vec<GroupingSetC
             if expressions.len() > CUBE_COLUMNS_MAX {
                 return Err(PlanError::not_incremental(
                     format!("CUBE over more than {CUBE_COLUMNS_MAX} columns"),
-                    "name the sets that are needed with GROUPING SETS",
+                    "list the sets that are needed with GROUPING SETS",
                 ));
             }
             (0..1_usize << expressions.len())

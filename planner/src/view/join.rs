@@ -51,8 +51,9 @@ impl Lowering {
         };
         if temporal.is_some() && kind != JoinKind::Inner {
             return Err(PlanError::not_incremental(
-                "now() in the condition of an outer join or of EXISTS, compared with columns of the side that is kept, or of both",
-                "filter one side before it is joined: (SELECT .. FROM t WHERE ts > now() - ..) AS t",
+                "now() in the condition of an outer join or of EXISTS, compared with columns of the \
+                 preserved side or of both sides",
+                "filter one side before the join: (SELECT .. FROM t WHERE ts > now() - ..) AS t",
             ));
         }
         let filter = match &filter {

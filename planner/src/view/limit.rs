@@ -17,7 +17,7 @@ impl Lowering {
         else {
             return Err(PlanError::not_incremental(
                 "LIMIT or OFFSET that is not a constant",
-                "write a number",
+                "use a number",
             ));
         };
         self.first_rows(skip, fetch, &limit.input)

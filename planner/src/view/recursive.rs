@@ -53,7 +53,7 @@ impl Lowering {
             };
             if types(&fragment.schema) != types(&schema) {
                 return Err(PlanError::Internal(format!(
-                    "the {side} term of \"{}\" has other types than the query",
+                    "the types of the {side} term of \"{}\" differ from those of the query",
                     query.name
                 )));
             }
@@ -72,7 +72,7 @@ impl Lowering {
                     "now() over recursive query \"{}\" in its own recursive term",
                     query.name
                 ),
-                "compare with now() in a subquery over the other relations, or outside of the recursive query",
+                "compare with now() in a subquery over the other relations, or outside the recursive query",
             ));
         }
         let columns = (0..schema.fields().len()).collect();
@@ -278,7 +278,7 @@ impl Term<'_> {
         };
         if !is_kept {
             let construct = format!(
-                "recursive query \"{}\" on the side of a {} join that is only tested or filled with NULL",
+                "recursive query \"{}\" on the nullable or tested side of a {} join",
                 self.name, join.join_type
             );
             return Err(PlanError::not_incremental(
@@ -305,7 +305,7 @@ impl Term<'_> {
                 "{construct} over recursive query \"{}\" in its own recursive term",
                 self.name
             ),
-            "do it where the recursive query is read",
+            "move it to where the recursive query is read",
         )
     }
 }

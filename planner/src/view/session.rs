@@ -18,7 +18,7 @@ impl Lowering {
         let fragment = self.node(&session.input)?;
         let width = fragment.schema.fields().len();
         let shift = window_function("$shift")
-            .ok_or_else(|| PlanError::Internal("there is no function to shift a time".into()))?;
+            .ok_or_else(|| PlanError::Internal("the function that shifts a time does not exist".into()))?;
         // In microseconds, whatever it was.
         let time = shift.call(vec![session.time.clone(), lit(0_i64)]);
         let wanted: Vec<&Expr> = session.keys.iter().chain([&time]).collect();

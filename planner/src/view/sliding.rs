@@ -366,7 +366,7 @@ fn pane_start(
     input: &Schema,
 ) -> Result<Arc<dyn PhysicalExpr>> {
     let function = window_function("$window")
-        .ok_or_else(|| crate::PlanError::Internal("there is no function to tell a window".into()))?;
+        .ok_or_else(|| crate::PlanError::Internal("the window function does not exist".into()))?;
     let mut arguments = vec![Arc::clone(&call.args()[0])];
     for length in [pane, offset, 0] {
         arguments.push(Arc::new(Literal::new(ScalarValue::Int64(Some(length)))));

@@ -28,13 +28,13 @@ impl Lowering {
         if !unnest.struct_type_columns.is_empty() {
             return Err(PlanError::not_incremental(
                 "unnest of a struct",
-                "name the fields that are needed",
+                "list the fields that are needed",
             ));
         }
         if unnest.list_type_columns.iter().any(|(_, list)| list.depth != 1) {
             return Err(PlanError::not_incremental(
                 "unnest of an unnest",
-                "unnest the inner arrays in a query around the first",
+                "unnest the inner arrays in an outer query",
             ));
         }
         let null_handling: NullHandling = unnest.options.null_handling;

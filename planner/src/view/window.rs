@@ -218,10 +218,10 @@ fn check(function: &WindowFunction, planned: &Arc<dyn WindowExpr>, rows: &Schema
         Err(error) if matches!(error.find_root(), DataFusionError::NotImplemented(_)) => {
             Err(PlanError::not_incremental(
                 format!(
-                    "{} OVER a frame that may begin after the partition's first row",
+                    "{} OVER a frame that may start after the first row of the partition",
                     function.fun.name()
                 ),
-                "let the frame begin with UNBOUNDED PRECEDING, or leave it out",
+                "start the frame with UNBOUNDED PRECEDING, or omit it",
             ))
         }
         _ => Ok(()),

@@ -53,13 +53,17 @@ impl std::fmt::Display for FaucetCause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             FaucetCause::Planned => write!(f, "as planned"),
-            FaucetCause::Free => write!(f, "nothing is kept for lost workers"),
+            FaucetCause::Free => write!(
+                f,
+                "it costs nothing, because task outputs are not stored for \
+             recovery"
+            ),
             FaucetCause::Multiplied {
                 epoch,
                 rows_in,
                 rows_out,
-            } => write!(f, "{rows_in} rows made {rows_out} up to epoch {epoch}"),
-            FaucetCause::Tame { epoch } => write!(f, "rows have not multiplied up to epoch {epoch}"),
+            } => write!(f, "{rows_in} rows became {rows_out} by epoch {epoch}"),
+            FaucetCause::Tame { epoch } => write!(f, "rows had not multiplied by epoch {epoch}"),
         }
     }
 }
@@ -254,7 +258,7 @@ mod tests {
         assert!(faucets.is_revised && placed(&mut faucets, &views, true));
         assert!(!faucets.is_revised);
         let cause = faucets.records(&views, true)[0].cause;
-        assert_eq!(cause.to_string(), "200 rows made 4000 up to epoch 10");
+        assert_eq!(cause.to_string(), "200 rows became 4000 by epoch 10");
         // It has come back once: four times the patience.
         let mut now = 20;
         while placed(&mut faucets, &views, true) {

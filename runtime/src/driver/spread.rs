@@ -50,7 +50,7 @@ pub(super) struct Spreader {
     workers: Option<usize>,
     /// Nanoseconds of tasks in an epoch, of all workers together, smoothed.
     work_ns: Option<f64>,
-    /// How many times as long as on workers without end they take on one, smoothed.
+    /// The speed-up of an epoch's tasks on unlimited workers over a single worker, smoothed.
     parallelism: Option<f64>,
     /// Since when this has been right.
     right_at: Option<u64>,

@@ -118,11 +118,11 @@ async fn options_that_do_not_fit_are_refused() {
     for (sql, message) in [
         (
             "EXPLAIN (WHAT IF (cores = 2)) SELECT 1",
-            "WHAT IF needs a run to start from",
+            "EXPLAIN option WHAT IF requires ANALYZE",
         ),
         (
             "EXPLAIN ANALYZE (DURATION '1s') SELECT 1",
-            "DURATION is for views",
+            "EXPLAIN option DURATION requires a materialized view",
         ),
     ] {
         let error = f.error(sql).await;
@@ -146,7 +146,7 @@ async fn a_query_is_predicted_from_others() {
     let lines = f.ok(&predict).await;
     let guess = lines.last().unwrap();
     assert!(
-        guess.contains("certainty low, no run was analysed yet"),
+        guess.contains("certainty low, no run has been analysed yet"),
         "{guess}"
     );
     for _ in 0..3 {
@@ -189,7 +189,7 @@ async fn a_view_is_predicted_from_others() {
         lines[lines.len() - 2].starts_with("back-fill, expected: "),
         "{lines:#?}"
     );
-    assert!(lines[lines.len() - 1].starts_with("no rows come now; its limit: "));
+    assert!(lines[lines.len() - 1].starts_with("no rows are arriving; its limit: "));
     let sql = predict.replace("PREDICT", "PREDICT, FORMAT JSON");
     let ViewForecastDocument {
         version,
@@ -281,7 +281,10 @@ async fn a_view_is_watched_for_a_while_that_makes_sense() {
     let lines = f
         .ok("EXPLAIN ANALYZE (DURATION '1ms') MATERIALIZED VIEW by_v")
         .await;
-    assert_eq!(lines.last().unwrap(), "no rows came while the view was watched");
+    assert_eq!(
+        lines.last().unwrap(),
+        "no rows arrived while the view was watched"
+    );
     f.ok("SET statement_timeout = '20ms'").await;
     let error = f.error("EXPLAIN ANALYZE MATERIALIZED VIEW by_v").await;
     assert_eq!(error.code, SqlState::QueryCanceled);
@@ -301,7 +304,7 @@ async fn how_a_cycle_is_joined_is_chosen_and_said() {
     let explained = async |sql: &str| f.ok(&format!("EXPLAIN (TYPE PHYSICAL) {sql}")).await.join("\n");
     let generic = explained(triangles).await;
     let why =
-        "because the cycle has 2.7e4 results at most, and binary joins make up to 8.1e5 rows on their way";
+        "because the cycle has at most 2.7e4 results, and binary joins make up to 8.1e5 intermediate rows";
     assert!(
         generic.contains("GenericJoinExec: (a, b) (b, b#2) (b#2, a)") && generic.contains(why),
         "{generic}"

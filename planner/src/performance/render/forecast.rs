@@ -46,7 +46,7 @@ pub fn forecast_text(forecast: &Forecast) -> Vec<String> {
 /// `expected: 1.21 s, between 900 ms and 1.60 s; certainty high, from 4 runs`.
 pub fn forecast_line(forecast: &Forecast) -> String {
     let source = match forecast.runs {
-        0 => "no run was analysed yet".to_owned(),
+        0 => "no run has been analysed yet".to_owned(),
         1 => "from 1 run".to_owned(),
         runs => format!("from {runs} runs"),
     };

@@ -75,7 +75,7 @@ fn stage_lines(profile: &Profile, stage: &StageProfile, analysed: &StageAnalysis
 
 fn limit(analysed: &StageAnalysis) -> String {
     match analysed.limit {
-        None => "nothing was used".to_owned(),
+        None => "no resource was used".to_owned(),
         Some(limit) => format!("limit: {}, {}", limit.name(), duration(analysed.ideal.of(limit))),
     }
 }
@@ -200,7 +200,7 @@ fn task_lines(stage: &StageProfile, analysed: &StageAnalysis) -> Vec<String> {
     }
     if skew.idle > 0 {
         lines.push(format!(
-            "  {} of these {} had next to nothing to do",
+            "  {} of these {} had almost no work",
             skew.idle,
             plural("task", stage.tasks.len() as u64)
         ));
@@ -237,9 +237,9 @@ fn run_lines(profile: &Profile, analysis: &Analysis) -> Vec<String> {
     lines.push(format!("  {}", modelled(profile, analysis)));
     let without = &analysis.without_blocking;
     for (what, elapsed) in [
-        ("had it never waited for the disk", without.disk),
-        ("had it never waited for the network", without.network),
-        ("had it never been suspended", without.suspension),
+        ("without waiting for the disk", without.disk),
+        ("without waiting for the network", without.network),
+        ("without suspensions", without.suspension),
     ] {
         if let Some(elapsed) = elapsed {
             let change = change(elapsed, analysis.elapsed);
@@ -253,7 +253,7 @@ fn run_lines(profile: &Profile, analysis: &Analysis) -> Vec<String> {
 pub(super) fn stolen(share: f64) -> Option<String> {
     (share >= STOLEN_SHARE_MIN).then(|| {
         format!(
-            "the machine's host gave {} of the cores' time to others: times are longer for it",
+            "the host gave {} of the cores' time to other machines (steal time), so times are longer",
             percent(share)
         )
     })
@@ -265,7 +265,7 @@ fn chosen(profile: &Profile) -> Vec<String> {
     if profile.machine.tasks_in_flight > 0 {
         let most = profile.machine.tasks_in_flight;
         lines.push(format!(
-            "  of a stage that reads, {most} tasks are under way at the most"
+            "  at most {most} tasks of a stage that reads run at once"
         ));
     }
     for device in profile
@@ -279,7 +279,7 @@ fn chosen(profile: &Profile) -> Vec<String> {
             .map(|(requests, rate)| format!("{}/s with {requests}", bytes(*rate)))
             .collect();
         let line = format!(
-            "  disk {} moves {}: {} is chosen",
+            "  disk {} reads and writes {}: {} requests at once were chosen",
             device.name,
             rates.join(", "),
             device.concurrency

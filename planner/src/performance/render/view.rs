@@ -31,10 +31,7 @@ impl ViewDocument {
 fn on_disk(on_disk_bytes: u64) -> String {
     match on_disk_bytes {
         0 => String::new(),
-        on_disk => format!(
-            " in memory, and {} on disk, since memory is short",
-            bytes(on_disk as f64)
-        ),
+        on_disk => format!(" in memory, and {} on disk (spilled)", bytes(on_disk as f64)),
     }
 }
 
@@ -50,7 +47,7 @@ pub fn view_text(profile: &ViewProfile, analysis: &ViewAnalysis) -> Vec<String> 
             WIDTH_MAX,
         ),
         format!(
-            "  {} rows/s came in {:.1} epochs/s; it holds {} rows, {} with its state{}",
+            "  {} rows/s arrived in {:.1} epochs/s; the view has {} rows, {} with its state{}",
             count(analysis.rows_per_second.round() as u64),
             analysis.epochs_per_second,
             count(profile.rows),
@@ -62,7 +59,7 @@ pub fn view_text(profile: &ViewProfile, analysis: &ViewAnalysis) -> Vec<String> 
     lines.extend(stages(profile, analysis));
     lines.push(String::new());
     lines.push(format!(
-        "cpu: {} of {} cores by this view, {} with the others of its pipeline; taking rows in: {}",
+        "cpu: {} of {} cores by this view, {} with the others of its pipeline; reading its input: {}",
         percent(analysis.view_cpu),
         profile.cores,
         percent(analysis.pipeline_cpu),
@@ -84,7 +81,7 @@ pub fn view_text(profile: &ViewProfile, analysis: &ViewAnalysis) -> Vec<String> 
     }
     let coordination = &profile.coordination;
     lines.push(format!(
-        "groups: {} {}; coordination {}: driver {}, waiting for it {}, epochs {}",
+        "groups: {} {}; coordination {}: driver {}, waiting for the driver {}, epochs {}",
         profile.group_size,
         if profile.group_size == 1 {
             "epoch"
@@ -98,7 +95,7 @@ pub fn view_text(profile: &ViewProfile, analysis: &ViewAnalysis) -> Vec<String> 
     ));
     if let Some(freshness) = &analysis.freshness {
         lines.push(format!(
-            "freshness, from input that waits to the end of its epoch: p50 {}, p99 {}",
+            "freshness, from the arrival of input to the commit of its epoch: p50 {}, p99 {}",
             duration(freshness.p50 as f64),
             duration(freshness.p99 as f64)
         ));

@@ -142,5 +142,5 @@ fn nothing_is_said_of_a_view_without_input() {
     profile.pipeline_busy = 0;
     let found = analyse_view(&profile, None);
     assert_eq!((found.head_room, found.freshness), (None, None));
-    assert_eq!(found.verdict, "no rows came while the view was watched");
+    assert_eq!(found.verdict, "no rows arrived while the view was watched");
 }

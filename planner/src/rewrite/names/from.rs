@@ -121,8 +121,9 @@ impl Resolver<'_> {
     fn in_common(&self, left: &Scope, right: &Scope) -> Result<Vec<String>> {
         let (Some(left), Some(right)) = (left.outputs(self), right.outputs(self)) else {
             return Err(DataFusionError::NotImplemented(
-                "NATURAL JOIN is not supported with a relation whose columns depend on others; write ON"
-                    .into(),
+                "NATURAL JOIN is not supported with a relation whose columns depend on other relations: use \
+                 ON"
+                .into(),
             ));
         };
         let mut common: Vec<String> = vec![];

@@ -238,7 +238,8 @@ impl Resolver<'_> {
     fn nth(&self, projection: &[SelectItem], number: usize, clause: &str) -> Result<Expr> {
         let unknown = || {
             DataFusionError::NotImplemented(format!(
-                "{clause} position {number} is not supported here, behind * over columns that are not known: name the column"
+                "{clause} position {number} is not supported after a * whose columns are not known: use the \
+                 name of the column"
             ))
         };
         let mut left = number;
@@ -311,8 +312,8 @@ pub(super) fn name_again(query: &mut Query, renamed: &[String]) -> Result<()> {
     for item in &select.projection {
         let Some(name) = output(item) else {
             return Err(DataFusionError::NotImplemented(
-                "ORDER BY by a column of the input beside another one of its name that is put out, and beside *, is not \
-                 supported: name the columns"
+                "ORDER BY an input column is not supported if an output column has the same name and the \
+                 select list has *: list the columns"
                     .into(),
             ));
         };

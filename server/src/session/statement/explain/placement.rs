@@ -28,17 +28,20 @@ pub(super) fn faucets(runtime: &Runtime, view: RelationId) -> BTreeMap<usize, St
             (read + costs.rows_in, made + costs.rows_out)
         });
         if read > 0 {
-            note += &format!("; lately {read} rows made {made}");
+            note += &format!("; recently {read} rows became {made}");
         }
         if let Some(flow) = flows.iter().find(|flow| flow.stage == faucet.stage) {
             let counts = flow.counts;
             note += &format!(
-                "; {} batches of {} rows in all went through",
+                "; {} batches with {} rows in total passed through",
                 counts.batches, counts.rows
             );
             if let Some(since) = counts.since {
                 let waiting_us = since.elapsed().as_micros();
-                note += &format!("; {} tasks wait for room since {waiting_us} us", counts.waiting);
+                note += &format!(
+                    "; {} tasks have been waiting to send for {waiting_us} us",
+                    counts.waiting
+                );
             }
         }
         (faucet.stage, note)
