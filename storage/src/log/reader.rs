@@ -105,7 +105,7 @@ impl LogReader {
         block::verify(&bytes).map_err(corrupt)?;
         let schema = self.relation.schema_of(header.columns).ok_or_else(|| {
             corrupt(format!(
-                "the block has {} columns, which the relation has not",
+                "the block has {} columns, a number that the relation never had",
                 header.columns
             ))
         })?;

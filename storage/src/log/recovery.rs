@@ -94,7 +94,7 @@ pub(super) fn recover(directory: &Path, disk: &Arc<dyn Disk>) -> Result<Recovere
         tracing::warn!(
             relation = id,
             head,
-            "a log ends before where it was durable; all segments are read"
+            "a log ends before the position up to which it was durable; all segments are read"
         );
         (scan, relations) = Scan::all(disk, &directories, false)?;
     }
@@ -186,7 +186,7 @@ impl Scan {
 
     /// Notes a damaged log, and how far it went.
     fn set_aside(&mut self, id: u64, directory: &Path, error: StorageError) -> Result<(), StorageError> {
-        tracing::error!(relation = id, %error, "a log is damaged and set aside");
+        tracing::error!(relation = id, %error, "a log is damaged and not opened");
         let listed = segment::list(&*self.disk, directory);
         let listed = listed.map_err(|e| StorageError::io("list", directory, e))?;
         let mut last_write_id = None;
@@ -367,7 +367,8 @@ impl Scan {
                 Ok(found) => found,
                 Err(why) if end.is_none() => {
                     refuse_durable_damage(&mut read_ahead, &path, position, size, &why)?;
-                    tracing::warn!(path = %path.display(), position, bytes = size - position, %why, "a torn tail is cut");
+                    tracing::warn!(path = %path.display(), position, bytes = size - position, %why, "a torn \
+                     tail is cut off");
                     break;
                 }
                 Err(why) => return Err(StorageError::corrupt(&path, position, why)),

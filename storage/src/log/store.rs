@@ -197,7 +197,7 @@ impl LogStore {
         if !is_wider {
             return Err(StorageError::SchemaMismatch {
                 relation,
-                why: "columns can only be added behind those that there are".to_owned(),
+                why: "columns can only be added after the existing ones".to_owned(),
             });
         }
         *widest = Arc::clone(schema);
@@ -228,7 +228,7 @@ impl LogStore {
         let blocks: usize = checked.iter().map(|(.., ranges)| ranges.len()).sum();
         for (what, count) in [
             ("the number of blocks of a write", blocks),
-            ("the relations of a write", members.len()),
+            ("the number of relations of a write", members.len()),
         ] {
             let limit = u64::from(u16::MAX);
             if count as u64 > limit {
@@ -351,7 +351,7 @@ impl LogStore {
         for log in &logs {
             let maintained = log.maintain(now_ms, owner, self.segment_bytes_max);
             if let Err(error) = maintained.and_then(|()| self.index_segment(log)) {
-                tracing::warn!(relation = log.id, %error, "a log could not be looked after");
+                tracing::warn!(relation = log.id, %error, "maintenance of a log failed");
             }
         }
     }
@@ -431,9 +431,11 @@ fn fit(log: &RelationLog, changes: &ChangeBatch) -> Result<RecordBatch, StorageE
         first if first == log.schema.fields().len() => 0,
         more => u16::try_from(more).unwrap_or(u16::MAX),
     };
-    let schema = log
-        .schema_of(columns)
-        .ok_or_else(|| mismatch(format!("it has {columns} columns, which the relation has not")))?;
+    let schema = log.schema_of(columns).ok_or_else(|| {
+        mismatch(format!(
+            "it has {columns} columns, a number that the relation never had"
+        ))
+    })?;
     RecordBatch::try_new_with_options(schema, changes.rows.columns().to_vec(), &options)
         .map_err(|e| mismatch(e.to_string()))
 }

@@ -157,7 +157,7 @@ impl RelationLog {
         tracing::warn!(
             relation = self.id,
             segment = tail.segment,
-            "a new segment was begun behind one that could not be trusted"
+            "a new segment was started after one with a failed write"
         );
         Ok(own)
     }

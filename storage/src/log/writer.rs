@@ -246,7 +246,7 @@ impl Writer {
                     written.iter_mut().for_each(|written| written.moved(id, &moved));
                 }
                 Err(error) => {
-                    tracing::error!(relation = id, %error, "what was written could not be made durable");
+                    tracing::error!(relation = id, %error, "written data could not be made durable");
                     failed
                         .get_or_insert_with(|| (BTreeSet::new(), error))
                         .0
