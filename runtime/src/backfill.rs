@@ -192,7 +192,8 @@ impl Runtime {
         let mut is_divided = false;
         for ViewSpec { name, graph, .. } in specs {
             if memory.spill().is_some() && graph.partitions < PARTITIONS_DIVIDED {
-                tracing::warn!(view = %name, "its state is larger than memory: filling it in more partitions");
+                tracing::warn!(view = %name, "the state of the view is larger than memory: refilling it \
+                 with more partitions");
                 graph.partitions = partitions_divided(memory.limit());
                 is_divided = true;
             }

@@ -16,45 +16,47 @@ pub enum RuntimeError {
     /// Two live rows of a table would have the same key.
     #[error("duplicate key value violates unique constraint: key {key} already exists")]
     DuplicateKey { relation: RelationId, key: String },
-    /// A view was set aside because running it failed.
-    #[error("materialized view \"{view}\" failed and was set aside: {why}")]
+    /// A view failed while it ran, and runs no more.
+    #[error("materialized view \"{view}\" failed: {why}")]
     ViewFailed { view: String, why: String },
     /// An expression of a view failed on a row, and the view was made with `on_error = 'fail'`.
-    #[error("an expression fails on a row (on_error = 'fail'): {0}")]
+    #[error("an expression failed on a row (on_error = 'fail'): {0}")]
     ExpressionFailed(String),
     /// A recursive query of a view reached a limit within one epoch; `limit` is `10000 iterations`.
     #[error(
-        "recursive query \"{query}\" was still going on after {limit}: with UNION ALL a cycle in the data is endless \
-         (UNION ends), and so is a recursive term without a condition that stops it; recursion_iterations_max and \
-         recursion_rows_max in the configuration are the limits"
+        "recursive query \"{query}\" did not end within {limit}: UNION ALL never ends on a cycle in the data (UNION \
+         does), or if the recursive term has no condition that stops it; the limits are recursion_iterations_max and \
+         recursion_rows_max"
     )]
     EndlessRecursion { query: String, limit: String },
-    #[error("there is no worker {0}: SHOW WORKERS lists them")]
+    #[error("worker {0} does not exist")]
     UnknownWorker(u32),
-    #[error("worker {0} is the last one: add another first")]
+    #[error("cannot remove worker {0}: it is the last one")]
     LastWorker(u32),
     /// A worker was lost while it ran something for somebody.
-    #[error("worker {0} was lost while it ran this: run it again")]
+    #[error("worker {0} was lost while it ran this statement")]
     WorkerLost(u32),
-    /// No memory is left for something that grows; `held` says who has it.
-    #[error("{who} needs more memory than there is: {held}")]
+    /// Something grew past `memory_limit`; `held` says what uses the memory.
+    #[error("out of memory: {who} exceeded memory_limit: {held}")]
     OutOfMemory { who: String, held: String },
-    /// State that left memory cannot be written to the disk, or read again.
-    #[error("state that is on disk for want of memory: {0}")]
+    /// Spilled state cannot be written to the disk, or read back.
+    #[error("cannot spill state or read it back: {0}")]
     Spill(String),
-    /// A write waited for room as long as it was to.
-    #[error("the write waited {waited:?} for room: {why}")]
+    /// A write was held back by backpressure for as long as `write_timeout` allows.
+    #[error("write timed out after {waited:?}: {cause} (backpressure): {why}")]
     NoRoom {
         waited: std::time::Duration,
+        /// What is to blame, in a few words.
+        cause: &'static str,
         why: String,
     },
     /// Rows of a view that was followed were lost with a worker; the view has them again, at other versions.
     #[error(
-        "\"{relation}\" was restored after the loss of a worker: what changed in it has to be found out anew"
+        "the changes of \"{relation}\" cannot be followed any further: it was restored after a worker was lost"
     )]
     RowsLost { relation: String },
-    /// A write was given up before it was handed to the log: nothing of it was kept.
-    #[error("the write was given up before it was submitted")]
+    /// A write was cancelled before it was handed to the log: nothing of it was stored.
+    #[error("the write was cancelled before it was submitted")]
     Ended,
     #[error("the server is shutting down")]
     ShuttingDown,
@@ -63,7 +65,7 @@ pub enum RuntimeError {
 }
 
 impl RuntimeError {
-    /// Whether it failed for want of memory.
+    /// Whether it failed because memory ran out.
     pub fn is_out_of_memory(&self) -> bool {
         match self {
             RuntimeError::OutOfMemory { .. } => true,

@@ -131,7 +131,7 @@ pub fn widen(rows: RecordBatch, schema: &SchemaRef, missing: &[ScalarValue]) -> 
     let count = rows.num_rows();
     let values = (wants.checked_sub(has))
         .and_then(|lacking| missing.get(missing.len().checked_sub(lacking)?..))
-        .ok_or_else(|| RuntimeError::Internal(format!("rows of {has} columns cannot have {wants}")))?;
+        .ok_or_else(|| RuntimeError::Internal(format!("rows with {has} columns, expected {wants}")))?;
     let mut columns = rows.columns().to_vec();
     for value in values {
         columns.push(value.to_array_of_size(count)?);

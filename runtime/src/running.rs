@@ -105,7 +105,8 @@ impl Place {
         if let Err(error) = written
             && !self.running.has_failed.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!(%error, "it cannot be noted which views run: if one ends the process, the next start does not know which");
+            tracing::warn!(%error, "cannot record which views are running: if one crashes the process, the \
+             next start will not know which");
         }
     }
 

@@ -416,7 +416,7 @@ impl Worker {
         };
         let outcome = match self.transport.image(part) {
             Some(image) => view.restore(part.stage, part.partition, &image, || self.is_alive()),
-            None => Err(RuntimeError::Internal("it is in no checkpoint".into())),
+            None => Err(RuntimeError::Internal("it is not in any checkpoint".into())),
         };
         match outcome {
             Ok(()) => {
@@ -444,7 +444,7 @@ impl Worker {
             Err(error) => {
                 tracing::error!(view = %view.name, ?part, %error, "a lost partition cannot be restored");
                 view.fail(format!(
-                    "a worker that had a part of it was lost, and restoring failed: {error}"
+                    "a worker with a part of it was lost, and restoring that part failed: {error}"
                 ));
             }
         }

@@ -38,13 +38,13 @@ struct CommandLine {
 enum Command {
     /// Run a server.
     Serve(serve::ServeArgs),
-    /// Watch materialized views change: a throw-away server replays real flights.
+    /// Watch materialized views change: a temporary server replays real flights.
     Demo(demo::DemoArgs),
     /// Send SQL to a server and print the results.
     Sql(sql::SqlArgs),
-    /// Make a data directory from a backup.
+    /// Create a data directory from a backup.
     Restore(restore::RestoreArgs),
-    /// Run sqllogictest files, each against a throw-away server of its own.
+    /// Run sqllogictest files, each against its own temporary server.
     Test(test::TestArgs),
 }
 

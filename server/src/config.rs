@@ -128,8 +128,8 @@ pub enum ConfigError {
     },
     /// The server would be open to the network.
     #[error(
-        "{key} = \"{address}\" would let anyone on the network in: set a password (MILLRACE_PASSWORD or the file's \
-         key \"password\"), or say --insecure if that is what you want"
+        "{key} = \"{address}\" would let anyone on the network in: set a password (MILLRACE_PASSWORD, or \
+         password in the configuration file), or use --insecure to allow it"
     )]
     Insecure {
         /// The key.
@@ -214,7 +214,7 @@ impl Config {
                 reason,
             };
             let text =
-                scalar_text(&value).ok_or_else(|| invalid("...", "a single value is needed".to_owned()))?;
+                scalar_text(&value).ok_or_else(|| invalid("...", "it needs a single value".to_owned()))?;
             (key.set)(&mut config, &text).map_err(|reason| invalid(&text, reason))?;
         }
         Ok(config)
@@ -243,7 +243,7 @@ fn known(environment: impl Iterator<Item = (String, String)>) -> (BTreeMap<Strin
         let nearest = crate::error::names::nearest(name, KEYS.iter().map(|key| key.name));
         let nearest = nearest.map(|key| format!("; did you mean {PREFIX}{}?", key.to_ascii_uppercase()));
         format!(
-            "the environment variable {variable} is no configuration key and is ignored{}",
+            "ignoring environment variable {variable}: it is not a configuration key{}",
             nearest.unwrap_or_default()
         )
     };
@@ -393,11 +393,11 @@ mod tests {
         assert_eq!(
             warnings,
             [
-                "the environment variable MILLRACE_MEMORY_LIMITS is no configuration key and is ignored; did you mean \
+                "ignoring environment variable MILLRACE_MEMORY_LIMITS: it is not a configuration key; did you mean \
                  MILLRACE_MEMORY_LIMIT?",
-                "the environment variable MILLRACE_PORT is no configuration key and is ignored",
-                "the environment variable MILLRACE_PORT_5433_TCP_ADDR is no configuration key and is ignored",
-                "the environment variable MILLRACE_SERVICE_HOST is no configuration key and is ignored",
+                "ignoring environment variable MILLRACE_PORT: it is not a configuration key",
+                "ignoring environment variable MILLRACE_PORT_5433_TCP_ADDR: it is not a configuration key",
+                "ignoring environment variable MILLRACE_SERVICE_HOST: it is not a configuration key",
             ]
         );
     }

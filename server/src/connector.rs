@@ -67,7 +67,7 @@ impl ConnectorDef {
         if !CONNECTORS.contains(&def.name()) {
             return Err(
                 SqlError::unsupported(format!("connector \"{}\" is not supported", def.name()))
-                    .with_hint(format!("There are {}.", CONNECTORS.join(", "))),
+                    .with_hint(format!("The connectors are {}.", CONNECTORS.join(", "))),
             );
         }
         Ok(Some(def))
@@ -117,7 +117,7 @@ impl ConnectorDef {
                 SqlState::InvalidParameterValue,
                 format!("connector \"{}\" needs option \"rows\" or \"rate\"", self.name()),
             )
-            .with_detail("Rows without an end, as fast as can be, would soon fill the disk."));
+            .with_detail("An endless stream at full speed would soon fill the disk."));
         }
         Ok(Source {
             generator,

@@ -297,9 +297,9 @@ impl CopyIn {
                 if self.key.is_some() {
                     return Err(SqlError::new(
                         SqlState::ProgramLimitExceeded,
-                        "the data is too large to be one write, and only one write has an Idempotency-Key",
+                        "the data is too large for a single write, which an Idempotency-Key requires",
                     )
-                    .with_hint("Send smaller pieces, each with a key of its own."));
+                    .with_hint("Send smaller pieces, each with its own key."));
                 }
                 self.append().await?;
                 // The chunk lasts; what comes after it is another matter.
@@ -358,7 +358,7 @@ impl CopyIn {
         result.map_err(|mut error| {
             if self.appended > 0 {
                 error.detail = Some(format!(
-                    "{}The first {} rows were kept: data of more than {} MB is appended in chunks.",
+                    "{}The first {} rows were stored: data of more than {} MB is appended in chunks.",
                     error.detail.map(|detail| detail + " ").unwrap_or_default(),
                     self.appended,
                     CHUNK_BYTES_MAX >> 20
@@ -500,7 +500,7 @@ fn rejections(object: &Object, late: &LateRows) -> Vec<Rejection> {
             shown(watermark)
         ),
         None => format!(
-            "its event time {} is further ahead of the clock than watermark.max_future_skew",
+            "its event time {} is ahead of the clock by more than watermark.max_future_skew",
             shown(row.event_time)
         ),
     };

@@ -155,7 +155,7 @@ impl Database {
                 return Err(error);
             }
             closed?;
-            tracing::warn!(%error, "a log turned out to be damaged: the start begins again without it");
+            tracing::warn!(%error, "a log turned out to be damaged: starting again without it");
         }
     }
 
@@ -669,7 +669,7 @@ fn set_aside(object: &mut Object, error: SqlError) {
         object = object.described(),
         error = error.message,
         detail = error.detail,
-        "set aside: it could not be brought up"
+        "an object failed to load at startup"
     );
     object.definition = Definition::SetAside(error.message);
 }

@@ -46,15 +46,15 @@ const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 /// Flags of `millrace demo`.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// Replay the month again and again, each time a month later, until ctrl-C. Nothing is thrown away, so disk and
-    /// memory in use grow
+    /// Replay the month repeatedly, each time shifted by a month, until ctrl-C. All data is stored, so disk and memory
+    /// use grow
     #[arg(long)]
     forever: bool,
-    /// Flights a second, or "max" [default: 1800 on a terminal, else max]
+    /// Flights per second, or "max" [default: 1800 on a terminal, else max]
     #[arg(long, value_name = "ROWS")]
     rate: Option<Rate>,
-    /// Show what heavy queries on all cores do to the views' freshness: not much, and how much without suspension. Takes
-    /// half a minute
+    /// Show how little heavy queries on all cores delay the views, and how much they would without suspension. Takes half
+    /// a minute
     #[arg(long, conflicts_with_all = ["forever", "rate"])]
     noisy: bool,
 }
@@ -63,7 +63,7 @@ pub struct DemoArgs {
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     /// No place for the data.
-    #[error("cannot make a temporary directory: {0}; TMPDIR names another place")]
+    #[error("cannot create a temporary directory: {0}; set TMPDIR to use another place")]
     Directory(io::Error),
     /// The server did not start.
     #[error(transparent)]
@@ -234,7 +234,7 @@ impl Play {
         if self.watched && !replay.is_stopped() {
             writeln!(
                 out,
-                "\nThe server is still there, with everything in it:\n{}",
+                "\nThe server is still running, with all of the data:\n{}",
                 addresses.lines().join("\n")
             )?;
             writeln!(out, "       {}", addresses.http_example())?;
@@ -297,7 +297,7 @@ async fn summarise(replay: &Replay, checked: Duration, out: &mut impl Write) -> 
     let meter = replay.meter();
     writeln!(
         out,
-        "\n{} flights in {:.1} s: {} rows/s, in {} batches, each waited for",
+        "\n{} flights in {:.1} s: {} rows/s, in {} batches, each acknowledged before the next",
         grouped(meter.rows()),
         meter.elapsed().as_secs_f64(),
         grouped(meter.rows_per_second().round() as u64),
@@ -313,7 +313,7 @@ async fn summarise(replay: &Replay, checked: Duration, out: &mut impl Write) -> 
     }
     writeln!(
         out,
-        "check: the {} views equal their queries, run once over all of it (in {})",
+        "check: the {} views equal their queries over all of the data (run in {})",
         VIEWS.len(),
         milliseconds(checked)
     )?;
@@ -401,13 +401,13 @@ mod tests {
         play(defaults.clone()).run(stopping, &mut out).await.unwrap();
         let out = String::from_utf8(out).unwrap();
         let taken = format!(
-            "({} and {} in use: took free ports instead)",
+            "({} and {} in use: using free ports instead)",
             defaults.pg, defaults.http
         );
         for expected in [
             &taken,
             "27,004 flights in ",
-            "in 55 batches, each waited for",
+            "in 55 batches, each acknowledged before the next",
             "check: the 4 views equal their queries",
             "later: US Airways Inc. ",
             " -> gone, American Airlines Inc. ",

@@ -144,15 +144,12 @@ async fn cancel(Extracted(state): Extracted<State>, Path(id): Path<String>) -> R
 }
 
 async fn unknown_path(uri: Uri) -> Response {
-    error::plain(
-        StatusCode::NOT_FOUND,
-        &format!("there is nothing at {}", uri.path()),
-    )
+    error::plain(StatusCode::NOT_FOUND, &format!("{} does not exist", uri.path()))
 }
 
 async fn wrong_method(uri: Uri) -> Response {
     error::plain(
         StatusCode::METHOD_NOT_ALLOWED,
-        &format!("{} does not take this method", uri.path()),
+        &format!("{} does not support this method", uri.path()),
     )
 }

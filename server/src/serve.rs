@@ -55,7 +55,7 @@ pub enum StartError {
 fn hint(error: &io::Error, flag: &str) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            format!("; another server uses it: stop that, or choose another address with {flag}")
+            format!("; another server uses it: stop that server, or choose another address with {flag}")
         }
         io::ErrorKind::PermissionDenied => format!("; choose a port above 1023 with {flag}"),
         _ => String::new(),
@@ -276,11 +276,11 @@ impl Server {
             .await
             .is_err()
         {
-            tracing::info!("cancelling the statements that still run");
+            tracing::info!("cancelling statements that are still running");
             self.cancels.cancel_all();
             self.queries.cancel_all();
             if timeout(CANCEL_TIMEOUT, self.connections_ended()).await.is_err() {
-                tracing::warn!("dropping connections that did not end");
+                tracing::warn!("closing connections that did not end");
                 self.abandon.send_replace(true);
                 self.connections_ended().await;
             }

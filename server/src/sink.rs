@@ -94,8 +94,11 @@ impl FileFormat {
         let all = [FileFormat::Json, FileFormat::Csv, FileFormat::Parquet];
         let found = all.into_iter().find(|format| format.name() == text);
         found.ok_or_else(|| {
-            SqlError::unsupported(format!("a sink cannot write {}", text.to_uppercase()))
-                .with_hint("There are JSON, CSV and PARQUET.")
+            SqlError::unsupported(format!(
+                "format {} is not supported for a sink",
+                text.to_uppercase()
+            ))
+            .with_hint("The formats are JSON, CSV and PARQUET.")
         })
     }
 }
@@ -144,20 +147,21 @@ impl SinkOptions {
             None => {
                 return Err(needs(
                     "connector",
-                    "Write WITH (connector = 'file', path = '/directory').",
+                    "Use WITH (connector = 'file', path = '/directory').",
                 ));
             }
             Some(name) if name != "file" && name != "fs" => {
                 return Err(SqlError::unsupported(format!(
                     "connector \"{name}\" is not supported for a sink"
                 ))
-                .with_hint("There is file."));
+                .with_hint("The only connector for sinks is file."));
             }
             Some(_) => {}
         }
         let mut given = Given::new("file", &all);
         let path = given.text("path").or(given.text("fs.path"));
-        let path = path.ok_or_else(|| needs("path", "It names an existing directory of the server."))?;
+        let path =
+            path.ok_or_else(|| needs("path", "It is the path of an existing directory on the server."))?;
         let named = given.text("format");
         let format = match (format, named) {
             (Some(format), None) => {
@@ -167,7 +171,7 @@ impl SinkOptions {
                         format.format.to_uppercase()
                     ))
                     .with_hint(
-                        "Use FORMAT PLAIN; with type = 'changelog' files say what happened to each row.",
+                        "Use FORMAT PLAIN; with type = 'changelog', files contain every change of each row.",
                     ));
                 }
                 FileFormat::parse(&format.encode)?
@@ -176,13 +180,13 @@ impl SinkOptions {
             (Some(_), Some(_)) => {
                 return Err(SqlError::new(
                     SqlState::SyntaxError,
-                    "option \"format\" and FORMAT .. ENCODE .. say the same twice",
+                    "option \"format\" and FORMAT .. ENCODE .. cannot be combined",
                 ));
             }
             (None, None) => {
                 return Err(
                     SqlError::new(SqlState::InvalidParameterValue, "a sink needs a format")
-                        .with_hint("Write FORMAT PLAIN ENCODE JSON (or CSV, or PARQUET) at the end."),
+                        .with_hint("Add FORMAT PLAIN ENCODE JSON (or CSV, or PARQUET) at the end."),
                 );
             }
         };
@@ -198,7 +202,7 @@ impl SinkOptions {
                     .parse()
                     .ok()
                     .filter(|seconds| (0.0..=86_400.0).contains(seconds));
-                let why = "it is a number of seconds from 0 to 86400";
+                let why = "it must be a number of seconds from 0 to 86400";
                 Duration::from_secs_f64(seconds.ok_or_else(|| invalid("rollover_seconds", text, why))?)
             }
         };
@@ -210,7 +214,7 @@ impl SinkOptions {
             Some(text) => units::size(text)
                 .ok()
                 .filter(|bytes| *bytes > 0)
-                .ok_or_else(|| invalid("max_file_size", text, "it is a size, such as '64MB'"))?,
+                .ok_or_else(|| invalid("max_file_size", text, "it must be a size, such as '64MB'"))?,
         };
         given.finish()?;
         Ok(SinkOptions {
@@ -236,27 +240,29 @@ impl SinkOptions {
         schema: &Schema,
         is_append_only: bool,
     ) -> SqlResult<SinkDef> {
-        let sink_type = match (self.sink_type, self.is_forced) {
-            (Some("changelog"), true) => {
-                return Err(SqlError::new(
+        let sink_type =
+            match (self.sink_type, self.is_forced) {
+                (Some("changelog"), true) => {
+                    return Err(SqlError::new(
+                        SqlState::InvalidParameterValue,
+                        "option \"force_append_only\" cannot be combined with type = 'changelog'",
+                    ));
+                }
+                (Some("changelog"), false) => SinkType::Changelog,
+                _ if is_append_only => SinkType::AppendOnly,
+                (_, true) => SinkType::ForcedAppendOnly,
+                (_, false) => {
+                    return Err(SqlError::new(
                     SqlState::InvalidParameterValue,
-                    "option \"force_append_only\" does not go with type = 'changelog'",
-                ));
-            }
-            (Some("changelog"), false) => SinkType::Changelog,
-            _ if is_append_only => SinkType::AppendOnly,
-            (_, true) => SinkType::ForcedAppendOnly,
-            (_, false) => {
-                return Err(SqlError::new(
-                    SqlState::InvalidParameterValue,
-                    format!("sink \"{name}\" cannot be append-only: rows of what it reads change and go"),
+                    format!("sink \"{name}\" cannot be append-only, because rows of its source can change \
+                             or be deleted"),
                 )
                 .with_hint(
-                    "Use type = 'changelog', which writes what happened to each row, or force_append_only = 'true', \
-                     which leaves out that rows go.",
+                    "Use type = 'changelog', which writes every change of each row, or force_append_only = \
+                     'true', which omits deletions.",
                 ));
-            }
-        };
+                }
+            };
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         let def = SinkDef {
             relation,
@@ -275,8 +281,8 @@ impl SinkOptions {
                 SqlState::DuplicateColumn,
                 format!("column name \"{OP}\" specified more than once"),
             )
-            .with_detail("A changelog has a column of that name in front of the others.")
-            .with_hint("Give the column another name in a query: CREATE SINK .. AS SELECT .."));
+            .with_detail("The first column of a changelog has that name.")
+            .with_hint("Rename the column in a query: CREATE SINK .. AS SELECT .."));
         }
         encode::Encoder::new(&def, schema)?.check()?;
         Ok(def)

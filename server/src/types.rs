@@ -163,7 +163,10 @@ pub fn from_sql(sql_type: &ast::DataType) -> SqlResult<SqlType> {
                 "text" => SqlType::plain(DataType::Utf8),
                 "serial" | "bigserial" | "smallserial" => {
                     return Err(SqlError::unsupported(format!("type \"{name}\" is not supported"))
-                        .with_hint("Use an integer type, and give the values; millrace has no sequences."));
+                        .with_hint(
+                            "Use an integer type, and provide the values: sequences are not \
+                                    supported.",
+                        ));
                 }
                 other => {
                     let known = KNOWN_TYPES.iter().copied();

@@ -155,9 +155,9 @@ fn row(texts: &[&str]) -> TextRow {
 /// The view is set aside, says why, and everything else runs.
 async fn is_set_aside(client: &Client) -> Result<(), Failure> {
     let jobs = rows(client, JOBS).await?;
-    let why = "the server died 2 times while it ran this view; it is tried again at the start after the next clean stop";
-    assert_eq!(jobs[0], row(&["bad", "set aside", why]));
-    assert_eq!(jobs[1][..2], row(&["over_bad", "set aside"])[..]);
+    let why = "the server crashed 2 times while it ran this view; the view is tried again at the start after the next clean stop";
+    assert_eq!(jobs[0], row(&["bad", "failed", why]));
+    assert_eq!(jobs[1][..2], row(&["over_bad", "failed"])[..]);
     assert_eq!(jobs.len(), 2);
     let error = client.simple_query("SELECT * FROM bad").await.unwrap_err();
     let error = words(&error);
@@ -239,10 +239,10 @@ async fn without_its_views_the_server_starts() -> Result<(), Failure> {
     process.dies()?;
     let (process, address) = Process::start(directory, true)?;
     let client = connect(address.ok_or("the server died without its views")?).await?;
-    let why = "the server was started without its materialized views (views = off)";
+    let why = "the server was started without materialized views (views = off)";
     assert_eq!(
         rows(&client, JOBS).await?,
-        [row(&["bad", "set aside", why]), row(&["good", "set aside", why])]
+        [row(&["bad", "failed", why]), row(&["good", "failed", why])]
     );
     assert_eq!(rows(&client, "SELECT k FROM plain").await?, [row(&["1"])]);
     run(&client, "DROP MATERIALIZED VIEW bad; INSERT INTO t VALUES (2, 2)").await?;

@@ -70,7 +70,8 @@ impl Inner {
         }
         let views: Vec<Arc<ViewInstance>> = lost.iter().filter_map(|id| self.view(*id)).collect();
         if let Some(why) = self.history_gone(&views) {
-            tracing::error!(view = %view.name, why, "it cannot be made anew in more partitions, which its state needs");
+            tracing::error!(view = %view.name, why, "the view cannot be rebuilt with more partitions, which \
+             its state needs");
             if view.failure().is_some() {
                 self.options.memory.note_set_aside();
                 self.versions.give_up(view.id);
@@ -128,7 +129,8 @@ impl Inner {
         let mut inputs = (views.iter().filter(|view| is_kept(view))).flat_map(|view| &view.graph.inputs);
         let gone = inputs.find(|input| self.logs.first(input.id.0) > 0)?;
         Some(format!(
-            "retention has removed rows of stream \"{}\"; the next start has the view's checkpoint",
+            "retention has removed rows of stream \"{}\"; the view can be restored from its checkpoint at \
+             the next start",
             gone.name
         ))
     }
@@ -200,7 +202,7 @@ impl Runtime {
             let error = match self.inner.history_gone(&views) {
                 Some(why) => why,
                 None => {
-                    tracing::warn!(views = ?names, why, "filling again");
+                    tracing::warn!(views = ?names, why, "refilling views");
                     let mut options = BackfillOptions::default();
                     if divided.is_some()
                         || views
@@ -220,9 +222,9 @@ impl Runtime {
             if lost.iter().any(|id| self.inner.view(*id).is_none()) {
                 continue;
             }
-            tracing::error!(views = ?names, %error, "cannot be filled again");
+            tracing::error!(views = ?names, %error, "views cannot be refilled");
             for view in views {
-                view.fail(format!("{why}, and it cannot be filled again: {error}"));
+                view.fail(format!("{why}, and it cannot be refilled: {error}"));
                 self.inner.versions.give_up(view.id);
             }
             return;

@@ -55,14 +55,14 @@ pub(super) async fn table(checkpoints: &Checkpoints, stored: &StoredTable) -> Re
     for chunk in &stored.chunks {
         let rows = rows(checkpoints, chunk.data).await?;
         if rows.num_rows() as u64 != chunk.rows {
-            return Err(mismatch("a chunk has another number of rows"));
+            return Err(mismatch("a chunk has the wrong number of rows"));
         }
         let alive = match chunk.alive {
             None => None,
             Some(slice) => {
                 let bytes = checkpoints.read(slice.block).await?;
                 let marks = unpack_marks(bytes, rows.num_rows());
-                Some(marks.ok_or_else(|| mismatch("marks of another number of rows"))?)
+                Some(marks.ok_or_else(|| mismatch("marks for the wrong number of rows"))?)
             }
         };
         let stored = Stored {
@@ -96,5 +96,5 @@ async fn rows(checkpoints: &Checkpoints, block: BlockRef) -> Result<RecordBatch>
 }
 
 fn mismatch(why: &str) -> RuntimeError {
-    RuntimeError::Internal(format!("a checkpoint is not what its manifest says: {why}"))
+    RuntimeError::Internal(format!("a checkpoint does not match its manifest: {why}"))
 }

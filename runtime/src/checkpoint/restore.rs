@@ -74,11 +74,7 @@ impl Recovery {
             newest.extend(manifest.relations().map(|id| (RelationId(id), place)));
         }
         for (number, why) in files.damaged() {
-            tracing::warn!(
-                number,
-                why,
-                "a checkpoint cannot be used: what it had is filled again"
-            );
+            tracing::warn!(number, why, "a checkpoint cannot be used: its views are refilled");
         }
         Recovery {
             files,
@@ -160,9 +156,7 @@ impl Recovery {
         };
         let mut inputs = graph.inputs.iter().map(|input| (input.id, &input.name));
         let (_, name) = inputs.find(|(input, _)| is_of_other(input))?;
-        Some(format!(
-            "{name}, which it reads, is not as of the same checkpoint"
-        ))
+        Some(format!("{name}, which it reads, is from a different checkpoint"))
     }
 }
 
@@ -187,7 +181,8 @@ impl Inner {
             Some(rows) => match decode::table(&files, rows).await {
                 Ok(rows) => Some(rows),
                 Err(error) => {
-                    tracing::warn!(relation = id.0, %error, "a table's rows in a checkpoint cannot be read: its log is");
+                    tracing::warn!(relation = id.0, %error, "the rows of a table cannot be read from the \
+                     checkpoint: reading its log instead");
                     None
                 }
             },
@@ -279,7 +274,9 @@ impl Inner {
                     view.restore(part.stage, part.partition, &image, || true)
                 }));
                 restored.unwrap_or_else(|_| {
-                    Err(RuntimeError::Internal("its state is not of this plan".into()))
+                    Err(RuntimeError::Internal(
+                        "its state does not match this plan".into(),
+                    ))
                 })?;
                 drop(turn);
                 view.make_room().await;
@@ -319,8 +316,7 @@ impl Runtime {
                 return Ok(RestoredView::Unusable(why));
             }
             if spec.graph.keeps_time() && !cannot_be_filled && self.inner.timers.is_to_come(manifest.now) {
-                let why =
-                    "its checkpoint is of a time that is still to come: the clock was wrong when it was made";
+                let why = "its checkpoint is dated in the future: the clock was wrong when it was written";
                 return Ok(RestoredView::Unusable(why.to_owned()));
             }
             (Arc::clone(&recovery.files), stored.clone(), manifest.epoch)

@@ -376,7 +376,7 @@ impl Durable {
             }
             Err(error) => {
                 state.totals.failed += 1;
-                tracing::error!(%error, epoch, "a checkpoint cannot be written; the one before it counts on");
+                tracing::error!(%error, epoch, "a checkpoint cannot be written; the previous one stays valid");
             }
         }
     }

@@ -66,7 +66,7 @@ impl QueryMemory {
     fn refuse(&self, reservation: &MemoryReservation, bytes: usize) -> DataFusionError {
         self.memory().queries_refused.fetch_add(1, Ordering::Relaxed);
         DataFusionError::ResourcesExhausted(format!(
-            "{} of the query needs {} more and has {}: {}",
+            "out of memory: {} exceeded memory_limit (it needs {} more and has {}): {}",
             reservation.consumer().name(),
             size(bytes),
             size(reservation.size()),

@@ -74,7 +74,9 @@ fn queries_get_what_others_leave_and_the_error_says_who_has_it() {
     let state = view(&memory, 7).charge(Use::State, 40 * MB);
     let error = build.try_grow(11 * MB).unwrap_err().to_string();
     assert!(
-        error.contains("HashJoinInput of the query needs 11.0 MB more and has 30.0 MB"),
+        error.contains(
+            "out of memory: HashJoinInput exceeded memory_limit (it needs 11.0 MB more and has 30.0 MB)"
+        ),
         "{error}"
     );
     assert!(

@@ -134,7 +134,7 @@ impl EmitInstance {
     /// The bytes with which the rows begin that have this value.
     fn prefix(&self, value: &ScalarValue) -> Result<Box<[u8]>> {
         let converter = self.value_converter.as_ref().ok_or_else(|| {
-            RuntimeError::Internal("rows that are let go by time have no value to close by".into())
+            RuntimeError::Internal("rows that are emitted by time have no value to close by".into())
         })?;
         let rows = converter
             .convert_columns(&[value.to_array()?])

@@ -63,7 +63,7 @@ impl ErrorCounter {
     pub(super) fn note(&self, message: String) {
         if self.rows.fetch_add(1, Ordering::Relaxed) == 0 {
             let on_error = self.on_error.name();
-            tracing::warn!(%message, on_error, "an expression of a view fails on a row");
+            tracing::warn!(%message, on_error, "an expression of a view failed on a row");
         }
         *self.last.lock() = Some(message);
     }
@@ -139,7 +139,7 @@ fn may_take(bytes: usize) -> datafusion::error::Result<()> {
         return Ok(());
     }
     Err(DataFusionError::ResourcesExhausted(format!(
-        "an expression makes more than {} MB for the rows of one batch",
+        "the results of an expression exceed {} MB for one batch of rows",
         MADE_BYTES_MAX >> 20
     )))
 }

@@ -330,7 +330,7 @@ fn moment(time: &ScalarValue) -> Result<i64> {
     match time {
         ScalarValue::TimestampMicrosecond(Some(micros), _) => Ok(*micros),
         other => Err(RuntimeError::Internal(format!(
-            "{other} is no time in microseconds"
+            "{other} is not a time in microseconds"
         ))),
     }
 }

@@ -70,7 +70,8 @@ impl Inner {
                 .collect();
             ends.sort_unstable();
             if let Err(error) = durable.files.epochs().append(&EpochRecord { now, ends }) {
-                tracing::error!(%error, "an epoch is not in the epoch log: after a crash its rows may be cut otherwise");
+                tracing::error!(%error, "an epoch is not in the epoch log: after a crash, its rows may fall \
+                 into different epochs");
             }
         }
     }

@@ -179,32 +179,29 @@ impl Inner {
             Some(view) => self.set_aside(view),
             None => {
                 let memory = self.options.memory.shown();
-                tracing::warn!(memory, "{}", nothing_to_set_aside(divided));
+                tracing::warn!(memory, "{}", no_view_to_fail(divided));
             }
         }
     }
 
     fn set_aside(&self, view: &ViewInstance) {
         let error = view.account.out_of_memory();
-        tracing::error!(view = %view.name, %error, "a view is set aside, and the others go on");
+        tracing::error!(view = %view.name, %error, "out of memory: a view failed, and the others continue");
         view.set_aside(error.to_string(), true);
         self.checkpoints.remove(view.id);
     }
 }
 
-/// What is said when nothing is left and no view is set aside for it; `divided`: so many views go on from the disk.
-fn nothing_to_set_aside(divided: usize) -> String {
+/// The warning where memory ran out and no view is stopped for it; `divided`: how many views are spilled already.
+fn no_view_to_fail(divided: usize) -> String {
     let views = match divided {
-        0 => "no view holds enough for it to matter".to_owned(),
-        1 => "the view that is larger than it goes on from the disk with the parts that its epochs need"
-            .to_owned(),
-        _ => format!(
-            "the {divided} views that are larger than it go on from the disk with the parts that their epochs need"
-        ),
+        0 => "no view uses enough of it to matter".to_owned(),
+        1 => "the view that is larger than it is spilled already".to_owned(),
+        _ => format!("the {divided} views that are larger than it are spilled already"),
     };
     format!(
-        "no memory is left, and {views}: writes wait, nothing is set aside; if this stays, raise memory_limit (ALTER SYSTEM \
-         SET memory_limit), cancel the queries or drop the tables and views that hold most"
+        "memory_limit is used up, and {views}: writes wait, and no view is stopped; if this lasts, raise memory_limit \
+         (ALTER SYSTEM SET memory_limit), cancel queries, or drop the largest tables and views"
     )
 }
 
@@ -214,12 +211,12 @@ mod tests {
 
     #[test]
     fn what_is_said_names_what_holds_the_memory() {
-        let none = nothing_to_set_aside(0);
+        let none = no_view_to_fail(0);
         assert!(
-            none.contains("no view holds enough") && none.contains("raise memory_limit"),
+            none.contains("no view uses enough") && none.contains("raise memory_limit"),
             "{none}"
         );
-        let several = nothing_to_set_aside(3);
+        let several = no_view_to_fail(3);
         assert!(several.contains("the 3 views that are larger"), "{several}");
     }
 

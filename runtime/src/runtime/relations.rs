@@ -306,7 +306,7 @@ impl Inner {
             async move {
                 if let Err(error) = make() {
                     // Whoever asks for one meets the same error.
-                    tracing::error!(%error, "an index cannot be made");
+                    tracing::error!(%error, "an index cannot be built");
                 }
                 Ok(())
             }
@@ -375,7 +375,8 @@ fn replay(
         match widened.and_then(|image| rows.restore_rows(&image)) {
             Ok(()) => from = end,
             Err(error) => {
-                tracing::warn!(relation = id.0, %error, "a table's rows in a checkpoint do not fit: its log is read");
+                tracing::warn!(relation = id.0, %error, "the rows of a table in the checkpoint do not match \
+                 its columns: reading its log instead");
             }
         }
     }

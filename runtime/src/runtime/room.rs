@@ -28,8 +28,8 @@ pub enum Lack {
 impl fmt::Display for Lack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Lack::FeedRows(most) => write!(f, "the next epochs: {most} rows wait"),
-            Lack::FeedBytes(most) => write!(f, "the next epochs: {most} bytes wait"),
+            Lack::FeedRows(most) => write!(f, "the next epochs ({most} rows wait)"),
+            Lack::FeedBytes(most) => write!(f, "the next epochs ({most} bytes wait)"),
             Lack::Memory => f.write_str("memory"),
         }
     }
@@ -147,11 +147,11 @@ impl Inner {
             let deadline = tokio::time::Instant::from_std(waiting.began + wait);
             if tokio::time::timeout_at(deadline, freed).await.is_err() {
                 let waited = waiting.began.elapsed();
-                let why = match lack {
-                    Lack::Memory => memory.shown(),
-                    lack => format!("the views over it are behind ({lack})"),
+                let (cause, why) = match lack {
+                    Lack::Memory => ("memory is short", memory.shown()),
+                    lack => ("views are behind", format!("the write waited for {lack}")),
                 };
-                return Err(RuntimeError::NoRoom { waited, why });
+                return Err(RuntimeError::NoRoom { waited, cause, why });
             }
         }
     }

@@ -265,7 +265,7 @@ impl ExecutionPlan for SnapshotScan {
             }
             _ => {
                 return Err(DataFusionError::Internal(
-                    "a share of a log was made for a table, or the other way round".into(),
+                    "a table is read by a share of a log, or a log by a share of a table".into(),
                 ));
             }
         };

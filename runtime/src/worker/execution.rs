@@ -276,7 +276,7 @@ impl Worker {
         }
         if !view.is_aside() {
             tracing::error!(view = %view.name, stage = id.stage, partition = id.partition, epoch = id.epoch, %error,
-                "a view failed; it is set aside and the others go on");
+                "a view failed; the others continue");
             view.set_aside(error, is_memory);
             if is_memory {
                 self.transport.out_of_memory();

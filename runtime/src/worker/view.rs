@@ -524,7 +524,7 @@ impl ViewInstance {
         self.is_aside.send_replace(true);
         for partition in 0..self.contents.partitions.len() {
             if let Err(error) = self.lose(partition) {
-                tracing::error!(view = %self.name, %error, "what a failed view keeps cannot be dropped");
+                tracing::error!(view = %self.name, %error, "the contents of a failed view cannot be dropped");
             }
         }
     }

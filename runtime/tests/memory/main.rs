@@ -265,7 +265,7 @@ async fn a_view_that_cannot_go_on_is_set_aside_and_the_others_go_on() {
     };
     assert_eq!(view, "large");
     assert!(
-        why.contains("view \"large\" needs more memory than there is: memory_limit is 16.0 MB"),
+        why.contains("out of memory: view \"large\" exceeded memory_limit: memory_limit is 16.0 MB"),
         "{why}"
     );
     // What it held is free again, and nobody else noticed.

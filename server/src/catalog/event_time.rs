@@ -179,17 +179,17 @@ impl EventTimeDef {
         let watermark = df(physical(state, bound, &columns))?;
         if growing(&watermark, schema) != Some(self.column) {
             return Err(invalid(format!(
-                "the watermark \"{}\" may go back while column \"{name}\" goes on",
+                "the watermark \"{}\" may decrease while column \"{name}\" increases",
                 self.watermark
             ))
             .with_hint(format!(
-                "Write the column, or the column less a fixed time: {name} - INTERVAL '5 seconds'."
+                "Use the column, or the column minus a constant interval: {name} - INTERVAL '5 seconds'."
             )));
         }
         let watermark_type = df(watermark.data_type(schema))?;
         if !watermark_type.equals_datatype(field.data_type()) {
             return Err(invalid(format!(
-                "the watermark of column \"{name}\" is of another type than the column"
+                "the types of column \"{name}\" and its watermark differ"
             )));
         }
         Ok(EventTimeSpec {
@@ -270,7 +270,7 @@ impl CatalogReader for NoRelations {
         name: &datafusion::common::TableReference,
     ) -> datafusion::error::Result<Arc<dyn datafusion::catalog::TableProvider>> {
         Err(datafusion::error::DataFusionError::Plan(format!(
-            "a watermark cannot read \"{name}\""
+            "a watermark cannot use \"{name}\""
         )))
     }
 }

@@ -47,7 +47,7 @@ impl Files {
         self.format()?;
         if self.location.contains("://") && !self.location.starts_with("file://") {
             return Err(SqlError::unsupported(format!(
-                "\"{}\" is not on this machine: only files are read",
+                "\"{}\" is not a local file; other locations are not supported",
                 self.location
             )));
         }
@@ -63,7 +63,7 @@ impl Files {
         Err(SqlError::new(
             SqlState::UndefinedFile,
             format!(
-                "could not open \"{}\": there is no such file or directory",
+                "could not open file \"{}\": No such file or directory",
                 self.location
             ),
         ))
@@ -92,12 +92,12 @@ impl Files {
                 }
                 ("csv", "delimiter") => match value.as_bytes() {
                     [delimiter] => csv.with_delimiter(*delimiter),
-                    _ => return Err(invalid().with_hint("One character is needed.")),
+                    _ => return Err(invalid().with_hint("Give a single character.")),
                 },
                 _ => {
                     return Err(
                         SqlError::unsupported(format!("option \"{name}\" is not supported"))
-                            .with_hint("CSV has header (true or false) and delimiter."),
+                            .with_hint("The options of CSV are header (true or false) and delimiter."),
                     );
                 }
             };
@@ -111,7 +111,7 @@ impl Files {
                     "STORED AS {} is not supported",
                     other.to_uppercase()
                 ))
-                .with_hint("PARQUET, CSV and JSON are."));
+                .with_hint("The formats are PARQUET, CSV and JSON."));
             }
         })
     }
@@ -139,7 +139,7 @@ impl Files {
         if schema.fields().is_empty() {
             return Err(SqlError::new(
                 SqlState::UndefinedFile,
-                format!("there are no {} files in \"{}\"", self.format, self.location),
+                format!("no {} files in \"{}\"", self.format, self.location),
             ));
         }
         Ok(schema)

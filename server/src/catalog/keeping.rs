@@ -47,17 +47,17 @@ impl Keeping {
                 "retention" | "retention_size" if kind != ObjectKind::Stream => {
                     return Err(SqlError::new(
                         SqlState::InvalidTableDefinition,
-                        format!("option \"{name}\" is of streams"),
+                        format!("option \"{name}\" is only for streams"),
                     )
                     .with_detail("A table keeps its rows until they are deleted."));
                 }
                 "retention" => {
                     let time = length(value).ok().filter(|micros| *micros >= 1_000);
-                    let time = time.ok_or_else(|| invalid("It is a time, such as '7 days'"))?;
+                    let time = time.ok_or_else(|| invalid("Give a time, such as '7 days'"))?;
                     keeping.retention_ms = Some(time / 1_000);
                 }
                 "retention_size" => {
-                    let bytes = units::size(value).map_err(|_| invalid("It is a size, such as '10GB'"))?;
+                    let bytes = units::size(value).map_err(|_| invalid("Give a size, such as '10GB'"))?;
                     keeping.retention_bytes = Some(bytes);
                 }
                 _ => left.push(option),

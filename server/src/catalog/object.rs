@@ -462,13 +462,10 @@ impl Object {
         };
         Err(SqlError::new(
             SqlState::ObjectNotInPrerequisiteState,
-            format!(
-                "{} is set aside: it could not be brought up at the last start",
-                self.described()
-            ),
+            format!("{} failed to load at startup", self.described()),
         )
         .with_detail(why.clone())
-        .with_hint("Drop it and create it again, or restart the server when what it lacked is there again."))
+        .with_hint("Drop it and create it again, or fix the cause and restart the server."))
     }
 
     /// The name with its kind: `materialized view mv`.

@@ -209,7 +209,7 @@ impl<'a> Reader<'a> {
                 SqlState::UndefinedTable,
                 format!("relation \"{written}\" does not exist"),
             )
-            .with_detail(format!("There is no schema \"{schema}\"."))
+            .with_detail(format!("Schema \"{schema}\" does not exist."))
             .with_hint_opt(hint);
         }
         SqlError::new(
@@ -352,7 +352,7 @@ impl<'a> Reader<'a> {
             Some(millrace_parser::ast::Statement::Sql(statement)) if parsed.is_empty() => *statement,
             _ => {
                 return Err(SqlError::internal(format!(
-                    "the text of a view is not one query: {}",
+                    "the text of a view is not a single query: {}",
                     query.text
                 )));
             }

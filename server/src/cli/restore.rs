@@ -13,7 +13,7 @@ pub struct RestoreArgs {
     /// The directory that BACKUP TO wrote
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
-    /// The data directory to make; it must be empty or not be there
+    /// The data directory to create; it must be empty or not exist
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
 }

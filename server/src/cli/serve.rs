@@ -21,7 +21,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug, Args)]
 #[command(after_long_help = keys::help_text())]
 pub struct ServeArgs {
-    /// Directory for everything lasting [default: ./millrace-data]
+    /// Data directory; created if it does not exist [default: ./millrace-data]
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
     /// Address for PostgreSQL clients [default: 127.0.0.1:5433]
@@ -33,22 +33,22 @@ pub struct ServeArgs {
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Processor cores of a worker, for queries and views [default: all]
+    /// CPU cores of a worker, for queries and views [default: all]
     #[arg(long, value_name = "N")]
     cores: Option<String>,
     /// Workers in this process [default: 1]
     #[arg(long, value_name = "N")]
     workers: Option<String>,
-    /// Memory of the process, such as 600MB [default: 70 % of the machine's]
+    /// Memory limit of the process, such as 600MB [default: 70 % of the machine's memory]
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<String>,
-    /// The most PostgreSQL connections at a time [default: 200]
+    /// Maximum number of PostgreSQL connections at a time [default: 200]
     #[arg(long, value_name = "N")]
     connections_max: Option<String>,
-    /// off: no materialized view runs, so that one that the server cannot live with can be dropped [default: on]
+    /// off: no materialized view is loaded, so that one that crashes the server can be dropped [default: on]
     #[arg(long, value_name = "on|off")]
     views: Option<String>,
-    /// Allow listening beyond loopback without a password
+    /// Allow listening on other addresses than loopback without a password
     #[arg(long)]
     insecure: bool,
 }
@@ -89,7 +89,7 @@ pub async fn run(args: ServeArgs) -> ExitCode {
         return fail("cannot listen for signals");
     };
     if config.insecure {
-        tracing::warn!("running without a password where others may reach it (--insecure)");
+        tracing::warn!("running without a password on an address that others can reach (--insecure)");
     }
     let data = config.data.clone();
     let shutdown_timeout = config.shutdown_timeout;
@@ -109,14 +109,15 @@ pub async fn run(args: ServeArgs) -> ExitCode {
         data.display()
     );
     stop_signal(&mut interrupt, &mut terminate).await;
-    tracing::info!("stopping; a second signal stops at once");
+    tracing::info!("stopping; a second signal stops immediately");
     let limit = shutdown_timeout + STOP_TIMEOUT;
     tokio::select! {
         () = server.shutdown() => ExitCode::SUCCESS,
         () = tokio::time::sleep(limit) => fail(&format!(
-            "stopped after {} s without an orderly end; acknowledged writes are safe", limit.as_secs()
+            "stopped after {} s without a clean shutdown; acknowledged writes are safe", limit.as_secs()
         )),
-        () = stop_signal(&mut interrupt, &mut terminate) => fail("stopped without waiting; acknowledged writes are safe"),
+        () = stop_signal(&mut interrupt, &mut terminate) => fail("stopped immediately; acknowledged writes \
+             are safe"),
     }
 }
 

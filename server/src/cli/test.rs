@@ -80,7 +80,7 @@ pub async fn run(args: TestArgs) -> ExitCode {
 /// The server cannot be started, or the file's first failure, in words.
 pub async fn run_file(file: &Path, protocol: Protocol) -> Result<(), String> {
     let directory =
-        tempfile::tempdir().map_err(|error| format!("cannot make a temporary directory: {error}"))?;
+        tempfile::tempdir().map_err(|error| format!("cannot create a temporary directory: {error}"))?;
     let server = Server::start_on(throw_away(directory.path()), Some(virtual_clock()))
         .await
         .map_err(|error| error.to_string())?;

@@ -54,12 +54,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         false => return Err(wrong()),
     };
     if length.months != 0 {
-        return Err("months have no fixed length: a duration has days at the most".to_owned());
+        return Err("months vary in length: days are the largest unit of a duration".to_owned());
     }
     let micros = i64::from(length.days) * 86_400_000_000 + length.nanoseconds / 1_000;
     match u64::try_from(micros) {
         Ok(micros) => Ok(Duration::from_micros(micros)),
-        Err(_) => Err("a duration is not negative".to_owned()),
+        Err(_) => Err("a duration cannot be negative".to_owned()),
     }
 }
 

@@ -136,8 +136,13 @@ impl<'b> Options<'_, 'b> {
             return Err(invalid(&name, &end.to_string(), why));
         }
         let jitter = self.step("jitter", whole)?.unwrap_or_default();
-        let jitter = u64::try_from(jitter)
-            .map_err(|_| invalid(&self.name("jitter"), &jitter.to_string(), "it is negative"))?;
+        let jitter = u64::try_from(jitter).map_err(|_| {
+            invalid(
+                &self.name("jitter"),
+                &jitter.to_string(),
+                "it must not be negative",
+            )
+        })?;
         Ok(Values::Sequence {
             start,
             step,
@@ -202,7 +207,7 @@ impl<'b> Options<'_, 'b> {
         };
         let exponent = self.real("exponent")?.unwrap_or(1.0);
         if !(0.0..=EXPONENT_MAX).contains(&exponent) {
-            let why = format!("it is a number from 0 to {EXPONENT_MAX}");
+            let why = format!("it must be a number from 0 to {EXPONENT_MAX}");
             return Err(invalid(&self.name("exponent"), &exponent.to_string(), &why));
         }
         Ok(Values::Ranked {
@@ -257,7 +262,10 @@ impl<'b> Options<'_, 'b> {
             return Ok(None);
         };
         let distance = match whole {
-            Whole::Number => text.trim().parse().map_err(|_| "it is a whole number".to_owned()),
+            Whole::Number => text
+                .trim()
+                .parse()
+                .map_err(|_| "it must be a whole number".to_owned()),
             Whole::Time => length(text),
             Whole::Day => length(text).map(|micros| micros / MICROS_PER_DAY),
         };
@@ -273,7 +281,7 @@ impl<'b> Options<'_, 'b> {
         let number = text.trim().parse().ok().filter(|number: &f64| number.is_finite());
         number
             .map(Some)
-            .ok_or_else(|| invalid(&self.name(option), text, "it is a number"))
+            .ok_or_else(|| invalid(&self.name(option), text, "it must be a number"))
     }
 
     fn ordered(&self, is_ordered: bool) -> SqlResult<()> {
@@ -292,13 +300,13 @@ impl<'b> Options<'_, 'b> {
         SqlError::new(
             SqlState::InvalidParameterValue,
             format!(
-                "column \"{}\" of type {} cannot be of kind '{kind}'",
+                "kind '{kind}' is not possible for column \"{}\" of type {}",
                 self.field.name(),
                 type_name(self.field)
             ),
         )
         .with_hint(format!(
-            "'one_of' with \"{}\" is for all types.",
+            "Kind 'one_of' with \"{}\" is possible for all types.",
             self.name("values")
         ))
     }

@@ -47,7 +47,13 @@ impl<'a> Given<'a> {
             .parse()
             .ok()
             .filter(|number| range.contains(number));
-        let why = || format!("it is a whole number from {} to {}", range.start(), range.end());
+        let why = || {
+            format!(
+                "it must be a whole number from {} to {}",
+                range.start(),
+                range.end()
+            )
+        };
         number.map(Some).ok_or_else(|| invalid(name, text, &why()))
     }
 
@@ -69,7 +75,7 @@ impl<'a> Given<'a> {
             return Ok(None);
         };
         let length = length(text).map_err(|why| invalid(name, text, &why))?;
-        let length = u64::try_from(length).map_err(|_| invalid(name, text, "it is negative"))?;
+        let length = u64::try_from(length).map_err(|_| invalid(name, text, "it must not be negative"))?;
         Ok(Some(length))
     }
 
@@ -145,7 +151,7 @@ pub(crate) fn time(text: &str) -> SqlResult<i64> {
 pub(crate) fn length(text: &str) -> Result<i64, String> {
     let length = interval(text).map_err(|error| error.message)?;
     if length.months != 0 {
-        return Err("months have no fixed length".to_owned());
+        return Err("months vary in length".to_owned());
     }
     let days = i64::from(length.days) * 86_400_000_000;
     Ok(days.saturating_add(length.nanoseconds / 1000))

@@ -321,9 +321,9 @@ impl Scan {
             }
             other => {
                 let expected = match (array, scanner.opened) {
-                    (true, false) => "an array of objects is expected",
-                    (true, true) => "an object, \",\" or \"]\" is expected",
-                    _ => "an object is expected on each line",
+                    (true, false) => "expected an array of objects",
+                    (true, true) => "expected an object, \",\" or \"]\"",
+                    _ => "expected an object on each line",
                 };
                 Err(self.bad_row(expected, &char::from(other).to_string()))
             }
@@ -367,11 +367,7 @@ impl Scan {
             match json::parse(text.trim_end()) {
                 Ok(json::Node::Object(members)) => documents.push(members),
                 Ok(_) => {
-                    return Err(malformed(
-                        "an object is expected",
-                        &row_name(row),
-                        text.trim_end(),
-                    ));
+                    return Err(malformed("expected an object", &row_name(row), text.trim_end()));
                 }
                 Err(broken) => {
                     let message = format!("{}, at byte {}", broken.message, broken.offset + 1);

@@ -93,10 +93,10 @@ impl Layout {
                 .filter(char::is_ascii_alphanumeric)
                 .collect();
             if plain != "UTF8" {
-                return Err(SqlError::unsupported(format!(
-                    "COPY with encoding \"{encoding}\" is not supported"
-                ))
-                .with_hint("millrace speaks UTF8."));
+                return Err(
+                    SqlError::unsupported(format!("COPY encoding \"{encoding}\" is not supported"))
+                        .with_hint("Only UTF8 is supported."),
+                );
             }
         }
         let layout = Layout {

@@ -27,7 +27,7 @@ async fn what_is_too_large_for_one_write_is_appended_in_pieces() {
     copy.push(b"no number\n").await.unwrap();
     let error = copy.finish().await.unwrap_err();
     let detail = error.detail.unwrap();
-    let kept = format!("The first {rows} rows were kept: data of more than 256 MB is appended in chunks.");
+    let kept = format!("The first {rows} rows were stored: data of more than 256 MB is appended in chunks.");
     assert!(detail.ends_with(&kept), "{detail}");
     drop(query);
     assert_eq!(count().await, [rows.to_string()]);

@@ -98,7 +98,7 @@ impl DdlGuard<'_> {
             return Err(exists(String::new()));
         }
         match self.db.jobs().making(database, schema, name) {
-            Some(job) => Err(exists(format!("{} at this moment.", job.described()))),
+            Some(job) => Err(exists(format!("{}.", job.described()))),
             None => Ok(()),
         }
     }
@@ -245,14 +245,15 @@ pub(crate) async fn take_down(db: &Database, objects: &[Arc<Object>]) {
     if !relations.is_empty()
         && let Err(error) = db.runtime().drop_relations(&relations).await
     {
-        tracing::debug!(%error, "relations were not in the runtime when they were taken down");
+        tracing::debug!(%error, "relations were not in the runtime when they were removed");
     }
     for object in objects {
         if matches!(object.kind, ObjectKind::Stream | ObjectKind::Table)
             && db.store().logs().contains(object.id.0)
             && let Err(error) = db.store().logs().remove(object.id.0)
         {
-            tracing::error!(%error, object = object.described(), "its log could not be removed; the next start removes it");
+            tracing::error!(%error, object = object.described(), "the log of a dropped object could not be \
+                 removed; the next start removes it");
         }
     }
 }

@@ -80,7 +80,8 @@ impl Deaths {
         let deaths = self.counts.lock().get(&view).copied().unwrap_or_default();
         (deaths >= DEATHS_MAX).then(|| {
             let message = format!(
-                "the server died {deaths} times while it ran this view; it is tried again at the start after the next clean stop"
+                "the server crashed {deaths} times while it ran this view; the view is tried again at the \
+                 start after the next clean stop"
             );
             SqlError::new(SqlState::ObjectNotInPrerequisiteState, message)
         })
@@ -119,7 +120,8 @@ impl Deaths {
 fn say_unknown(path: &Path, error: &std::io::Error) {
     tracing::warn!(
         path = %path.display(), %error,
-        "it cannot be noted which views run: if one ends the process, the next start does not know which"
+        "cannot record which views are running: if one crashes the process, the next start will not know \
+         which"
     );
 }
 
@@ -147,7 +149,7 @@ fn count(store: &Store, ran: &BTreeSet<RelationId>) -> Result<BTreeMap<ObjectId,
             tracing::warn!(
                 view = name,
                 deaths = *deaths,
-                "the last process died while it ran this view"
+                "the last process crashed while it ran this view"
             );
         }
     }
@@ -173,7 +175,7 @@ impl Database {
     /// Why a materialized view is not to run after this start.
     pub(super) fn view_refusal(&self, view: ObjectId) -> Option<SqlError> {
         if !self.options.run_views {
-            let message = "the server was started without its materialized views (views = off)";
+            let message = "the server was started without materialized views (views = off)";
             return Some(SqlError::new(SqlState::ObjectNotInPrerequisiteState, message));
         }
         self.deaths.refusal(view)
@@ -192,7 +194,7 @@ impl Database {
             Ok(Err(_)) | Err(_) => return,
         };
         if let Err(error) = outcome {
-            tracing::warn!(%error, "views that the process died in are suspected on");
+            tracing::warn!(%error, "cannot clear the suspicion against views in which the process crashed");
         }
     }
 }

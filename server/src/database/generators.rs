@@ -166,7 +166,11 @@ impl Database {
         let task = tokio::spawn(async move {
             let outcome = feed.run().await;
             if let Err(error) = &outcome {
-                tracing::error!(stream = name, error = error.message, "its generator stopped");
+                tracing::error!(
+                    stream = name,
+                    error = error.message,
+                    "the generator of a stream stopped"
+                );
             }
             feed.progress.send_modify(|progress| {
                 progress.ended = true;
@@ -308,7 +312,7 @@ impl Filling {
         Err(SqlError::new(
             SqlState::DataCorrupted,
             format!(
-                "the log has {} rows, which is not what the connector's options make",
+                "the log has {} rows, which does not match the connector's options",
                 self.head
             ),
         ))

@@ -157,10 +157,11 @@ impl Jobs {
         if job.is_background && background >= BACKGROUND_MAX {
             return Err(SqlError::new(
                 SqlState::ProgramLimitExceeded,
-                format!("there are {background} jobs in the background, which is as many as there can be"),
+                format!("too many background jobs: the limit is {background}"),
             )
             .with_hint(
-                "Wait until some are done, or use CANCEL JOB, for those that failed too: SHOW JOBS lists them. With background_ddl = off the statement waits itself.",
+                "Wait until some are done, or use CANCEL JOB, also for failed ones; SHOW JOBS lists them. \
+                 With background_ddl = off the statement itself waits.",
             ));
         }
         jobs.insert(job.id, Arc::clone(job));
@@ -175,7 +176,7 @@ impl Jobs {
 impl Job {
     /// What the job makes, in words.
     pub fn described(&self) -> String {
-        format!("job {} makes {}", self.id, self.put[0].described())
+        format!("Job {} is creating {}", self.id, self.put[0].described())
     }
 
     fn is_active(&self) -> bool {
@@ -244,7 +245,7 @@ impl Job {
         let done = phase.wait_for(|phase| matches!(phase, Phase::Done(_))).await;
         match done.as_deref() {
             Ok(Phase::Done(result)) => result.clone(),
-            _ => Err(SqlError::internal("a job went away before it was done")),
+            _ => Err(SqlError::internal("a job ended before it was done")),
         }
     }
 
@@ -435,7 +436,7 @@ impl Database {
                 let status = running.get(&RelationId(job.id.0));
                 let error = job.error();
                 let state = match (&error, status.map(|status| status.state)) {
-                    (Some(_), _) => "set aside",
+                    (Some(_), _) => "failed",
                     (None, None) => "queued",
                     (None, Some(JobState::Filling)) => "filling",
                     (None, Some(JobState::CatchingUp | JobState::Attaching)) => "catching up",
@@ -489,7 +490,7 @@ impl Database {
                 Definition::SetAside(why) => Some(JobInfo {
                     id: object.id,
                     view: object.display_name(),
-                    state: "set aside",
+                    state: "failed",
                     rows_done: 0,
                     rows_total: 0,
                     elapsed: self.recovery().since_start(),
@@ -511,11 +512,14 @@ impl Database {
             if let Some(object) = self.catalog().object(id)
                 && let Err(error) = object.check_up()
             {
-                let message = format!("{} is set aside: there is no job to cancel", object.described());
+                let message = format!(
+                    "{} failed to load at startup: it has no job to cancel",
+                    object.described()
+                );
                 return SqlError { message, ..error };
             }
             SqlError::new(SqlState::UndefinedObject, format!("job {id} does not exist"))
-                .with_hint("SHOW JOBS lists the jobs that there are.")
+                .with_hint("SHOW JOBS lists the jobs.")
         })?;
         if job.error().is_some() {
             self.jobs.jobs.lock().remove(&id);
@@ -524,7 +528,7 @@ impl Database {
         if !job.cancel() && job.is_active() {
             return Err(SqlError::new(
                 SqlState::ObjectNotInPrerequisiteState,
-                format!("job {id} is done: its view is being made visible"),
+                format!("job {id} is too far to be cancelled: its view is becoming visible"),
             ));
         }
         // What it ended with is for whoever began it.
@@ -550,7 +554,7 @@ impl Database {
             if let Err(error) = job.wait().await
                 && job.is_background
             {
-                failed.push(format!("{}, and failed: {}", job.described(), error.message));
+                failed.push(format!("job {} failed: {}", job.id, error.message));
             }
         }
         failed

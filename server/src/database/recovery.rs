@@ -148,7 +148,7 @@ impl Database {
             tracing::warn!(
                 view = spec.name,
                 why,
-                "its checkpoint is not used: it is filled again"
+                "the checkpoint of a view is not used: the view is refilled"
             );
         }
         let spec = Box::new(spec);
@@ -175,7 +175,7 @@ impl Database {
                 {
                     return Err(SqlError::new(
                         SqlState::ObjectNotInPrerequisiteState,
-                        format!("{}, which it reads, is set aside", read.described()),
+                        format!("{}, which it reads, failed to load", read.described()),
                     ));
                 }
                 self.runtime.create_view(*spec).await?;
@@ -223,7 +223,7 @@ impl Database {
                 .is_err()
         {
             tracing::warn!(
-                "the last checkpoint takes too long and is given up: the next start replays more of the log"
+                "the last checkpoint takes too long and is abandoned: the next start replays more of the log"
             );
         }
     }

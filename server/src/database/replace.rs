@@ -62,7 +62,7 @@ impl DdlGuard<'_> {
                 SqlState::ObjectInUse,
                 format!("cannot replace {} because a job needs it", old.described()),
             )
-            .with_detail(format!("{} at this moment.", job.described()))
+            .with_detail(format!("{}.", job.described()))
             .with_hint(format!("Wait for it, or use CANCEL JOB {}.", job.id)));
         }
         for dependent in before.in_order(&dependents) {
@@ -117,7 +117,7 @@ impl Replacement<'_> {
                         let name = before.field(*position).name();
                         schema
                             .index_of(name)
-                            .map_err(|_| misfit(root, dependent, name, "it would be gone".into()))
+                            .map_err(|_| misfit(root, dependent, name, "it does not exist".into()))
                     })
                     .collect::<SqlResult<Vec<usize>>>()?;
                 new.depends = vec![relation.id];
@@ -163,7 +163,7 @@ impl Replacement<'_> {
                 return Err(SqlError::new(
                     SqlState::ObjectNotInPrerequisiteState,
                     format!(
-                        "cannot replace {} because {} is set aside",
+                        "cannot replace {} because {} failed to load",
                         root.described(),
                         dependent.described()
                     ),
@@ -201,11 +201,11 @@ impl Replacement<'_> {
                         continue;
                     }
                     Ok(now) => format!(
-                        "its type would change from {} to {}",
+                        "its type changes from {} to {}",
                         types::type_name(old),
                         types::type_name(schema.field(now))
                     ),
-                    Err(_) => "it would be gone".to_string(),
+                    Err(_) => "it does not exist".to_string(),
                 };
                 if self.uses(dependent, query, bound, known) {
                     return Err(misfit(root, dependent, old.name(), why));
@@ -252,7 +252,7 @@ fn misfit(root: &Object, dependent: &Object, column: &str, why: String) -> SqlEr
             dependent.described()
         ),
     )
-    .with_detail(format!("In the new definition {why}."))
+    .with_detail(format!("In the new definition, {why}."))
     .with_hint("Keep the column, or drop what uses it first.")
 }
 

@@ -176,7 +176,8 @@ impl Database {
         if matches!(object.definition, Definition::Sink(_))
             && let Err(error) = Bases::of(&self.options.data, object.id).remove()
         {
-            tracing::error!(%error, object = object.described(), "what it noted could not be removed; the next start removes it");
+            tracing::error!(%error, object = object.described(), "the record of a dropped sink could not be \
+                 removed; the next start removes it");
         }
     }
 
@@ -252,7 +253,7 @@ impl Writing {
                 Err(Leave::Failed(error)) => error,
             };
             if self.status.borrow().error.as_ref() != Some(&error.message) {
-                tracing::error!(sink = name, error = error.message, "it does not go on for now");
+                tracing::error!(sink = name, error = error.message, "a sink failed and will retry");
             }
             self.status.send_modify(|status| {
                 status.is_running = false;
@@ -282,7 +283,7 @@ impl Writing {
             Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                 SqlError::new(
                     SqlState::DataCorrupted,
-                    format!("what is known of the sink's files cannot be read: {error}"),
+                    format!("the record of the sink's files cannot be read: {error}"),
                 )
             })?,
         };
@@ -389,11 +390,12 @@ impl Writing {
     fn encoder(&self) -> Result<(Arc<Encoder>, bool), Leave> {
         let catalog = self.db()?.catalog();
         let object = catalog.object(self.def.relation);
-        let object = object.ok_or_else(|| SqlError::internal("what a sink reads is not in the catalog"))?;
+        let object =
+            object.ok_or_else(|| SqlError::internal("the source of a sink is not in the catalog"))?;
         let relation = object.relation().ok_or_else(|| {
             SqlError::new(
                 SqlState::ObjectNotInPrerequisiteState,
-                format!("{} is set aside", object.described()),
+                format!("{} failed to load", object.described()),
             )
         })?;
         let encoder = Encoder::new(&self.def, relation.schema())?;

@@ -194,7 +194,7 @@ impl Tuning {
             "memory_limit" => match units::size(text) {
                 Ok(bytes) if bytes >= MEMORY_LIMIT_MIN => self.memory_limit = Some(bytes),
                 _ => {
-                    return Err("auto, or a size from 1MB on with its unit, such as 600MB".to_owned());
+                    return Err("auto, or a size of at least 1MB with its unit, such as 600MB".to_owned());
                 }
             },
             "pipeline_spread" if is_auto => self.pipeline_spread = Spread::default(),
@@ -206,9 +206,7 @@ impl Tuning {
                 })?;
             }
             other => {
-                return Err(format!(
-                    "the name of a setting of the server, which {other} is not"
-                ));
+                return Err(format!("the name of a server setting, which {other} is not"));
             }
         }
         Ok(())
@@ -291,7 +289,8 @@ impl Database {
             if !text.is_empty()
                 && let Err(allowed) = tuning.set(name, &text)
             {
-                tracing::warn!(name, %text, allowed, "a setting of ALTER SYSTEM is not valid any more and is passed over");
+                tracing::warn!(name, %text, allowed, "ignoring a setting of ALTER SYSTEM that is not valid \
+                     any more");
             }
         }
         self.apply_tuning(tuning);
@@ -311,7 +310,7 @@ impl Database {
                 SqlState::InvalidParameterValue,
                 format!("invalid value for parameter \"{name}\": \"{text}\""),
             )
-            .with_hint(format!("It takes {allowed}.")));
+            .with_hint(format!("Valid values: {allowed}.")));
         }
         let lasting = text.and_then(|_| tuning.get(name)).unwrap_or_default();
         self.store.catalog().put_fact(&fact(name), lasting.as_bytes())?;

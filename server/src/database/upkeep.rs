@@ -130,7 +130,7 @@ impl Database {
         if let Some(task) = task
             && let Err(error) = task.await
         {
-            tracing::error!(%error, "the upkeep of the logs ended early");
+            tracing::error!(%error, "maintenance of the logs ended early");
         }
     }
 
@@ -167,7 +167,7 @@ impl Database {
             drop(guard);
         };
         if let Err(error) = self.runtime.use_files(&place, work).await {
-            tracing::error!(%error, "the upkeep of the logs ended early");
+            tracing::error!(%error, "maintenance of the logs ended early");
         }
     }
 
@@ -276,12 +276,13 @@ impl Database {
         let name = name.map(|input| input.name.as_str()).unwrap_or_default();
         let why = match why {
             Some(why) => format!("its checkpoint cannot be used: {why}"),
-            None => "there is no checkpoint that has it (a backup has none)".to_owned(),
+            None => "no checkpoint contains it (backups have no checkpoints)".to_owned(),
         };
         Ok(Some(SqlError::new(
             SqlState::ObjectNotInPrerequisiteState,
             format!(
-                "it cannot be filled again: retention has removed the first {first} rows of stream \"{name}\", and {why}"
+                "it cannot be refilled: retention has removed the first {first} rows of stream \"{name}\", \
+                 and {why}"
             ),
         )))
     }

@@ -42,7 +42,7 @@ impl Addresses {
         if !self.taken.is_empty() {
             let taken: Vec<String> = self.taken.iter().map(ToString::to_string).collect();
             lines.push(format!(
-                "({} in use: took free ports instead)",
+                "({} in use: using free ports instead)",
                 taken.join(" and ")
             ));
         }
@@ -250,7 +250,7 @@ mod tests {
         freshness, from sending a batch to reading it in a view: p50 3.1 ms, p99 12.9 ms
         psql:  psql -h 127.0.0.1 -p 5433 -U millrace millrace
         HTTP:  http://127.0.0.1:40123/api/sql
-        (127.0.0.1:8033 in use: took free ports instead)
+        (127.0.0.1:8033 in use: using free ports instead)
 
         carrier_delays: a filtered aggregate   airline_delays: a join
          carrier | departed | delay | late      airline               | departed

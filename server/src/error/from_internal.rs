@@ -73,8 +73,8 @@ pub fn plan(error: PlanError) -> SqlError {
 }
 
 /// What to do where memory is short.
-const MEMORY_HINT: &str = "Raise memory_limit (ALTER SYSTEM SET memory_limit), or read less at once; mr_catalog.memory tells \
-                           who holds what.";
+const MEMORY_HINT: &str = "Raise memory_limit (ALTER SYSTEM SET memory_limit), or read less at once; mr_catalog.memory \
+                           lists what uses the memory.";
 
 /// A failure while running.
 pub fn runtime(error: RuntimeError) -> SqlError {
@@ -83,12 +83,12 @@ pub fn runtime(error: RuntimeError) -> SqlError {
         RuntimeError::DataFusion(error) => datafusion(error),
         RuntimeError::UnknownRelation(id) => SqlError::new(
             SqlState::UndefinedTable,
-            format!("a relation that the statement names was dropped while it ran (relation {id})"),
+            format!("a relation of the statement was dropped while it ran (relation {id})"),
         ),
         RuntimeError::DuplicateKey { key, .. } => duplicate_key(&key),
         RuntimeError::ViewFailed { view, why } => SqlError::new(
             SqlState::ObjectNotInPrerequisiteState,
-            format!("materialized view \"{view}\" failed and was set aside"),
+            format!("materialized view \"{view}\" failed"),
         )
         .with_detail(why)
         .with_hint("Drop it and create it again."),
@@ -98,24 +98,30 @@ pub fn runtime(error: RuntimeError) -> SqlError {
         error @ RuntimeError::EndlessRecursion { .. } => {
             SqlError::new(SqlState::ProgramLimitExceeded, error.to_string())
         }
-        error @ RuntimeError::UnknownWorker(_) => SqlError::new(SqlState::UndefinedObject, error.to_string()),
+        error @ RuntimeError::UnknownWorker(_) => SqlError::new(SqlState::UndefinedObject, error.to_string())
+            .with_hint("SHOW WORKERS lists the workers."),
         error @ RuntimeError::LastWorker(_) => {
             SqlError::new(SqlState::ObjectNotInPrerequisiteState, error.to_string())
-                .with_hint("ADD WORKER adds one.")
+                .with_hint("Use ADD WORKER first.")
         }
-        error @ RuntimeError::WorkerLost(_) => SqlError::new(SqlState::CrashShutdown, error.to_string()),
+        error @ RuntimeError::WorkerLost(_) => {
+            SqlError::new(SqlState::CrashShutdown, error.to_string()).with_hint("Run it again.")
+        }
         RuntimeError::OutOfMemory { who, held } => SqlError::new(
             SqlState::OutOfMemory,
-            format!("{who} needs more memory than there is"),
+            format!("out of memory: {who} exceeded memory_limit"),
         )
         .with_detail(held)
         .with_hint(MEMORY_HINT),
-        RuntimeError::NoRoom { waited, why } => SqlError::new(
+        RuntimeError::NoRoom { waited, cause, why } => SqlError::new(
             SqlState::OutOfMemory,
-            format!("the write waited {} s for room", waited.as_secs()),
+            format!(
+                "write timed out after {} s: {cause} (backpressure)",
+                waited.as_secs()
+            ),
         )
         .with_detail(why)
-        .with_hint("Nothing of it was kept. Send it again later; SHOW BACKPRESSURE tells what is behind."),
+        .with_hint("Nothing of it was stored. Retry it later; SHOW BACKPRESSURE lists what is behind."),
         error @ RuntimeError::RowsLost { .. } => SqlError::new(SqlState::CrashShutdown, error.to_string()),
         error @ RuntimeError::Ended => SqlError::new(SqlState::QueryCanceled, error.to_string()),
         RuntimeError::ShuttingDown => SqlError::new(SqlState::AdminShutdown, "the server is shutting down"),

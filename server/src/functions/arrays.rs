@@ -202,7 +202,7 @@ pub(super) fn check_unnest(unnest: &Unnest) -> Result<()> {
             .is_some_and(|item| item.name() != super::regex::MATCH && item_of(item.data_type()).is_some());
         if is_nested {
             return Err(SqlError::unsupported(
-                "unnest() of an array with several dimensions is not supported, but of one that is written as ARRAY[[..], ..]",
+                "unnest() of an array with several dimensions is supported only for one that is written as ARRAY[[..], ..]",
             )
             .into());
         }
@@ -513,7 +513,7 @@ fn sliced(list: &ListArray, bounds: &[ArrayRef], rows: &[usize]) -> Result<ListA
         };
     }
     let DataType::List(item) = list.data_type() else {
-        return Err(exec_datafusion_err!("an array is no list"));
+        return Err(exec_datafusion_err!("an array is not a list"));
     };
     Ok(ListArray::try_new(
         Arc::clone(item),
@@ -544,7 +544,7 @@ fn flattened_list(list: &ListArray) -> Result<ListArray> {
     }
     let indices: UInt32Array = indices.into_iter().collect();
     let DataType::List(item) = inner.data_type() else {
-        return Err(exec_datafusion_err!("an array is no list"));
+        return Err(exec_datafusion_err!("an array is not a list"));
     };
     Ok(ListArray::try_new(
         Arc::clone(item),
@@ -632,7 +632,7 @@ fn without(list: &ListArray, items: &ArrayRef) -> Result<ArrayRef> {
     }
     let indices: UInt32Array = indices.into_iter().collect();
     let DataType::List(item) = list.data_type() else {
-        return Err(exec_datafusion_err!("an array is no list"));
+        return Err(exec_datafusion_err!("an array is not a list"));
     };
     Ok(Arc::new(ListArray::try_new(
         Arc::clone(item),

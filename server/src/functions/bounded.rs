@@ -264,7 +264,7 @@ fn too_large(name: &str, limit: u64, of: &str) -> SqlError {
     SqlError::new(
         SqlState::ProgramLimitExceeded,
         format!(
-            "the result of {name} is too large: {} MB {of} is the limit",
+            "the result of {name} is too large: the limit is {} MB {of}",
             limit >> 20
         ),
     )
@@ -277,7 +277,7 @@ fn too_large(name: &str, limit: u64, of: &str) -> SqlError {
 pub fn may_be_as_large(name: &str, bytes: usize) -> SqlResult<()> {
     match bytes as u64 <= VALUE_BYTES_MAX {
         true => Ok(()),
-        false => Err(too_large(name, VALUE_BYTES_MAX, "of a value")),
+        false => Err(too_large(name, VALUE_BYTES_MAX, "for a value")),
     }
 }
 
@@ -303,7 +303,7 @@ impl Budget {
         self.bytes += bytes as u64;
         match self.bytes <= BATCH_BYTES_MAX {
             true => Ok(()),
-            false => Err(too_large(self.name, BATCH_BYTES_MAX, "of the values of a batch of rows").into()),
+            false => Err(too_large(self.name, BATCH_BYTES_MAX, "for the values of a batch of rows").into()),
         }
     }
 }

@@ -408,9 +408,9 @@ impl DatePart {
                         Ok(part) => Ok(part.exact(scale)),
                         Err(_) => Err(SqlError::new(
                             SqlState::NumericValueOutOfRange,
-                            "the part of an infinite time is infinite, which a numeric cannot be",
+                            "the parts of an infinite time are infinite, which numeric cannot represent",
                         )
-                        .with_hint("date_part() answers a float, which can.")),
+                        .with_hint("date_part() returns double precision, which can.")),
                     })
                     .transpose()
             })

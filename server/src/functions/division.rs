@@ -117,7 +117,7 @@ impl ScalarUDFImpl for Divide {
             }
             target => {
                 let DataType::Decimal128(_, scale) = target else {
-                    return Err(exec_datafusion_err!("a quotient is no {target}"));
+                    return Err(exec_datafusion_err!("a quotient is not {target}"));
                 };
                 let ((left, left_scale), (right, right_scale)) = (decimals(left)?, decimals(right)?);
                 // The quotient of the digits, times ten to this, is what the result holds.

@@ -77,7 +77,8 @@ pub fn check_key(field: &Field) -> SqlResult<()> {
             plain_name(field)
         ))
         .with_hint(
-            "Its values have several forms that are equal; keep a text or a number beside it as the key.",
+            "Equal values of it can have different forms. Add a column of type text or a number type as the \
+             key.",
         )),
     }
 }

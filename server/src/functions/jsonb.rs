@@ -310,7 +310,7 @@ fn read(text: &str) -> SqlResult<Node<'_>> {
 fn document<'a>(cells: &[Cell<'a>]) -> SqlResult<Node<'a>> {
     match cells.first() {
         Some(Cell::Text(text)) => read(text),
-        _ => Err(refused("a jsonb value is expected")),
+        _ => Err(refused("expected a jsonb value")),
     }
 }
 
@@ -325,14 +325,14 @@ fn items<'a>(cells: &[Cell<'a>]) -> SqlResult<Vec<Node<'a>>> {
 fn text<'a>(cell: &Cell<'a>) -> SqlResult<&'a str> {
     match cell {
         Cell::Text(text) => Ok(text),
-        _ => Err(refused("a text is expected")),
+        _ => Err(refused("expected a text")),
     }
 }
 
 fn texts<'c, 'a>(cell: &'c Cell<'a>) -> SqlResult<&'c [&'a str]> {
     match cell {
         Cell::Texts(texts) => Ok(texts),
-        _ => Err(refused("an array of texts is expected")),
+        _ => Err(refused("expected an array of texts")),
     }
 }
 

@@ -63,7 +63,7 @@ pub fn compared_with_each(expr: &Expr) -> SqlResult<Option<Expr>> {
         } => {
             let Some(patterns) = elements(pattern)? else {
                 return Err(SqlError::unsupported(
-                    "LIKE ANY is supported only with an array that is written out",
+                    "LIKE ANY is supported only with an array that is written as a list of elements",
                 ));
             };
             let each = patterns.into_iter().map(|pattern| like(expr, pattern)).collect();

@@ -374,7 +374,7 @@ fn bytewise(collation: &ObjectName) -> SqlResult<()> {
     }
     Err(
         SqlError::unsupported(format!("collation {collation} is not supported"))
-            .with_hint("Texts are ordered by their bytes, as with COLLATE \"C\"."),
+            .with_hint("Text is ordered by its bytes, as with COLLATE \"C\"."),
     )
 }
 

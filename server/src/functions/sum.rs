@@ -39,7 +39,7 @@ fn checked(return_type: &DataType, is_distinct: bool) -> bool {
 fn narrow(sum: i128) -> Result<i64> {
     i64::try_from(sum).map_err(|_| {
         SqlError::new(SqlState::NumericValueOutOfRange, "bigint out of range")
-            .with_detail("The sum of the integers is no bigint.")
+            .with_detail("The sum of the integers does not fit into bigint.")
             .with_hint("Cast the argument of sum to numeric.")
             .into()
     })

@@ -38,7 +38,7 @@ pub async fn crowd(Extracted(state): Extracted<State>, request: Request, next: N
     match state.requests.try_acquire() {
         Ok(_place) => next.run(request).await,
         Err(_) => {
-            let message = format!("{REQUESTS_MAX} requests are being worked on; try again in a moment");
+            let message = format!("too many requests: the limit is {REQUESTS_MAX}; try again in a moment");
             error::plain(StatusCode::TOO_MANY_REQUESTS, &message)
         }
     }
@@ -54,13 +54,13 @@ pub async fn origin(Extracted(state): Extracted<State>, request: Request, next: 
     if state.loopback_only && !host.is_none_or(is_local_host) {
         return error::plain(
             StatusCode::FORBIDDEN,
-            "this server is for its own machine; the Host header names another",
+            "the server listens on loopback only, and the Host header is not a name of this machine",
         );
     }
     if comes_from_another_site(headers, host) {
         return error::plain(
             StatusCode::FORBIDDEN,
-            "requests from pages of other sites are refused",
+            "requests from web pages of other sites are refused",
         );
     }
     next.run(request).await

@@ -107,17 +107,19 @@ pub async fn post(
         Ok(answered) => Json(body_of(&answered)).into_response(),
         Err(Failure::Busy) => error::plain(
             StatusCode::CONFLICT,
-            "a request with this Idempotency-Key is being worked on; try again later",
+            "a request with this Idempotency-Key is in progress; try again later",
         ),
         Err(Failure::Differs) => error::plain(
             StatusCode::UNPROCESSABLE_ENTITY,
-            "this Idempotency-Key came with another body before; nothing was written: send a new request under a new key",
+            "this Idempotency-Key was used before with a different body; nothing was written: use a new key \
+             for a new request",
         ),
         Err(Failure::Sql(error)) if error.code == SqlState::OutOfMemory => error::try_again(&error),
         Err(Failure::Sql(error)) => error::response(&error),
         Err(Failure::TooLarge) => {
             let message = format!(
-                "the body exceeds the limit of {} bytes; nothing was kept; send smaller pieces or raise http_body_bytes_max",
+                "the body exceeds the limit of {} bytes; nothing was stored; send smaller pieces or raise \
+                 http_body_bytes_max",
                 state.body_bytes_max
             );
             error::plain(StatusCode::PAYLOAD_TOO_LARGE, &message)
@@ -198,9 +200,9 @@ async fn take_in(request: Request, session: Arc<Session>, body: Body) -> Result<
         let piece = match piece {
             Ok(piece) => piece,
             Err(error) => {
-                copy.fail("the request was broken off");
+                copy.fail("the request was interrupted");
                 return Err(Failure::Broken(format!(
-                    "the request was broken off; nothing was kept: {error}"
+                    "the request was interrupted; nothing was stored: {error}"
                 )));
             }
         };

@@ -30,7 +30,7 @@ pub async fn get(
     let Some(recent) = id.parse().ok().and_then(|id| database.profiles().get(id)) else {
         return error::plain(
             StatusCode::NOT_FOUND,
-            &format!("there is no profile \"{id}\"; only those of the last runs are kept"),
+            &format!("profile \"{id}\" does not exist; only those of the last runs are stored"),
         );
     };
     match parameters.format.as_deref() {
@@ -41,7 +41,7 @@ pub async fn get(
         Some("trace") => Json(trace(&recent.profile)).into_response(),
         Some(other) => error::plain(
             StatusCode::BAD_REQUEST,
-            &format!("a profile is not to be had as \"{other}\"; the formats are json and trace"),
+            &format!("invalid profile format \"{other}\": the formats are json and trace"),
         ),
     }
 }

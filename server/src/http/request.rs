@@ -79,7 +79,7 @@ impl SqlRequest {
             )
         };
         let body: Body = serde_json::from_slice(body)
-            .map_err(|error| invalid(format!("the body is not a request: {error}")))?;
+            .map_err(|error| invalid(format!("the body is not a valid request: {error}")))?;
         let parts = match (body.query, body.queries) {
             (Some(query), None) => vec![Part::Text(query)],
             (None, Some(queries)) => queries.into_iter().map(Part::Statement).collect(),

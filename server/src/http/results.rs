@@ -257,8 +257,8 @@ impl ResultWriter {
 fn only_one(begun: &mut bool) -> SqlResult<()> {
     if std::mem::replace(begun, true) {
         return Err(
-            SqlError::unsupported("only one statement with rows fits into this format")
-                .with_hint("Ask for application/json or application/x-ndjson."),
+            SqlError::unsupported("this format supports only one statement that returns rows")
+                .with_hint("Request application/json or application/x-ndjson."),
         );
     }
     Ok(())

@@ -182,9 +182,9 @@ async fn begin_read_only(session: &Arc<Session>, request: &SqlRequest) -> SqlRes
     for sql in request.texts() {
         for parsed in session.parse(sql).await? {
             if !reads_only(&parsed.statement) {
-                let message = "GET takes only SELECT, SHOW, DESCRIBE and EXPLAIN";
+                let message = "GET supports only SELECT, SHOW, DESCRIBE and EXPLAIN";
                 return Err(SqlError::new(SqlState::ReadOnlySqlTransaction, message)
-                    .with_hint("POST the statement to /api/sql."));
+                    .with_hint("Send the statement to /api/sql with POST."));
             }
         }
     }
@@ -219,7 +219,7 @@ fn malformed_id() -> SqlError {
         SqlState::ObjectInUse,
         "X-Query-Id is malformed or belongs to a running statement",
     )
-    .with_hint("Choose up to 128 visible ASCII characters that no running statement has, or leave it out.")
+    .with_hint("Use up to 128 visible ASCII characters that no running statement uses, or omit it.")
 }
 
 /// A result whose first rows are there.
@@ -299,7 +299,7 @@ impl Execution {
                     copy.fail("COPY FROM STDIN has no data over HTTP");
                     return Err(
                         SqlError::unsupported("COPY FROM STDIN is not available over HTTP")
-                            .with_hint("POST the rows to /api/ingest/{stream}."),
+                            .with_hint("Send the rows to /api/ingest/{stream} with POST."),
                     );
                 }
                 Outcome::CopyOut(_) => {
@@ -448,7 +448,7 @@ impl Statements {
         if parsed.len() > 1 {
             return Err(SqlError::new(
                 SqlState::SyntaxError,
-                "an entry of \"queries\" holds one statement",
+                "an entry of \"queries\" must be a single statement",
             ));
         }
         let prepared = self.session.prepare(parsed.pop(), &[]).await?;

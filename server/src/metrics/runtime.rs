@@ -60,7 +60,7 @@ impl Collector for RuntimeCollector {
         let clients = ConstGauge::new(runtime.waiting_for_clients().len() as i64);
         let (name, help) = (
             "queries_waiting_for_clients",
-            "Queries whose clients do not take their rows now",
+            "Queries that are waiting for their clients to read rows",
         );
         clients.encode(encoder.encode_descriptor(name, help, None, clients.metric_type())?)?;
         let sinks: Vec<SinkStatus> = database
@@ -73,18 +73,14 @@ impl Collector for RuntimeCollector {
         for (name, help, value) in [
             (
                 "sink_files",
-                "Files that the sinks have committed",
+                "Files that sinks have committed",
                 sum(|sink| sink.files),
             ),
-            ("sink_rows", "Rows in files of the sinks", sum(|sink| sink.rows)),
-            (
-                "sink_bytes",
-                "Bytes of files of the sinks",
-                sum(|sink| sink.bytes),
-            ),
+            ("sink_rows", "Rows in files of sinks", sum(|sink| sink.rows)),
+            ("sink_bytes", "Bytes in files of sinks", sum(|sink| sink.bytes)),
             (
                 "sinks_failing",
-                "Sinks that do not go on for now",
+                "Sinks that have failed and will retry",
                 sum(|sink| u64::from(sink.error.is_some())),
             ),
         ] {
@@ -108,12 +104,12 @@ impl Collector for RuntimeCollector {
                 seconds(&mut encoder, &format!("{class}_{name}"), help, durations)?;
             }
         }
-        let help = "Time from the arrival of more urgent work to giving way";
+        let help = "Time from the arrival of more urgent work to the suspension of a task";
         seconds(&mut encoder, "pause_latency", help, &times.pause)?;
         let gauges: [(&str, &str, i64); 11] = [
             (
                 "tasks_paused",
-                "Tasks that gave way to more urgent ones and wait",
+                "Tasks that are suspended for more urgent ones",
                 runtime.paused_tasks().len() as i64,
             ),
             (
@@ -148,7 +144,7 @@ impl Collector for RuntimeCollector {
             ("views", "Materialized views", views.len() as i64),
             (
                 "views_failed",
-                "Materialized views that were set aside",
+                "Materialized views that have failed",
                 failed as i64,
             ),
             (
@@ -158,12 +154,12 @@ impl Collector for RuntimeCollector {
             ),
             (
                 "view_state_bytes",
-                "Keyed state and contents of all materialized views",
+                "Size of the keyed state and contents of all materialized views",
                 views.iter().map(|view| view.state_bytes as i64).sum(),
             ),
             (
                 "view_state_on_disk_bytes",
-                "State of materialized views that is on disk because memory is short",
+                "Spilled state of materialized views (on disk, because memory is short)",
                 views.iter().map(|view| view.on_disk_bytes as i64).sum(),
             ),
         ];
@@ -185,12 +181,13 @@ fn memory(encoder: &mut DescriptorEncoder<'_>, status: &MemoryStatus) -> fmt::Re
         ),
         (
             "memory_used_bytes",
-            "What counts against memory_limit: accounts, and what else the operating system sees",
+            "Memory that counts against memory_limit: accounted memory, and the rest that the operating \
+             system sees",
             status.used,
         ),
         (
             "memory_charged_bytes",
-            "What views, tables, writes and queries hold",
+            "Memory accounted to views, tables, writes and queries",
             status.charged,
         ),
     ] {
@@ -200,32 +197,32 @@ fn memory(encoder: &mut DescriptorEncoder<'_>, status: &MemoryStatus) -> fmt::Re
     for (name, help, value) in [
         (
             "memory_queries_refused",
-            "Requests of queries for memory that were refused or made them spill",
+            "Memory requests of queries that were refused or caused spilling",
             status.queries_refused,
         ),
         (
             "writes_waited",
-            "Writes that waited for room",
+            "Writes that were delayed by backpressure",
             status.writes_waited,
         ),
         (
-            "memory_views_set_aside",
-            "Views that were set aside for want of memory",
+            "memory_views_failed",
+            "Views that failed because memory ran out",
             status.views_set_aside,
         ),
         (
             "memory_views_divided",
-            "Times that views were made anew in more partitions, because their state is larger than memory",
+            "Rebuilds of views with more partitions, because their state is larger than memory",
             status.views_divided,
         ),
         (
             "memory_spilled_bytes",
-            "State of views that was written to disk because memory was short",
+            "State of views that was spilled to disk because memory was short",
             status.spilled,
         ),
         (
             "memory_brought_back_bytes",
-            "State of views that was read again from there",
+            "Spilled state of views that was read back from disk",
             status.brought_back,
         ),
     ] {
@@ -295,7 +292,7 @@ fn feeds(encoder: &mut DescriptorEncoder<'_>, feeds: &[FeedStatus]) -> fmt::Resu
         ("feed_bytes", "Bytes of these rows", sum(|feed| feed.size.bytes)),
         (
             "writes_without_room",
-            "Writes that wait for room now",
+            "Writes that are being delayed by backpressure",
             sum(|feed| feed.writes_waiting),
         ),
     ] {

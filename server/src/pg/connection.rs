@@ -138,7 +138,8 @@ async fn farewell<S: AsyncRead + AsyncWrite + Unpin>(mut wire: Wire<S>, closed: 
             "terminating connection due to administrator command",
         )),
         Closed::Fatal(error) => {
-            tracing::info!(peer, code = error.code.code(), error = %error, "connection refused or broken off");
+            tracing::info!(peer, code = error.code.code(), error = %error, "connection refused or \
+                 interrupted");
             Some(error)
         }
     };

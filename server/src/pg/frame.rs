@@ -26,7 +26,7 @@ pub fn startup_length(bytes: &[u8]) -> SqlResult<Option<usize>> {
         return Ok(Some(length));
     }
     Err(violation(format!("invalid length of start-up packet: {length}"))
-        .with_hint("This port speaks PostgreSQL's protocol; HTTP has its own port."))
+        .with_hint("This port is for the PostgreSQL protocol; HTTP has its own port."))
 }
 
 /// Length of the message at the head of `bytes`, its type included, once the length field is there.

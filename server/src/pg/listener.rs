@@ -86,7 +86,7 @@ async fn serve(
 ) {
     // Answers are written whole, so there is nothing that waiting for more could save.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "cannot turn off delayed sending");
+        tracing::debug!(%peer, %error, "cannot set TCP_NODELAY on a connection");
     }
     let _open = shared.metrics.connection_opened("pg");
     connection::serve(
@@ -111,6 +111,6 @@ fn log_panic(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {
-        tracing::error!(%error, "a connection ended by a defect of millrace; the others go on");
+        tracing::error!(%error, "a connection ended because of a bug in millrace; the others continue");
     }
 }

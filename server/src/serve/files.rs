@@ -33,7 +33,7 @@ impl ConnectionsMax {
             tracing::warn!(
                 files,
                 connections_max = most.pg,
-                "the limit of open files (ulimit -n) leaves room for fewer connections than connections_max says"
+                "the limit of open files (ulimit -n) allows fewer connections than connections_max"
             );
         }
         most

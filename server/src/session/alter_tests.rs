@@ -203,8 +203,9 @@ async fn state_that_grows_without_bound_is_said() {
     assert_eq!(
         said,
         [
-            "the state of materialized view \"many\" grows without bound: GROUP BY (k) keeps every group of stream \"s\"; \
-             if old rows do not matter, a condition such as ts > now() - INTERVAL '1 day' lets them go"
+            "the state of materialized view \"many\" grows without bound: GROUP BY (k) keeps every group of \
+             stream \"s\"; if old rows are not needed, remove them with a condition such as ts > now() - \
+             INTERVAL '1 day'"
         ]
     );
 }

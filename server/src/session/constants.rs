@@ -193,7 +193,7 @@ impl Replacer<'_> {
                     .first()
                     .and_then(|argument| number_of(argument))
                 else {
-                    return Err(SqlError::unsupported("pg_sleep takes a number only"));
+                    return Err(SqlError::unsupported("pg_sleep takes only a number"));
                 };
                 let longest = Duration::from_secs(u64::from(u32::MAX));
                 let sleep = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(longest);

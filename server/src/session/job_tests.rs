@@ -54,7 +54,7 @@ async fn a_job_in_the_background_goes_on_and_others_too() {
     assert_eq!(error.code, SqlState::DuplicateTable);
     assert_eq!(
         error.detail.unwrap(),
-        format!("job {id} makes materialized view slow at this moment.")
+        format!("Job {id} is creating materialized view slow.")
     );
     let error = f.error("DROP TABLE t").await;
     assert_eq!(error.code, SqlState::DependentObjectsStillExist);
@@ -248,7 +248,7 @@ async fn views_outlive_their_worker() {
     assert_eq!(f.ok(workers).await, ["1|running"]);
     let error = f.error("KILL WORKER 0").await;
     assert_eq!(error.code, SqlState::UndefinedObject);
-    assert_eq!(error.message, "there is no worker 0: SHOW WORKERS lists them");
+    assert_eq!(error.message, "worker 0 does not exist");
     f.ok("DROP TABLE t CASCADE").await;
 }
 
@@ -260,7 +260,7 @@ async fn workers_come_and_go() {
     let staying = "SELECT id, partitions > 0 FROM mr_catalog.workers WHERE state = 'running' ORDER BY id";
     let error = f.error("DROP WORKER 0").await;
     assert_eq!(error.code, SqlState::ObjectNotInPrerequisiteState);
-    assert_eq!(error.message, "worker 0 is the last one: add another first");
+    assert_eq!(error.message, "cannot remove worker 0: it is the last one");
     f.ok("ADD WORKER").await;
     f.ok("INSERT INTO t VALUES (1000, 8)").await;
     assert_eq!(f.ok("SELECT * FROM over").await, ["8|101"]);

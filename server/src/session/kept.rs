@@ -15,7 +15,7 @@ pub(crate) fn check_kept(kept: usize, what: &str) -> SqlResult<()> {
     }
     Err(SqlError::new(
         SqlState::ProgramLimitExceeded,
-        format!("a session keeps at most {KEPT_MAX} {what}"),
+        format!("a session can have at most {KEPT_MAX} {what}"),
     )
-    .with_hint("Close those that are not needed any more."))
+    .with_hint("Close the ones that are no longer needed."))
 }

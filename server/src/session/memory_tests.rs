@@ -76,7 +76,9 @@ async fn with_too_little_queries_and_writes_are_refused() {
     let error = f.error(endless).await;
     assert_eq!(error.code, SqlState::OutOfMemory, "{error:?}");
     assert!(
-        error.message.contains("RecursiveQuery of the query needs"),
+        error
+            .message
+            .contains("out of memory: RecursiveQuery exceeded memory_limit (it needs"),
         "{}",
         error.message
     );
@@ -119,7 +121,7 @@ async fn who_waits_is_listed_with_what_for() {
         assert_eq!((columns[0], columns[1]), ("large", ""));
         assert_eq!((columns[2], columns[3], columns[5]), ("memory", "1", "t"));
         let flow = "SELECT reason, waits_for, tasks_waiting, since <= now(), source FROM mr_catalog.flow";
-        assert_eq!(f.ok(flow).await, ["writes wait for room|memory|1|t|t"]);
+        assert_eq!(f.ok(flow).await, ["backpressure: writes wait|memory|1|t|t"]);
         let feeds = "SELECT sources, rows_max, writes_waiting FROM mr_catalog.feeds";
         assert_eq!(f.ok(feeds).await, ["t|1048576|1", "large|1048576|0"]);
         f.ok("ALTER SYSTEM RESET memory_limit").await;
@@ -182,7 +184,7 @@ async fn what_a_query_unnests_is_in_flight_a_few_batches_at_a_time() {
             assert_eq!(taken.num_rows(), 500);
             let flow =
                 "SELECT reason, waits_for, tasks_waiting, query > 0, since <= now() FROM mr_catalog.flow";
-            let waits = "the client takes no rows|3 batches that the client has not taken|1|t|t";
+            let waits = "the client does not read its rows|3 batches not yet read by the client|1|t|t";
             assert_eq!(f.ok(flow).await, [waits]);
         }
         drop((stream, rows));

@@ -113,7 +113,7 @@ async fn a_relation_whose_log_is_damaged_is_set_aside_and_the_others_come_up() {
     let g = Fixture::open(data).await;
     assert_eq!(g.ok("SELECT count(*) FROM u").await, ["20"]);
     assert_eq!(g.ok("SELECT n, total FROM of_u").await, ["20|20"]);
-    let aside = "SELECT view FROM mr_catalog.jobs WHERE state = 'set aside' ORDER BY view";
+    let aside = "SELECT view FROM mr_catalog.jobs WHERE state = 'failed' ORDER BY view";
     let jobs = g.ok(aside).await;
     assert!(
         jobs.starts_with(&["of_both", "of_t"].map(String::from)),
@@ -140,7 +140,7 @@ async fn a_relation_whose_log_is_damaged_is_set_aside_and_the_others_come_up() {
             "{statement}: {error:?}"
         );
         assert!(
-            error.message.contains("table t is set aside"),
+            error.message.contains("table t failed to load"),
             "{statement}: {error:?}"
         );
     }
@@ -148,9 +148,9 @@ async fn a_relation_whose_log_is_damaged_is_set_aside_and_the_others_come_up() {
     let why = error.detail.unwrap_or_default();
     assert!(why.contains("is damaged at byte"), "{why}");
     let error = g.error("SELECT * FROM plain").await;
-    assert!(error.message.contains("view plain is set aside"), "{error:?}");
+    assert!(error.message.contains("view plain failed to load"), "{error:?}");
     let error = g.error("SELECT * FROM of_t").await;
-    assert!(error.message.contains("of_t is set aside"), "{error:?}");
+    assert!(error.message.contains("of_t failed to load"), "{error:?}");
     let backup = tempfile::tempdir().unwrap();
     let error = g
         .error(&format!("BACKUP TO '{}/b'", backup.path().display()))
@@ -211,7 +211,7 @@ async fn damage_that_only_the_replay_finds_is_set_aside_too() {
     let g = Fixture::open_with(data, small).await;
     assert_eq!(g.ok("SELECT n FROM of_u").await, ["1"]);
     let error = g.error("SELECT n FROM of_s").await;
-    assert!(error.message.contains("of_s is set aside"), "{error:?}");
+    assert!(error.message.contains("of_s failed to load"), "{error:?}");
     let error = g.error("SELECT v FROM s").await;
     let why = error.detail.unwrap_or_default();
     assert!(why.contains("is damaged at byte"), "{why}");

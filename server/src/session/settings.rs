@@ -298,7 +298,7 @@ pub fn command_line(text: &str) -> SqlResult<Vec<(String, String)>> {
                 SqlState::SyntaxError,
                 format!("invalid command-line argument for server process: {word}"),
             )
-            .with_hint("Options are given as -c name=value."));
+            .with_hint("Options have the form -c name=value."));
         };
         settings.push((name.replace('-', "_"), value.to_owned()));
     }
@@ -328,14 +328,17 @@ fn checked(known: &Known, value: &str) -> SqlResult<String> {
         ))),
         Form::Boolean => match crate::types::parse::boolean(value) {
             Some(value) => Ok(if value { "on" } else { "off" }.to_string()),
-            None => Err(invalid(Some("It takes on or off.".to_string()))),
+            None => Err(invalid(Some("Valid values: on, off.".to_string()))),
         },
         Form::Integer => match value.trim().parse::<i64>() {
             Ok(number) => Ok(number.to_string()),
-            Err(_) => Err(invalid(Some("It takes a whole number.".to_string()))),
+            Err(_) => Err(invalid(Some("Give a whole number.".to_string()))),
         },
         Form::Quantity => {
-            let number = value.trim().trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
+            let number = value
+                .trim()
+                .trim_end_matches(|c: char| c.is_ascii_alphabetic())
+                .trim_end();
             match number.parse::<f64>() {
                 Ok(_) => Ok(value.trim().to_string()),
                 Err(_) => Err(invalid(None)),
@@ -344,7 +347,7 @@ fn checked(known: &Known, value: &str) -> SqlResult<String> {
         Form::Duration => match duration_ms(value) {
             Some(_) => Ok(value.trim().to_string()),
             None => Err(invalid(Some(
-                "It takes milliseconds, or a time with its unit, such as 250ms, 5s or 2 hours, up to 24 days."
+                "Give milliseconds, or a time with its unit, such as 250ms, 5s or 2 hours, up to 24 days."
                     .to_string(),
             ))),
         },
@@ -370,7 +373,7 @@ fn checked(known: &Known, value: &str) -> SqlResult<String> {
                     "UTF8" | "UNICODE" | "SQLASCII" => Ok("UTF8".to_string()),
                     _ => Err(
                         SqlError::unsupported(format!("client encoding \"{value}\" is not supported"))
-                            .with_hint("millrace speaks UTF8."),
+                            .with_hint("Only UTF8 is supported."),
                     ),
                 }
             }
@@ -381,7 +384,7 @@ fn checked(known: &Known, value: &str) -> SqlResult<String> {
                 } else {
                     Err(
                         SqlError::unsupported(format!("DateStyle \"{value}\" is not supported"))
-                            .with_hint("Dates are written in ISO style."),
+                            .with_hint("Only the ISO style is supported."),
                     )
                 }
             }

@@ -434,7 +434,7 @@ async fn sinks_that_cannot_be_are_refused() {
     f.ok("FLUSH").await;
     f.ok("DROP SINK k2").await;
     let error = f.error(&twice).await;
-    assert!(error.message.contains("exists already"), "{error:?}");
+    assert!(error.message.contains("already exists"), "{error:?}");
     assert!(f.error("SELECT * FROM k").await.message.contains("sink k"));
     assert!(
         f.error("CREATE OR REPLACE MATERIALIZED VIEW n AS SELECT count(*) AS n, 1 AS m FROM s")

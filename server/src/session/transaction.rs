@@ -129,7 +129,8 @@ pub fn ddl_in_transaction(command: &str) -> SqlError {
         format!("{command} cannot run inside a transaction block"),
     )
     .with_hint(
-        "Definitions commit by themselves and cannot be rolled back: run it before BEGIN or after COMMIT.",
+        "Statements that define objects commit immediately and cannot be rolled back: run it before BEGIN \
+         or after COMMIT.",
     )
 }
 

@@ -257,8 +257,8 @@ impl Session {
 
     /// Tells the client of rows that did not enter their streams.
     fn say_late(&self, late: &LateRows) {
-        let past = "late and left out: the watermark of the stream is past their event time";
-        let ahead = "left out: their event time is further ahead of the clock than watermark.max_future_skew";
+        let past = "late and left out: their event time is before the watermark of the stream";
+        let ahead = "left out: their event time is ahead of the clock by more than watermark.max_future_skew";
         for (rows, why) in [(late.rows - late.future_rows, past), (late.future_rows, ahead)] {
             match rows {
                 0 => {}
@@ -317,7 +317,7 @@ impl WriteScope {
         let locks = self
             .locks
             .as_ref()
-            .ok_or_else(|| SqlError::internal("the rows of a relation were asked for that is not locked"))?;
+            .ok_or_else(|| SqlError::internal("the rows of a relation were requested that is not locked"))?;
         let snapshot = self.session.db.runtime().latest(locks).await?;
         let base = snapshot.table_provider_as(self.relation, &self.schema)?;
         overlay::provider(&self.session, base, &self.before).await
@@ -395,7 +395,7 @@ pub(crate) fn writable<'a>(object: &'a Object, verb: &str) -> SqlResult<&'a Rela
                 object.name
             ),
         )
-        .with_hint("A view shows what its query answers; change the streams and tables that it reads.")),
+        .with_hint("A view shows the result of its query. Change the streams and tables that it reads.")),
         (kind, _) => Err(SqlError::new(
             SqlState::WrongObjectType,
             format!(

@@ -81,7 +81,7 @@ impl Decoder {
 fn damaged(path: &Path) -> SqlError {
     SqlError::new(
         SqlState::DataCorrupted,
-        format!("\"{}\" is not as the sink wrote it", path.display()),
+        format!("\"{}\" was modified after the sink wrote it", path.display()),
     )
 }
 

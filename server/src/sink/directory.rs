@@ -17,7 +17,7 @@ pub(crate) fn io_error(what: &str, path: &Path, error: &io::Error) -> SqlError {
     let (state, hint) = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => (
             SqlState::DiskFull,
-            "The sink goes on by itself when there is room.",
+            "The sink resumes automatically when there is space.",
         ),
         ErrorKind::NotFound => (SqlState::UndefinedFile, ""),
         _ => (SqlState::IoError, ""),
@@ -72,7 +72,7 @@ impl Directory {
                 SqlState::InvalidParameterValue,
                 format!("\"{}\" is not an absolute path", self.path.display()),
             )
-            .with_hint("A sink goes on after a restart, from wherever that is done."));
+            .with_hint("A sink resumes after a restart, which may have another working directory."));
         }
         let files = self.numbers()?;
         if let Some(path) = files.first().map(|(number, is_hidden)| match is_hidden {
@@ -81,10 +81,10 @@ impl Directory {
         }) {
             return Err(SqlError::new(
                 SqlState::DuplicateObject,
-                format!("\"{}\" exists already", path.display()),
+                format!("\"{}\" already exists", path.display()),
             )
-            .with_detail("A sink of this name would write files of the same names.")
-            .with_hint("Move the files away, or use another directory or name."));
+            .with_detail("A sink of this name would write files with the same names.")
+            .with_hint("Move the files elsewhere, or use another directory or name."));
         }
         let probe = self.hidden(0);
         let tried = File::create_new(&probe).and_then(|_| fs::remove_file(&probe));
@@ -134,9 +134,9 @@ impl Directory {
             if to.exists() {
                 return Err(SqlError::new(
                     SqlState::DuplicateObject,
-                    format!("\"{}\" exists already", to.display()),
+                    format!("\"{}\" already exists", to.display()),
                 )
-                .with_hint("Move the file away: the sink goes on then."));
+                .with_hint("Move the file elsewhere; the sink then resumes."));
             }
             fs::rename(&from, &to).map_err(|error| io_error("rename", &from, &error))?;
         }

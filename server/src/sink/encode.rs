@@ -121,7 +121,7 @@ impl Encoder {
                     });
             if let Err(error) = tried {
                 return Err(SqlError::unsupported(format!(
-                    "column \"{}\" is of type {name}, which {} files do not have",
+                    "column \"{}\" is of type {name}, which {} files do not support",
                     field.name(),
                     self.format.name().to_uppercase()
                 ))

@@ -134,7 +134,7 @@ pub fn parse(text: &str) -> Result<Node<'_>, JsonError> {
     let node = reader.value(0)?;
     reader.space();
     if reader.at < text.len() {
-        return reader.fail("something follows the JSON value");
+        return reader.fail("unexpected text after the JSON value");
     }
     Ok(node)
 }
@@ -219,7 +219,7 @@ impl<'a> Reader<'a> {
         self.take(VALUE_BYTES)?;
         self.space();
         match self.peek() {
-            None => self.fail("the text ends where a value is expected"),
+            None => self.fail("expected a value, but the text ends"),
             Some(b'{') => self.object(depth),
             Some(b'[') => self.array(depth),
             Some(b'"') => self.string().map(Node::Text),
@@ -235,7 +235,7 @@ impl<'a> Reader<'a> {
                         self.at = start;
                     }
                 }
-                self.fail("a value is expected")
+                self.fail("expected a value")
             }
         }
     }
@@ -251,12 +251,12 @@ impl<'a> Reader<'a> {
         loop {
             self.space();
             if self.peek() != Some(b'"') {
-                return self.fail("a key in double quotes is expected");
+                return self.fail("expected a key in double quotes");
             }
             let key = self.string()?;
             self.space();
             if self.peek() != Some(b':') {
-                return self.fail("\":\" is expected");
+                return self.fail("expected \":\"");
             }
             self.at += 1;
             members.push((key, self.value(depth + 1)?));
@@ -267,7 +267,7 @@ impl<'a> Reader<'a> {
                     self.at += 1;
                     break;
                 }
-                _ => return self.fail("\",\" or \"}\" is expected"),
+                _ => return self.fail("expected \",\" or \"}\""),
             }
         }
         // The sort is stable, so that of equal keys the last one written stands last.
@@ -299,7 +299,7 @@ impl<'a> Reader<'a> {
                     self.at += 1;
                     return Ok(Node::Array(items));
                 }
-                _ => return self.fail("\",\" or \"]\" is expected"),
+                _ => return self.fail("expected \",\" or \"]\""),
             }
         }
     }
@@ -311,12 +311,12 @@ impl<'a> Reader<'a> {
         }
         let whole = self.digits();
         if whole == 0 || (whole > 1 && self.text.as_bytes()[self.at - whole] == b'0') {
-            return self.fail("a number without leading zeros is expected");
+            return self.fail("expected a number without leading zeros");
         }
         if self.peek() == Some(b'.') {
             self.at += 1;
             if self.digits() == 0 {
-                return self.fail("a digit is expected after the point");
+                return self.fail("expected a digit after the point");
             }
         }
         if matches!(self.peek(), Some(b'e' | b'E')) {
@@ -325,7 +325,7 @@ impl<'a> Reader<'a> {
                 self.at += 1;
             }
             if self.digits() == 0 {
-                return self.fail("a digit is expected in the exponent");
+                return self.fail("expected a digit in the exponent");
             }
         }
         let text = self.text;
@@ -387,7 +387,7 @@ impl<'a> Reader<'a> {
                     self.at += 2;
                     let low = self.hex4()?;
                     if !(0xDC00..0xE000).contains(&low) {
-                        return self.fail("a low surrogate is expected");
+                        return self.fail("expected a low surrogate");
                     }
                     code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
                 }
@@ -397,7 +397,7 @@ impl<'a> Reader<'a> {
                     None => self.fail("a lone surrogate is not a character"),
                 };
             }
-            _ => return self.fail("this escape is not known"),
+            _ => return self.fail("unknown escape sequence"),
         };
         self.at += 1;
         Ok(character)
@@ -413,7 +413,7 @@ impl<'a> Reader<'a> {
                 self.at += 4;
                 Ok(code)
             }
-            None => self.fail("four hexadecimal digits are expected"),
+            None => self.fail("expected four hexadecimal digits"),
         }
     }
 }

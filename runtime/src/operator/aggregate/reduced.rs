@@ -24,7 +24,7 @@ pub(super) struct Reduced {
 impl Reduced {
     pub fn new(call: &AggregateCall) -> Result<Self> {
         let reducer = reducer_of(call.function.fun())
-            .ok_or_else(|| RuntimeError::Internal(format!("{} is no reducer", call.function.name())))?;
+            .ok_or_else(|| RuntimeError::Internal(format!("{} is not a reducer", call.function.name())))?;
         Ok(Reduced {
             reducer: Arc::clone(reducer),
             arguments: call.arguments.clone(),

@@ -110,9 +110,9 @@ impl Expansion {
             .map(|column| match column {
                 UnnestColumn::Elements(index) => as_list(batch.rows.column(*index)).map(Some),
                 UnnestColumn::Kept(_) => Ok(None),
-                UnnestColumn::Pieces { .. } => {
-                    Err(RuntimeError::Internal("a text is cut beside other lists".into()))
-                }
+                UnnestColumn::Pieces { .. } => Err(RuntimeError::Internal(
+                    "a text is split next to other lists".into(),
+                )),
             })
             .collect::<Result<Vec<Option<ListArray>>>>()?;
         let longest = |row: usize| {

@@ -76,7 +76,7 @@ impl FromStr for SchedulerPolicy {
         SchedulerPolicy::ALL
             .into_iter()
             .find(|policy| policy.to_string() == text.to_ascii_lowercase())
-            .ok_or_else(|| format!("{text} is none of lma, lb, fifo, fair and kill"))
+            .ok_or_else(|| format!("{text} is not a scheduler policy: lma, lb, fifo, fair or kill"))
     }
 }
 

@@ -519,10 +519,11 @@ impl Shared {
                 (_, Lane::Batch | Lane::Idle) => Ok(()),
             };
             if let Err(error) = told {
-                tracing::debug!(error, "a thread in a long poll is not told apart");
+                tracing::debug!(error, "cannot lower the priority of a thread in a long poll");
             }
         }
-        tracing::debug!(thread = change.thread, from = %change.from, "a poll takes long");
+        tracing::debug!(thread = change.thread, from = %change.from, "a task has been running for long \
+         without a suspension point");
     }
 
     /// Notes that a thread comes to a task.
@@ -664,7 +665,11 @@ fn yield_to_more_urgent_lanes(lane: Lane) {
     };
     if let Err(error) = told {
         let lane = lane.name();
-        tracing::debug!(error, lane, "threads of a less urgent class are not told apart");
+        tracing::debug!(
+            error,
+            lane,
+            "cannot lower the priority of threads of a less urgent class"
+        );
     }
 }
 

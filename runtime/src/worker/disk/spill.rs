@@ -98,7 +98,7 @@ impl TempFileFactory for SpillFiles {
     fn create_temp_file(&self, description: &str) -> Result<Arc<dyn SpillFile>> {
         let file = tempfile::tempfile_in(&self.shared.directory).map_err(|error| {
             let directory = self.shared.directory.display();
-            let message = format!("cannot make a file in {directory} for {description}: {error}");
+            let message = format!("cannot create a file in {directory} for {description}: {error}");
             DataFusionError::IoError(io::Error::new(error.kind(), message))
         })?;
         Ok(Arc::new(Spilled(Arc::new(Content {
@@ -173,7 +173,7 @@ impl Content {
         self.progress.borrow().check()?;
         let length = bytes.len() as u64;
         if self.shared.files_bytes.load(Ordering::Relaxed) + length > FILES_BYTES_MAX {
-            let message = format!("queries may spill {} GB at most", FILES_BYTES_MAX >> 30);
+            let message = format!("queries may spill at most {} GB", FILES_BYTES_MAX >> 30);
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, message));
         }
         self.shared.files_bytes.fetch_add(length, Ordering::Relaxed);
@@ -183,7 +183,7 @@ impl Content {
         let under_way = UnderWay {
             content: Arc::clone(self),
             // Until it is known better: a monotask that panics is dropped.
-            outcome: Err(io::Error::other("a write was given up")),
+            outcome: Err(io::Error::other("a write was abandoned")),
             room: Some(Room(Arc::clone(&self.shared), bytes.len())),
         };
         let content = Arc::clone(self);
@@ -387,7 +387,7 @@ mod tests {
         write(100).unwrap();
         let error = write(100).unwrap_err();
         assert!(
-            error.to_string().contains("queries may spill 100 GB at most"),
+            error.to_string().contains("queries may spill at most 100 GB"),
             "{error}"
         );
         write(50).unwrap();

@@ -230,7 +230,7 @@ struct Upload {
 
 impl Upload {
     fn take(&mut self) -> Result<Box<dyn MultipartUpload>> {
-        let gone = || store_error(std::io::Error::other("the file is complete, or was given up"));
+        let gone = || store_error(std::io::Error::other("the file is complete, or was abandoned"));
         self.upload.take().ok_or_else(gone)
     }
 }

@@ -343,7 +343,8 @@ impl ViewInstance {
             Ok(has_left) => has_left,
             Err(error) => {
                 if !self.residence.is_full.swap(true, Ordering::Relaxed) {
-                    tracing::error!(view = %self.name, %error, "its state cannot leave memory, which is short");
+                    tracing::error!(view = %self.name, %error, "memory is short, and the state of a view \
+                     cannot be spilled");
                 }
                 false
             }

@@ -125,7 +125,7 @@ fn rows(database: &Database) -> Vec<Row> {
             view,
             view_name,
             stage,
-            reason: "writes wait for room".to_owned(),
+            reason: "backpressure: writes wait".to_owned(),
             flow: None,
             placement: None,
             waits_for: feed.lack.map(|lack| lack.to_string()),
@@ -141,11 +141,11 @@ fn rows(database: &Database) -> Vec<Row> {
         view: None,
         view_name: format!("query {}", client.query),
         stage: Some(client.stage as u64),
-        reason: "the client takes no rows".to_owned(),
+        reason: "the client does not read its rows".to_owned(),
         flow: None,
         placement: None,
         waits_for: Some(format!(
-            "{} batches that the client has not taken",
+            "{} batches not yet read by the client",
             client.batches_max
         )),
         waiting: 1,

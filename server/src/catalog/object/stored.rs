@@ -188,7 +188,7 @@ impl Object {
                 .collect::<SqlResult<Vec<_>>>()?;
             if let Some(position) = properties.key.iter().find(|position| **position >= columns.len()) {
                 return Err(damaged(format!(
-                    "its key names column {position} of {}",
+                    "its key refers to column {position} of {}",
                     columns.len()
                 )));
             }
@@ -212,7 +212,7 @@ impl Object {
                 .map_err(damaged)?;
             let relation = match event_time {
                 Some(event_time) if event_time.column >= relation.columns.len() => {
-                    return Err(damaged("its event time is no column".into()));
+                    return Err(damaged("its event time is not a column".into()));
                 }
                 None => relation,
                 some => relation.with_event_time(some),
@@ -230,7 +230,7 @@ impl Object {
             ObjectKind::ExternalTable => {
                 let files = properties
                     .external
-                    .ok_or_else(|| damaged("it names no files".into()))?;
+                    .ok_or_else(|| damaged("it has no files".into()))?;
                 let columns = properties.columns.iter().map(load_column);
                 let fields = columns
                     .map(|column| Ok(column?.field))
@@ -249,7 +249,7 @@ impl Object {
             ObjectKind::Index => Definition::Index(IndexDef {
                 relation: properties
                     .relation
-                    .ok_or_else(|| damaged("it names no relation".into()))?,
+                    .ok_or_else(|| damaged("it has no relation".into()))?,
                 columns: properties.index_columns,
             }),
             ObjectKind::Sink => {

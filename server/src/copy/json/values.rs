@@ -20,7 +20,7 @@ fn does_not_fit(target: &Field, node: &Node<'_>) -> SqlError {
     SqlError::new(
         SqlState::InvalidTextRepresentation,
         format!(
-            "a JSON {} is no value of type {}: {}",
+            "a JSON {} is not a value of type {}: {}",
             match node {
                 Node::Array(_) => "array",
                 Node::Object(_) => "object",
@@ -63,9 +63,12 @@ fn text<'a>(target: &Field, read: &DataType, node: &'a Node<'_>) -> SqlResult<Op
             let name = type_name(target);
             return Err(SqlError::new(
                 SqlState::InvalidDatetimeFormat,
-                format!("a number is no value of type {name}: {token}"),
+                format!("a number is not a value of type {name}: {token}"),
             )
-            .with_hint("Write it as a text, as \"2013-01-31 10:00:00Z\"; to_timestamp() of a number column makes a time of seconds."));
+            .with_hint(
+                "Send it as text, such as \"2013-01-31 10:00:00Z\", or load it into a number column \
+                        and convert it with to_timestamp().",
+            ));
         }
         Node::Plain(token) => Some(Cow::Borrowed(token.as_ref())),
         Node::Text(text) => Some(Cow::Borrowed(text.as_str())),
@@ -110,7 +113,7 @@ pub(super) fn column(
             offsets.push(i32::try_from(elements.len()).map_err(|_| {
                 wrong(
                     row,
-                    SqlError::new(SqlState::ProgramLimitExceeded, "too many elements of arrays"),
+                    SqlError::new(SqlState::ProgramLimitExceeded, "too many array elements"),
                 )
             })?);
         }

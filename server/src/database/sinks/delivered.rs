@@ -92,7 +92,7 @@ impl Writing {
                 let error = io_error("read", &path, &error);
                 match error.code {
                     SqlState::UndefinedFile => error
-                        .with_detail("Without it is not known which rows the sink has delivered.")
+                        .with_detail("Without it, the rows that the sink has delivered are not known.")
                         .with_hint("Put it back, or drop the sink and create it again."),
                     _ => error,
                 }

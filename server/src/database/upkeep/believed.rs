@@ -54,14 +54,15 @@ impl BelievedTime {
             let seconds = (clock_ms - expected) / 1000;
             tracing::warn!(
                 seconds,
-                "the clock has jumped ahead: retention does not go by it for an hour, in which it can be set right"
+                "the clock jumped ahead: retention ignores the jump for an hour, so that the clock can be \
+                 corrected"
             );
             moment
         });
         if moment.duration_since(since) < DOUBT {
             return expected;
         }
-        tracing::info!("the clock has stayed ahead: retention goes by it from now on");
+        tracing::info!("the clock stayed ahead: retention uses it from now on");
         self.doubted_since = None;
         self.base = Some((clock_ms, moment));
         clock_ms

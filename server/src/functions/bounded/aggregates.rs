@@ -34,7 +34,7 @@ impl OneGroup {
         // Buffers have up to twice the bytes that are in them.
         match self.inner.size() as u64 <= COPIES as u64 * VALUE_BYTES_MAX {
             true => Ok(()),
-            false => Err(too_large(self.name, VALUE_BYTES_MAX, "of a value").into()),
+            false => Err(too_large(self.name, VALUE_BYTES_MAX, "for a value").into()),
         }
     }
 }

@@ -210,7 +210,7 @@ impl Limited {
             let bytes = constants.fold(0, u64::saturating_add).saturating_mul(rows as u64);
             return match bytes <= BATCH_BYTES_MAX {
                 true => Ok(bytes),
-                false => Err(too_large(name, BATCH_BYTES_MAX, "of a constant in all rows").into()),
+                false => Err(too_large(name, BATCH_BYTES_MAX, "for a constant in all rows").into()),
             };
         }
         let columns = Columns::new(&args.args)?;
@@ -221,7 +221,7 @@ impl Limited {
         }
         let Sizes { largest, all } = self.growth.sizes(&columns, made_rows, data_type);
         if largest > VALUE_BYTES_MAX {
-            return Err(too_large(name, VALUE_BYTES_MAX, "of a value").into());
+            return Err(too_large(name, VALUE_BYTES_MAX, "for a value").into());
         }
         // One value for all rows becomes one for each where it is used.
         let used = match all_constant && self.is_repeated {
@@ -229,7 +229,7 @@ impl Limited {
             false => all,
         };
         if used > BATCH_BYTES_MAX {
-            return Err(too_large(name, BATCH_BYTES_MAX, "of the values of a batch of rows").into());
+            return Err(too_large(name, BATCH_BYTES_MAX, "for the values of a batch of rows").into());
         }
         Ok(all.saturating_add(columns.repeated(made_rows)))
     }

@@ -86,7 +86,7 @@ impl ScalarUDFImpl for Joined {
             let types = joined_types(&left, right);
             types
                 .map(|(joined, _)| joined)
-                .ok_or_else(|| exec_datafusion_err!("{left} || {right} is no text"))
+                .ok_or_else(|| exec_datafusion_err!("{left} || {right} is not text"))
         })?;
         Ok(vec![joined; arg_types.len()])
     }

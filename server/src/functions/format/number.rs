@@ -172,7 +172,7 @@ impl Pattern {
                     return Err(SqlError::unsupported(format!(
                         "\"{name}\" in the pattern of a number is not supported"
                     ))
-                    .with_hint("Put it in double quotes to have it as text."));
+                    .with_hint("Put it in double quotes to output it literally."));
                 }
             }
             rest = &rest[width..];

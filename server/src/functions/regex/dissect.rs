@@ -223,7 +223,7 @@ fn gave_up() -> SqlError {
         SqlState::ProgramLimitExceeded,
         "regular expression took too many steps",
     )
-    .with_hint("References to groups, look-around and branches in groups are searched by trial; write the expression with fewer of them.")
+    .with_hint("Back references, look-around and branches in groups need backtracking; use fewer of them.")
 }
 
 impl<'a> Dissection<'a> {

@@ -153,9 +153,9 @@ fn measure(
         Some(_) => {
             return Err(SqlError::new(
                 SqlState::DataException,
-                "an array whose inner arrays differ in length has no binary form",
+                "an array whose inner arrays differ in length cannot be sent in binary format",
             )
-            .with_hint("Ask for the column in text format, or cast it to text."));
+            .with_hint("Request the column in text format, or cast it to text."));
         }
     }
     for row in start..end {

@@ -99,13 +99,13 @@ pub const KNOWN: &[Known] = &[
         "background_ddl",
         "off",
         Form::Boolean,
-        "Whether CREATE MATERIALIZED VIEW returns before the view is live.",
+        "Whether CREATE MATERIALIZED VIEW returns before the view is filled.",
     ),
     known(
         "backfill_rate_limit",
         "default",
         Form::Text,
-        "Rows a second that a back-fill may read.",
+        "Maximum number of rows per second that a back-fill reads.",
     ),
     known(
         "batch_interval",
@@ -129,7 +129,7 @@ pub const KNOWN: &[Known] = &[
         "checkpoint_interval",
         "10s",
         Form::Server,
-        "How often state is put into files from which the next start goes on.",
+        "How often checkpoints are written, from which the next start resumes.",
     ),
     known(
         "client_encoding",
@@ -143,13 +143,14 @@ pub const KNOWN: &[Known] = &[
         Form::OneOf(&[
             "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error",
         ]),
-        "The least severe messages that are sent to the client.",
+        "The lowest severity of messages that are sent to the client.",
     ),
     known(
         "cyclic_joins",
         "auto",
         Form::OneOf(&["auto", "binary", "generic"]),
-        "How queries join cycles of relations: all at once, by binary joins, or as their sizes say.",
+        "How queries join cycles of relations: all at once, with binary joins, or whichever fits their \
+         sizes.",
     ),
     known(
         "default_table_access_method",
@@ -185,7 +186,7 @@ pub const KNOWN: &[Known] = &[
         "default_transaction_read_only",
         "off",
         Form::Boolean,
-        "Whether new transactions may change nothing.",
+        "Whether new transactions are read-only.",
     ),
     known(
         "durability",
@@ -209,7 +210,7 @@ pub const KNOWN: &[Known] = &[
         "flush_writes",
         "on",
         Form::Server,
-        "Whether files that queries spill and checkpoints are written through to the device.",
+        "Whether spilled files and checkpoints are written through to the device.",
     ),
     known(
         flow::BATCHES,
@@ -222,37 +223,37 @@ pub const KNOWN: &[Known] = &[
         "group_overhead_bounds",
         "5%,10%",
         Form::Server,
-        "Coordination overhead between which the group size is kept.",
+        "Bounds for the coordination overhead, within which an automatic group size keeps it.",
     ),
     known(
         "group_size",
         "auto",
         Form::Server,
-        "Epochs that are scheduled at once.",
+        "Epochs that are scheduled together (group size).",
     ),
     known(
         "idle_in_transaction_session_timeout",
         "0",
         Form::Duration,
-        "How long a session may do nothing inside a transaction before it is ended; 0 is for ever.",
+        "How long a session may be idle inside a transaction before it is ended; 0: no limit.",
     ),
     known(
         "idle_session_timeout",
         "0",
         Form::Duration,
-        "How long a session may do nothing outside of a transaction before it is ended; 0 is for ever.",
+        "How long a session may be idle outside of a transaction before it is ended; 0: no limit.",
     ),
     known(
         "in_hot_standby",
         "off",
         Form::Fixed,
-        "Whether the server can only be read.",
+        "Whether the server is read-only.",
     ),
     known(
         "integer_datetimes",
         "on",
         Form::Fixed,
-        "Times are held as integers.",
+        "Times are stored as integers.",
     ),
     known(
         "IntervalStyle",
@@ -264,7 +265,7 @@ pub const KNOWN: &[Known] = &[
         "is_superuser",
         "on",
         Form::Fixed,
-        "Whether the user may do everything.",
+        "Whether the user is a superuser.",
     ),
     known("jit", "off", Form::Boolean, "Accepted for drivers."),
     known(
@@ -273,30 +274,35 @@ pub const KNOWN: &[Known] = &[
         Form::Fixed,
         "How texts are compared: byte by byte.",
     ),
-    known("lc_ctype", "C.UTF-8", Form::Fixed, "What letters are."),
+    known(
+        "lc_ctype",
+        "C.UTF-8",
+        Form::Fixed,
+        "Which characters are letters.",
+    ),
     known(
         "lock_timeout",
         "0",
         Form::Duration,
-        "How long a statement waits for a lock; 0 is for ever.",
+        "How long a statement waits for a lock; 0: no limit.",
     ),
     known(
         "max_index_keys",
         "32",
         Form::Fixed,
-        "Columns of an index that clients should expect.",
+        "Maximum number of index columns that clients should expect.",
     ),
     known(
         "max_identifier_length",
         "63",
         Form::Fixed,
-        "The longest name that clients should expect.",
+        "Maximum length of a name that clients should expect.",
     ),
     known(
         "memory_limit",
         "auto",
         Form::Server,
-        "Memory of the process: auto is 70 % of the machine's.",
+        "Memory limit of the process; auto: 70 % of the machine's memory.",
     ),
     known(
         "pipeline_spread",
@@ -314,20 +320,21 @@ pub const KNOWN: &[Known] = &[
         "read_consistency",
         "acknowledged",
         Form::OneOf(&["acknowledged", "snapshot"]),
-        "Whether a query waits for all acknowledged writes, or reads the last committed epoch.",
+        "Whether a query waits until views include all acknowledged writes, or reads the last committed \
+         epoch.",
     ),
     known("row_security", "on", Form::Boolean, "Accepted for drivers."),
     known(
         "recovery_reads",
         "wait",
         Form::Server,
-        "What reads see after a start until the log is replayed.",
+        "What reads return after a start until the log is replayed.",
     ),
     known(
         "scheduler_policy",
         "lma",
         Form::Server,
-        "Who goes first on a core, and who is paused for whom.",
+        "How tasks are scheduled on cores, and which are suspended for which.",
     ),
     known(
         "search_path",
@@ -363,25 +370,26 @@ pub const KNOWN: &[Known] = &[
         "sliding_windows",
         "panes",
         Form::OneOf(&["panes", "recompute"]),
-        "How new views keep overlapping windows: put together from shared panes where that can be, or each by itself.",
+        "How new views compute overlapping windows: from shared panes where possible, or each window by \
+         itself.",
     ),
     known(
         "standard_conforming_strings",
         "on",
         Form::OneOf(&["on"]),
-        "Backslashes in strings are plain.",
+        "Backslashes in ordinary strings are ordinary characters.",
     ),
     known(
         "statement_timeout",
         "0",
         Form::Duration,
-        "How long a statement may run; 0 is for ever.",
+        "How long a statement may run; 0: no limit.",
     ),
     known(
         "suspension_max",
         "1s",
         Form::Server,
-        "How long a class of work gets nothing because of more urgent work at the most.",
+        "The longest time that work waits for more urgent work.",
     ),
     known(
         "synchronous_commit",
@@ -411,7 +419,7 @@ pub const KNOWN: &[Known] = &[
         "transaction_read_only",
         "off",
         Form::Boolean,
-        "Whether the transaction may change nothing.",
+        "Whether the transaction is read-only.",
     ),
     known(
         "undisturbed_time",
@@ -423,7 +431,7 @@ pub const KNOWN: &[Known] = &[
         "write_timeout",
         "30s",
         Form::Duration,
-        "How long a write waits for room while views are behind or memory is short; 0 is for ever.",
+        "How long a write waits while views are behind or memory is short (backpressure); 0: no limit.",
     ),
     known(
         "xmloption",

@@ -81,7 +81,7 @@ pub(crate) async fn execute(session: &Arc<Session>, alter: AlterRelation) -> Sql
                 return Err(SqlError::new(
                     SqlState::SerializationFailure,
                     format!(
-                        "relation \"{}\" changed its name while the statement waited for it",
+                        "relation \"{}\" was renamed while the statement waited for it",
                         alter.name
                     ),
                 )
@@ -91,7 +91,7 @@ pub(crate) async fn execute(session: &Arc<Session>, alter: AlterRelation) -> Sql
         AlterOperation::DropColumn { .. } => {
             return Err(
                 SqlError::unsupported(format!("{tag} .. DROP COLUMN is not supported")).with_hint(
-                    "Leave the column out of a view over it, or copy the rest with CREATE TABLE .. AS.",
+                    "Create a view without the column, or copy the other columns with CREATE TABLE .. AS.",
                 ),
             );
         }
@@ -154,8 +154,10 @@ fn is_stored(object: &Object) -> bool {
 }
 
 fn not_altered(option: &Ident) -> SqlError {
-    SqlError::unsupported(format!("option \"{}\" cannot be altered", option.value))
-        .with_hint("durability can, and of a stream retention and retention_size.")
+    SqlError::unsupported(format!("option \"{}\" cannot be altered", option.value)).with_hint(
+        "The options that can be altered are durability, and, for a stream, retention and \
+                    retention_size.",
+    )
 }
 
 /// Has the rows of a stream or table kept in another way from now on.
@@ -166,7 +168,7 @@ fn keep(
 ) -> SqlResult<()> {
     let mut new = object.clone();
     let Definition::Relation(relation) = &mut new.definition else {
-        return Err(SqlError::internal("a stream or table is no relation"));
+        return Err(SqlError::internal("a stream or table is not a relation"));
     };
     relation.keeping = change(relation.keeping)?;
     let options = relation.keeping.for_log();
@@ -368,7 +370,7 @@ fn value_in_old_rows(
         if bound.is_volatile() {
             return Err(
                 SqlError::unsupported("adding a column with a volatile default is not supported")
-                    .with_detail("Each of the rows that there are would get a value of its own."),
+                    .with_detail("Each existing row would get a different value."),
             );
         }
     }
@@ -391,9 +393,7 @@ fn value_in_old_rows(
                     column.field.name()
                 ),
             )
-            .with_hint(
-                "Rows that are there already would have NULL in it: give a DEFAULT, or leave NOT NULL out.",
-            ),
+            .with_hint("It would be NULL in existing rows: add a DEFAULT, or omit NOT NULL."),
             _ => error,
         }
     })?;

@@ -24,7 +24,7 @@ pub(crate) async fn execute(session: &Arc<Session>, alter: &AlterSystemSet) -> S
         let names = tuning::NAMES.join(", ");
         return Err(
             SqlError::unsupported(format!("ALTER SYSTEM does not change \"{name}\""))
-                .with_hint(format!("It changes {names}.")),
+                .with_hint(format!("It can change {names}.")),
         );
     }
     done("ALTER SYSTEM")

@@ -16,15 +16,15 @@ pub(crate) async fn execute(session: &Arc<Session>, to: &str) -> SqlResult<Outco
     if !target.is_absolute() {
         return Err(SqlError::new(
             SqlState::InvalidParameterValue,
-            format!("\"{to}\" is no absolute path"),
+            format!("\"{to}\" is not an absolute path"),
         )
-        .with_hint("BACKUP writes on the server's machine, which has its own working directory."));
+        .with_hint("BACKUP writes on the server's machine, whose working directory may differ from yours."));
     }
     let db = session.database();
     if target.starts_with(absolute(db.store().directory())) {
         return Err(SqlError::new(
             SqlState::InvalidParameterValue,
-            "a backup inside of the data directory would go with it",
+            "a backup cannot be inside the data directory",
         ));
     }
     let moment = {
@@ -53,7 +53,8 @@ fn say_what_is_gone(session: &Session) -> SqlResult<()> {
             session.notice(
                 Severity::Notice,
                 format!(
-                    "{} will be set aside where this backup is restored: retention has removed the first {first} rows of {}",
+                    "{} will fail to load where this backup is restored: retention has removed the first \
+                     {first} rows of {}",
                     object.described(),
                     stream.unwrap_or_default()
                 ),
@@ -120,7 +121,7 @@ mod tests {
         let error = run(&session, "SELECT n FROM over").await.unwrap_err();
         let why = error.detail.unwrap_or_default();
         assert!(
-            why.contains("materialized view mv, which it reads, is set aside"),
+            why.contains("materialized view mv, which it reads, failed to load"),
             "{why}"
         );
         assert_eq!(run(&session, "SELECT n FROM later").await.unwrap(), ["1"]);

@@ -22,7 +22,10 @@ pub(crate) async fn alter(session: &Arc<Session>, text: Option<&str>) -> SqlResu
             SqlState::CantChangeRuntimeParam,
             "parameter \"clock\" cannot be changed",
         )
-        .with_hint("This server goes by the clock of its machine. \"millrace test\" runs files on a clock of their own."));
+        .with_hint(
+            "This server uses the clock of its machine. Files that \"millrace test\" runs have a \
+                    clock of their own.",
+        ));
     };
     let text = text.ok_or_else(|| SqlError::unsupported("the clock has no default"))?;
     let now = db.runtime().now();
@@ -30,7 +33,7 @@ pub(crate) async fn alter(session: &Arc<Session>, text: Option<&str>) -> SqlResu
     if time < now {
         return Err(SqlError::new(
             SqlState::InvalidParameterValue,
-            "the clock goes forward only",
+            "the clock can only be set forward",
         ));
     }
     clock.advance_to(time);

@@ -49,7 +49,7 @@ async fn from(session: &Arc<Session>, copy: CopyStatement) -> SqlResult<Outcome>
     let CopySource::Relation { name, columns } = &copy.source else {
         return Err(SqlError::new(
             SqlState::SyntaxError,
-            "COPY FROM takes a relation, not a query",
+            "COPY FROM needs a relation, not a query",
         ));
     };
     if copy.filter.is_some() {

@@ -38,7 +38,7 @@ pub(crate) async fn execute(
         || state.window_functions().contains_key(&name);
     if is_built_in {
         let message = format!("function \"{name}\" is built in");
-        return Err(SqlError::new(SqlState::DuplicateObject, message).with_hint("Give it another name."));
+        return Err(SqlError::new(SqlState::DuplicateObject, message).with_hint("Use another name."));
     }
     let def = FunctionDef {
         is_aggregate: create.is_aggregate,
@@ -96,7 +96,7 @@ fn check(session: &Session, scope: &Scope, def: &FunctionDef) -> SqlResult<Vec<m
         .iter()
         .find(|(name, _)| !seen.insert(name.as_str()))
     {
-        return Err(invalid(&format!("parameter \"{name}\" is given twice")));
+        return Err(invalid(&format!("parameter \"{name}\" specified more than once")));
     }
     if def.body.visit(&mut Queries).is_break() {
         return Err(SqlError::unsupported(

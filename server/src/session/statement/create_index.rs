@@ -22,7 +22,7 @@ pub(crate) async fn execute(session: &Arc<Session>, create: CreateIndex, text: &
     }
     if !create.include.is_empty() {
         return Err(SqlError::unsupported("INCLUDE is not supported")
-            .with_hint("An index look-up gives whole rows; INCLUDE is not needed."));
+            .with_hint("An index look-up returns whole rows, so INCLUDE is not needed."));
     }
     let guard = session.ddl().await?;
     let scope = session.scope();
@@ -35,7 +35,7 @@ pub(crate) async fn execute(session: &Arc<Session>, create: CreateIndex, text: &
                 SqlState::WrongObjectType,
                 format!("cannot create an index on {}", on.described()),
             )
-            .with_hint("Indexes are for tables and materialized views."));
+            .with_hint("Indexes are supported on tables and materialized views."));
         }
     };
     let columns = create

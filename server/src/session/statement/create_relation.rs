@@ -48,7 +48,7 @@ pub(crate) async fn stream(session: &Arc<Session>, create: CreateStream, text: &
     if !create.primary_key.is_empty() {
         return Err(
             SqlError::new(SqlState::InvalidTableDefinition, "a stream has no primary key")
-                .with_hint("Rows of a stream are never changed. Use CREATE TABLE for rows with a key."),
+                .with_hint("Rows of a stream never change. Use CREATE TABLE for rows with a key."),
         );
     }
     let names: Vec<String> = (create.columns.iter())
@@ -59,7 +59,8 @@ pub(crate) async fn stream(session: &Arc<Session>, create: CreateStream, text: &
     let mut given = create.options.0.iter();
     if given.any(|option| option.name.value.eq_ignore_ascii_case(IDLE_TIMEOUT)) {
         let message = format!(
-            "option \"{IDLE_TIMEOUT}\" changes nothing: a stream has one partition, which waits for no other"
+            "option \"{IDLE_TIMEOUT}\" has no effect: a stream has a single partition, which never waits \
+             for another"
         );
         session.notice(Severity::Notice, message);
     }
@@ -72,7 +73,7 @@ pub(crate) async fn stream(session: &Arc<Session>, create: CreateStream, text: &
     {
         let message = "option \"watermark.max_future_skew\" is not supported with a generator";
         return Err(SqlError::unsupported(message)
-            .with_detail("The event times of a generator have nothing to do with the clock."));
+            .with_detail("The event times of a generator are not related to the clock."));
     }
     refuse_extras(&create.constraints, false, &options, create.format.is_some())?;
     let columns = columns(&create.columns, &[])?;
@@ -222,7 +223,7 @@ async fn fill(
 ) -> SqlResult<u64> {
     let relation = object
         .relation()
-        .ok_or_else(|| SqlError::internal("a table that was just made is no relation"))?;
+        .ok_or_else(|| SqlError::internal("a table that was just created is not a relation"))?;
     let scope = session.scope();
     let builder = RowBuilder::new(session.database(), &scope, relation, positions)?;
     let mut changes = vec![];
@@ -326,7 +327,7 @@ fn late_rows(
         default: None,
         generated: None,
         proctime: false,
-        comment: Some("the watermark when the row came".into()),
+        comment: Some("the watermark when the row arrived".into()),
         added: None,
     };
     let columns: Vec<ColumnDef> = given.chain([watermark]).collect();
@@ -386,7 +387,7 @@ pub(super) fn columns(definitions: &[ColumnDefinition], key: &[usize]) -> SqlRes
     if definitions.is_empty() {
         return Err(SqlError::new(
             SqlState::InvalidTableDefinition,
-            "a relation needs at least one column",
+            "a relation must have at least one column",
         ));
     }
     definitions
@@ -436,7 +437,7 @@ fn check_generated(name: &str, expression: &ast::Expr, definitions: &[ColumnDefi
             format!("cannot use generated column \"{other}\" in column generation expression"),
         )
         .with_detail(format!(
-            "Column \"{name}\" would be computed from a column that is computed itself."
+            "Column \"{name}\" depends on a column that is itself generated."
         ))),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -499,20 +500,20 @@ fn refuse_extras(
         };
         return Err(
             SqlError::unsupported(format!("{what} constraints are not supported"))
-                .with_hint("PRIMARY KEY and NOT NULL are."),
+                .with_hint("The supported constraints are PRIMARY KEY and NOT NULL."),
         );
     }
     if watermark {
         return Err(
             SqlError::new(SqlState::WrongObjectType, "a table has no watermark").with_hint(
-                "Rows of a table are changed at any time. Use CREATE STREAM for rows with an event time.",
+                "Rows of a table can change at any time. Use CREATE STREAM for rows with an event time.",
             ),
         );
     }
     if let Some(option) = options.0.first() {
         return Err(
             SqlError::unsupported(format!("option \"{}\" is not supported", option.name.value))
-                .with_hint("Without a connector, INSERT, COPY and HTTP feed a stream."),
+                .with_hint("A stream without a connector gets its rows from INSERT, COPY and HTTP."),
         );
     }
     if format {

@@ -49,8 +49,10 @@ pub(crate) async fn execute(session: &Arc<Session>, create: CreateSink, text: &s
         SinkInput::Relation(from) => {
             if create.emit != Emit::default() {
                 return Err(
-                    SqlError::unsupported("EMIT is not supported in CREATE SINK .. FROM")
-                        .with_hint("Say it of the view, or use CREATE SINK .. AS SELECT .."),
+                    SqlError::unsupported("EMIT is not supported in CREATE SINK .. FROM").with_hint(
+                        "Use EMIT in the definition of the view, or use CREATE SINK .. AS SELECT \
+                                    ..",
+                    ),
                 );
             }
             let from = names::resolve(session, &scope, &from)?;
@@ -60,7 +62,7 @@ pub(crate) async fn execute(session: &Arc<Session>, create: CreateSink, text: &s
                     SqlState::WrongObjectType,
                     format!("cannot create a sink from {}", from.described()),
                 )
-                .with_hint("A sink is from a materialized view, a table or a stream.")
+                .with_hint("A sink can read a materialized view, a table or a stream.")
             })?;
             session.database().jobs().check_unlocked(&[from.id])?;
             let info = &relation.info;
@@ -121,7 +123,7 @@ fn check_directory(scope: &Scope, def: &SinkDef) -> SqlResult<()> {
         Some(other) => Err(SqlError::new(
             SqlState::DuplicateObject,
             format!(
-                "{} writes files of the same names to \"{}\"",
+                "{} writes files with the same names to \"{}\"",
                 other.described(),
                 def.path.display()
             ),

@@ -138,7 +138,7 @@ pub(super) fn emit(session: &Session, clause: &Emit) -> SqlResult<millrace_plann
     let micros = |what: &str, interval: &ast::Expr| -> SqlResult<i64> {
         let wrong = |why: &str| {
             SqlError::new(SqlState::InvalidParameterValue, format!("{what} {why}"))
-                .with_hint("Write a constant interval: INTERVAL '10 seconds'.")
+                .with_hint("Use a constant interval: INTERVAL '10 seconds'.")
         };
         let scope = session.scope();
         let reader = scope.reader(session.database());
@@ -150,7 +150,7 @@ pub(super) fn emit(session: &Session, clause: &Emit) -> SqlResult<millrace_plann
             return Err(wrong("must be an interval"));
         };
         if interval.months != 0 {
-            return Err(wrong("must not have months, which are of different lengths"));
+            return Err(wrong("cannot contain months, which vary in length"));
         }
         let days = i64::from(interval.days).checked_mul(86_400_000_000);
         let micros = days.and_then(|days| days.checked_add(interval.nanoseconds / 1_000));
@@ -238,7 +238,7 @@ pub(super) fn options(session: &Session, options: &Options) -> SqlResult<ViewOpt
             found.priority = [Priority::Stream, Priority::Batch]
                 .into_iter()
                 .find(|priority| option.value.eq_ignore_ascii_case(priority.name()))
-                .ok_or_else(|| invalid(option).with_hint("A view's priority is stream or batch."))?;
+                .ok_or_else(|| invalid(option).with_hint("The priorities are stream and batch."))?;
         } else if name == "on_error" {
             found.on_error = OnError::ALL
                 .into_iter()
@@ -247,7 +247,8 @@ pub(super) fn options(session: &Session, options: &Options) -> SqlResult<ViewOpt
         } else if !found.flow.set(name, &option.value)? {
             return Err(
                 SqlError::unsupported(format!("option \"{name}\" is not supported")).with_hint(
-                    "A materialized view has the options on_error, priority, flow_batches and flow_batch_rows.",
+                    "The options of a materialized view are on_error, priority, flow_batches and \
+                     flow_batch_rows.",
                 ),
             );
         }
@@ -384,8 +385,8 @@ fn say_what_is_urgent<'a>(
     session.notice(
         Severity::Notice,
         format!(
-            "materialized view \"{batch}\" is worked on at the priority of streams, since it has inputs in common with \
-             \"{stream}\", and epochs are of all views that are connected so"
+            "materialized view \"{batch}\" runs at the priority of streams, because it shares inputs with \
+             \"{stream}\" and views that share inputs have common epochs"
         ),
     );
 }
@@ -396,8 +397,9 @@ fn say_what_grows(session: &Session, name: &str, growth: &Growth) {
         session.notice(
             Severity::Notice,
             format!(
-                "the state of materialized view \"{name}\" grows without bound: {} keeps {} of stream \"{}\"; \
-                 if old rows do not matter, a condition such as ts > now() - INTERVAL '1 day' lets them go",
+                "the state of materialized view \"{name}\" grows without bound: {} keeps {} of stream \
+                 \"{}\"; if old rows are not needed, remove them with a condition such as ts > now() - \
+                 INTERVAL '1 day'",
                 state.operator, state.keeps, state.stream
             ),
         );
@@ -412,7 +414,8 @@ pub(super) fn say_what_is_gone(session: &Session, name: &str, graph: &StageGraph
             session.notice(
                 Severity::Notice,
                 format!(
-                    "\"{name}\" begins with what is left of stream \"{}\": retention has removed its first {first} rows",
+                    "\"{name}\" does not include the first {first} rows of stream \"{}\", which retention \
+                     has removed",
                     input.name
                 ),
             );
@@ -430,7 +433,7 @@ fn backfill_options(session: &Session) -> SqlResult<BackfillOptions> {
                 SqlState::InvalidParameterValue,
                 format!("invalid value for parameter \"backfill_rate_limit\": \"{number}\""),
             )
-            .with_hint("Give rows a second, 1 or more, or \"default\" for no limit.")
+            .with_hint("Give a number of rows per second, at least 1, or \"default\" for no limit.")
         })?),
     };
     Ok(BackfillOptions {

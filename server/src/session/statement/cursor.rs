@@ -31,7 +31,7 @@ pub(crate) async fn declare(
         }
         if statement.scroll == Some(true) {
             return Err(SqlError::unsupported("scrolling cursors are not supported")
-                .with_hint("Declare it with NO SCROLL; rows are fetched forward only."));
+                .with_hint("Declare it with NO SCROLL: rows can only be fetched forward."));
         }
         let in_transaction =
             matches!(&*session.transaction.lock(), Transaction::Active(active) if !active.implicit);
@@ -74,7 +74,7 @@ pub(crate) async fn fetch(session: &Arc<Session>, fetch: &Fetch, running: Runnin
     let Some(rows) = cursor.fetch(count) else {
         return Err(
             SqlError::new(SqlState::ObjectInUse, format!("cursor \"{name}\" is in use"))
-                .with_detail("Not all rows of the FETCH before have been read."),
+                .with_detail("The rows of the previous FETCH have not all been read."),
         );
     };
     let (schema, stream) = session.guarded(rows, &[], running);
@@ -107,7 +107,7 @@ fn count(direction: &FetchDirection) -> SqlResult<usize> {
             SqlState::ObjectNotInPrerequisiteState,
             "cursor can only scan forward",
         )
-        .with_detail(format!("FETCH {other} would go back or skip."))),
+        .with_detail(format!("FETCH {other} would move backward or skip rows."))),
     }
 }
 

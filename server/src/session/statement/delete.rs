@@ -21,7 +21,7 @@ pub(crate) async fn execute(session: &Arc<Session>, delete: Delete, running: Run
     if !delete.order_by.is_empty() || delete.limit.is_some() {
         return Err(SqlError::new(
             SqlState::SyntaxError,
-            "DELETE takes neither ORDER BY nor LIMIT",
+            "ORDER BY and LIMIT are not supported in DELETE",
         ));
     }
     let using = delete.using.as_deref().map(names::joined);

@@ -114,9 +114,9 @@ pub(crate) async fn execute(session: &Arc<Session>, drop: &DropStatement) -> Sql
             SqlState::DependentObjectsStillExist,
             format!("cannot drop {} because a job needs it", targets[0].described()),
         )
-        .with_detail(format!("{} at this moment.", job.described()))
+        .with_detail(format!("{}.", job.described()))
         .with_hint(format!(
-            "Wait for it, use CANCEL JOB {}, or DROP .. CASCADE, which cancels it too.",
+            "Wait for it, use CANCEL JOB {}, or use DROP .. CASCADE, which also cancels it.",
             job.id
         )));
     }

@@ -61,7 +61,7 @@ pub(crate) async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResu
                     "EXPLAIN {} is not supported",
                     first_word(&other)
                 ))
-                .with_hint("EXPLAIN takes queries and CREATE MATERIALIZED VIEW."));
+                .with_hint("EXPLAIN supports queries and CREATE MATERIALIZED VIEW."));
             }
         },
         ExplainTarget::MaterializedView(name) | ExplainTarget::Sink(name) => {
@@ -123,25 +123,25 @@ fn check(explain: &Explain) -> SqlResult<()> {
     };
     if options.what_if.is_some() && !explain.analyze {
         return refused(
-            "WHAT IF needs a run to start from",
+            "EXPLAIN option WHAT IF requires ANALYZE",
             "Use EXPLAIN ANALYZE (WHAT IF (..)).",
         );
     }
     if options.duration.is_some() && !watches {
         return refused(
-            "DURATION is for views",
+            "EXPLAIN option DURATION requires a materialized view",
             "Use EXPLAIN ANALYZE (DURATION '10s') MATERIALIZED VIEW, or EXPLAIN (PREDICT, DURATION '10s') CREATE MATERIALIZED VIEW.",
         );
     }
     if options.predict && explain.analyze {
         return refused(
-            "PREDICT does not run what ANALYZE wants run",
-            "EXPLAIN ANALYZE shows what would have been predicted.",
+            "EXPLAIN options ANALYZE and PREDICT cannot be combined",
+            "ANALYZE runs the statement, and PREDICT does not; ANALYZE shows the prediction, too.",
         );
     }
     if options.format == ExplainFormat::Dot && (explain.analyze || options.predict) {
         return Err(
-            SqlError::unsupported("EXPLAIN ANALYZE and PREDICT have no FORMAT DOT")
+            SqlError::unsupported("EXPLAIN options ANALYZE and PREDICT do not support FORMAT DOT")
                 .with_hint("The formats are TEXT and JSON."),
         );
     }

@@ -88,7 +88,7 @@ pub fn new_name(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResul
     if crate::catalog::SYSTEM_SCHEMAS.contains(&schema.as_str()) {
         return Err(SqlError::new(
             SqlState::InsufficientPrivilege,
-            format!("permission denied to create \"{schema}.{table}\": the schema is the system's"),
+            format!("permission denied to create \"{schema}.{table}\": it is a system schema"),
         ));
     }
     if scope.catalog.schema(&scope.database, &schema).is_none() {
@@ -128,8 +128,10 @@ pub fn single_table(table: &TableWithJoins) -> SqlResult<(ObjectName, Option<Str
             name.clone(),
             alias.as_ref().map(|alias| millrace_parser::fold(&alias.name)),
         )),
-        _ => Err(SqlError::new(SqlState::SyntaxError, "one table is expected here")
-            .with_hint("Join others in FROM or USING.")),
+        _ => Err(
+            SqlError::new(SqlState::SyntaxError, "expected a single table here")
+                .with_hint("Join other tables in FROM or USING."),
+        ),
     }
 }
 
@@ -143,8 +145,10 @@ pub fn delete_target(delete: &Delete) -> SqlResult<(ObjectName, Option<String>)>
     };
     match tables.as_slice() {
         [table] => single_table(table),
-        _ => Err(SqlError::new(SqlState::SyntaxError, "one table is expected here")
-            .with_hint("Join others in USING.")),
+        _ => Err(
+            SqlError::new(SqlState::SyntaxError, "expected a single table here")
+                .with_hint("Join other tables in USING."),
+        ),
     }
 }
 

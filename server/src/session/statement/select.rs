@@ -103,7 +103,7 @@ fn bind_with_effects(
     };
     rewrite::statement(statement)?;
     let ast::Statement::Query(query) = statement else {
-        return Err(SqlError::new(SqlState::SyntaxError, "a query is expected"));
+        return Err(SqlError::new(SqlState::SyntaxError, "expected a query"));
     };
     if let ast::SetExpr::Select(select) = query.body.as_ref()
         && let Some(into) = &select.into

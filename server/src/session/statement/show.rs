@@ -337,7 +337,7 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
             .map(|shown| {
                 let description = shown
                     .known
-                    .map_or("Made by the session.", |known| known.description);
+                    .map_or("Created by the session.", |known| known.description);
                 vec![Some(shown.name), Some(shown.value), some(description)]
             })
             .collect(),

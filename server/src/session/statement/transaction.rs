@@ -155,8 +155,12 @@ pub(crate) async fn checkpoint(session: &Arc<Session>) -> SqlResult<Outcome> {
     let failed = runtime.checkpoint_totals().failed;
     runtime.checkpoint().await;
     if runtime.checkpoint_totals().failed > failed {
-        return Err(SqlError::new(SqlState::IoError, "a checkpoint could not be written")
-            .with_detail("The server's log says why. Nothing is lost: a start replays the log from the checkpoint before."));
+        return Err(
+            SqlError::new(SqlState::IoError, "a checkpoint could not be written").with_detail(
+                "See the server's log for the reason. Nothing is lost: a start replays the log \
+                          from the previous checkpoint.",
+            ),
+        );
     }
     done("CHECKPOINT")
 }

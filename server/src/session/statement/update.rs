@@ -179,7 +179,7 @@ pub(crate) async fn execute(session: &Arc<Session>, update: Update, running: Run
     if !update.order_by.is_empty() || update.limit.is_some() {
         return Err(SqlError::new(
             SqlState::SyntaxError,
-            "UPDATE takes neither ORDER BY nor LIMIT",
+            "ORDER BY and LIMIT are not supported in UPDATE",
         ));
     }
     let assigned = Assigned::new(relation, &update.assignments)?;

@@ -100,7 +100,7 @@ pub fn any_numeric(text: &str) -> SqlResult<i128> {
     }
     Err(out_of_range("numeric", text)
         .with_detail(format!(
-            "A numeric without a precision has {NUMERIC_SCALE} digits after the point here."
+            "A numeric without a precision has {NUMERIC_SCALE} digits after the point."
         ))
         .with_hint("Give it a precision and a scale, as in numeric(38,20)."))
 }
@@ -139,7 +139,7 @@ fn read_decimal(text: &str, precision: u8, scale: i8) -> SqlResult<(i128, bool)>
             ) =>
             {
                 return Err(out_of_range("numeric", text)
-                    .with_detail("A numeric holds neither NaN nor infinity here."));
+                    .with_detail("NaN and infinity are not supported for numeric."));
             }
             _ => return Err(invalid("numeric", text)),
         }

@@ -36,7 +36,7 @@ pub(super) async fn set_back(
     let id = RelationId(stream.id.0);
     let relation = match &mut new.definition {
         Definition::Relation(relation) => relation,
-        _ => return Err(SqlError::internal("a stream is no relation")),
+        _ => return Err(SqlError::internal("a stream is not a relation")),
     };
     let field = match &relation.event_time {
         Some(event_time) if relation.connector.is_none() => {
@@ -68,13 +68,13 @@ pub(super) async fn set_back(
         Some(before) if watermark < before => before,
         Some(before) => {
             return Err(not_now(format!(
-                "the watermark of stream \"{name}\" is {} and can only be set back: it goes on with the rows",
+                "the watermark of stream \"{name}\" is {} and can only be set back: rows move it forward",
                 shown(before)
             )));
         }
         None => {
             return Err(not_now(format!(
-                "stream \"{name}\" has no rows that make a watermark"
+                "stream \"{name}\" has no watermark yet, because it has no rows"
             )));
         }
     };
@@ -99,7 +99,8 @@ pub(super) async fn set_back(
     session.notice(
         Severity::Warning,
         format!(
-            "the watermark of stream \"{name}\" went back from {} to {}: rows from then on are taken again",
+            "the watermark of stream \"{name}\" was set back from {} to {}: rows from that time on are \
+             accepted again",
             shown(before),
             shown(watermark)
         ),
@@ -138,15 +139,19 @@ fn refuse_views(session: &Session, stream: &Arc<Object>) -> SqlResult<()> {
     let error = SqlError::new(
         SqlState::DependentObjectsStillExist,
         format!(
-            "cannot set the watermark of stream \"{}\" back: views go by it",
+            "cannot set the watermark of stream \"{}\" back because views depend on it",
             stream.name
         ),
     );
     let detail = match views.is_empty() {
-        true => "A view that reads the stream is being made.".to_owned(),
-        false => format!("What they have closed is not opened again: {}.", views.join(", ")),
+        true => "A view that reads the stream is being created.".to_owned(),
+        false => format!(
+            "These views cannot reopen what they have closed: {}.",
+            views.join(", ")
+        ),
     };
     Err(error.with_detail(detail).with_hint(
-        "Drop them, set the watermark, and create them again: they are then made from all rows of the stream.",
+        "Drop them, set the watermark, and create them again: they are then filled from all rows of the \
+         stream.",
     ))
 }

@@ -40,9 +40,12 @@ pub(super) async fn view(
     let found = of_graph(session, &planned.graph, &before, &after, elapsed).ok_or_else(|| {
         SqlError::new(
             SqlState::ObjectNotInPrerequisiteState,
-            "nothing is known yet of what views take on this machine",
+            "no measurements of views on this machine yet",
         )
-        .with_hint("Predictions rest on materialized views that were filled, or that have had some thousand rows: make one first.")
+        .with_hint(
+            "Predictions are based on materialized views that were back-filled or have read some \
+                    thousand rows: create one first.",
+        )
     })?;
     match options.format {
         ExplainFormat::Text => Ok(view_forecast_text(&found)),

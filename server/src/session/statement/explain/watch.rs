@@ -75,7 +75,7 @@ pub(super) fn duration(options: &ExplainOptions, default: Duration) -> SqlResult
                 SqlState::InvalidParameterValue,
                 format!("invalid value for EXPLAIN option \"duration\": \"{text}\""),
             )
-            .with_hint("It takes a time with its unit, such as 5s, of at most 1h.")
+            .with_hint("Give a time with its unit, such as 5s, at most 1h.")
         })
 }
 
