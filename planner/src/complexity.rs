@@ -277,8 +277,8 @@ mod tests {
             format!("WITH q0 AS (SELECT 1 FROM t), {} SELECT 1", steps.join(", "))
         };
         assert_eq!(refusal(&doubled(10)), None);
-        assert!(refusal(&doubled(11)).unwrap().contains("each place"));
-        assert!(refusal(&doubled(100)).unwrap().contains("each place"));
+        assert!(refusal(&doubled(11)).unwrap().contains("each reference"));
+        assert!(refusal(&doubled(100)).unwrap().contains("each reference"));
         // A name that means another query inside does not count as the one outside.
         assert_eq!(
             refusal("WITH q AS (SELECT 1 FROM t) SELECT (WITH q AS (SELECT 1) SELECT 1 FROM q) FROM q"),
@@ -314,7 +314,7 @@ mod tests {
             }
             assert!(check_plan(&plan).is_ok());
             let refused = check_plan(&filtered(plan)).unwrap_err().to_string();
-            assert!(refused.contains("one above the other"), "{refused}");
+            assert!(refused.contains("nested too deeply"), "{refused}");
         };
         // As much as the threads have that plan.
         let thread = std::thread::Builder::new().stack_size(8 << 20).spawn(check);

@@ -108,14 +108,14 @@ mod tests {
         f.ok(&format!("BACKUP TO '{}'", backup.display())).await;
         let notices = f.session.take_notices();
         assert_eq!(notices.len(), 1, "{notices:?}");
-        assert!(notices[0].message.contains("mv will be set aside"), "{notices:?}");
+        assert!(notices[0].message.contains("mv will fail to load"), "{notices:?}");
         millrace_storage::restore(&backup, &data).unwrap();
         let db = Database::open(DatabaseOptions::new(&data)).await.unwrap();
         let session = Session::new(db.clone(), SessionInfo::default()).unwrap();
         let error = run(&session, "SELECT n FROM mv").await.unwrap_err();
         let why = error.detail.unwrap_or_default();
         assert!(
-            why.contains("has removed the first 2 rows") && why.contains("a backup has none"),
+            why.contains("has removed the first 2 rows") && why.contains("backups have no checkpoints"),
             "{why}"
         );
         let error = run(&session, "SELECT n FROM over").await.unwrap_err();
