@@ -40,7 +40,7 @@ use crate::stage::{FlowLimits, RecursionLimits, StageGraph};
 pub struct ViewOptions {
     /// Partitions of keyed state.
     pub partitions: usize,
-    /// When a recursion is given up.
+    /// The limits from which a recursion counts as endless.
     pub recursion: RecursionLimits,
     pub emit: Emit,
     /// Whether overlapping windows are put together from panes, where that can be.

@@ -105,7 +105,7 @@ impl JobStatus {
     }
 }
 
-/// Cleans up a back-fill, whether it ended or was given up.
+/// Cleans up a back-fill, whether it ended or was cancelled.
 struct Job {
     inner: Arc<Inner>,
     /// The views that it fills; the first names it.

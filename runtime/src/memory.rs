@@ -9,7 +9,7 @@
 //!
 //!  0 ------------------ 75 % ---------- 80 % ------------ 90 % ----------- 100 % of the limit
 //!   everybody goes on    state of        queries spill     writes wait      the view that grows
-//!                        views leaves    or are refused,   for room         is set aside
+//!                        views leaves    or are refused,   for room         fails
 //!                                        caches are emptied
 //! ```
 //! 1. An account charges what it has already: a [`Charge`] is a fact, and is never refused.
@@ -100,7 +100,7 @@ pub struct MemoryStatus {
     pub queries_refused: u64,
     /// Writes that had to wait for room.
     pub writes_waited: u64,
-    /// Views that were set aside.
+    /// Views that failed because memory ran out.
     pub views_set_aside: u64,
     /// Views that were made anew in more partitions, so that their state can be on disk in part.
     pub views_divided: u64,
@@ -243,7 +243,7 @@ impl Memory {
         self.writes_waited.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A view was set aside.
+    /// A view failed because memory ran out.
     pub fn note_set_aside(&self) {
         self.views_set_aside.fetch_add(1, Ordering::Relaxed);
     }

@@ -154,7 +154,7 @@ pub struct ViewStatus {
     /// Rows on which an expression failed, and the last message.
     pub expression_errors: u64,
     pub last_expression_error: Option<String>,
-    /// Why the view was set aside, if it was.
+    /// Why the view failed, if it did.
     pub failure: Option<String>,
     /// For each stage that combines rows before an exchange, what became of them.
     pub combiners: Vec<(usize, CombinerCounts)>,

@@ -110,7 +110,7 @@ pub trait Transport: Send + Sync {
     /// Whether a back-fill runs at the priority of streams.
     fn is_urgent(&self, job: PipelineId) -> bool;
 
-    /// A view was set aside for want of memory.
+    /// A view failed because memory ran out.
     fn out_of_memory(&self);
 
     /// The oldest version of a view that a reader may still look at.

@@ -7,7 +7,7 @@
 //! close:  refuse new sessions -> runtime finishes its epochs -> store syncs
 //! ```
 //!
-//! A view that cannot be planned any more, or a relation whose log is damaged, is set aside with the reason, and everything else
+//! A view that cannot be planned any more, or a relation whose log is damaged, fails to load with the reason, and everything else
 //! comes up.
 
 pub mod ddl;
@@ -72,7 +72,7 @@ pub struct DatabaseOptions {
     pub tuning: Tuning,
     /// Rows of a relation that make one partition of a query that reads it.
     pub query_partition_rows: usize,
-    /// When a recursion in a view is given up.
+    /// The limits from which a recursion in a view counts as endless.
     pub recursion: RecursionLimits,
     /// How the store behaves.
     pub store: StoreOptions,
@@ -82,7 +82,7 @@ pub struct DatabaseOptions {
     pub reducers: Vec<Arc<dyn Reducer>>,
     /// State of views leaves for the disk now and then though there is memory: for tests.
     pub spill_by_chance: bool,
-    /// Whether the materialized views that there are run; otherwise they are set aside, so that one can be dropped.
+    /// Whether existing materialized views are loaded; otherwise they count as failed, so that one can be dropped.
     pub run_views: bool,
 }
 
@@ -139,7 +139,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens a data directory and brings up everything in its catalog. What cannot be is set aside.
+    /// Opens a data directory and loads everything in its catalog. What cannot be loaded is marked as failed.
     ///
     /// # Errors
     /// The directory is in use, of a newer format, its catalog is damaged, or it cannot be written.
@@ -420,7 +420,7 @@ impl Database {
                 {
                     return Err(error);
                 }
-                Err(error) => set_aside(&mut object, error),
+                Err(error) => mark_failed(&mut object, error),
             }
             self.publish([Arc::new(object)], &[]);
         }
@@ -430,7 +430,7 @@ impl Database {
         // What is filled is filled from what is there now: the time of replayed epochs is before that.
         for (mut object, rest) in later {
             if let Err(error) = self.bring_up_rest(rest).await {
-                set_aside(&mut object, error);
+                mark_failed(&mut object, error);
                 self.publish([Arc::new(object)], &[]);
             }
         }
@@ -663,8 +663,8 @@ impl std::fmt::Debug for Database {
     }
 }
 
-/// An object that could not be brought up stays, with the reason.
-fn set_aside(object: &mut Object, error: SqlError) {
+/// An object that failed to load stays in the catalog, with the reason.
+fn mark_failed(object: &mut Object, error: SqlError) {
     tracing::error!(
         object = object.described(),
         error = error.message,

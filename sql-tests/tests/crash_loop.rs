@@ -1,5 +1,5 @@
 //! A view that kills the process, whenever it meets a row, does not kill it at every start: after two deaths over the same row it
-//! is set aside, and everything else runs. The server is a child process, whose reducer `explode` aborts on negative numbers.
+//! fails to load, and everything else runs. The server is a child process, whose reducer `explode` aborts on negative numbers.
 
 #![allow(clippy::unwrap_used)]
 
@@ -152,8 +152,8 @@ fn row(texts: &[&str]) -> TextRow {
     texts.iter().map(|text| Some((*text).to_owned())).collect()
 }
 
-/// The view is set aside, says why, and everything else runs.
-async fn is_set_aside(client: &Client) -> Result<(), Failure> {
+/// The view has failed to load, says why, and everything else runs.
+async fn has_failed(client: &Client) -> Result<(), Failure> {
     let jobs = rows(client, JOBS).await?;
     let why = "the server crashed 2 times while it ran this view; the view is tried again at the start after the next clean stop";
     assert_eq!(jobs[0], row(&["bad", "failed", why]));
@@ -170,7 +170,7 @@ async fn is_set_aside(client: &Client) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn a_view_that_kills_is_set_aside() -> Result<(), Failure> {
+async fn a_view_that_kills_fails_to_load() -> Result<(), Failure> {
     let directory = tempfile::tempdir()?;
     let directory = directory.path();
     let (process, client) = up(directory).await?;
@@ -198,10 +198,10 @@ async fn a_view_that_kills_is_set_aside() -> Result<(), Failure> {
     process.dies()?;
     dies_while_starting(directory)?;
     let (process, client) = up(directory).await?;
-    is_set_aside(&client).await?;
+    has_failed(&client).await?;
     process.kill()?;
     let (process, client) = up(directory).await?;
-    is_set_aside(&client).await?;
+    has_failed(&client).await?;
 
     // After a clean stop it is tried again, as often as before.
     drop(client);
@@ -209,7 +209,7 @@ async fn a_view_that_kills_is_set_aside() -> Result<(), Failure> {
     dies_while_starting(directory)?;
     dies_while_starting(directory)?;
     let (process, client) = up(directory).await?;
-    is_set_aside(&client).await?;
+    has_failed(&client).await?;
     run(&client, "DROP MATERIALIZED VIEW bad CASCADE").await?;
     drop(client);
     process.stop()?;
@@ -269,8 +269,8 @@ fn main() {
         tokio::runtime::Runtime::new()?.block_on(test)
     }
     let trials = vec![
-        trial("a_view_that_kills_is_set_aside", || {
-            wait(a_view_that_kills_is_set_aside())
+        trial("a_view_that_kills_fails_to_load", || {
+            wait(a_view_that_kills_fails_to_load())
         }),
         trial("without_its_views_the_server_starts", || {
             wait(without_its_views_the_server_starts())

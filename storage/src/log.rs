@@ -11,7 +11,7 @@
 //! * Order: writes get their offsets in the order of `submit` (or `append`).
 //! * A write to several relations is one: after a crash all of its parts are there, or none.
 //! * What a reader sees is durable. Nothing that was acknowledged is ever taken back.
-//! * A write that fails for want of space leaves no trace, and fails every write to the same relations that
+//! * A write that fails because there is no space leaves no trace, and fails every write to the same relations that
 //!   is queued behind it, for they were made believing in it. The next one is tried.
 //! * After a failed sync nobody knows what the disk holds: what was not synced is written again, to a new
 //!   segment. If there is none to be had the write fails, and every later one tries again.

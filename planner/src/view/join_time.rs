@@ -30,7 +30,7 @@ pub(super) struct TimeBounds {
 struct Side<'a> {
     fragment: &'a Fragment,
     width: usize,
-    /// Its columns reach the output, and are not NULL there for want of a match.
+    /// Its columns reach the output, and are not NULL there because of a missing match.
     is_shown: bool,
     /// Where its columns are in the output.
     first: usize,

@@ -504,7 +504,7 @@ async fn write(
     Ok((draft.commit(manifest, exists).await?, slices))
 }
 
-/// The images of a view as of an epoch; none if it was set aside, or if one is not there.
+/// The images of a view as of an epoch; none if it has failed, or if one is not there.
 fn images(inner: &Inner, view: RelationId, epoch: u64) -> Option<ImagesOfView> {
     let relation = inner.relation(view).ok()?;
     let Relation::View(view) = relation.as_ref() else {

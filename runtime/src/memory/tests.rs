@@ -122,7 +122,7 @@ fn small_queries_run_until_the_limit_itself_is_reached() {
 }
 
 #[test]
-fn writes_wait_before_views_are_set_aside() {
+fn writes_wait_before_views_fail() {
     let memory = memory(100 * MB);
     let large = view(&memory, 1);
     let small = view(&memory, 2);

@@ -29,8 +29,8 @@ const GROWING_LOOKS: u32 = 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Nothing,
-    SetRunningAside,
-    SetLargestAside,
+    FailRunning,
+    FailLargest,
 }
 
 /// Looks in a row at which nothing was left.
@@ -54,10 +54,10 @@ impl Watch {
         self.looks += 1;
         if self.looks == EXHAUSTED_LOOKS {
             *self = Watch::default();
-            return Verdict::SetLargestAside;
+            return Verdict::FailLargest;
         }
         if self.looks.is_multiple_of(GROWING_LOOKS) && used > std::mem::replace(&mut self.used, used) {
-            return Verdict::SetRunningAside;
+            return Verdict::FailRunning;
         }
         Verdict::Nothing
     }
@@ -96,8 +96,8 @@ impl Inner {
                 memory.look();
                 match watch.step(memory.is_exhausted().then(|| memory.used())) {
                     Verdict::Nothing => {}
-                    Verdict::SetRunningAside => inner.set_running_aside(),
-                    Verdict::SetLargestAside => inner.set_largest_aside(),
+                    Verdict::FailRunning => inner.fail_running(),
+                    Verdict::FailLargest => inner.fail_largest(),
                 }
                 inner.divide_large();
                 if memory.is_crowded() {
@@ -107,7 +107,7 @@ impl Inner {
         });
     }
 
-    /// Has parts of the views leave that hold most. Their tasks see to it too, but not those of a view at rest.
+    /// Spills parts of the views that use the most memory. Their tasks see to it too, but not those of a view at rest.
     fn relieve(&self) {
         if self.options.memory.spill().is_none() {
             return;
@@ -154,21 +154,21 @@ impl Inner {
         views
     }
 
-    /// Sets the view aside of which a task has been running for the longest, as long as more and more was taken. Not one that goes on
-    /// from the disk: its tasks take long because they wait for memory.
-    fn set_running_aside(&self) {
+    /// Fails the view whose task has been running for the longest, while memory use grew. Not a view that is spilled: its tasks take
+    /// long because they wait for memory.
+    fn fail_running(&self) {
         let views = self.going_views().into_iter();
         let running = views.filter(|view| !view.is_divided()).filter_map(|view| {
             let (_, since) = view.longest_task()?;
             (since.elapsed() >= LOOK_EVERY * GROWING_LOOKS).then_some((since, view))
         });
         if let Some((_, view)) = running.min_by_key(|(since, _)| *since) {
-            self.set_aside(&view);
+            self.fail_view(&view);
         }
     }
 
-    /// Sets the view aside that holds most, if that is enough to matter.
-    fn set_largest_aside(&self) {
+    /// Fails the view that uses the most memory, if that is enough to matter.
+    fn fail_largest(&self) {
         let mut views = self.going_views();
         // What those hold that go on from the disk is on its way there.
         let all = views.len();
@@ -176,7 +176,7 @@ impl Inner {
         let divided = all - views.len();
         let largest = views.iter().max_by_key(|view| view.account.total());
         match largest.filter(|view| view.account.is_large()) {
-            Some(view) => self.set_aside(view),
+            Some(view) => self.fail_view(view),
             None => {
                 let memory = self.options.memory.shown();
                 tracing::warn!(memory, "{}", no_view_to_fail(divided));
@@ -184,7 +184,7 @@ impl Inner {
         }
     }
 
-    fn set_aside(&self, view: &ViewInstance) {
+    fn fail_view(&self, view: &ViewInstance) {
         let error = view.account.out_of_memory();
         tracing::error!(view = %view.name, %error, "out of memory: a view failed, and the others continue");
         view.set_aside(error.to_string(), true);
@@ -231,7 +231,7 @@ mod tests {
     fn what_grows_goes_before_what_is_large() {
         let mut watch = Watch::default();
         let growing = verdicts(&mut watch, 60, |look| Some(look as usize));
-        let (running, largest) = (Verdict::SetRunningAside, Verdict::SetLargestAside);
+        let (running, largest) = (Verdict::FailRunning, Verdict::FailLargest);
         assert_eq!(growing, [(20, running), (40, running), (60, largest)]);
         assert_eq!(verdicts(&mut watch, 60, |_| Some(7)), [(60, largest)]);
         // A look at which there is some starts again.

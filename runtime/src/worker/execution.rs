@@ -43,7 +43,7 @@ fn flows_of(task: &ReadyTask) -> Vec<(usize, WorkerId)> {
     flows.collect()
 }
 
-/// The gate of a task, where it is not let through any more once its view was set aside.
+/// The gate of a task, which stops it once its view has failed.
 struct ViewGate<'a> {
     gate: &'a CpuGate,
     view: &'a ViewInstance,
@@ -63,8 +63,8 @@ impl Gate for ViewGate<'_> {
     }
 }
 
-/// The error of a task that was running when its view was set aside.
-fn set_aside(view: &ViewInstance) -> RuntimeError {
+/// The error of a task that was running when its view failed.
+fn failed_meanwhile(view: &ViewInstance) -> RuntimeError {
     RuntimeError::ViewFailed {
         view: view.name.clone(),
         why: view.failure().unwrap_or_default(),
@@ -216,7 +216,7 @@ impl Worker {
             let turn = view.turn(id.stage, id.partition, inputs.has_more).await?;
             let output = tokio::select! {
                 biased;
-                () = view.until_set_aside() => return Err(set_aside(&view)),
+                () = view.until_set_aside() => return Err(failed_meanwhile(&view)),
                 output = self.run_operators(&view, ready, inputs, &mut rows_in, gate, errors) => output?,
             };
             errors.check()?;

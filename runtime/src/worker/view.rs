@@ -93,7 +93,7 @@ pub struct ViewInstance {
     pub contents: Arc<ViewContents>,
     pub errors: ErrorCounter,
     failure: Mutex<Option<String>>,
-    /// It was set aside for want of memory.
+    /// It failed because memory ran out.
     is_out_of_memory: AtomicBool,
     /// Tasks of it that run are to end.
     is_aside: watch::Sender<bool>,
@@ -506,7 +506,7 @@ impl ViewInstance {
         }
     }
 
-    /// Sets the view aside: it stays readable as an error until it is dropped.
+    /// Fails the view: reading it gives the error until it is dropped.
     pub fn fail(&self, why: String) {
         self.failure.lock().get_or_insert(why);
     }
@@ -515,7 +515,7 @@ impl ViewInstance {
     pub fn set_aside(&self, why: String, is_memory: bool) {
         if is_memory && self.failure().is_none() {
             self.is_out_of_memory.store(true, Ordering::Release);
-            // One that is made anew in more partitions is not set aside for good.
+            // One that is rebuilt with more partitions has not failed for good.
             if !self.can_be_divided() {
                 self.account.memory().note_set_aside();
             }
@@ -529,14 +529,14 @@ impl ViewInstance {
         }
     }
 
-    /// Resolves when it was set aside.
+    /// Resolves when it has failed.
     pub(super) async fn until_set_aside(&self) {
         let mut is_aside = self.is_aside.subscribe();
         // The sender is the view's own.
         _ = is_aside.wait_for(|is_aside| *is_aside).await;
     }
 
-    /// Whether it was set aside.
+    /// Whether it has failed.
     pub(super) fn is_aside(&self) -> bool {
         *self.is_aside.borrow()
     }
@@ -554,7 +554,7 @@ impl ViewInstance {
         })
     }
 
-    /// Why the view was set aside, if it was.
+    /// Why the view failed, if it did.
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().clone()
     }

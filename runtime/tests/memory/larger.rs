@@ -29,7 +29,7 @@ async fn whole(sql: &str, rows: &[(RelationId, i64)], bytes: usize) -> usize {
     held
 }
 
-/// The view takes so many times the limit where there is memory enough; here it was divided once, and none was set aside.
+/// The view takes so many times the limit where there is memory enough; here it was divided once, and none failed.
 async fn is_larger(fixture: &Fixture, limit: usize, times: usize, sql: &str, rows: &[(RelationId, i64)]) {
     let whole = whole(sql, rows, times * limit).await;
     assert!(whole >= times * limit, "{whole}");

@@ -1,4 +1,4 @@
-//! What happens when memory is short, or a view is behind: writes wait, a view that cannot go on is set aside, and the others go on.
+//! What happens when memory is short, or a view is behind: writes wait, a view that cannot continue fails, and the others continue.
 
 #![allow(clippy::unwrap_used)]
 
@@ -251,7 +251,7 @@ async fn writes_wait_when_views_have_taken_the_memory_and_others_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_view_that_cannot_go_on_is_set_aside_and_the_others_go_on() {
+async fn a_view_that_cannot_go_on_fails_and_the_others_go_on() {
     let fixture = Fixture::new(16 * MB).await;
     fixture.create(LARGE, "large", LARGE_SQL).await.unwrap();
     fixture.create(SMALL, "small", SMALL_SQL).await.unwrap();

@@ -247,7 +247,7 @@ fn jobs(database: &Database) -> Columns {
     ]
 }
 
-/// One row a materialized view: its size, how often an expression of it failed, and why it was set aside, if it was.
+/// One row a materialized view: its size, how often an expression of it failed, and why it failed, if it did.
 fn views(database: &Database) -> Columns {
     let catalog = database.catalog();
     let mut views = database.runtime().views();

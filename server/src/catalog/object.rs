@@ -72,7 +72,7 @@ pub enum Definition {
     Index(IndexDef),
     /// A sink.
     Sink(Arc<SinkDef>),
-    /// A materialized view that could not be brought up again, and why.
+    /// An object that failed to load at startup, and why.
     SetAside(String),
     /// A database or a schema.
     Other,
@@ -452,7 +452,7 @@ impl Object {
         }
     }
 
-    /// Refuses one that was set aside.
+    /// Refuses an object that failed to load.
     ///
     /// # Errors
     /// 55000, with the reason.

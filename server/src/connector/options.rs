@@ -138,7 +138,16 @@ pub(crate) fn invalid(name: &str, value: &str, why: &str) -> SqlError {
         SqlState::InvalidParameterValue,
         format!("invalid value for option \"{name}\": '{value}'"),
     )
-    .with_detail(format!("{why}."))
+    .with_detail(sentence(why))
+}
+
+/// `it must be a number` as `It must be a number.`
+fn sentence(text: &str) -> String {
+    let mut rest = text.chars();
+    match rest.next() {
+        Some(first) => format!("{}{}.", first.to_uppercase(), rest.as_str()),
+        None => String::new(),
+    }
 }
 
 /// A moment, in microseconds since 1970-01-01 00:00 UTC.

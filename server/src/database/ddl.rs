@@ -164,7 +164,7 @@ impl DdlGuard<'_> {
     /// As [`DdlGuard::put`], several in one step.
     ///
     /// # Errors
-    /// The catalog cannot be written, or one of them was set aside: what it consists of is not known here.
+    /// The catalog cannot be written, or one of them failed to load: what it consists of is not known here.
     pub fn put_all(&self, objects: Vec<Object>) -> SqlResult<()> {
         objects.iter().try_for_each(Object::check_up)?;
         self.submit()?;

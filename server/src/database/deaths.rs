@@ -3,7 +3,7 @@
 //! `RUNNING` tells which views ran when the process died ([`millrace_runtime::Running`]). The start counts that as a death of
 //! each of them, in a fact of the catalog, before anything runs. What there was at the death is run again by the start: if
 //! all of it was gone through, and the clock was followed, the view was not to blame, and its deaths are forgotten. With
-//! [`DEATHS_MAX`] of them the view is set aside: it died twice over the same rows. A clean stop forgets all, so that the start
+//! [`DEATHS_MAX`] of them the view fails to load: it died twice over the same rows. A clean stop forgets all, so that the start
 //! after it tries again.
 
 use std::collections::{BTreeMap, BTreeSet};

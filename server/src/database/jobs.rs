@@ -78,7 +78,7 @@ pub struct JobInfo {
     pub time_left: Option<Duration>,
     /// Bytes of the view's state that are on disk because memory is short.
     pub on_disk_bytes: u64,
-    /// Why it was set aside.
+    /// Why it failed.
     pub error: Option<String>,
 }
 
@@ -108,7 +108,7 @@ impl Default for Jobs {
 }
 
 impl Jobs {
-    /// Those that are not done, failed or given up.
+    /// Those that are not done, failed or cancelled.
     pub fn active(&self) -> Vec<Arc<Job>> {
         let jobs = self.jobs.lock();
         jobs.values().filter(|job| job.is_active()).cloned().collect()
@@ -430,7 +430,7 @@ impl Database {
         let on_disk = self.runtime().memory().on_disk();
         let on_disk = |view: ObjectId| on_disk.get(&RelationId(view.0)).map_or(0, |bytes| *bytes as u64);
         let recovering = self.recovering_infos(&on_disk);
-        let set_aside = self.set_aside_infos();
+        let failed = self.failed_infos();
         jobs.into_iter()
             .map(|job| {
                 let status = running.get(&RelationId(job.id.0));
@@ -454,7 +454,7 @@ impl Database {
                 }
             })
             .chain(recovering)
-            .chain(set_aside)
+            .chain(failed)
             .collect()
     }
 
@@ -481,8 +481,8 @@ impl Database {
             .collect()
     }
 
-    /// Views that could not be brought up at the start.
-    fn set_aside_infos(&self) -> Vec<JobInfo> {
+    /// Objects that failed to load at startup.
+    fn failed_infos(&self) -> Vec<JobInfo> {
         let catalog = self.catalog();
         let objects = catalog.objects();
         objects
@@ -503,7 +503,7 @@ impl Database {
             .collect()
     }
 
-    /// CANCEL JOB: gives a job up, or forgets one that failed; returns when nothing is left of it.
+    /// CANCEL JOB: cancels a job, or removes one that failed; returns when nothing is left of it.
     ///
     /// # Errors
     /// There is no such job, or it is too late.
@@ -536,7 +536,7 @@ impl Database {
         Ok(())
     }
 
-    /// Gives up all jobs, and waits for their ends.
+    /// Cancels the jobs, and waits for their ends.
     pub(crate) async fn cancel_jobs(&self, jobs: &[Arc<Job>]) {
         for job in jobs {
             job.cancel();

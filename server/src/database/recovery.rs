@@ -31,7 +31,7 @@ pub struct RecoveredView {
     pub elapsed: Duration,
 }
 
-/// What is brought up when the logs are replayed.
+/// What is loaded when the logs have been replayed.
 pub enum Later {
     /// A view that has to be filled, and why if a checkpoint has it.
     View {
@@ -76,7 +76,7 @@ impl Recovery {
         self.views.lock().clone()
     }
 
-    /// Whether it ended early because a log was damaged that had been believed to be whole. The next one sets it aside.
+    /// Whether it ended early because a log was damaged that had been believed to be whole. The next one leaves it out.
     pub(super) fn found_damage(&self) -> bool {
         self.found_damage.load(Ordering::Relaxed)
     }
@@ -169,9 +169,9 @@ impl Database {
                 }
                 let catalog = self.catalog();
                 let mut inputs = spec.graph.inputs.iter();
-                let is_aside = |object: &&Arc<Object>| matches!(object.definition, Definition::SetAside(_));
+                let has_failed = |object: &&Arc<Object>| matches!(object.definition, Definition::SetAside(_));
                 if let Some(read) =
-                    inputs.find_map(|input| catalog.object(ObjectId(input.id.0)).filter(is_aside))
+                    inputs.find_map(|input| catalog.object(ObjectId(input.id.0)).filter(has_failed))
                 {
                     return Err(SqlError::new(
                         SqlState::ObjectNotInPrerequisiteState,

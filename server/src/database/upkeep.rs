@@ -3,7 +3,7 @@
 //! A view is made of all rows that its streams had when it was made and that came since. What it needs of them at a restart is
 //! what its last checkpoint does not have. So retention removes nothing behind the offset that the checkpoint reached, nothing at all
 //! while a view that reads the stream is in no checkpoint or a job makes one, and nothing that a sink has not delivered. What it
-//! removes is gone for every later SELECT and CREATE, and for a view whose checkpoint is lost: it is set aside.
+//! removes is gone for every later SELECT and CREATE, and for a view whose checkpoint is lost: it fails to load.
 
 mod believed;
 

@@ -2,7 +2,7 @@
 //!
 //! The bytes of a message are checked here before pgwire decodes them, so that a lying length, a cut field or garbage
 //! becomes an error that the client is told, and never more than that: nothing is read past a message's end and no
-//! memory is set aside for a length that nobody sent.
+//! memory is reserved for a length that nobody sent.
 
 use bytes::Buf;
 

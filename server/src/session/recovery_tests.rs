@@ -78,7 +78,7 @@ fn flip_bit(path: &Path, byte: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_relation_whose_log_is_damaged_is_set_aside_and_the_others_come_up() {
+async fn a_relation_whose_log_is_damaged_fails_to_load_and_the_others_do() {
     let f = Fixture::new().await;
     f.ok("CREATE TABLE t (id INT PRIMARY KEY, v INT)").await;
     f.ok("CREATE TABLE u (id INT PRIMARY KEY, v INT)").await;
@@ -113,8 +113,8 @@ async fn a_relation_whose_log_is_damaged_is_set_aside_and_the_others_come_up() {
     let g = Fixture::open(data).await;
     assert_eq!(g.ok("SELECT count(*) FROM u").await, ["20"]);
     assert_eq!(g.ok("SELECT n, total FROM of_u").await, ["20|20"]);
-    let aside = "SELECT view FROM mr_catalog.jobs WHERE state = 'failed' ORDER BY view";
-    let jobs = g.ok(aside).await;
+    let failed = "SELECT view FROM mr_catalog.jobs WHERE state = 'failed' ORDER BY view";
+    let jobs = g.ok(failed).await;
     assert!(
         jobs.starts_with(&["of_both", "of_t"].map(String::from)),
         "{jobs:?}"
@@ -163,7 +163,7 @@ async fn a_relation_whose_log_is_damaged_is_set_aside_and_the_others_come_up() {
     let data = g.stop().await;
     flip_bit(&segment, middle);
     let g = Fixture::open(data).await;
-    assert_eq!(g.ok(aside).await, [""; 0]);
+    assert_eq!(g.ok(failed).await, [""; 0]);
     assert_eq!(g.ok("SELECT n FROM of_t").await, ["20"]);
     assert_eq!(g.ok("SELECT n, total FROM of_both").await, ["20|20"]);
     assert_eq!(g.ok("SELECT n FROM of_u").await, ["21"]);
@@ -173,7 +173,7 @@ async fn a_relation_whose_log_is_damaged_is_set_aside_and_the_others_come_up() {
     let g = Fixture::open(data).await;
     g.ok("DROP TABLE t CASCADE").await;
     assert!(!segment.exists());
-    assert_eq!(g.ok(aside).await, [""; 0]);
+    assert_eq!(g.ok(failed).await, [""; 0]);
     g.ok("CREATE TABLE t (id INT PRIMARY KEY, v INT)").await;
     let g = g.restart().await;
     assert_eq!(g.ok("SELECT count(*) FROM t").await, ["0"]);
@@ -181,7 +181,7 @@ async fn a_relation_whose_log_is_damaged_is_set_aside_and_the_others_come_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn damage_that_only_the_replay_finds_is_set_aside_too() {
+async fn damage_that_only_the_replay_finds_is_left_out_too() {
     let small = |options: &mut crate::database::DatabaseOptions| {
         options.store.segment_bytes_max = 4 << 10;
     };

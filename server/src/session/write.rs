@@ -370,7 +370,7 @@ impl WriteScope {
 /// Refuses what is neither a stream nor a table.
 ///
 /// # Errors
-/// The object is a view, an index, or something else without rows of its own, or it is set aside.
+/// The object is a view, an index, or something else without rows of its own, or it failed to load.
 pub(crate) fn writable<'a>(object: &'a Object, verb: &str) -> SqlResult<&'a Relation> {
     use millrace_storage::ObjectKind;
     object.check_up()?;

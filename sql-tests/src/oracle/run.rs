@@ -34,8 +34,8 @@ pub enum FailureKind {
     WrongRows,
     /// It could not be made, although it is a query and was not refused.
     NotMade,
-    /// It was set aside.
-    SetAside,
+    /// The view failed.
+    ViewFailed,
     /// It did not answer in time.
     Stuck,
 }
@@ -339,7 +339,7 @@ impl Run<'_> {
             .set_rows(&self.script.views[index].name, expected.clone());
         let shown = match self.engine.read(snapshot, id).await {
             Ok(shown) => shown,
-            Err(error) => return Ok(Some(self.failed(FailureKind::SetAside, index, error.to_string()))),
+            Err(error) => return Ok(Some(self.failed(FailureKind::ViewFailed, index, error.to_string()))),
         };
         let Some(message) = difference(&shown, &expected)? else {
             if let Fate::Compared(times) = &mut self.fates[index] {

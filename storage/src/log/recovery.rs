@@ -9,7 +9,7 @@
 //! 2. A write of which blocks are missing never happened: each relation is cut at its first such block. What
 //!    comes behind is cut too, which loses nothing acknowledged, since groups are synced in order; and the
 //!    writes to which that belonged are then incomplete themselves, and so on until nothing changes.
-//! 3. A log with damage to what was durable is set aside with all of its files as they are, and the others are opened. Parts
+//! 3. A log with damage to what was durable is not opened; all of its files are left as they are, and the others are opened. Parts
 //!    of a write that they share with it are kept where the damaged log goes as far as that write: it was whole then.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -177,7 +177,7 @@ impl Scan {
                 Ok(scanned) => {
                     relations.insert(*id, scanned);
                 }
-                Err(error @ StorageError::Corrupt { .. }) => scan.set_aside(*id, path, error)?,
+                Err(error @ StorageError::Corrupt { .. }) => scan.leave_out(*id, path, error)?,
                 Err(error) => return Err(error),
             }
         }
@@ -185,7 +185,7 @@ impl Scan {
     }
 
     /// Notes a damaged log, and how far it went.
-    fn set_aside(&mut self, id: u64, directory: &Path, error: StorageError) -> Result<(), StorageError> {
+    fn leave_out(&mut self, id: u64, directory: &Path, error: StorageError) -> Result<(), StorageError> {
         tracing::error!(relation = id, %error, "a log is damaged and not opened");
         let listed = segment::list(&*self.disk, directory);
         let listed = listed.map_err(|e| StorageError::io("list", directory, e))?;

@@ -60,7 +60,7 @@ impl LogStore {
         &self.directory
     }
 
-    /// Opens the logs below `directory`, or makes it; recovers them, and starts the writer. Logs that are damaged are set aside.
+    /// Opens the logs below `directory`, or makes it; recovers them, and starts the writer. Damaged logs are not opened.
     pub(crate) fn open(directory: &Path, options: LogOptions) -> Result<LogStore, StorageError> {
         LogStore::open_with(directory, options, Arc::new(OsDisk))
     }
@@ -151,13 +151,13 @@ impl LogStore {
         relations
     }
 
-    /// What was found in a log that was set aside when the store was opened. Whatever is asked of it is answered with this; it
+    /// The damage of a log that was not opened with the store. Whatever is asked of it is answered with this; it
     /// can be dropped.
     pub fn damage(&self, relation: u64) -> Option<StorageError> {
         self.damaged.read().get(&relation).cloned()
     }
 
-    /// Has the next open read all of the log in which an error was found, so that it is found then, and the log set aside. False:
+    /// Has the next open read all of the log in which an error was found, so that it is found then, and the log is not opened. False:
     /// it is not the error of a log that was opened without reading all of it.
     ///
     /// # Errors

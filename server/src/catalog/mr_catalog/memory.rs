@@ -64,7 +64,7 @@ fn of_process(status: &MemoryStatus) -> Vec<Row> {
     rows
 }
 
-/// One row a view, table, stream or query that holds memory, what of it is for what, what of a view's state is on disk for want of it, and
+/// One row a view, table, stream or query that uses memory: how much, for what, how much of a view's state is spilled to disk, and
 /// the process as a whole: the limit, what counts against it, the sum of all accounts, the resident size.
 pub fn columns(database: &Database) -> Columns {
     let memory = database.runtime().memory();

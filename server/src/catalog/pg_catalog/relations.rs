@@ -85,7 +85,7 @@ fn with_columns<'a>(
             }
             Definition::External(table) => Some((object, table.columns().fields().iter().cloned().collect())),
             Definition::SetAside(_) => Some((object, vec![])),
-            // The columns of its files, unless what it reads is set aside.
+            // The columns of its files, unless what it reads failed to load.
             Definition::Sink(sink) => {
                 let relation = catalog.object(sink.relation).and_then(|from| from.relation());
                 let schema = relation.map(|relation| sink.schema(relation.schema()));
