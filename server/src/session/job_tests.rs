@@ -151,7 +151,9 @@ async fn so_many_views_are_made_at_a_time() {
     let error = f.error("CREATE MATERIALIZED VIEW more AS SELECT id FROM t").await;
     assert_eq!(error.code, SqlState::ProgramLimitExceeded, "{error:?}");
     assert!(
-        error.message.contains("64 jobs in the background"),
+        error
+            .message
+            .contains("too many background jobs: the limit is 64"),
         "{}",
         error.message
     );

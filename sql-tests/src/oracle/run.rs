@@ -339,7 +339,13 @@ impl Run<'_> {
             .set_rows(&self.script.views[index].name, expected.clone());
         let shown = match self.engine.read(snapshot, id).await {
             Ok(shown) => shown,
-            Err(error) => return Ok(Some(self.failed(FailureKind::ViewFailed, index, error.to_string()))),
+            Err(error) => {
+                return Ok(Some(self.failed(
+                    FailureKind::ViewFailed,
+                    index,
+                    error.to_string(),
+                )));
+            }
         };
         let Some(message) = difference(&shown, &expected)? else {
             if let Fate::Compared(times) = &mut self.fates[index] {

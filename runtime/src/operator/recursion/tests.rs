@@ -328,8 +328,8 @@ fn an_endless_recursion_is_given_up_at_either_limit() {
         "WITH RECURSIVE r(n) AS (SELECT 0::bigint UNION ALL SELECT e.dst FROM r JOIN edge e ON e.src = r.n)
                SELECT * FROM r";
     for (iterations, rows, said) in [
-        (5, 1_000_000, "after 5 iterations"),
-        (10_000, 1_000, "after 1000 rows"),
+        (5, 1_000_000, "within 5 iterations"),
+        (10_000, 1_000, "within 1000 rows"),
     ] {
         let planned = plan(sql, RecursionLimits { iterations, rows });
         let mut view = View::new(&planned);

@@ -156,11 +156,7 @@ async fn how_many_rows_there_are_decides_and_memory_ends_it() {
     let state = context_auto.state_ref();
     state.write().config_mut().set_extension(Arc::clone(&auto));
     assert!(!plan(&context_auto, sql).await.contains("GenericJoinExec"));
-    assert!(
-        auto.binary()[0].contains("is not known"),
-        "{:?}",
-        auto.binary()
-    );
+    assert!(auto.binary()[0].contains("is not known"), "{:?}", auto.binary());
     let generic = context(Some(CyclicJoins::Generic), &tables, 64 << 20);
     answer(&generic, sql).await.unwrap();
     let small = context(Some(CyclicJoins::Generic), &tables, 1 << 20);
