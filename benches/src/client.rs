@@ -2,18 +2,18 @@
 
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures::SinkExt;
+use millrace_oracle::text::TextRow;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::error::BenchError;
+use crate::statistics::ms_since;
 
 /// How much of a COPY goes into one message: what psql and the drivers send is about this size.
 const COPY_MESSAGE_BYTES: usize = 64 * 1024;
-
-/// A row as the simple protocol shows it: text, or NULL.
-pub type TextRow = Vec<Option<String>>;
 
 /// One connection.
 pub struct Client {
@@ -59,6 +59,21 @@ impl Client {
             _ => None,
         });
         Ok(rows.collect())
+    }
+
+    /// The one number that a query answers.
+    pub async fn number(&self, sql: &str) -> Result<f64, BenchError> {
+        let rows = self.rows(sql).await?;
+        let value = rows.first().and_then(|row| row.first()?.as_ref());
+        let number = value.and_then(|value| value.parse().ok());
+        number.ok_or_else(|| BenchError::Wrong(format!("{sql} answers {rows:?}")))
+    }
+
+    /// Milliseconds of a query, answer included.
+    pub async fn time(&self, sql: &str) -> Result<f64, BenchError> {
+        let begin = Instant::now();
+        self.rows(sql).await?;
+        Ok(ms_since(begin))
     }
 
     /// Sends all of `data` to a COPY FROM STDIN, and returns how many rows the server took.

@@ -12,15 +12,16 @@ pub mod ysb;
 
 use std::time::Duration;
 
+use clap::Args;
+
 use crate::error::BenchError;
-use crate::machine;
 use crate::results::Run;
+use crate::size::Size;
+use crate::suite::Suite;
 
 /// How much of everything a run does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scale {
-    /// Probes of the disk.
-    pub fsync_probes: usize,
     /// Sizes of simulated clusters, ascending.
     pub workers: Vec<u32>,
     /// Micro-batches of a simulated job, and how often it is run.
@@ -47,7 +48,6 @@ impl Scale {
     /// What the issue asks for.
     pub fn real() -> Self {
         Scale {
-            fsync_probes: 500,
             workers: vec![4, 8, 16, 32, 64, 128],
             batches: 100,
             trials: 5,
@@ -67,7 +67,6 @@ impl Scale {
     /// Enough to see that every experiment works.
     pub fn small() -> Self {
         Scale {
-            fsync_probes: 1,
             workers: vec![2, 4],
             batches: 10,
             trials: 1,
@@ -85,34 +84,34 @@ impl Scale {
     }
 }
 
-/// Runs the experiments whose names contain `only`.
-///
-/// # Errors
-/// A simulation does not come to rest, a server does not start or refuses something, or a view is wrong: a fast wrong
-/// answer is no result.
-pub async fn run(mut run: Run, scale: &Scale, only: Option<&str>) -> Result<Run, BenchError> {
-    let chosen = |name: &str| {
-        let chosen = only.is_none_or(|only| name.contains(only));
-        if chosen {
-            eprintln!("{name} ...");
+/// The suite; it has no options of its own.
+#[derive(Debug, Args)]
+pub struct Drizzle;
+
+impl Suite for Drizzle {
+    const NAME: &'static str = "drizzle";
+    const ABOUT: &'static str = "Drizzle's experiments: coordination on simulated clusters, latency and throughput of the Yahoo streaming benchmark";
+
+    async fn run(&self, run: &mut Run) -> Result<(), BenchError> {
+        let scale = match run.size() {
+            Size::Real => Scale::real(),
+            Size::Small => Scale::small(),
+        };
+        simulated::run(run, &scale)?;
+        if run.begins(coordination::NAME) {
+            run.add(coordination::run(&scale).await?);
         }
-        chosen
-    };
-    simulated::run(&mut run, scale, &chosen)?;
-    if chosen(coordination::NAME) {
-        run.add(coordination::run(scale).await?);
+        if run.begins(typed::NAME) {
+            typed::run(run, &scale).await?;
+        }
+        if run.begins(adaptability::NAME) {
+            adaptability::run(run, &scale).await?;
+        }
+        if run.begins(json::NAME) {
+            run.add(json::run(&scale).await?);
+        }
+        Ok(())
     }
-    if chosen(typed::NAME) {
-        typed::run(&mut run, scale).await?;
-    }
-    if chosen(adaptability::NAME) {
-        adaptability::run(&mut run, scale).await?;
-    }
-    if chosen(json::NAME) {
-        run.add(json::run(scale).await?);
-    }
-    run.note(format!("Load after the run: {}.", machine::load_average()));
-    Ok(run)
 }
 
 /// Processor time of this thread so far.

@@ -8,14 +8,10 @@
 pub mod checkpoint;
 pub mod recovery;
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
-
-use crate::client::Client;
 use crate::error::BenchError;
-use crate::target::{RunningServer, Target};
+use crate::target::{FreshServer, Target};
 
 /// Rows that one INSERT makes.
 const FILL_ROWS: usize = 50_000;
@@ -25,9 +21,7 @@ const CHECKPOINT_WAIT: Duration = Duration::from_secs(600);
 
 /// A server with the bank in it.
 struct Bank {
-    directory: TempDir,
-    server: RunningServer,
-    client: Client,
+    host: FreshServer,
     accounts: usize,
     /// What was added to balances so far, for a check of the views.
     added: i64,
@@ -52,10 +46,8 @@ struct Cost {
 
 impl Bank {
     async fn open(target: &Target, accounts: usize) -> Result<Bank, BenchError> {
-        let directory =
-            tempfile::tempdir().map_err(BenchError::io("cannot make a directory for the server"))?;
-        let server = target.start(&data(directory.path())).await?;
-        let client = Client::connect(server.pg()).await?;
+        let host = FreshServer::start(target).await?;
+        let client = &host.client;
         client.run("ALTER SYSTEM SET checkpoint_interval = 'off'").await?;
         client
             .run("CREATE TABLE branch (id INT PRIMARY KEY, name TEXT)")
@@ -87,9 +79,7 @@ impl Bank {
                 .await?;
         }
         Ok(Bank {
-            directory,
-            server,
-            client,
+            host,
             accounts,
             added: 0,
         })
@@ -98,7 +88,8 @@ impl Bank {
     /// Adds one to the balance of each of so many accounts, from the first on, in one statement.
     async fn add(&mut self, first: usize, count: usize) -> Result<(), BenchError> {
         let end = first + count;
-        self.client
+        self.host
+            .client
             .run(&format!(
                 "UPDATE account SET balance = balance + 1 WHERE id >= {first} AND id < {end}"
             ))
@@ -126,7 +117,7 @@ impl Bank {
     /// What the view says: how many accounts there are, and what they have together.
     async fn found(&self) -> Result<[i64; 2], BenchError> {
         let sql = "SELECT sum(accounts), sum(balance) FROM by_branch";
-        let rows = self.client.rows(sql).await?;
+        let rows = self.host.client.rows(sql).await?;
         let row = rows.first().map_or(&[][..], Vec::as_slice);
         let of = |column: usize| row.get(column).and_then(|text| text.as_ref()?.parse().ok());
         match (of(0), of(1)) {
@@ -141,7 +132,11 @@ impl Bank {
 
     /// Megabytes of what the table and the views keep.
     async fn state_mb(&self) -> Result<f64, BenchError> {
-        let bytes = number(&self.client, "SELECT sum(state_bytes) FROM mr_catalog.memory").await?;
+        let bytes = self
+            .host
+            .client
+            .number("SELECT sum(state_bytes) FROM mr_catalog.memory")
+            .await?;
         Ok(bytes / 1e6)
     }
 
@@ -149,24 +144,26 @@ impl Bank {
     async fn checkpoint(&mut self) -> Result<Cost, BenchError> {
         let newest =
             "SELECT coalesce(max(id), 0) FROM mr_catalog.checkpoints WHERE state = 'done' AND views > 0";
-        let before = number(&self.client, newest).await?;
-        self.client
+        let before = self.host.client.number(newest).await?;
+        self.host
+            .client
             .run("ALTER SYSTEM SET checkpoint_interval = '10ms'")
             .await?;
         let begin = Instant::now();
-        while number(&self.client, newest).await? <= before {
+        while self.host.client.number(newest).await? <= before {
             if begin.elapsed() > CHECKPOINT_WAIT {
                 return Err(BenchError::Server("there is no checkpoint".to_owned()));
             }
         }
-        self.client
+        self.host
+            .client
             .run("ALTER SYSTEM SET checkpoint_interval = 'off'")
             .await?;
         let sql = format!(
             "SELECT bytes_written, bytes_total, written_ms FROM mr_catalog.checkpoints \
              WHERE views > 0 AND state = 'done' AND id > {before} ORDER BY bytes_written DESC LIMIT 1"
         );
-        let rows = self.client.rows(&sql).await?;
+        let rows = self.host.client.rows(&sql).await?;
         let value = |column: usize| -> f64 {
             let text = rows.first().and_then(|row| row.get(column)?.clone());
             text.and_then(|text| text.parse().ok()).unwrap_or(f64::NAN)
@@ -182,25 +179,13 @@ impl Bank {
     /// behind it is replayed.
     async fn restart(self, target: &Target) -> Result<(Bank, Back), BenchError> {
         let sql = "ALTER SYSTEM SET recovery_reads = 'checkpoint'";
-        self.client.run(sql).await?;
-        let Bank {
-            directory,
-            server,
-            client,
-            accounts,
-            added,
-        } = self;
-        drop(client);
-        server.kill().await?;
-        let begin = Instant::now();
-        let server = target.start(&data(directory.path())).await?;
+        self.host.client.run(sql).await?;
         let bank = Bank {
-            client: Client::connect(server.pg()).await?,
-            directory,
-            server,
-            accounts,
-            added,
+            host: self.host.kill_and_start(target).await?,
+            accounts: self.accounts,
+            added: self.added,
         };
+        let begin = bank.host.server.begin();
         let mut found = bank.found().await?;
         let first_answer_ms = begin.elapsed().as_secs_f64() * 1e3;
         while found != bank.expected() && begin.elapsed() < CHECKPOINT_WAIT {
@@ -218,18 +203,6 @@ impl Bank {
     }
 
     async fn stop(self) -> Result<(), BenchError> {
-        drop(self.client);
-        self.server.stop().await
+        self.host.stop().await
     }
-}
-
-fn data(directory: &Path) -> std::path::PathBuf {
-    directory.join("data")
-}
-
-async fn number(client: &Client, sql: &str) -> Result<f64, BenchError> {
-    let rows = client.rows(sql).await?;
-    let text = rows.first().and_then(|row| row.first()?.clone());
-    text.and_then(|text| text.parse().ok())
-        .ok_or_else(|| BenchError::Wrong(format!("no number answers {sql}")))
 }

@@ -4,6 +4,7 @@ use std::io;
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
+use millrace_sql_tests::Failure;
 use tokio_postgres::error::SqlState;
 
 /// Why a benchmark gave no result: what it was doing, and what happened.
@@ -43,6 +44,16 @@ pub enum BenchError {
     /// The server's answer is wrong: speed does not matter then.
     #[error("wrong result: {0}")]
     Wrong(String),
+}
+
+impl From<Failure> for BenchError {
+    /// What the tests' library says, which may be an error of ours that went through it.
+    fn from(failure: Failure) -> Self {
+        match failure.downcast::<BenchError>() {
+            Ok(error) => *error,
+            Err(error) => BenchError::Server(error.to_string()),
+        }
+    }
 }
 
 impl BenchError {

@@ -10,10 +10,14 @@ mod duckdb;
 mod graph;
 mod soak;
 
+use clap::Args;
+
+use crate::apart::{self, Bounds};
 use crate::error::BenchError;
 use crate::plot::{Chart, Line};
-use crate::process::{self, Isolation};
 use crate::results::{Aim, Experiment, Run};
+use crate::size::Size;
+use crate::suite::Suite;
 use cell::View;
 pub use cell::{Cell, Form, Measured};
 pub use soak::{Soak, Soaked};
@@ -21,7 +25,6 @@ pub use soak::{Soak, Soaked};
 /// How much of everything a run does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scale {
-    pub fsync_probes: usize,
     /// Edges of the graphs, ascending.
     pub edges: Vec<u64>,
     /// Edges of the graphs whose 4-cliques are counted.
@@ -40,7 +43,6 @@ pub struct Scale {
 impl Scale {
     pub fn real() -> Self {
         Scale {
-            fsync_probes: 100,
             edges: vec![10_000, 30_000, 100_000, 300_000, 1_000_000],
             edges_of_cliques: vec![10_000, 30_000, 100_000],
             batch_rows: vec![10, 100, 1_000, 10_000, 100_000, 1_000_000],
@@ -60,7 +62,6 @@ impl Scale {
     /// Enough to see that the experiments work.
     pub fn small() -> Self {
         Scale {
-            fsync_probes: 1,
             edges: vec![300],
             edges_of_cliques: vec![300],
             batch_rows: vec![100],
@@ -78,58 +79,71 @@ impl Scale {
     }
 }
 
-/// Seconds that one measurement may take.
-const CELL_SECONDS_MAX: u64 = 60;
+/// What one measurement may use: what multiplies rows might take all memory there is.
+const BOUNDS: Bounds = Bounds {
+    bytes: 8_000_000_000,
+    seconds: 60,
+};
 
-async fn measure(cell: &Cell, isolation: Isolation) -> Result<Measured, BenchError> {
-    match (cell.form, isolation) {
-        (Form::DuckDb, _) => {
-            let cell = cell.clone();
-            let measured = tokio::task::spawn_blocking(move || duckdb::measure(&cell)).await;
-            measured.map_err(BenchError::engine)?
-        }
-        (_, Isolation::None) => cell.run().await,
-        (_, Isolation::Process) => {
-            let (bytes, seconds) = (process::ADDRESS_SPACE_MAX, CELL_SECONDS_MAX);
-            process::apart_within("faucet-cell", cell, bytes, seconds).await
-        }
+async fn measure(cell: &Cell, size: Size) -> Result<Measured, BenchError> {
+    if cell.form == Form::DuckDb {
+        let cell = cell.clone();
+        let measured = tokio::task::spawn_blocking(move || duckdb::measure(&cell)).await;
+        return measured.map_err(BenchError::engine)?;
     }
+    apart::measure(size, cell, Some(BOUNDS)).await
 }
 
-/// The experiments, by name.
-pub const EXPERIMENTS: [&str; 5] = ["paths", "cliques", "limits", "changes", "soak"];
+/// The experiments' names.
+const PATHS: &str = "paths";
+const CLIQUES: &str = "cliques";
+const LIMITS: &str = "limits";
+const CHANGES: &str = "changes";
+const SOAK: &str = "soak";
 
-/// Runs all experiments, or those whose name contains `only`.
-///
-/// # Errors
-/// The engine fails, or forms of a view differ in what they count.
-pub async fn run(
-    mut run: Run,
-    scale: &Scale,
-    isolation: Isolation,
-    only: Option<&str>,
-) -> Result<Run, BenchError> {
-    for name in EXPERIMENTS {
-        if only.is_some_and(|only| !name.contains(only)) {
-            continue;
+/// The suite, with its options.
+#[derive(Debug, Args)]
+pub struct Faucet {
+    /// How long the soak takes [default: 600]
+    #[arg(long, value_name = "N")]
+    seconds: Option<u64>,
+}
+
+impl Suite for Faucet {
+    const NAME: &'static str = "faucet";
+    const ABOUT: &'static str =
+        "Faucet's experiments: joins that multiply rows, cliques of graphs, with flow control and without";
+
+    async fn run(&self, run: &mut Run) -> Result<(), BenchError> {
+        let mut scale = match run.size() {
+            Size::Real => Scale::real(),
+            Size::Small => Scale::small(),
+        };
+        if let Some(seconds) = self.seconds {
+            scale.soak.seconds = seconds;
         }
-        eprintln!("{name} ...");
-        match name {
-            "paths" => sizes(&mut run, View::Paths, &scale.edges, isolation).await?,
-            "cliques" => {
-                sizes(&mut run, View::Triangles, &scale.edges, isolation).await?;
-                sizes(&mut run, View::Cliques, &scale.edges_of_cliques, isolation).await?;
-            }
-            "limits" => limits(&mut run, scale, isolation).await?,
-            "changes" => changes(&mut run, scale, isolation).await?,
-            _ => soaked(&mut run, scale, isolation).await?,
+        if run.begins(PATHS) {
+            sizes(run, View::Paths, &scale.edges).await?;
         }
+        if run.begins(CLIQUES) {
+            sizes(run, View::Triangles, &scale.edges).await?;
+            sizes(run, View::Cliques, &scale.edges_of_cliques).await?;
+        }
+        if run.begins(LIMITS) {
+            limits(run, &scale).await?;
+        }
+        if run.begins(CHANGES) {
+            changes(run, &scale).await?;
+        }
+        if run.begins(SOAK) {
+            soaked(run, &scale).await?;
+        }
+        Ok(())
     }
-    Ok(run)
 }
 
 /// A view by the size of the graph, in each of its forms.
-async fn sizes(run: &mut Run, view: View, edges: &[u64], isolation: Isolation) -> Result<(), BenchError> {
+async fn sizes(run: &mut Run, view: View, edges: &[u64]) -> Result<(), BenchError> {
     let mut experiment = Experiment::new(
         view.name(),
         "From CREATE MATERIALIZED VIEW over a graph that is there until the view is live: time, and the most memory that was \
@@ -158,15 +172,16 @@ async fn sizes(run: &mut Run, view: View, edges: &[u64], isolation: Isolation) -
             if given_up[number] {
                 continue;
             }
-            let measured = match measure(&Cell::of(view, *form, *edges), isolation).await {
+            let measured = match measure(&Cell::of(view, *form, *edges), run.size()).await {
                 Ok(measured) => measured,
                 // Flow control has to hold.
                 Err(error) if matches!(form, Form::Faucet { .. }) => return Err(error),
                 Err(error) => {
                     let name = view.name();
                     run.note(format!(
-                        "{name} of {edges} edges, {}: not within {CELL_SECONDS_MAX} s and 8 GB of address space ({error})",
-                        form.name()
+                        "{name} of {edges} edges, {}: not within {} s and 8 GB of address space ({error})",
+                        form.name(),
+                        BOUNDS.seconds,
                     ));
                     given_up[number] = true;
                     continue;
@@ -215,9 +230,9 @@ async fn sizes(run: &mut Run, view: View, edges: &[u64], isolation: Isolation) -
 }
 
 /// Figure 4: the limits.
-async fn limits(run: &mut Run, scale: &Scale, isolation: Isolation) -> Result<(), BenchError> {
+async fn limits(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
     let mut experiment = Experiment::new(
-        "limits",
+        LIMITS,
         "Paths of two edges, with 4 batches of so many rows in flight, and with so many batches of 1,000 rows a core.",
     );
     let edges = scale.edges[scale.edges.len() / 2];
@@ -228,7 +243,7 @@ async fn limits(run: &mut Run, scale: &Scale, isolation: Isolation) -> Result<()
             batches: Some(batches),
             batch_rows,
         };
-        let measured = measure(&Cell::of(View::Paths, form, edges), isolation).await?;
+        let measured = measure(&Cell::of(View::Paths, form, edges), run.size()).await?;
         let rows = batch_rows.map_or("1,000 rows a core".to_owned(), |rows| format!("{rows} rows"));
         let name = format!("{edges} edges, {batches} batches of {rows}");
         eprintln!("{name}: {measured:?}");
@@ -241,9 +256,9 @@ async fn limits(run: &mut Run, scale: &Scale, isolation: Isolation) -> Result<()
 }
 
 /// Triangles of a graph that changes.
-async fn changes(run: &mut Run, scale: &Scale, isolation: Isolation) -> Result<(), BenchError> {
+async fn changes(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
     let mut experiment = Experiment::new(
-        "changes",
+        CHANGES,
         "Edges come and go, half each, while a view counts triangles: how many changes a second it follows, and how long after \
          they were due it has them when they come at a rate.",
     );
@@ -256,7 +271,7 @@ async fn changes(run: &mut Run, scale: &Scale, isolation: Isolation) -> Result<(
         }),
         ..Cell::of(View::Triangles, Form::DEFAULT, edges)
     };
-    let measured = measure(&cell(None), isolation).await?;
+    let measured = measure(&cell(None), run.size()).await?;
     let rate = scale.changes as f64 / measured.changes_seconds.unwrap_or(f64::NAN);
     experiment.add(
         format!("{edges} edges, as fast as it can"),
@@ -265,7 +280,7 @@ async fn changes(run: &mut Run, scale: &Scale, isolation: Isolation) -> Result<(
         None,
     );
     let a_second = scale.changes_a_second;
-    let measured = measure(&cell(Some(a_second)), isolation).await?;
+    let measured = measure(&cell(Some(a_second)), run.size()).await?;
     experiment.add(
         format!("{edges} edges, {a_second} changes a second: the view has them after"),
         "ms",
@@ -277,15 +292,12 @@ async fn changes(run: &mut Run, scale: &Scale, isolation: Isolation) -> Result<(
 }
 
 /// Everything that fills memory at once, under a limit.
-async fn soaked(run: &mut Run, scale: &Scale, isolation: Isolation) -> Result<(), BenchError> {
+async fn soaked(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
     let soak = scale.soak;
-    let found: Soaked = match isolation {
-        Isolation::None => soak.run().await?,
-        Isolation::Process => process::apart("faucet-soak", &soak).await?,
-    };
+    let found: Soaked = apart::measure(run.size(), &soak, None).await?;
     let limit = soak.memory_limit as f64 / 1e6;
     let mut experiment = Experiment::new(
-        "soak",
+        SOAK,
         format!(
             "{} s under memory_limit = {limit:.0} MB: a source that writes as fast as it may to a view that takes long for each \
              row, updates of a join of {} rows a side with four keys, views that are filled from {} rows and dropped, a client \

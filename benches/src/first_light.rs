@@ -10,22 +10,22 @@ pub mod point_select;
 pub mod startup;
 pub mod views;
 
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use tempfile::TempDir;
+use clap::{Args, ValueHint};
 
 use crate::client::Client;
 use crate::error::BenchError;
 use crate::flights::{self, Flights};
-use crate::machine;
 use crate::results::Run;
-use crate::target::{RunningServer, Target};
+use crate::size::Size;
+use crate::suite::Suite;
+use crate::target::Target;
 
 /// How much of everything a run does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scale {
-    /// Probes of the disk, each time that it is probed.
-    pub fsync_probes: usize,
     /// How often a server is started.
     pub startups: usize,
     /// How long an idle server is given to settle, and is then watched.
@@ -44,7 +44,6 @@ impl Scale {
     /// What the issue asks for.
     pub fn real() -> Self {
         Scale {
-            fsync_probes: 500,
             startups: 10,
             idle: Duration::from_secs(10),
             inserts: 2_000,
@@ -57,7 +56,6 @@ impl Scale {
     /// Enough to see that every experiment works.
     pub fn small() -> Self {
         Scale {
-            fsync_probes: 5,
             startups: 2,
             idle: Duration::from_millis(100),
             inserts: 20,
@@ -68,103 +66,65 @@ impl Scale {
     }
 }
 
-/// Runs the experiments whose names contain `only`.
-///
-/// # Errors
-/// A server does not start, refuses something, or answers wrongly: a fast wrong answer is no result.
-pub async fn run(
-    mut run: Run,
-    scale: &Scale,
-    target: &Target,
-    flights: &Flights,
-    only: Option<&str>,
-) -> Result<Run, BenchError> {
-    let chosen = |name: &str| {
-        let chosen = only.is_none_or(|only| name.contains(only));
-        if chosen {
-            eprintln!("{name} ...");
-        }
-        chosen
-    };
-    run.note(
-        "Server and load generator share the machine's cores. Flights: ".to_owned() + &flights.origin + ".",
-    );
-    if *target == Target::InProcess {
-        run.note(
-            "The server ran inside the load generator's process, in whatever profile that was built: these numbers \
-             show that the experiments work and nothing else.",
-        );
-    }
-    if chosen(startup::NAME) {
-        run.add(startup::run(scale, target).await?);
-    }
-    if chosen(idle::NAME) {
-        run.add(idle::run(scale, target).await?);
-    }
-    if chosen(freshness::NAME) {
-        run.add(freshness::run(scale, target).await?);
-    }
-    for set in &views::SETS {
-        if chosen(set.experiment) {
-            run.add(copy::run(scale, target, flights, set).await?);
-        }
-    }
-    if chosen(point_select::NAME) {
-        run.add(point_select::run(scale, target, flights).await?);
-    }
-    run.note(format!("Load after the run: {}.", machine::load_average()));
-    Ok(run)
+/// The suite, with its options.
+#[derive(Debug, Args)]
+pub struct FirstLight {
+    /// The flights of a year, as .ndjson, .ndjson.gz, .csv or .csv.gz [default: January's, repeated]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    flights: Option<PathBuf>,
 }
 
-/// A server on a directory of its own, with one connection.
-struct Bed {
-    client: Client,
-    server: RunningServer,
-    _directory: TempDir,
-}
+impl Suite for FirstLight {
+    const NAME: &'static str = "first-light";
+    const ABOUT: &'static str =
+        "Start-up, idle cost, freshness, bulk loading and point queries of one server";
 
-impl Bed {
-    /// Starts a server on an empty directory and connects.
-    async fn make(target: &Target) -> Result<Self, BenchError> {
-        let directory =
-            tempfile::tempdir().map_err(BenchError::io("cannot make a directory for the server"))?;
-        let server = target.start(&directory.path().join("data")).await?;
-        Ok(Bed {
-            client: Client::connect(server.pg()).await?,
-            server,
-            _directory: directory,
-        })
-    }
-
-    /// Creates the streams, the table and the views of a set, and fills the table.
-    async fn create(&self, flights: &Flights, set: &views::ViewSet) -> Result<(), BenchError> {
-        self.client.run(flights::CREATE_FLIGHTS).await?;
-        self.client.run(flights::CREATE_AIRLINES).await?;
-        for view in set.views {
-            let (name, select) = (view.name, view.select);
-            self.client
-                .run(&format!("CREATE MATERIALIZED VIEW {name} AS {select}"))
-                .await?;
+    async fn run(&self, run: &mut Run) -> Result<(), BenchError> {
+        let scale = match run.size() {
+            Size::Real => Scale::real(),
+            Size::Small => Scale::small(),
+        };
+        let target = Target::of(run.size())?;
+        let flights = flights::load(self.flights.as_deref(), scale.flights)?;
+        let origin = &flights.origin;
+        run.note(format!(
+            "Server and load generator share the machine's cores. Flights: {origin}."
+        ));
+        if run.begins(startup::NAME) {
+            run.add(startup::run(&scale, &target).await?);
         }
-        let airlines = flights.airlines_csv()?;
-        self.client
-            .copy_in("COPY airlines FROM STDIN (FORMAT csv)", &airlines)
-            .await?;
+        if run.begins(idle::NAME) {
+            run.add(idle::run(&scale, &target).await?);
+        }
+        if run.begins(freshness::NAME) {
+            let probes = run.fsync_probes();
+            run.add(freshness::run(&scale, &target, probes).await?);
+        }
+        for set in &views::SETS {
+            if run.begins(set.experiment) {
+                run.add(copy::run(&scale, &target, &flights, set).await?);
+            }
+        }
+        if run.begins(point_select::NAME) {
+            run.add(point_select::run(&scale, &target, &flights).await?);
+        }
         Ok(())
     }
+}
 
-    async fn stop(self) -> Result<(), BenchError> {
-        drop(self.client);
-        self.server.stop().await
+/// Creates the streams, the table and the views of a set, and fills the table.
+async fn create(client: &Client, flights: &Flights, set: &views::ViewSet) -> Result<(), BenchError> {
+    client.run(flights::CREATE_FLIGHTS).await?;
+    client.run(flights::CREATE_AIRLINES).await?;
+    for view in set.views {
+        let (name, select) = (view.name, view.select);
+        client
+            .run(&format!("CREATE MATERIALIZED VIEW {name} AS {select}"))
+            .await?;
     }
-}
-
-/// Milliseconds since `start`.
-fn ms_since(start: Instant) -> f64 {
-    start.elapsed().as_secs_f64() * 1e3
-}
-
-/// Bytes as megabytes of a million.
-fn megabytes(bytes: u64) -> f64 {
-    bytes as f64 / 1e6
+    let airlines = flights.airlines_csv()?;
+    client
+        .copy_in("COPY airlines FROM STDIN (FORMAT csv)", &airlines)
+        .await?;
+    Ok(())
 }

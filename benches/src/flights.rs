@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch, TimestampMicrosecondArray};
-use arrow::csv;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType};
-use arrow::json;
+use arrow::{csv, json};
 use bytes::Bytes;
 use flate2::read::GzDecoder;
 
@@ -131,7 +130,7 @@ fn schema(columns: &[(&str, DataType)]) -> SchemaRef {
 
 /// The repository's file of January's flights, or of what belongs to them.
 fn repository_file(kind: &str) -> Result<PathBuf, BenchError> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/data/flights");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/cli/data/flights");
     let doing = || BenchError::io(format!("cannot look for {kind} in server/data/flights"));
     for entry in fs::read_dir(&directory).map_err(doing())? {
         let file = entry.map_err(doing())?.path();

@@ -12,10 +12,14 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use clap::Args;
 use millrace_storage::{ChangeBatch, Durability, LogWrite, Store, StoreOptions};
 
+use crate::bed::Place;
 use crate::error::BenchError;
 use crate::results::{Aim, Experiment, Run};
+use crate::size::Size;
+use crate::suite::Suite;
 
 /// How much of everything a run does.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,8 +33,6 @@ pub struct Scale {
     pub bulk_writes: usize,
     /// How often each figure is measured.
     pub rounds: usize,
-    /// Probes of the disk.
-    pub fsync_probes: usize,
 }
 
 impl Scale {
@@ -42,7 +44,6 @@ impl Scale {
             bulk_rows: 50_000,
             bulk_writes: 60,
             rounds: 3,
-            fsync_probes: 100,
         }
     }
 
@@ -54,7 +55,6 @@ impl Scale {
             bulk_rows: 1_000,
             bulk_writes: 5,
             rounds: 1,
-            fsync_probes: 5,
         }
     }
 }
@@ -65,29 +65,46 @@ const AIM: f64 = 80.0;
 /// Rows of a small write.
 const SMALL_ROWS: usize = 10;
 
-/// Runs both experiments, or those whose name contains `only`.
-///
-/// # Errors
-/// The store or the disk fails.
-pub fn run(mut run: Run, scale: &Scale, only: Option<&str>) -> Result<Run, BenchError> {
-    for (name, experiment) in [
-        (
-            "small writes",
-            small_writes as fn(&Scale) -> Result<Experiment, BenchError>,
-        ),
-        ("large writes", large_writes),
-    ] {
-        if only.is_none_or(|only| name.contains(only)) {
-            eprintln!("{name} ...");
-            run.add(experiment(scale)?);
+/// The experiments' names.
+const SMALL: &str = "small writes";
+const LARGE: &str = "large writes";
+
+/// The suite; it has no options of its own.
+#[derive(Debug, Args)]
+pub struct Ingest;
+
+impl Suite for Ingest {
+    const NAME: &'static str = "ingest";
+    const ABOUT: &'static str = "How fast rows become durable at each level, against the disk's own rates";
+
+    async fn run(&self, run: &mut Run) -> Result<(), BenchError> {
+        let scale = match run.size() {
+            Size::Real => Scale::real(),
+            Size::Small => Scale::small(),
+        };
+        if run.begins(SMALL) {
+            run.add(blocking(&scale, small_writes).await?);
         }
+        if run.begins(LARGE) {
+            run.add(blocking(&scale, large_writes).await?);
+        }
+        Ok(())
     }
-    Ok(run)
+}
+
+/// Runs an experiment on a thread that may block: receipts are waited for.
+async fn blocking(
+    scale: &Scale,
+    experiment: fn(&Scale) -> Result<Experiment, BenchError>,
+) -> Result<Experiment, BenchError> {
+    let scale = scale.clone();
+    let done = tokio::task::spawn_blocking(move || experiment(&scale)).await;
+    done.map_err(BenchError::engine)?
 }
 
 fn small_writes(scale: &Scale) -> Result<Experiment, BenchError> {
     let mut experiment = Experiment::new(
-        "small writes",
+        SMALL,
         "Clients write 10 rows each, the next when the last was acknowledged. Beside them, the disk alone: one thread that \
          appends as many bytes to a file, and syncs (fdatasync) after each. The share is of the disk's rate of syncs; of \
          several clients a sync serves several.",
@@ -96,7 +113,7 @@ fn small_writes(scale: &Scale) -> Result<Experiment, BenchError> {
         for level in LEVELS {
             let (mut rates, mut shares, mut disk_rates) = (vec![], vec![], vec![]);
             for _ in 0..scale.rounds {
-                let directory = tempfile::tempdir().map_err(BenchError::io("cannot make a directory"))?;
+                let directory = Place::Disk.directory()?;
                 let (rate, write_bytes) = small_rate(directory.path(), level, *clients, scale.each)?;
                 let disk_rate = disk_rate(directory.path(), write_bytes as usize, scale.each)?;
                 rates.push(rate);
@@ -115,14 +132,14 @@ fn small_writes(scale: &Scale) -> Result<Experiment, BenchError> {
 
 fn large_writes(scale: &Scale) -> Result<Experiment, BenchError> {
     let mut experiment = Experiment::new(
-        "large writes",
+        LARGE,
         "One client hands over one write after another, with two under way. Beside it, the disk alone: as many \
          bytes in pieces of the same size, synced (fdatasync) after each, for the level off only at the end.",
     );
     for level in LEVELS {
         let (mut rates, mut shares, mut disk_rates) = (vec![], vec![], vec![]);
         for _ in 0..scale.rounds {
-            let directory = tempfile::tempdir().map_err(BenchError::io("cannot make a directory"))?;
+            let directory = Place::Disk.directory()?;
             let (seconds, bytes) = bulk(directory.path(), level, scale)?;
             let disk_seconds = sequential(directory.path(), bytes, scale.bulk_writes, level)?;
             let megabytes = bytes as f64 / 1e6;

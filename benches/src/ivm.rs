@@ -8,14 +8,16 @@ mod cell;
 mod views;
 mod workload;
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use crate::apart::{self, Apart};
 use crate::error::BenchError;
-use crate::machine;
 use crate::plot::{Chart, Line};
-use crate::process::{self, Isolation};
 use crate::results::{Aim, Experiment, Run};
+use crate::size::Size;
 use crate::statistics::Sample;
+use crate::suite::Suite;
 use cell::{Applied, Memory, Task, Times};
 use views::{VIEWS, View};
 
@@ -31,8 +33,6 @@ const STATE_RATIO_MAX: f64 = 3.0;
 /// How much of everything a run does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scale {
-    /// Probes of the disk.
-    pub fsync_probes: usize,
     /// Rows of the base, ascending.
     pub base_rows: Vec<usize>,
     /// Changes of a transaction, and how many transactions of that size there are.
@@ -45,7 +45,6 @@ impl Scale {
     /// What the issue asks for.
     pub fn real() -> Self {
         Scale {
-            fsync_probes: 500,
             base_rows: vec![10_000, 100_000, 1_000_000],
             writes: vec![(1, 300), (AIM_CHANGES, 200), (10_000, 15)],
             recomputations: 7,
@@ -55,7 +54,6 @@ impl Scale {
     /// Enough to see that every experiment works.
     pub fn small() -> Self {
         Scale {
-            fsync_probes: 1,
             base_rows: vec![200, 600],
             writes: vec![(1, 3), (AIM_CHANGES, 2)],
             recomputations: 1,
@@ -84,12 +82,11 @@ pub enum Measured {
     Memory(Memory),
 }
 
-impl Cell {
-    /// Measures in this process.
-    ///
-    /// # Errors
-    /// There is no such view, the engine failed, or the view is wrong.
-    pub async fn run(&self) -> Result<Measured, BenchError> {
+impl Apart for Cell {
+    const NAME: &'static str = "ivm-cell";
+    type Found = Measured;
+
+    async fn run(&self) -> Result<Measured, BenchError> {
         let view = views::find(&self.view)
             .ok_or_else(|| BenchError::engine(format!("there is no view {} to measure", self.view)))?;
         Ok(match self.quantity {
@@ -99,81 +96,81 @@ impl Cell {
     }
 }
 
-/// Measures the views whose names contain `only`.
-///
-/// # Errors
-/// The engine failed, or a view is wrong: a fast wrong answer is no result.
-pub async fn run(
-    mut run: Run,
-    scale: &Scale,
-    isolation: Isolation,
-    only: Option<&str>,
-) -> Result<Run, BenchError> {
-    run.note(
-        "The engine runs inside the measuring process, on all cores: writes are calls, not SQL. A time is that from the \
-         call until the change is visible in the view: keys are checked, the log is written (and synced, but it lies \
-         in memory: what a disk adds is below), the table and the view's operators and contents are brought up to \
-         date, the epoch is committed and the caller woken. Changes are inserts, updates and deletes, a third each, \
-         of rows all over the base. The same changes are made to tables without a view too: what the view adds is the \
-         difference, transaction by transaction; answering anew by the batch query writes no table either. The batch query is the view's SELECT in plain DataFusion on as many cores, planning \
-         included, over the same rows in memory; every view is compared with it at the end.",
-    );
-    let mut cost = vec![];
-    let mut recompute = vec![];
-    for view in VIEWS
-        .iter()
-        .filter(|view| only.is_none_or(|only| view.name.contains(only)))
-    {
-        let mut sizes = vec![];
-        for base_rows in &scale.base_rows {
-            eprintln!("{} over {base_rows} rows ...", view.name);
-            let cell = Cell {
-                view: view.name.to_owned(),
-                quantity: Quantity::Time,
-                task: task(scale, *base_rows),
-            };
-            let measured = match isolation {
-                Isolation::Process => process::apart("ivm-cell", &cell).await?,
-                Isolation::None => cell.run().await?,
-            };
-            if let Measured::Times(times) = measured {
-                sizes.push((*base_rows, times));
+/// The suite; it has no options of its own.
+#[derive(Debug, Args)]
+pub struct Ivm;
+
+impl Suite for Ivm {
+    const NAME: &'static str = "ivm";
+    const ABOUT: &'static str =
+        "What it costs to keep views, by the size of the change and by the size of the base";
+
+    async fn run(&self, run: &mut Run) -> Result<(), BenchError> {
+        let scale = match run.size() {
+            Size::Real => Scale::real(),
+            Size::Small => Scale::small(),
+        };
+        run.note(
+            "The engine runs inside the measuring process, on all cores: writes are calls, not SQL. A time is that from the \
+             call until the change is visible in the view: keys are checked, the log is written (and synced, but it lies \
+             in memory: what a disk adds is below), the table and the view's operators and contents are brought up to \
+             date, the epoch is committed and the caller woken. Changes are inserts, updates and deletes, a third each, \
+             of rows all over the base. The same changes are made to tables without a view too: what the view adds is the \
+             difference, transaction by transaction; answering anew by the batch query writes no table either. The batch query is the view's SELECT in plain DataFusion on as many cores, planning \
+             included, over the same rows in memory; every view is compared with it at the end.",
+        );
+        let mut cost = vec![];
+        let mut recompute = vec![];
+        for view in VIEWS {
+            if !run.begins(view.name) {
+                continue;
             }
-        }
-        let mut experiment = Experiment::new(view.name, method(view));
-        report_times(&mut experiment, &sizes);
-        if isolation == Isolation::Process
-            && let Some(base_rows) = scale.base_rows.last()
-        {
-            let cell = Cell {
-                view: view.name.to_owned(),
-                quantity: Quantity::Memory,
-                task: task(scale, *base_rows),
-            };
-            if let Measured::Memory(memory) = process::apart("ivm-cell", &cell).await? {
-                report_memory(&mut experiment, *base_rows, &memory);
+            let mut sizes = vec![];
+            for base_rows in &scale.base_rows {
+                eprintln!("{} over {base_rows} rows ...", view.name);
+                let cell = Cell {
+                    view: view.name.to_owned(),
+                    quantity: Quantity::Time,
+                    task: task(&scale, *base_rows),
+                };
+                if let Measured::Times(times) = apart::measure(run.size(), &cell, None).await? {
+                    sizes.push((*base_rows, times));
+                }
             }
+            let mut experiment = Experiment::new(view.name, method(view));
+            report_times(&mut experiment, &sizes);
+            if run.size() == Size::Real
+                && let Some(base_rows) = scale.base_rows.last()
+            {
+                let cell = Cell {
+                    view: view.name.to_owned(),
+                    quantity: Quantity::Memory,
+                    task: task(&scale, *base_rows),
+                };
+                if let Measured::Memory(memory) = apart::measure(run.size(), &cell, None).await? {
+                    report_memory(&mut experiment, *base_rows, &memory);
+                }
+            }
+            run.add(experiment);
+            cost.push(line(view, &sizes, aim_median));
+            recompute.push(line(view, &sizes, |times| median(&times.recompute_ms)));
         }
-        run.add(experiment);
-        cost.push(line(view, &sizes, aim_median));
-        recompute.push(line(view, &sizes, |times| median(&times.recompute_ms)));
+        run.draw(Chart {
+            name: "cost",
+            title: format!("Time until {AIM_CHANGES} changes are visible"),
+            x: "rows of the base",
+            y: "ms",
+            lines: cost,
+        });
+        run.draw(Chart {
+            name: "recompute",
+            title: "Time of the batch query".to_owned(),
+            x: "rows of the base",
+            y: "ms",
+            lines: recompute,
+        });
+        Ok(())
     }
-    run.draw(Chart {
-        name: "cost",
-        title: format!("Time until {AIM_CHANGES} changes are visible"),
-        x: "rows of the base",
-        y: "ms",
-        lines: cost,
-    });
-    run.draw(Chart {
-        name: "recompute",
-        title: "Time of the batch query".to_owned(),
-        x: "rows of the base",
-        y: "ms",
-        lines: recompute,
-    });
-    run.note(format!("Load after the run: {}.", machine::load_average()));
-    Ok(run)
 }
 
 fn task(scale: &Scale, base_rows: usize) -> Task {

@@ -1,23 +1,28 @@
 //! Benchmarks of millrace.
 //!
 //! ```text
-//!   main ── chooses a suite, its scale and its target
-//!    ├─ first_light ── a suite against a real server over the PostgreSQL protocol
-//!    │   ├─ target ── the server under test: the release binary as a child process, or one inside this process
-//!    │   └─ flights, views, oracle ── the data, the views over it, and what they must show
-//!    ├─ drizzle ── simulated clusters, and a server under the Yahoo streaming benchmark
-//!    ├─ neptune ── TPC-H as batch work with stream tasks beside it, under each scheduling policy
-//!    ├─ mapreduce ── windows that slide, word count, latency by rate, Nexmark, against a server in this process
-//!    ├─ durability ── recovery after a kill, what checkpoints cost, against a real server
-//!    ├─ ingest ── storage alone: the log at each durability level against its disk
-//!    ├─ ivm ── a suite against the engine alone, in a process for each view and size
-//!    └─ results, plot ── what was measured, on which machine, written as results.json, report.md and figures
+//!   main ── finds a suite in SUITES and runs it as the command line says
+//!    └─ suite ── what every suite shares: options, size, choice of experiments, the kept report
+//!        ├─ first_light, recovery, checkpoint ── a real server over the PostgreSQL protocol
+//!        │   ├─ target ── the server under test: the release binary as a child process, or one inside this process
+//!        │   └─ flights, views, millrace-oracle ── the data, the views over it, and what they must show
+//!        ├─ drizzle, neptune, mapreduce, monotasks, faucet ── the papers' experiments, servers in this process
+//!        │   └─ bed ── such a server, which rows are handed to as Arrow
+//!        ├─ tpch, ivm, ingest ── the runtime alone, and storage alone
+//!        ├─ crash, random_views ── the tests that take as long as one likes, with their results kept
+//!        ├─ apart ── measurements in processes of their own
+//!        └─ results, statistics, machine, process, plot ── what was measured, on which machine, as JSON, report and figures
 //! ```
 //!
-//! Every suite has a real mode, whose results are kept in `benches/results/`, and a small one that the tests run.
+//! Every suite has a real size, whose results are kept in `benches/results/`, and a small one that the tests run.
 //! Load generator and server share one machine: what the generator costs is measured and reported beside the result.
+//!
+//! A new suite is a type that implements [`suite::Suite`], and a line in [`SUITES`].
 
+pub mod apart;
+pub mod bed;
 pub mod client;
+pub mod crash;
 pub mod drizzle;
 pub mod durability;
 pub mod error;
@@ -30,10 +35,39 @@ pub mod machine;
 pub mod mapreduce;
 pub mod monotasks;
 pub mod neptune;
-pub mod oracle;
 pub mod plot;
 pub mod process;
+pub mod random_views;
 pub mod results;
+pub mod size;
 pub mod statistics;
+pub mod suite;
 pub mod target;
 pub mod tpch;
+
+use apart::Kind;
+use suite::Entry;
+
+/// All suites, in the order of `--help`.
+pub const SUITES: &[Entry] = &[
+    Entry::of::<first_light::FirstLight>(),
+    Entry::of::<tpch::Tpch>(),
+    Entry::of::<random_views::RandomViews>(),
+    Entry::of::<crash::Crash>(),
+    Entry::of::<ivm::Ivm>(),
+    Entry::of::<drizzle::Drizzle>(),
+    Entry::of::<neptune::Neptune>(),
+    Entry::of::<mapreduce::MapReduce>(),
+    Entry::of::<ingest::Ingest>(),
+    Entry::of::<monotasks::Monotasks>(),
+    Entry::of::<durability::recovery::Recovery>(),
+    Entry::of::<durability::checkpoint::Checkpoints>(),
+    Entry::of::<faucet::Faucet>(),
+];
+
+/// All kinds of measurements that have a process of their own.
+pub const APART: &[Kind] = &[
+    Kind::of::<ivm::Cell>(),
+    Kind::of::<faucet::Cell>(),
+    Kind::of::<faucet::Soak>(),
+];

@@ -40,7 +40,7 @@ impl Machine {
         let kilobytes =
             field(&meminfo, "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
         Machine {
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: cores(),
             cpu: field(&cpuinfo, "model name").unwrap_or("unknown").to_owned(),
             memory_bytes: kilobytes.unwrap_or(0) * 1024,
             kernel: format!(
@@ -53,6 +53,11 @@ impl Machine {
             commit: commit(),
         }
     }
+}
+
+/// Cores that this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// How many threads wanted to run, averaged over the last minute.

@@ -4,7 +4,6 @@
 //! A server runs in this process, with its log in memory where there is such a directory, so that no disk is measured.
 //! Events are handed to it as Arrow.
 
-pub(crate) mod bed;
 mod latency;
 mod moving_average;
 mod nexmark;
@@ -12,8 +11,12 @@ mod words;
 
 use std::time::Duration;
 
+use clap::Args;
+
 use crate::error::BenchError;
 use crate::results::Run;
+use crate::size::Size;
+use crate::suite::Suite;
 
 /// How much of everything a run does.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,8 +32,6 @@ pub struct Scale {
     pub each: Duration,
     /// Events of all three kinds.
     pub nexmark_events: u64,
-    /// Probes of the disk.
-    pub fsync_probes: usize,
 }
 
 impl Scale {
@@ -44,7 +45,6 @@ impl Scale {
             rates: vec![1_000, 10_000, 25_000, 50_000, 100_000, 200_000, 400_000],
             each: Duration::from_secs(5),
             nexmark_events: 1_000_000,
-            fsync_probes: 100,
         }
     }
 
@@ -58,33 +58,44 @@ impl Scale {
             rates: vec![500],
             each: Duration::from_millis(300),
             nexmark_events: 5_000,
-            fsync_probes: 5,
         }
     }
 }
 
-/// The experiments, by name.
-pub const EXPERIMENTS: [&str; 4] = ["moving average", "word count", "latency", "nexmark"];
+/// The experiments' names.
+const MOVING_AVERAGE: &str = "moving average";
+const WORD_COUNT: &str = "word count";
+const LATENCY: &str = "latency";
+const NEXMARK: &str = "nexmark";
 
-/// Runs all experiments, or those whose name contains `only`.
-///
-/// # Errors
-/// The server fails, or a view does not hold what it should.
-pub async fn run(mut run: Run, scale: &Scale, only: Option<&str>) -> Result<Run, BenchError> {
-    for name in EXPERIMENTS
-        .into_iter()
-        .filter(|name| only.is_none_or(|only| name.contains(only)))
-    {
-        eprintln!("{name} ...");
-        let experiments = match name {
-            "moving average" => vec![moving_average::run(scale).await?],
-            "word count" => vec![words::run(scale).await?],
-            "latency" => latency::run(scale).await?,
-            _ => vec![nexmark::run(scale).await?],
+/// The suite; it has no options of its own.
+#[derive(Debug, Args)]
+pub struct MapReduce;
+
+impl Suite for MapReduce {
+    const NAME: &'static str = "mapreduce";
+    const ABOUT: &'static str =
+        "StreamMapReduce's experiments: moving average, word count, latency by rate; Nexmark over windows";
+
+    async fn run(&self, run: &mut Run) -> Result<(), BenchError> {
+        let scale = match run.size() {
+            Size::Real => Scale::real(),
+            Size::Small => Scale::small(),
         };
-        for experiment in experiments {
-            run.add(experiment);
+        if run.begins(MOVING_AVERAGE) {
+            run.add(moving_average::run(&scale).await?);
         }
+        if run.begins(WORD_COUNT) {
+            run.add(words::run(&scale).await?);
+        }
+        if run.begins(LATENCY) {
+            for experiment in latency::run(&scale).await? {
+                run.add(experiment);
+            }
+        }
+        if run.begins(NEXMARK) {
+            run.add(nexmark::run(&scale).await?);
+        }
+        Ok(())
     }
-    Ok(run)
 }

@@ -11,25 +11,27 @@ pub mod prediction;
 pub mod tasks;
 pub mod views;
 
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use millrace_planner::performance::model::predict;
-use millrace_planner::performance::profile::Resource;
-use millrace_planner::performance::{Profile, Scenario};
-use millrace_runtime::Runtime;
-use millrace_server::{Config, Server};
+use clap::{Args, ValueHint};
+use millrace_clarity::model::predict;
+use millrace_clarity::profile::Resource;
+use millrace_clarity::{Profile, Scenario};
 use millrace_sql_tests::tpch::{TableFile, queries, write_parquet};
 use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::bed::{self, Bed};
 use crate::client::Client;
 use crate::error::BenchError;
+use crate::machine;
 use crate::results::Run;
+use crate::size::Size;
+use crate::suite::Suite;
 
 /// How much of everything a run does.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,8 +54,6 @@ pub struct Scale {
     /// For how long a view is watched, and pushed; events of a batch.
     pub watched: Duration,
     pub batch_events: usize,
-    /// Probes of the disk.
-    pub fsync_probes: usize,
     /// Where the profiles are kept from which is predicted, if anywhere: they are what the model is fitted to.
     pub profiles: Option<PathBuf>,
 }
@@ -71,7 +71,6 @@ impl Scale {
             disk_rate: 400_000_000,
             watched: Duration::from_secs(3),
             batch_events: 20_000,
-            fsync_probes: 100,
             profiles: None,
         }
     }
@@ -88,66 +87,84 @@ impl Scale {
             disk_rate: 20_000_000,
             watched: Duration::from_millis(200),
             batch_events: 500,
-            fsync_probes: 5,
             profiles: None,
         }
     }
 }
 
-/// All experiments; `only`: those whose name contains this. `files`: where the tables are from an earlier run, or are to be
-/// kept for a later one.
-///
-/// # Errors
-/// A server fails, or an answer is wrong.
-pub async fn run(
-    mut run: Run,
-    scale: &Scale,
-    only: Option<&str>,
-    files: Option<&Path>,
-) -> Result<Run, BenchError> {
-    let is_wanted = |name: &str| only.is_none_or(|only| name.contains(only));
-    if is_wanted(views::NAME) {
-        views::run(&mut run, scale).await?;
+/// The suite, with its options.
+#[derive(Debug, Args)]
+pub struct Monotasks {
+    /// TPC-H's scale factor
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+    /// Where TPC-H's tables are as Parquet, or are to be kept for later runs [default: made and removed]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    files: Option<PathBuf>,
+    /// Keep the profiles there from which is predicted: hundreds of MB
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    profiles: Option<PathBuf>,
+    /// Run nothing, and tell what the model makes of the profiles that an earlier run has kept there
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["profiles", "files"])]
+    again: Option<PathBuf>,
+}
+
+impl Suite for Monotasks {
+    const NAME: &'static str = "monotasks";
+    const ABOUT: &'static str =
+        "Performance clarity: its cost against plain DataFusion, and how right its predictions are";
+
+    async fn run(&self, run: &mut Run) -> Result<(), BenchError> {
+        let scale = Scale {
+            profiles: self.profiles.clone(),
+            ..match run.size() {
+                Size::Real => Scale::real(self.scale),
+                Size::Small => Scale::small(),
+            }
+        };
+        if let Some(profiles) = &self.again {
+            return again(run, &scale, profiles);
+        }
+        if run.begins(views::NAME) {
+            views::run(run, &scale).await?;
+        }
+        if run.begins(layout::DISKS) {
+            layout::disks(run, &scale).await?;
+        }
+        let of_tables = [cost::NAME, layout::MEMORY, attribution::NAME, tasks::NAME]
+            .into_iter()
+            .chain(prediction::PARTS.iter().map(|part| part.name));
+        if !of_tables.into_iter().any(|name| run.wants(name)) {
+            return Ok(());
+        }
+        let workload = Workload::new(&scale, self.files.as_deref())?;
+        if run.begins(cost::NAME) {
+            cost::run(run, &workload, &scale).await?;
+        }
+        for part in &prediction::PARTS {
+            if run.begins(part.name) {
+                prediction::run(run, part, &workload, &scale).await?;
+            }
+        }
+        if run.begins(layout::MEMORY) {
+            layout::memory(run, &workload, &scale).await?;
+        }
+        if run.begins(attribution::NAME) {
+            attribution::run(run, &workload, &scale).await?;
+        }
+        if run.begins(tasks::NAME) {
+            tasks::run(run, &workload, &scale).await?;
+        }
+        Ok(())
     }
-    if is_wanted(layout::DISKS) {
-        layout::disks(&mut run, scale).await?;
-    }
-    let parts = [cost::NAME, layout::MEMORY, attribution::NAME, tasks::NAME];
-    let of_tables = parts
-        .into_iter()
-        .chain(prediction::PARTS.iter().map(|part| part.name));
-    if !of_tables.into_iter().any(is_wanted) {
-        return Ok(run);
-    }
-    let workload = Workload::new(scale, files)?;
-    if is_wanted(cost::NAME) {
-        cost::run(&mut run, &workload, scale).await?;
-    }
-    for part in prediction::PARTS.iter().filter(|part| is_wanted(part.name)) {
-        prediction::run(&mut run, part, &workload, scale).await?;
-    }
-    if is_wanted(layout::MEMORY) {
-        layout::memory(&mut run, &workload, scale).await?;
-    }
-    if is_wanted(attribution::NAME) {
-        attribution::run(&mut run, &workload, scale).await?;
-    }
-    if is_wanted(tasks::NAME) {
-        tasks::run(&mut run, &workload, scale).await?;
-    }
-    Ok(run)
 }
 
 /// What the model makes of profiles that an earlier run kept; see [`Scale::profiles`].
-///
-/// # Errors
-/// They cannot be read.
-pub fn again(mut run: Run, scale: &Scale, profiles: &Path) -> Result<Run, BenchError> {
+fn again(run: &mut Run, scale: &Scale, profiles: &Path) -> Result<(), BenchError> {
     for part in &prediction::PARTS {
-        part.again(&mut run, scale, profiles)?;
+        part.again(run, scale, profiles)?;
     }
-    layout::again(&mut run, scale, profiles)?;
-    Ok(run)
+    layout::again(run, scale, profiles)
 }
 
 /// The tables of the benchmark.
@@ -186,7 +203,7 @@ pub struct Workload {
 impl Workload {
     /// With the tables that are in a directory, or are written there; `None`: written for this run alone.
     fn new(scale: &Scale, kept: Option<&Path>) -> Result<Workload, BenchError> {
-        let directory = tempfile::tempdir().map_err(BenchError::io("cannot make a directory for TPC-H"))?;
+        let directory = bed::Place::Disk.directory()?;
         let place = kept.unwrap_or(directory.path());
         let known = TABLES.map(|table| TableFile {
             table,
@@ -196,7 +213,7 @@ impl Workload {
             true => known.to_vec(),
             false => write_tables(place, scale.factor)?,
         };
-        let queries = queries(scale.factor).map_err(broken)?;
+        let queries = queries(scale.factor)?;
         Ok(Workload {
             files,
             queries: (queries.into_iter().take(scale.queries))
@@ -231,11 +248,7 @@ pub fn named(queries: &[(&str, &str)]) -> Vec<(String, String)> {
 pub fn write_tables(directory: &Path, factor: f64) -> Result<Vec<TableFile>, BenchError> {
     std::fs::create_dir_all(directory).map_err(BenchError::io("cannot make a directory for TPC-H"))?;
     eprintln!("writing TPC-H as Parquet, scale factor {factor} ...");
-    write_parquet(directory, factor).map_err(broken)
-}
-
-fn broken(error: millrace_sql_tests::Failure) -> BenchError {
-    BenchError::Server(error.to_string())
+    Ok(write_parquet(directory, factor)?)
 }
 
 /// How a server is laid out.
@@ -258,91 +271,41 @@ impl Layout {
     }
 }
 
-/// A server that reads the workload's files.
-pub struct Bed {
-    pub client: Client,
-    pub runtime: Runtime,
-    pub server: Server,
-    _directory: TempDir,
-}
-
-impl Bed {
-    /// Starts it, with these statements that make its tables.
+impl Layout {
+    /// Starts a server so laid out, with these statements that make its tables.
     ///
     /// # Errors
     /// It does not start, or cannot read the files.
-    pub async fn new(tables: &[String], layout: &Layout) -> Result<Bed, BenchError> {
-        let directory =
-            tempfile::tempdir().map_err(BenchError::io("cannot make a directory for a server"))?;
-        let mut config = Config {
-            data: directory.path().join("data"),
-            pg: (Ipv4Addr::LOCALHOST, 0).into(),
-            http: (Ipv4Addr::LOCALHOST, 0).into(),
-            cores: Some(layout.cores),
-            ..Config::default()
-        };
-        if let Some(rows) = layout.partition_rows {
-            config.query_partition_rows = rows;
-        }
-        let broken = |error: &dyn std::fmt::Display| BenchError::Server(error.to_string());
-        let server = Server::start(config).await.map_err(|error| broken(&error))?;
-        let client = Client::connect(server.pg_addr()).await?;
-        let runtime = server
-            .database()
-            .map_err(|error| broken(&error))?
-            .runtime()
-            .clone();
-        for (number, disk) in layout.disks.iter().enumerate() {
-            runtime.disks().declare(disk, &format!("disk {number}"));
+    pub async fn start(&self, tables: &[String]) -> Result<Bed, BenchError> {
+        let bed = Bed::start(bed::Place::Disk, |config| {
+            config.cores = Some(self.cores);
+            if let Some(rows) = self.partition_rows {
+                config.query_partition_rows = rows;
+            }
+        })
+        .await?;
+        for (number, disk) in self.disks.iter().enumerate() {
+            bed.runtime.disks().declare(disk, &format!("disk {number}"));
         }
         for table in tables {
-            client.run(table).await?;
+            bed.client.run(table).await?;
         }
-        Ok(Bed {
-            client,
-            runtime,
-            server,
-            _directory: directory,
-        })
+        Ok(bed)
     }
+}
 
-    /// Milliseconds of a query, answer included.
-    ///
-    /// # Errors
-    /// It fails.
-    pub async fn time(&self, sql: &str) -> Result<f64, BenchError> {
-        let begin = Instant::now();
-        self.client.rows(sql).await?;
-        Ok(begin.elapsed().as_secs_f64() * 1e3)
+/// A query's profiles: one run to warm up, then so many that count.
+///
+/// # Errors
+/// It fails, or the answer is not as documented.
+pub async fn profiles(client: &Client, sql: &str, repetitions: usize) -> Result<Vec<Analyzed>, BenchError> {
+    // Plans, files and pages are there from the first run on.
+    client.time(sql).await?;
+    let mut analyzed = vec![];
+    for _ in 0..repetitions {
+        analyzed.push(analyze(client, sql).await?);
     }
-
-    /// A query with its profile.
-    ///
-    /// # Errors
-    /// It fails, or the answer is not as documented.
-    pub async fn analyze(&self, sql: &str) -> Result<Analyzed, BenchError> {
-        analyze(&self.client, sql).await
-    }
-
-    /// A query's profiles: one run to warm up, then so many that count.
-    ///
-    /// # Errors
-    /// It fails, or the answer is not as documented.
-    pub async fn profiles(&self, sql: &str, repetitions: usize) -> Result<Vec<Analyzed>, BenchError> {
-        // Plans, files and pages are there from the first run on.
-        self.time(sql).await?;
-        let mut analyzed = vec![];
-        for _ in 0..repetitions {
-            analyzed.push(self.analyze(sql).await?);
-        }
-        Ok(analyzed)
-    }
-
-    /// Ends the server.
-    pub async fn stop(self) {
-        drop(self.client);
-        self.server.shutdown().await;
-    }
+    Ok(analyzed)
 }
 
 /// A query on a server, and the cores that the whole process has meanwhile.
@@ -362,7 +325,7 @@ pub async fn by_turns(places: &[Place<'_>], repetitions: usize) -> Result<Vec<Ve
     let mut profiles: Vec<Vec<Analyzed>> = places.iter().map(|_| vec![]).collect();
     for place in places {
         run_on(place.cores)?;
-        place.bed.time(place.sql).await?;
+        place.bed.client.time(place.sql).await?;
     }
     let is_disturbed = |run: &&Analyzed| run.profile.stolen_share() > STOLEN_SHARE_MAX;
     for round in 0..repetitions * REPEATED_MAX {
@@ -373,7 +336,7 @@ pub async fn by_turns(places: &[Place<'_>], repetitions: usize) -> Result<Vec<Ve
         }
         for (place, profiles) in places.iter().zip(&mut profiles) {
             run_on(place.cores)?;
-            profiles.push(place.bed.analyze(place.sql).await?);
+            profiles.push(analyze(&place.bed.client, place.sql).await?);
         }
     }
     run_on(available_cores())?;
@@ -395,7 +358,7 @@ const REPEATED_MAX: usize = 2;
 fn available_cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     // As it begins, before any of its threads is bound to fewer.
-    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+    *CORES.get_or_init(machine::cores)
 }
 
 /// Binds all threads of this process, and those that they will start, to so many processors: a server of one core would
@@ -415,7 +378,7 @@ fn run_on(cores: usize) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// See [`Bed::analyze`].
+/// A query with its profile.
 ///
 /// # Errors
 /// It fails, or the answer is not as documented.
@@ -473,10 +436,4 @@ impl Analyzed {
         let of_disks = usage.filter(|usage| matches!(usage.resource, Resource::Disk(_)));
         of_disks.map(|usage| usage.bytes).sum()
     }
-}
-
-/// The value in the middle.
-pub fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -10,8 +10,13 @@ mod work;
 
 use std::time::Duration;
 
+use clap::Args;
+
 use crate::error::BenchError;
+use crate::machine;
 use crate::results::Run;
+use crate::size::Size;
+use crate::suite::Suite;
 
 /// How much of everything a run does.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,8 +47,6 @@ pub struct Scale {
     /// Tasks, and threads, that are paused together; and how often.
     pub parallelism: Vec<usize>,
     pub rounds: usize,
-    /// Probes of the disk.
-    pub fsync_probes: usize,
 }
 
 impl Scale {
@@ -51,7 +54,7 @@ impl Scale {
     pub fn real(factor: f64) -> Self {
         Scale {
             factor,
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: machine::cores(),
             repetitions: 3,
             queries: 22,
             every: Duration::from_millis(1),
@@ -66,7 +69,6 @@ impl Scale {
             simulated: Duration::from_secs(20),
             parallelism: vec![2, 4, 8, 16, 32, 64],
             rounds: 50,
-            fsync_probes: 100,
         }
     }
 
@@ -89,26 +91,36 @@ impl Scale {
             simulated: Duration::from_secs(1),
             parallelism: vec![2, 4],
             rounds: 10,
-            fsync_probes: 5,
         }
     }
 }
 
-/// All experiments; `only`: those whose name contains this.
-///
-/// # Errors
-/// A server fails, or an answer is wrong.
-pub async fn run(mut run: Run, scale: &Scale, only: Option<&str>) -> Result<Run, BenchError> {
-    let is_wanted = |name: &str| only.is_none_or(|only| name.contains(only));
-    if is_wanted(threads::NAME) {
-        threads::run(&mut run, scale).await?;
+/// The suite, with its options.
+#[derive(Debug, Args)]
+pub struct Neptune {
+    /// TPC-H's scale factor
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+}
+
+impl Suite for Neptune {
+    const NAME: &'static str = "neptune";
+    const ABOUT: &'static str = "Streams first: what stream tasks wait for while TPC-H takes every core, under each scheduling policy";
+
+    async fn run(&self, run: &mut Run) -> Result<(), BenchError> {
+        let scale = match run.size() {
+            Size::Real => Scale::real(self.scale),
+            Size::Small => Scale::small(),
+        };
+        if run.begins(threads::NAME) {
+            threads::run(run, &scale).await?;
+        }
+        if run.begins(simulated::NAME) {
+            simulated::run(run, &scale)?;
+        }
+        if run.begins(pauses::NAME) {
+            pauses::run(run, &scale).await?;
+        }
+        beside::run(run, &scale).await
     }
-    if is_wanted(simulated::NAME) {
-        simulated::run(&mut run, scale)?;
-    }
-    if is_wanted(pauses::NAME) {
-        pauses::run(&mut run, scale).await?;
-    }
-    beside::run(&mut run, scale, is_wanted).await?;
-    Ok(run)
 }

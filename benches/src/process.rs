@@ -2,77 +2,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-
 use crate::error::BenchError;
-
-/// Where measurements run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Isolation {
-    /// Each in a process of its own, started from this executable.
-    Process,
-    /// All in this process; memory is not measured then.
-    None,
-}
-
-/// A measurement in a process of its own: this executable's subcommand `name` with what is asked as JSON, which prints what it
-/// found as JSON.
-///
-/// # Errors
-/// The process fails; what it said is on standard error.
-pub async fn apart<T: DeserializeOwned>(name: &'static str, asked: &impl Serialize) -> Result<T, BenchError> {
-    let executable = std::env::current_exe().map_err(BenchError::io("cannot find this executable"))?;
-    run_apart(Command::new(executable), name, asked).await
-}
-
-/// As [`apart`], with so many bytes of address space and so many seconds at most.
-///
-/// # Errors
-/// As [`apart`]; too little memory and too long a time are among them.
-pub async fn apart_within<T: DeserializeOwned>(
-    name: &'static str,
-    asked: &impl Serialize,
-    bytes_max: u64,
-    seconds_max: u64,
-) -> Result<T, BenchError> {
-    let executable = std::env::current_exe().map_err(BenchError::io("cannot find this executable"))?;
-    let executable = executable.to_string_lossy().into_owned();
-    run_apart(bounded(&executable, bytes_max, seconds_max), name, asked).await
-}
-
-/// Bytes of address space for what might take all memory there is.
-pub const ADDRESS_SPACE_MAX: u64 = 8_000_000_000;
-
-/// A command under limits of its address space and its time.
-pub fn bounded(program: &str, bytes_max: u64, seconds_max: u64) -> Command {
-    let mut command = Command::new("timeout");
-    command.args(["--signal=KILL", &seconds_max.to_string(), "prlimit"]);
-    command.args([&format!("--as={bytes_max}"), program]);
-    command
-}
-
-async fn run_apart<T: DeserializeOwned>(
-    mut command: Command,
-    name: &'static str,
-    asked: &impl Serialize,
-) -> Result<T, BenchError> {
-    let failed = || BenchError::io("cannot start a process for a measurement");
-    let asked = serde_json::to_string(asked).map_err(BenchError::engine)?;
-    command.args([name, &asked]).stderr(Stdio::inherit());
-    let output = tokio::task::spawn_blocking(move || command.output()).await;
-    let output = output.map_err(BenchError::engine)?.map_err(failed())?;
-    if !output.status.success() {
-        return Err(BenchError::engine(format!(
-            "{name} {asked} ended with {}; what it said is above",
-            output.status
-        )));
-    }
-    serde_json::from_slice(&output.stdout).map_err(BenchError::engine)
-}
 
 /// The unit of CPU time in `/proc/<pid>/stat`: a hundredth of a second wherever Linux runs.
 const TICK: Duration = Duration::from_millis(10);
@@ -114,6 +46,11 @@ pub fn activity(pid: u32) -> Result<Activity, BenchError> {
         total.sleeps += status_field(&status, "voluntary_ctxt_switches").unwrap_or(0);
     }
     Ok(total)
+}
+
+/// Bytes as megabytes of a million.
+pub fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
 }
 
 /// Memory of a process, in bytes.

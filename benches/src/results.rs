@@ -9,10 +9,15 @@ use serde::Serialize;
 use crate::error::BenchError;
 use crate::machine::{self, Machine};
 use crate::plot::Chart;
+use crate::size::Size;
 use crate::statistics::{Sample, Summary};
 
 /// Samples up to this size are kept value by value, larger ones as percentiles.
 const RAW_VALUES_MAX: usize = 100;
+
+/// Probes of the disk at the beginning of a run.
+const FSYNC_PROBES: usize = 500;
+const FSYNC_PROBES_SMALL: usize = 5;
 
 /// Which statistic of a measurement is held against its aim.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -162,11 +167,14 @@ impl Experiment {
     }
 }
 
-/// A run of a suite: the machine, and what the experiments found out.
+/// A run of a suite: what is to be done, the machine, and what the experiments found out.
 #[derive(Debug, Clone)]
 pub struct Run {
     suite: &'static str,
     command: String,
+    size: Size,
+    only: Option<String>,
+    wrong: Option<String>,
     date: String,
     machine: Machine,
     notes: Vec<String>,
@@ -175,24 +183,105 @@ pub struct Run {
 }
 
 impl Run {
-    /// Begins a run: describes the machine and probes its disk. `command` is what would repeat the run.
-    pub fn begin(suite: &'static str, command: String, fsync_probes: usize) -> Result<Self, BenchError> {
+    /// Begins a run: describes the machine and probes its disk. `command` is what would repeat the run; `only` chooses the
+    /// experiments whose names contain it.
+    ///
+    /// # Errors
+    /// The disk cannot be probed.
+    pub fn begin(
+        suite: &'static str,
+        command: String,
+        size: Size,
+        only: Option<String>,
+    ) -> Result<Self, BenchError> {
         let machine = Machine::describe();
         let mut disk = Experiment::new(
             "disk",
             "What durability costs on this disk, whatever the database: one append of 4 KiB to a file and \
              fdatasync, in the directory where the servers keep their data.",
         );
-        disk.add("write + fdatasync", "ms", machine::fsync_ms(fsync_probes)?, None);
-        Ok(Run {
+        let mut run = Run {
             suite,
             command,
+            size,
+            only,
+            wrong: None,
             date: chrono::Utc::now().format("%Y-%m-%d").to_string(),
             machine,
             notes: Vec::new(),
-            experiments: vec![disk],
+            experiments: Vec::new(),
             charts: Vec::new(),
-        })
+        };
+        disk.add(
+            "write + fdatasync",
+            "ms",
+            machine::fsync_ms(run.fsync_probes())?,
+            None,
+        );
+        run.add(disk);
+        if size == Size::Small {
+            run.note(
+                "A small run inside this process, in whatever profile that was built: these numbers show that the experiments \
+                 work and nothing else.",
+            );
+        }
+        Ok(run)
+    }
+
+    /// How much of everything is to be done.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// How often the disk is probed, wherever it is.
+    pub fn fsync_probes(&self) -> usize {
+        match self.size {
+            Size::Real => FSYNC_PROBES,
+            Size::Small => FSYNC_PROBES_SMALL,
+        }
+    }
+
+    /// Whether an experiment is chosen.
+    pub fn wants(&self, experiment: &str) -> bool {
+        let only = self.only.as_deref();
+        only.is_none_or(|only| experiment.contains(only))
+    }
+
+    /// Whether an experiment is chosen, which begins now: says so on standard error.
+    pub fn begins(&self, experiment: &str) -> bool {
+        let is_wanted = self.wants(experiment);
+        if is_wanted {
+            eprintln!("{experiment} ...");
+        }
+        is_wanted
+    }
+
+    /// Ends the measuring.
+    ///
+    /// # Errors
+    /// No experiment was chosen.
+    pub(crate) fn end(&mut self) -> Result<(), BenchError> {
+        if let (Some(only), [_]) = (&self.only, self.experiments.as_slice()) {
+            let suite = self.suite;
+            return Err(BenchError::Server(format!(
+                "no experiment of {suite} has {only} in its name"
+            )));
+        }
+        self.note(format!("Load after the run: {}.", machine::load_average()));
+        Ok(())
+    }
+
+    /// Says that something is wrong although there are results, which are kept before the run fails.
+    pub fn wrong(&mut self, text: String) {
+        self.wrong = Some(text);
+    }
+
+    /// The end of the run for whoever started it.
+    ///
+    /// # Errors
+    /// See [`Run::wrong`].
+    pub(crate) fn outcome(self) -> Result<(), BenchError> {
+        self.wrong.map_or(Ok(()), |text| Err(BenchError::Wrong(text)))
     }
 
     /// Adds a sentence that readers of all the results need.
@@ -334,7 +423,7 @@ mod tests {
 
     #[test]
     fn few_values_are_kept_whole_and_many_as_percentiles() {
-        let mut run = Run::begin("suite", "command".into(), 1).unwrap();
+        let mut run = Run::begin("suite", "command".into(), Size::Small, None).unwrap();
         let mut experiment = Experiment::new("e", "m");
         experiment.add("few", "ms", vec![3.0, 1.0], None);
         experiment.add("many", "ms", (0..1001).map(f64::from).collect(), None);

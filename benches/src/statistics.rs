@@ -1,5 +1,8 @@
 //! Samples and what is said of them.
 
+use std::borrow::Borrow;
+use std::time::Instant;
+
 use serde::Serialize;
 
 /// Order statistics of a sample.
@@ -51,6 +54,22 @@ impl Sample {
             max: self.quantile(1.0),
         }
     }
+}
+
+/// The value in the middle; NaN if there are none.
+pub fn median(values: impl IntoIterator<Item = impl Borrow<f64>>) -> f64 {
+    quantile(values, 0.5)
+}
+
+/// The value that `fraction` of the values do not exceed; NaN if there are none.
+pub fn quantile(values: impl IntoIterator<Item = impl Borrow<f64>>, fraction: f64) -> f64 {
+    let values = values.into_iter().map(|value| *value.borrow());
+    Sample::new(values.collect()).map_or(f64::NAN, |sample| sample.quantile(fraction))
+}
+
+/// Milliseconds since `start`.
+pub fn ms_since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e3
 }
 
 #[cfg(test)]

@@ -10,10 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use millrace_server::{Config, Server};
+use millrace_wire::Server;
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 
+use crate::bed::{Place, serve};
+use crate::client::Client;
 use crate::error::BenchError;
+use crate::size::Size;
 
 /// Any free port on loopback.
 const ANY_PORT: &str = "127.0.0.1:0";
@@ -28,18 +32,29 @@ pub enum Target {
 }
 
 impl Target {
+    /// What runs of a size are about.
+    ///
+    /// # Errors
+    /// There is no binary.
+    pub fn of(size: Size) -> Result<Self, BenchError> {
+        match size {
+            Size::Real => Self::beside_this_executable(),
+            Size::Small => Ok(Target::InProcess),
+        }
+    }
+
     /// The `millrace` binary of the same build as this program.
     ///
     /// # Errors
     /// There is none.
-    pub fn beside_this_executable() -> Result<Self, BenchError> {
+    fn beside_this_executable() -> Result<Self, BenchError> {
         let this = std::env::current_exe().map_err(BenchError::io("cannot find this program's own file"))?;
         let binary = this.with_file_name("millrace");
         if binary.is_file() {
             return Ok(Target::Binary(binary));
         }
         Err(BenchError::Server(format!(
-            "there is no server at {}: build it with `cargo build --release -p millrace-server`",
+            "there is no server at {}: build it with `cargo build --release -p millrace-cli`",
             binary.display()
         )))
     }
@@ -61,15 +76,7 @@ impl Target {
                 })
             }
             Target::InProcess => {
-                let loopback = ANY_PORT.parse().expect("it is an address");
-                let config = Config {
-                    data: data.to_owned(),
-                    pg: loopback,
-                    http: loopback,
-                    ..Config::default()
-                };
-                let server = Server::start(config).await;
-                let server = server.map_err(|error| BenchError::Server(error.to_string()))?;
+                let server = serve(data, |_| {}).await?;
                 Ok(RunningServer {
                     pg: server.pg_addr(),
                     begin,
@@ -141,6 +148,57 @@ impl RunningServer {
                 Ok(())
             }
         }
+    }
+}
+
+/// A server on a directory of its own, with one connection.
+pub struct FreshServer {
+    pub client: Client,
+    pub server: RunningServer,
+    directory: TempDir,
+}
+
+impl FreshServer {
+    /// Starts a server on an empty directory and connects.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn start(target: &Target) -> Result<Self, BenchError> {
+        Self::start_on(target, Place::Disk.directory()?).await
+    }
+
+    async fn start_on(target: &Target, directory: TempDir) -> Result<Self, BenchError> {
+        let server = target.start(&directory.path().join("data")).await?;
+        Ok(FreshServer {
+            client: Client::connect(server.pg()).await?,
+            server,
+            directory,
+        })
+    }
+
+    /// Kills it (one in this process is stopped) and starts it again on its directory. [`RunningServer::begin`] of what is
+    /// returned is after the end of the one before.
+    ///
+    /// # Errors
+    /// It does not end, or does not start.
+    pub async fn kill_and_start(self, target: &Target) -> Result<Self, BenchError> {
+        let FreshServer {
+            client,
+            server,
+            directory,
+        } = self;
+        drop(client);
+        server.kill().await?;
+        Self::start_on(target, directory).await
+    }
+
+    /// Stops it as an operator would.
+    ///
+    /// # Errors
+    /// It does not stop.
+    pub async fn stop(self) -> Result<(), BenchError> {
+        drop(self.client);
+        self.server.stop().await
     }
 }
 

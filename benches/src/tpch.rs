@@ -5,17 +5,21 @@
 
 use std::time::Instant;
 
+use clap::Args;
+use millrace_oracle::rows::difference;
 use millrace_sql_tests::Failure;
 use millrace_sql_tests::batch::Batch;
 use millrace_sql_tests::engine::Engine;
-use millrace_sql_tests::rows::difference;
-use millrace_sql_tests::tpch::{Tpch, queries};
+use millrace_sql_tests::tpch::{self, queries};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use crate::error::BenchError;
+use crate::machine;
 use crate::process;
 use crate::results::{Aim, Experiment, Run};
+use crate::size::Size;
+use crate::suite::Suite;
 
 /// The seed of the refreshes.
 const SEED: u64 = 22;
@@ -30,8 +34,6 @@ pub struct Scale {
     /// Refreshes, and for each the orders that it deletes or inserts.
     pub refreshes: usize,
     pub orders: usize,
-    /// Probes of the disk.
-    pub fsync_probes: usize,
 }
 
 impl Scale {
@@ -39,10 +41,9 @@ impl Scale {
     pub fn real(factor: f64) -> Self {
         Scale {
             factor,
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: machine::cores(),
             refreshes: 20,
             orders: ((1_500_000.0 * factor / 1_000.0) as usize).max(10),
-            fsync_probes: 100,
         }
     }
 
@@ -53,30 +54,43 @@ impl Scale {
             cores: 2,
             refreshes: 2,
             orders: 20,
-            fsync_probes: 5,
         }
     }
 }
 
-/// Loads, back-fills, refreshes, and checks.
-///
-/// # Errors
-/// A view is refused, fails, or differs from the batch answer.
-pub async fn run(run: Run, scale: &Scale) -> Result<Run, BenchError> {
-    measure(run, scale)
-        .await
-        .map_err(|error| match error.downcast::<BenchError>() {
-            Ok(error) => *error,
-            Err(error) => BenchError::Server(error.to_string()),
-        })
+/// The suite, with its options. Its parts that `--only` chooses are the queries.
+#[derive(Debug, Args)]
+pub struct Tpch {
+    /// TPC-H's scale factor
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
 }
 
-async fn measure(mut run: Run, scale: &Scale) -> Result<Run, Failure> {
+impl Suite for Tpch {
+    const NAME: &'static str = "tpch";
+    const ABOUT: &'static str =
+        "TPC-H: the back-fill of the 22 queries as views against their batch answers, refreshes, memory";
+
+    async fn run(&self, run: &mut Run) -> Result<(), BenchError> {
+        let scale = match run.size() {
+            Size::Real => Scale::real(self.scale),
+            Size::Small => Scale::small(),
+        };
+        Ok(measure(run, &scale).await?)
+    }
+}
+
+async fn measure(run: &mut Run, scale: &Scale) -> Result<(), Failure> {
+    let mut queries = queries(scale.factor)?;
+    queries.retain(|query| run.wants(&query.name));
+    if queries.is_empty() {
+        return Ok(());
+    }
     let directory = tempfile::tempdir()?;
     let engine = Engine::start(directory.path(), scale.cores)?;
     let mut batch = Batch::new(engine.state(), scale.cores);
     eprintln!("loading scale factor {} ...", scale.factor);
-    let mut tpch = Tpch::load(&engine, &mut batch, scale.factor).await?;
+    let mut tpch = tpch::Tpch::load(&engine, &mut batch, scale.factor).await?;
     let raw = tpch.bytes_loaded as f64 / 1e6;
     let loaded = resident()?;
 
@@ -86,7 +100,7 @@ async fn measure(mut run: Run, scale: &Scale) -> Result<Run, Failure> {
         "The batch answer and the back-fill of each view, planning included, one after the other; and by how many \
          times the back-fill is slower. Right after it was made each view is compared with the batch answer.",
     );
-    for query in queries(scale.factor)? {
+    for query in queries {
         // Once without looking, so that both have warm caches.
         batch.answer(&query.query).await?;
         let begin = Instant::now();
@@ -185,7 +199,7 @@ async fn measure(mut run: Run, scale: &Scale) -> Result<Run, Failure> {
     run.add(memory);
     run.add(each);
     engine.shutdown().await;
-    Ok(run)
+    Ok(())
 }
 
 /// Resident megabytes of this process.

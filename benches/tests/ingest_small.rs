@@ -1,17 +1,13 @@
-//! Runs both experiments of ingest at their small scale.
+//! Runs both experiments of ingest at their small size.
 
 mod common;
 
-use millrace_benches::ingest::{self, Scale};
-use millrace_benches::results::Run;
+use millrace_benches::ingest::Ingest;
 
-#[test]
-fn every_experiment_gives_numbers() {
-    let scale = Scale::small();
-    let run = Run::begin("ingest", "the test".to_owned(), scale.fsync_probes).unwrap();
-    let run = ingest::run(run, &scale, None).unwrap();
+#[tokio::test(flavor = "multi_thread")]
+async fn every_experiment_gives_numbers() {
     // The disk, small writes, large writes.
-    let report = common::report(&run, 3);
+    let (_, report) = common::small_run::<Ingest>(3).await;
     for line in [
         "| group, 4 clients: writes | 1/s |",
         "| group: share of the disk's rate | % |",

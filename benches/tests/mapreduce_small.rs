@@ -1,17 +1,13 @@
-//! Runs every experiment of mapreduce at its small scale.
+//! Runs every experiment of mapreduce at its small size.
 
 mod common;
 
-use millrace_benches::mapreduce::{self, Scale};
-use millrace_benches::results::Run;
+use millrace_benches::mapreduce::MapReduce;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_experiment_gives_numbers() {
-    let scale = Scale::small();
-    let run = Run::begin("mapreduce", "the test".to_owned(), scale.fsync_probes).unwrap();
-    let run = mapreduce::run(run, &scale, None).await.unwrap();
     // The disk, moving average, word count, service levels, communities, Nexmark.
-    let report = common::report(&run, 6);
+    let (_, report) = common::small_run::<MapReduce>(6).await;
     assert!(
         report.contains("| 50 ms: sliding, incremental | events/s |"),
         "{report}"

@@ -1,16 +1,12 @@
-//! Runs every experiment of monotasks at its small scale. Each answer is compared with plain DataFusion's there.
+//! Runs every experiment of monotasks at its small size. Each answer is compared with plain DataFusion's there.
 
 mod common;
 
-use millrace_benches::monotasks::{self, Scale};
-use millrace_benches::results::Run;
+use millrace_benches::monotasks::Monotasks;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_experiment_gives_numbers() {
-    let scale = Scale::small();
-    let run = Run::begin("monotasks", "the test".to_owned(), scale.fsync_probes).unwrap();
-    let run = monotasks::run(run, &scale, None, None).await.unwrap();
     // The disk, a view's head-room, cost, predictions of five kinds, attribution, and time against tasks.
-    common::report(&run, 10);
+    let (run, _) = common::small_run::<Monotasks>(10).await;
     assert_eq!(run.charts().len(), 7);
 }

@@ -1,18 +1,14 @@
-//! Runs the TPC-H suite at its small scale.
+//! Runs the TPC-H suite at its small size.
 
-use millrace_benches::results::Run;
-use millrace_benches::tpch::{self, Scale};
+mod common;
+
+use millrace_benches::tpch::Tpch;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_experiment_gives_numbers() {
-    let scale = Scale::small();
-    let run = Run::begin("tpch", "the test".to_owned(), scale.fsync_probes).unwrap();
-    let run = tpch::run(run, &scale).await.unwrap();
     // The disk, the back-fill, refreshes, memory and each query.
-    assert_eq!(run.experiments().len(), 5);
-    let measured = |experiment: &millrace_benches::results::Experiment| experiment.measurements().len();
-    assert_eq!(
-        run.experiments().iter().map(measured).collect::<Vec<_>>(),
-        [1, 4, 2, 4, 44]
-    );
+    let (run, _) = common::small_run::<Tpch>(5).await;
+    let measured = run.experiments().iter();
+    let measured = measured.map(|experiment| experiment.measurements().len());
+    assert_eq!(measured.collect::<Vec<_>>(), [1, 4, 2, 4, 44]);
 }

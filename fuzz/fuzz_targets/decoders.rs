@@ -1,11 +1,13 @@
-//! The first byte chooses a decoder of `millrace_storage::decoders`, the rest are its bytes.
+//! Bytes that lie on disk.
 
 #![no_main]
+
+#[path = "../checks/decoders.rs"]
+mod decoders;
 
 use std::sync::Once;
 
 use libfuzzer_sys::fuzz_target;
-use millrace_storage::decoders::ALL;
 
 static HOOK: Once = Once::new();
 
@@ -20,8 +22,5 @@ fuzz_target!(|bytes: &[u8]| {
             }
         }));
     });
-    if let Some((first, rest)) = bytes.split_first() {
-        let (_, decoder) = ALL[usize::from(*first) % ALL.len()];
-        let _ = decoder(rest);
-    }
+    decoders::check(bytes);
 });

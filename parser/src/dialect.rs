@@ -108,36 +108,3 @@ impl Dialect for MillraceDialect {
         supports_select_wildcard_with_alias, supports_comma_separated_trim, supports_xml_expressions,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use sqlparser::ast::{BinaryOperator, Expr};
-
-    use crate::parse_expression;
-
-    #[test]
-    fn and_ends_the_right_side_of_is_distinct_from() {
-        for text in [
-            "a IS DISTINCT FROM b + 1 AND c",
-            "a IS NOT DISTINCT FROM b AND NOT c OR d",
-        ] {
-            let expression = parse_expression(text).unwrap();
-            assert!(
-                matches!(expression, Expr::BinaryOp { .. }),
-                "{text}: {expression:?}"
-            );
-            assert_eq!(expression.to_string(), text);
-        }
-        let compared = parse_expression("a IS DISTINCT FROM b = c").unwrap();
-        let Expr::IsDistinctFrom(_, right) = compared else {
-            panic!("{compared:?}");
-        };
-        assert!(matches!(
-            *right,
-            Expr::BinaryOp {
-                op: BinaryOperator::Eq,
-                ..
-            }
-        ));
-    }
-}

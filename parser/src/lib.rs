@@ -5,6 +5,8 @@
 //!                   (tokens.rs)            (limits.rs) (normalise.rs)         └─ else ──> sqlparser
 //! ```
 //!
+//! `text.rs` leads a text through these steps, and says errors with their places in it.
+//!
 //! The parser knows no catalog and does no I/O. It never panics and never overflows the stack, whatever the input:
 //! nesting, chains of operators and length are limited before sqlparser sees a statement.
 
@@ -18,6 +20,7 @@ mod normalise;
 mod reader;
 mod source;
 mod statement;
+mod text;
 mod tokens;
 
 pub use error::{ParseError, ParseErrorKind};
@@ -28,10 +31,7 @@ use ast::Statement;
 use sqlparser::ast::Expr;
 use sqlparser::tokenizer::Location;
 
-use crate::error::{Failure, Place};
-use crate::reader::Reader;
 use crate::source::Source;
-use crate::tokens::Piece;
 
 /// A statement and the text that it came from.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,58 +56,18 @@ impl Parsed {
 
 /// Parses all statements of `sql`. Empty ones are skipped.
 pub fn parse(sql: &str) -> Result<Vec<Parsed>, ParseError> {
-    limits::check_length(sql)?;
-    let source = Source::new(sql);
-    let pieces = tokens::split(&source)?;
-    let total = source.chars();
-    pieces
-        .into_iter()
-        .map(|piece| parse_piece(piece, total))
-        .collect()
+    let pieces = text::statements(sql, statement::parse_statement)?;
+    let parsed = pieces.into_iter().map(|(piece, statement)| Parsed {
+        statement,
+        text: piece.text.to_string(),
+        offset: piece.offset,
+    });
+    Ok(parsed.collect())
 }
 
 /// Parses one expression, with nothing after it.
 pub fn parse_expression(sql: &str) -> Result<Expr, ParseError> {
-    limits::check_length(sql)?;
-    let source = Source::new(sql);
-    let tokens = tokens::tokenize(&source)?;
-    let place = Place {
-        source: &source,
-        tokens: &tokens,
-        offset: 0,
-        semicolon: None,
-        total: source.chars(),
-    };
-    let parse = || -> Result<Expr, Failure> {
-        limits::check_tokens(&tokens)?;
-        let mut reader = Reader::new(&source, tokens.clone());
-        let expr = reader.expr()?;
-        reader.end()?;
-        Ok(expr)
-    };
-    parse().map_err(|failure| place.explain(failure))
-}
-
-fn parse_piece(piece: Piece<'_>, total: usize) -> Result<Parsed, ParseError> {
-    let source = Source::new(piece.text);
-    let place = Place {
-        source: &source,
-        tokens: &piece.tokens,
-        offset: piece.offset,
-        semicolon: piece.semicolon,
-        total,
-    };
-    let parse = || -> Result<Statement, Failure> {
-        limits::check_tokens(&piece.tokens)?;
-        let tokens = normalise::normalise(piece.tokens.clone())?;
-        statement::parse_statement(&source, tokens)
-    };
-    let statement = parse().map_err(|failure| place.explain(failure))?;
-    Ok(Parsed {
-        statement,
-        text: piece.text.to_string(),
-        offset: piece.offset,
-    })
+    text::expression(sql)
 }
 
 /// The one statement of `sql`.

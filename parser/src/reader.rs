@@ -247,6 +247,26 @@ impl<'a> Reader<'a> {
         Ok(self.parser.parse_query()?)
     }
 
+    /// A boolean, which is true if it is left out.
+    pub(crate) fn boolean(&mut self) -> Parse<bool> {
+        if matches!(
+            self.parser.peek_token_ref().token,
+            Token::Comma | Token::RParen | Token::EOF
+        ) {
+            return Ok(true);
+        }
+        let at = self.here();
+        let value = self.plain_value()?;
+        match value.to_lowercase().as_str() {
+            "true" | "on" | "1" | "yes" => Ok(true),
+            "false" | "off" | "0" | "no" => Ok(false),
+            _ => Err(
+                Failure::invalid(format!("\"{value}\" is not a Boolean value"), at)
+                    .with_hint("Use true or false."),
+            ),
+        }
+    }
+
     /// A setting's or option's value as text: a string, a number with its sign, or a word in lower case.
     pub(crate) fn plain_value(&mut self) -> Parse<String> {
         let sign = if self.take_token(&Token::Minus) {
@@ -315,7 +335,7 @@ impl<'a> Reader<'a> {
             let name = self.option_name()?;
             if entries.iter().any(|entry| entry.name.value == name.value) {
                 return Err(Failure::invalid(
-                    format!("option \"{}\" is given twice", name.value),
+                    format!("option \"{}\" specified more than once", name.value),
                     at,
                 ));
             }

@@ -1,10 +1,13 @@
 //! Broken statements never panic, and their errors point into the text.
 //!
-//! Mutations of the corpus are drawn from a seeded generator, so that a failure repeats.
+//! Mutations of the corpus are drawn from a seeded generator, so that a failure repeats. `cargo fuzz run sql` runs the same check
+//! without end.
 
+#[path = "../../fuzz/checks/sql.rs"]
+mod checks;
 mod corpus;
 
-use millrace_parser::parse;
+use checks::check;
 
 /// A small generator (splitmix64): the same numbers in every run.
 struct Random(u64);
@@ -68,32 +71,6 @@ const PIECES: &[&str] = &[
     "$1",
     "\0",
 ];
-
-fn check(sql: &str) {
-    let length = sql.chars().count();
-    match parse(sql) {
-        Ok(parsed) => {
-            for one in parsed {
-                let part: String = sql
-                    .chars()
-                    .skip(one.offset)
-                    .take(one.text.chars().count())
-                    .collect();
-                assert_eq!(part, one.text, "{sql}");
-                let _ = one.statement.to_string();
-            }
-        }
-        Err(error) => {
-            assert!(!error.message.is_empty(), "{sql}");
-            if let Some(position) = error.position {
-                assert!(
-                    (1..=length + 1).contains(&position),
-                    "{position} in {sql:?}: {error:?}"
-                );
-            }
-        }
-    }
-}
 
 #[test]
 fn truncated_statements() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::catalog::{TableFunctionArgs, TableProvider};
+use datafusion::catalog::TableFunctionArgs;
 use datafusion::common::TableReference;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DFSchema, ScalarValue, plan_datafusion_err};
@@ -21,50 +21,13 @@ use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPl
 use datafusion::logical_expr::{
     AggregateUDF, ColumnarValue, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
 };
-use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel, object_name_to_table_reference};
+use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
+use millrace_sql::streaming::time_join;
+use millrace_sql::streaming::windows::functions as windows;
+use millrace_sql::{Binding, CatalogReader, passes, relations, sql_function};
 
-use crate::function::{self, SqlFunction};
 use crate::relation::{RelationTable, without_keys};
-use crate::{case, complexity, named_windows, refused, rewrite, time_join, with_recursive};
-
-/// How names become relations. Implemented by the session: search path, visibility and views are its business.
-pub trait CatalogReader {
-    /// The provider behind a name: a [`crate::RelationTable`], a `ViewTable`, or a virtual relation.
-    ///
-    /// # Errors
-    /// The name is not known; the message suggests the nearest one.
-    fn table(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>>;
-
-    /// A function of SQL; `None`: there is none of that name, or it is built in.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    fn function(&self, _name: &ast::ObjectName) -> Result<Option<SqlFunction>> {
-        Ok(None)
-    }
-
-    /// Refuses a plan, as it was bound, that brings together types which have nothing in common.
-    ///
-    /// # Errors
-    /// It does.
-    fn check_types(&self, _plan: &LogicalPlan) -> Result<()> {
-        Ok(())
-    }
-
-    /// The same for an expression.
-    ///
-    /// # Errors
-    /// As [`CatalogReader::check_types`].
-    fn check_expression(&self, _expression: &Expr, _schema: &DFSchema) -> Result<()> {
-        Ok(())
-    }
-
-    /// Whether a column holds the time at which its row was written (`AS PROCTIME()`).
-    fn is_proctime(&self, _table: &TableReference, _column: &str) -> bool {
-        false
-    }
-}
 
 /// Binds statements and expressions. Cheap to make: one a statement.
 pub struct Binder<'a> {
@@ -80,7 +43,7 @@ impl<'a> Binder<'a> {
         Binder {
             state,
             catalog,
-            relation_planners: rewrite::planners(state.relation_planners()),
+            relation_planners: relations::planners(state.relation_planners()),
             tells_keys: false,
         }
     }
@@ -90,7 +53,7 @@ impl<'a> Binder<'a> {
     /// DataFusion believes in a key where rows have it twice, or NULL in it: behind UNNEST, and in what groups by a key and by
     /// something else. It then leaves out columns of ORDER BY and GROUP BY, or adds some. Only a query that names columns
     /// beside the key that it groups by is planned with keys, and they are forgotten right after.
-    fn bound(&self, statement: ast::Statement) -> Result<LogicalPlan> {
+    fn bound(&self, statement: &ast::Statement) -> Result<LogicalPlan> {
         if let Ok(plan) = self.planner().sql_statement_to_plan(statement.clone()) {
             return Ok(plan);
         }
@@ -99,7 +62,7 @@ impl<'a> Binder<'a> {
             relation_planners: self.relation_planners.clone(),
             ..*self
         };
-        let plan = with_keys.planner().sql_statement_to_plan(statement)?;
+        let plan = with_keys.planner().sql_statement_to_plan(statement.clone())?;
         Ok(without_keys(plan)?.data)
     }
 
@@ -124,21 +87,7 @@ impl<'a> Binder<'a> {
     /// # Errors
     /// Unknown names, type errors and unsupported SQL, as DataFusion reports them.
     pub fn statement(&self, statement: &ast::Statement) -> Result<LogicalPlan> {
-        complexity::check_statement(statement)?;
-        let mut statement = statement.clone();
-        function::expand(&mut statement, self.catalog)?;
-        time_join::rewrite(&mut statement, self.catalog)?;
-        with_recursive::prepare(&mut statement)?;
-        named_windows::resolve(&mut statement)?;
-        rewrite::statement(&mut statement, self)?;
-        refused::check(&statement)?;
-        let bound = self.bound(statement)?;
-        complexity::check_plan(&bound)?;
-        self.catalog.check_types(&bound)?;
-        let plan = case::agreed_in(bound)?;
-        let plan = time_join::recognise(plan)?;
-        with_recursive::check_types(&plan)?;
-        rewrite::decorrelate(rewrite::ordered_once(plan)?)
+        passes::plan(statement, self)
     }
 
     /// The logical plan of a query.
@@ -155,7 +104,7 @@ impl<'a> Binder<'a> {
     /// As [`Binder::statement`].
     pub fn expression(&self, expression: &ast::Expr, schema: &DFSchema) -> Result<Expr> {
         let mut expression = expression.clone();
-        function::expand(&mut expression, self.catalog)?;
+        sql_function::expand(&mut expression, self.catalog)?;
         let expression = self
             .planner()
             .sql_to_expr(expression, schema, &mut PlannerContext::new())?;
@@ -238,7 +187,7 @@ impl ContextProvider for Binder<'_> {
         let known = self.state.scalar_functions().get(name).cloned();
         known
             .or_else(|| time_join::marker(name))
-            .or_else(|| rewrite::window_function(name))
+            .or_else(|| windows::function(name))
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
@@ -278,21 +227,17 @@ impl ContextProvider for Binder<'_> {
     }
 }
 
-impl rewrite::Names for Binder<'_> {
-    fn query(&self, query: &ast::Query) -> Result<LogicalPlan> {
-        // As it stands: whoever asks has rewritten it, and would be asked again.
-        self.bound(ast::Statement::Query(Box::new(query.clone())))
+impl Binding for Binder<'_> {
+    fn catalog(&self) -> &dyn CatalogReader {
+        self.catalog
+    }
+
+    fn bind(&self, statement: &ast::Statement) -> Result<LogicalPlan> {
+        self.bound(statement)
     }
 
     fn constant(&self, expression: &ast::Expr) -> Result<ScalarValue> {
         Binder::constant(self, expression)
-    }
-
-    fn columns(&self, relation: &ast::ObjectName) -> Option<Vec<String>> {
-        let name = object_name_to_table_reference(relation.clone(), true).ok()?;
-        let table = self.catalog.table(&name).ok()?;
-        let schema = table.schema();
-        Some(schema.fields().iter().map(|field| field.name().clone()).collect())
     }
 }
 

@@ -11,26 +11,9 @@ pub enum PlanError {
     /// What DataFusion's binder or optimizer says: unknown names, type errors, unsupported SQL.
     #[error(transparent)]
     DataFusion(#[from] DataFusionError),
-    /// A statement that says what cannot be.
-    #[error("{message}")]
-    Faulty { fault: Fault, message: String },
     /// A broken invariant of the planner.
     #[error("internal planner error: {0}")]
     Internal(String),
-}
-
-/// What is wrong with a statement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    InvalidParameter,
-    DatatypeMismatch,
-    DatetimeOverflow,
-    UndefinedColumn,
-    UndefinedFunction,
-    AmbiguousColumn,
-    InvalidColumnReference,
-    SyntaxError,
-    TooComplex,
 }
 
 impl From<PlanError> for DataFusionError {

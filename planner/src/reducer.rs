@@ -47,7 +47,7 @@ pub trait Reducer: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// What a reducer keeps for one key. A call that fails sets the view aside, and fails a SELECT.
+/// What a reducer keeps for one key. A call that fails makes the view or the SELECT fail.
 pub trait ReducerState: fmt::Debug + Send + Sync {
     /// Takes in a batch of the key's values: an array for each argument, of one length.
     ///

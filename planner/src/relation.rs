@@ -4,7 +4,6 @@
 //! be kept and run many times: [`attach`] replaces each placeholder by a provider over one epoch's snapshot.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -16,20 +15,10 @@ use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, TableScan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use serde::{Deserialize, Serialize};
 
-use crate::time_join;
+use crate::relation_id::RelationId;
 use crate::watermark::ColumnWatermark;
-
-/// The identity of a stream, table or materialized view. Never reused; names may change, this does not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct RelationId(pub u64);
-
-impl fmt::Display for RelationId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
-    }
-}
+use millrace_sql::streaming::time_join;
 
 /// What kind of stored relation it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,6 +20,7 @@ mod ranking;
 mod recursive;
 mod series;
 mod session;
+mod session_window;
 mod sliding;
 mod temporal;
 mod time_join;
@@ -28,19 +29,21 @@ mod window;
 
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
+use millrace_sql::workarounds::subquery::single_rows;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::rewrite;
-use crate::session as sessions;
-use crate::stage::{FlowLimits, RecursionLimits, StageGraph};
+use crate::stage::StageGraph;
+use crate::stage::flow::FlowLimits;
+use crate::stage::policy::{OnError, Priority};
+use crate::stage::recursion::RecursionLimits;
 
 /// What a view's plan depends on besides its query.
 #[derive(Debug, Clone, Copy)]
 pub struct ViewOptions {
     /// Partitions of keyed state.
     pub partitions: usize,
-    /// When a recursion is given up.
+    /// The limits from which a recursion counts as endless.
     pub recursion: RecursionLimits,
     pub emit: Emit,
     /// Whether overlapping windows are put together from panes, where that can be.
@@ -51,55 +54,6 @@ pub struct ViewOptions {
     pub generic_joins: bool,
     pub priority: Priority,
     pub on_error: OnError,
-}
-
-/// How urgent the epochs of a view are (Neptune, section 3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Priority {
-    /// They go before all queries.
-    #[default]
-    Stream,
-    /// They are batch work, and give way. Views that are connected through their inputs have common epochs: these are
-    /// batch work if those of all of them are to be.
-    Batch,
-}
-
-impl Priority {
-    /// Its word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Priority::Stream => "stream",
-            Priority::Batch => "batch",
-        }
-    }
-}
-
-/// What becomes of a row on which an expression of a view fails. It is counted in any case. The result of an aggregate or window
-/// function that fails is of no one row: it is NULL, unless the view fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnError {
-    /// The expression is NULL there.
-    #[default]
-    Null,
-    /// The row is left out.
-    Skip,
-    /// The view fails.
-    Fail,
-}
-
-impl OnError {
-    /// All of them.
-    pub const ALL: [OnError; 3] = [OnError::Null, OnError::Skip, OnError::Fail];
-
-    /// Its word.
-    pub fn name(self) -> &'static str {
-        match self {
-            OnError::Null => "null",
-            OnError::Skip => "skip",
-            OnError::Fail => "fail",
-        }
-    }
 }
 
 /// When a view shows what changes in it.
@@ -135,10 +89,10 @@ impl ViewOptions {
 /// # Errors
 /// [`crate::PlanError::NotIncremental`] names the construct that cannot be maintained.
 pub fn plan_view(state: &SessionState, plan: LogicalPlan, options: ViewOptions) -> Result<StageGraph> {
-    let plan = sessions::recognise(plan)?;
+    let plan = session_window::recognise(plan)?;
     let plan = clock::replace(plan)?;
     check::check(&plan)?;
-    let plan = rewrite::single_rows(plan)?;
+    let plan = single_rows(plan)?;
     let plan = distinct_on::as_first_rows(plan)?;
     let plan = optimize::optimize(state, plan)?;
     clock::check(&plan)?;

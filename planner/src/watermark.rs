@@ -25,7 +25,7 @@ use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
-use crate::relation::RelationId;
+use crate::relation_id::RelationId;
 
 /// The watermarks of streams, in microseconds since 1970-01-01 00:00 (UTC, where the column has a zone). A stream that has
 /// had no row has none.

@@ -13,9 +13,10 @@ use datafusion::sql::sqlparser::dialect::{Dialect, MsSqlDialect, PostgreSqlDiale
 use datafusion::sql::sqlparser::parser::Parser;
 use millrace_planner::state_identity::{state_difference, state_identity};
 use millrace_planner::{
-    Binder, CatalogReader, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, StageGraph,
-    ViewOptions, explain, plan_view,
+    Binder, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, StageGraph, ViewOptions,
+    explain, plan_view,
 };
+use millrace_sql::CatalogReader;
 
 struct Flights;
 

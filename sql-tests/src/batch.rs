@@ -1,56 +1,36 @@
-//! The oracle: what plain DataFusion answers for a query over the base relations' rows of this moment.
+//! What plain DataFusion answers for a query that is bound as the server binds it, with the server's functions.
 //!
-//! A query is planned once and run as often as one likes: its scans read whatever rows the base relations have then.
+//! A query is planned once and run as often as one likes: its scans read whatever rows the base relations have then
+//! ([`millrace_oracle::base`]). SQL as DataFusion itself reads it is [`millrace_oracle::plain`].
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
-use async_trait::async_trait;
 use chrono::DateTime;
-use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::stats::Precision;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Constraint, Constraints, Statistics, TableReference};
+use datafusion::catalog::TableProvider;
+use datafusion::common::TableReference;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
-use datafusion::execution::{SessionState, TaskContext};
-use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
-use datafusion::physical_plan::memory::MemoryStream;
-use datafusion::physical_plan::statistics::StatisticsArgs;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions,
-    SendableRecordBatchStream, collect,
-};
+use datafusion::execution::SessionState;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
-use millrace_planner::CatalogReader;
+use millrace_functions::sql::{comparisons, rewrite};
+use millrace_oracle::base::Base;
 use millrace_planner::relation::attach;
-use millrace_server::functions::{comparisons, rewrite};
-use parking_lot::Mutex;
+use millrace_sql::CatalogReader;
 use sqlparser::ast;
 
 use crate::engine::bind;
-use crate::rows::reversed;
-
-/// Rows of a base relation, shared by all plans over it.
-type Rows = Arc<Mutex<Vec<RecordBatch>>>;
 
 /// Relations with their rows. What a query over a view reads are the rows that the view's own query gave.
 pub struct Batch {
     state: SessionState,
     tables: BTreeMap<String, Base>,
-}
-
-struct Base {
-    schema: SchemaRef,
-    key: Option<Vec<usize>>,
-    rows: Rows,
 }
 
 /// A planned query. In its plan stands the time at which it was planned.
@@ -88,14 +68,13 @@ impl Batch {
 
     /// Makes a base relation without rows. A key, if there is one, is what GROUP BY may rely on.
     pub fn create(&mut self, name: &str, schema: SchemaRef, key: Option<Vec<usize>>) {
-        let rows = Rows::default();
-        self.tables.insert(name.to_owned(), Base { schema, key, rows });
+        self.tables.insert(name.to_owned(), Base::new(schema, key));
     }
 
     /// Makes these the rows of a base relation.
     pub fn set_rows(&self, name: &str, batches: Vec<RecordBatch>) {
         if let Some(table) = self.tables.get(name) {
-            *table.rows.lock() = batches;
+            table.set_rows(batches);
         }
     }
 
@@ -104,19 +83,12 @@ impl Batch {
     /// # Errors
     /// A type cannot be taken by position.
     pub fn reverse(&self) -> Result<(), ArrowError> {
-        for table in self.tables.values() {
-            let mut rows = table.rows.lock();
-            *rows = rows.iter().rev().map(reversed).collect::<Result<_, _>>()?;
-        }
-        Ok(())
+        self.tables.values().try_for_each(Base::reverse)
     }
 
     /// The rows of a base relation.
     pub fn rows(&self, name: &str) -> Vec<RecordBatch> {
-        self.tables
-            .get(name)
-            .map(|table| table.rows.lock().clone())
-            .unwrap_or_default()
+        self.tables.get(name).map(Base::rows).unwrap_or_default()
     }
 
     /// Plans a query.
@@ -220,133 +192,7 @@ impl CatalogReader for Names<'_> {
                 "relation \"{name}\" does not exist"
             )));
         };
-        let constraints = match &base.key {
-            Some(key) if self.with_keys && !key.is_empty() => {
-                Constraints::new_unverified(vec![Constraint::PrimaryKey(key.clone())])
-            }
-            _ => Constraints::default(),
-        };
-        Ok(Arc::new(BaseTable {
-            schema: Arc::clone(&base.schema),
-            rows: Arc::clone(&base.rows),
-            constraints,
-            partitions: self.batch.state.config().target_partitions(),
-        }))
-    }
-}
-
-#[derive(Debug)]
-struct BaseTable {
-    schema: SchemaRef,
-    rows: Rows,
-    constraints: Constraints,
-    partitions: usize,
-}
-
-#[async_trait]
-impl TableProvider for BaseTable {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn constraints(&self) -> Option<&Constraints> {
-        Some(&self.constraints)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    async fn scan(
-        &self,
-        _: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _: &[Expr],
-        _: Option<usize>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let schema = match projection {
-            Some(columns) => Arc::new(self.schema.project(columns)?),
-            None => Arc::clone(&self.schema),
-        };
-        Ok(Arc::new(BaseScan {
-            rows: Arc::clone(&self.rows),
-            projection: projection.cloned(),
-            properties: Arc::new(PlanProperties::new(
-                EquivalenceProperties::new(schema),
-                Partitioning::UnknownPartitioning(self.partitions),
-                EmissionType::Incremental,
-                Boundedness::Bounded,
-            )),
-        }))
-    }
-}
-
-/// Reads the rows that a base relation has when the plan is run; every so-manieth batch is in one partition.
-#[derive(Debug)]
-struct BaseScan {
-    rows: Rows,
-    projection: Option<Vec<usize>>,
-    properties: Arc<PlanProperties>,
-}
-
-impl DisplayAs for BaseScan {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "BaseScan")
-    }
-}
-
-impl ExecutionPlan for BaseScan {
-    fn name(&self) -> &'static str {
-        "BaseScan"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
-    ) -> DataFusionResult<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    /// The number of rows orders joins well. It is not exact, because the plan is kept while the rows change.
-    fn statistics_from_inputs(
-        &self,
-        _: &[Arc<Statistics>],
-        _: &StatisticsArgs,
-    ) -> DataFusionResult<Arc<Statistics>> {
-        let rows = self.rows.lock().iter().map(RecordBatch::num_rows).sum();
-        let mut statistics = Statistics::new_unknown(&self.schema());
-        statistics.num_rows = Precision::Inexact(rows);
-        Ok(Arc::new(statistics))
-    }
-
-    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> DataFusionResult<SendableRecordBatchStream> {
-        let partitions = self.properties.partitioning.partition_count();
-        let rows = self.rows.lock();
-        let rows = rows.iter().skip(partition).step_by(partitions).cloned();
-        let stream = MemoryStream::try_new(rows.collect(), self.schema(), self.projection.clone())?;
-        Ok(Box::pin(stream))
+        let partitions = self.batch.state.config().target_partitions();
+        Ok(base.table(self.with_keys, partitions))
     }
 }

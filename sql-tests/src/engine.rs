@@ -20,23 +20,27 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::collect;
 use futures::TryStreamExt;
+use millrace_catalog::CatalogSnapshot;
+use millrace_database::DatabaseOptions;
+use millrace_database::database::engine;
+use millrace_engine::clock::VirtualClock;
+use millrace_engine::{
+    QueryOptions, RestoredView, Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind, SourceSpec,
+    ViewSpec, WriteToken,
+};
+use millrace_functions::sql::{comparisons, rewrite};
 use millrace_planner::relation::attach;
-use millrace_planner::stage::FlowLimits;
+use millrace_planner::stage::flow::FlowLimits;
 use millrace_planner::{
-    Binder, CatalogReader, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions,
-    plan_view,
+    Binder, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions, plan_view,
 };
-use millrace_runtime::clock::VirtualClock;
-use millrace_runtime::memory::{Memory, Resident};
-use millrace_runtime::worker::disk::{Disks, SpillFiles};
-use millrace_runtime::{
-    QueryClass, QueryOptions, RestoredView, Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind,
-    SourceSpec, ViewSpec, WriteToken,
-};
-use millrace_server::catalog::CatalogSnapshot;
-use millrace_server::database::{DatabaseOptions, engine};
-use millrace_server::functions::{comparisons, rewrite};
+use millrace_resource::disk::Disks;
+use millrace_resource::memory::{Memory, Resident};
+use millrace_resource::spill::query::SpillFiles;
+use millrace_schedule::cpu::QueryClass;
+use millrace_sql::CatalogReader;
 use millrace_storage::{ChangeBatch, Durability, Store, StoreOptions};
+use millrace_system::system;
 use parking_lot::Mutex;
 use sqlparser::ast;
 
@@ -67,6 +71,7 @@ pub fn session_state(directory: &Path) -> Result<SessionState, Failure> {
     let spills = Arc::new(SpillFiles::new(&disks, std::env::temp_dir(), &Arc::default()));
     let (state, _) = engine::build(
         &DatabaseOptions::new(directory),
+        system::system,
         &memory,
         spills,
         &catalog,

@@ -1,5 +1,7 @@
 //! What the tests of whole servers share: a server in this process, a client of it, and rows as texts.
 //!
+//! What must be there, and whether it is, is `millrace-oracle`.
+//!
 //! The tests themselves are `tests/slt.rs` (the files under `slt/`), `tests/oracle.rs` (views against plain DataFusion),
 //! [`crash`] (kill -9 and restart), `tests/abuse.rs` (clients that do not behave) and [`hostile`] (clients that want to end the
 //! server).
@@ -9,39 +11,28 @@ pub mod crash;
 pub mod engine;
 pub mod hostile;
 pub mod oracle;
-pub mod rows;
 pub mod tpch;
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_server::Server;
-use millrace_server::cli::test::{VirtualClock, throw_away};
+use millrace_cli::test::{VirtualClock, throw_away};
+use millrace_oracle::text::TextRow;
+use millrace_wire::Server;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 /// A failure, in words.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// One row as the simple protocol sends it; `None` is NULL.
-pub type TextRow = Vec<Option<String>>;
-
-/// The seed of a random test, printed: the number in `MILLRACE_SEED`, another one each time if that is `random`, else the
-/// same always, so that a change is judged by what it changed. `-- oracle` of the benches looks for what no run has met.
+/// The seed of a random test, the same always unless the environment says otherwise. `-- oracle` of the benches looks for what
+/// no run has met.
 ///
 /// # Panics
-/// The variable holds something else.
+/// As [`millrace_oracle::seed`].
 #[must_use]
 pub fn seed() -> u64 {
-    let seed = match std::env::var("MILLRACE_SEED") {
-        Ok(text) if text == "random" => rand::random_range(0..1 << 40),
-        Ok(text) => text
-            .parse()
-            .unwrap_or_else(|_| panic!("MILLRACE_SEED is a number or random, not {text}")),
-        Err(_) => 20_261_122,
-    };
-    eprintln!("MILLRACE_SEED={seed}");
-    seed
+    millrace_oracle::seed(20_261_122)
 }
 
 /// A server of this process on the directory, on free loopback ports.

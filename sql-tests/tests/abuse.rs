@@ -8,11 +8,11 @@ use std::path::Path;
 
 use bytes::Bytes;
 use futures::SinkExt;
-use millrace_server::Server;
-use millrace_server::cli::test::throw_away;
-use millrace_server::config::Config;
-use millrace_server::http::REQUESTS_MAX;
+use millrace_cli::test::throw_away;
 use millrace_sql_tests::{connect, rows, run, seed, start, words};
+use millrace_wire::Server;
+use millrace_wire::config::Config;
+use millrace_wire::http::REQUESTS_MAX;
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore, SeedableRng};
 use tempfile::TempDir;
@@ -327,7 +327,7 @@ async fn ingest_that_is_sent_again() {
     // Other rows under the same key would be lost without a word.
     let answer = send(&server, path, "b", "{\"id\": 9}\n").await;
     assert!(
-        answer.starts_with("HTTP/1.0 422") && answer.contains("another body"),
+        answer.starts_with("HTTP/1.0 422") && answer.contains("a different body"),
         "{answer}"
     );
     assert_eq!(number(&witness, "SELECT count(*) FROM s").await, 4);
@@ -363,7 +363,7 @@ async fn ingest_of_rows_that_are_late() {
     let first = body(&send(&server, "a").await);
     let late = "late: its event time 2020-01-01 00:00:04.500+00 is before the stream's watermark 2020-01-01 00:00:05+00";
     let ahead =
-        "its event time 2200-01-01 00:00:00+00 is further ahead of the clock than watermark.max_future_skew";
+        "its event time 2200-01-01 00:00:00+00 is ahead of the clock by more than watermark.max_future_skew";
     let expected = serde_json::json!({
         "rows": 2,
         "rejected": 2,
@@ -518,7 +518,7 @@ async fn clients_that_do_not_read() {
     let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{endless}", endless.len());
     deaf_to_http.write_all(request.as_bytes()).await.unwrap();
     let waits = "SELECT count(*) FROM mr_catalog.flow WHERE query IS NOT NULL AND since <= now()
-                 AND waits_for = '4 batches that the client has not taken'";
+                 AND waits_for = '4 batches not yet read by the client'";
     let both_wait = async { while number(&fixture.witness, waits).await < 2 {} };
     timeout(PATIENCE, both_wait).await.expect("both queries wait");
     let held = "SELECT sum(bytes) FROM mr_catalog.memory WHERE holder = 'query'";

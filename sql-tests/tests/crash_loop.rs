@@ -1,5 +1,5 @@
 //! A view that kills the process, whenever it meets a row, does not kill it at every start: after two deaths over the same row it
-//! is set aside, and everything else runs. The server is a child process, whose reducer `explode` aborts on negative numbers.
+//! fails to load, and everything else runs. The server is a child process, whose reducer `explode` aborts on negative numbers.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,10 +13,11 @@ use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::ScalarValue;
 use libtest_mimic::{Arguments, Failed, Trial};
-use millrace_runtime::reducer::{Reducer, ReducerState};
-use millrace_server::Server;
-use millrace_server::cli::test::throw_away;
-use millrace_sql_tests::{Failure, TextRow, connect, rows, run, words};
+use millrace_cli::test::throw_away;
+use millrace_oracle::text::TextRow;
+use millrace_planner::reducer::{Reducer, ReducerState};
+use millrace_sql_tests::{Failure, connect, rows, run, words};
+use millrace_wire::Server;
 use tokio_postgres::Client;
 
 /// The variable that makes this program the server, and says on which directory.
@@ -152,12 +153,12 @@ fn row(texts: &[&str]) -> TextRow {
     texts.iter().map(|text| Some((*text).to_owned())).collect()
 }
 
-/// The view is set aside, says why, and everything else runs.
-async fn is_set_aside(client: &Client) -> Result<(), Failure> {
+/// The view has failed to load, says why, and everything else runs.
+async fn has_failed(client: &Client) -> Result<(), Failure> {
     let jobs = rows(client, JOBS).await?;
-    let why = "the server died 2 times while it ran this view; it is tried again at the start after the next clean stop";
-    assert_eq!(jobs[0], row(&["bad", "set aside", why]));
-    assert_eq!(jobs[1][..2], row(&["over_bad", "set aside"])[..]);
+    let why = "the server crashed 2 times while it ran this view; the view is tried again at the start after the next clean stop";
+    assert_eq!(jobs[0], row(&["bad", "failed", why]));
+    assert_eq!(jobs[1][..2], row(&["over_bad", "failed"])[..]);
     assert_eq!(jobs.len(), 2);
     let error = client.simple_query("SELECT * FROM bad").await.unwrap_err();
     let error = words(&error);
@@ -170,7 +171,7 @@ async fn is_set_aside(client: &Client) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn a_view_that_kills_is_set_aside() -> Result<(), Failure> {
+async fn a_view_that_kills_fails_to_load() -> Result<(), Failure> {
     let directory = tempfile::tempdir()?;
     let directory = directory.path();
     let (process, client) = up(directory).await?;
@@ -198,10 +199,10 @@ async fn a_view_that_kills_is_set_aside() -> Result<(), Failure> {
     process.dies()?;
     dies_while_starting(directory)?;
     let (process, client) = up(directory).await?;
-    is_set_aside(&client).await?;
+    has_failed(&client).await?;
     process.kill()?;
     let (process, client) = up(directory).await?;
-    is_set_aside(&client).await?;
+    has_failed(&client).await?;
 
     // After a clean stop it is tried again, as often as before.
     drop(client);
@@ -209,7 +210,7 @@ async fn a_view_that_kills_is_set_aside() -> Result<(), Failure> {
     dies_while_starting(directory)?;
     dies_while_starting(directory)?;
     let (process, client) = up(directory).await?;
-    is_set_aside(&client).await?;
+    has_failed(&client).await?;
     run(&client, "DROP MATERIALIZED VIEW bad CASCADE").await?;
     drop(client);
     process.stop()?;
@@ -239,10 +240,10 @@ async fn without_its_views_the_server_starts() -> Result<(), Failure> {
     process.dies()?;
     let (process, address) = Process::start(directory, true)?;
     let client = connect(address.ok_or("the server died without its views")?).await?;
-    let why = "the server was started without its materialized views (views = off)";
+    let why = "the server was started without materialized views (views = off)";
     assert_eq!(
         rows(&client, JOBS).await?,
-        [row(&["bad", "set aside", why]), row(&["good", "set aside", why])]
+        [row(&["bad", "failed", why]), row(&["good", "failed", why])]
     );
     assert_eq!(rows(&client, "SELECT k FROM plain").await?, [row(&["1"])]);
     run(&client, "DROP MATERIALIZED VIEW bad; INSERT INTO t VALUES (2, 2)").await?;
@@ -269,8 +270,8 @@ fn main() {
         tokio::runtime::Runtime::new()?.block_on(test)
     }
     let trials = vec![
-        trial("a_view_that_kills_is_set_aside", || {
-            wait(a_view_that_kills_is_set_aside())
+        trial("a_view_that_kills_fails_to_load", || {
+            wait(a_view_that_kills_fails_to_load())
         }),
         trial("without_its_views_the_server_starts", || {
             wait(without_its_views_the_server_starts())

@@ -11,9 +11,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_runtime::clock::Clock;
-use millrace_server::cli::test::{VirtualClock, virtual_clock};
-use millrace_sql_tests::{Failure, TextRow, connect, run, seed, sorted_rows, start, start_on};
+use millrace_cli::test::{VirtualClock, virtual_clock};
+use millrace_engine::clock::Clock;
+use millrace_oracle::text::TextRow;
+use millrace_sql_tests::{Failure, connect, run, seed, sorted_rows, start, start_on};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio_postgres::{Client, SimpleQueryMessage};

@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use millrace_server::cli::split::Splitter;
-use millrace_server::cli::test::{Protocol, run_file_on, virtual_clock};
+use millrace_cli::split::Splitter;
+use millrace_cli::test::{Protocol, run_file_on, virtual_clock};
 use millrace_sql_tests::{Failure, connect, run, start_on};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

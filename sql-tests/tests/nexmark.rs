@@ -6,7 +6,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use millrace_sql_tests::{Failure, TextRow, connect, rows, run, seed, sorted_rows, start};
+use millrace_oracle::text::TextRow;
+use millrace_sql_tests::{Failure, connect, rows, run, seed, sorted_rows, start};
 use tokio_postgres::Client;
 
 /// Events of all kinds, and event time between them: half a minute less than seven.

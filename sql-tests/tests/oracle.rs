@@ -10,15 +10,15 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use bytes::Bytes;
-use datafusion::datasource::MemTable;
-use datafusion::prelude::SessionContext;
 use flate2::read::GzDecoder;
 use futures::SinkExt;
-use millrace_sql_tests::{Failure, TextRow, connect, run, seed, sorted_rows, start};
+use millrace_oracle::plain::Plain;
+use millrace_oracle::text::{self, TextRow};
+use millrace_sql_tests::{Failure, connect, rows, run, seed, start};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -31,7 +31,7 @@ const STEPS: usize = 5;
 /// Changes of tables between two comparisons.
 const CHANGES: usize = 12;
 
-/// The views. Key columns come first, so that sorting by text puts the same rows beside each other.
+/// The views. Key columns come first, so that sorting puts the same rows beside each other.
 const VIEWS: [(&str, &str); 15] = [
     (
         "late",
@@ -161,7 +161,7 @@ impl Relation {
 /// A file of the repository, unpacked.
 fn file(name: &str) -> Result<String, Failure> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../server/data/flights")
+        .join("../server/cli/data/flights")
         .join(name);
     let packed = std::fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let mut text = String::new();
@@ -267,17 +267,16 @@ impl Model {
     }
 
     /// DataFusion with the base relations and the queries as its own plain views.
-    async fn datafusion(&self) -> Result<SessionContext, Failure> {
-        let context = SessionContext::new();
+    async fn datafusion(&self) -> Result<Plain, Failure> {
+        let mut plain = Plain::new();
         for relation in self.relations() {
             let batch = relation.batch()?;
-            let table = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
-            context.register_table(relation.name, Arc::new(table))?;
+            plain.set_rows(relation.name, batch.schema(), vec![batch])?;
         }
         for (name, query) in VIEWS {
-            context.sql(&format!("CREATE VIEW {name} AS {query}")).await?;
+            plain.create_view(name, query).await?;
         }
-        Ok(context)
+        Ok(plain)
     }
 
     /// A random change of a table, as SQL; it has happened in the model already.
@@ -380,72 +379,15 @@ fn literal(value: &Option<String>) -> String {
     }
 }
 
-/// DataFusion's rows in PostgreSQL's text, sorted.
-async fn datafusion_rows(context: &SessionContext, query: &str) -> Result<Vec<TextRow>, Failure> {
-    let mut rows = Vec::new();
-    for batch in context.sql(query).await?.collect().await? {
-        let columns: Vec<ArrayRef> = batch
-            .columns()
-            .iter()
-            .map(|column| cast(column, &DataType::Utf8))
-            .collect::<Result<_, _>>()?;
-        for row in 0..batch.num_rows() {
-            let text = |(index, texts): (usize, &ArrayRef)| {
-                let text = texts.is_valid(row).then(|| texts.as_string::<i32>().value(row))?;
-                Some(match batch.column(index).data_type() {
-                    DataType::Boolean => text[..1].to_owned(),
-                    DataType::Timestamp(..) => text.replace('T', " "),
-                    _ => text.to_owned(),
-                })
-            };
-            rows.push(columns.iter().enumerate().map(text).collect());
-        }
-    }
-    rows.sort();
-    Ok(rows)
-}
-
-/// Equal, numbers up to what the order of adding them may change.
-fn same(left: &[TextRow], right: &[TextRow]) -> bool {
-    let number = |value: &Option<String>| value.as_ref().and_then(|text| text.parse::<f64>().ok());
-    let same_value = |(left, right): (&Option<String>, &Option<String>)| {
-        left == right
-            || match (number(left), number(right)) {
-                (Some(left), Some(right)) => (left - right).abs() <= 1e-9 * left.abs().max(right.abs()),
-                _ => false,
-            }
-    };
-    left.len() == right.len()
-        && left
-            .iter()
-            .zip(right)
-            .all(|(left, right)| left.len() == right.len() && left.iter().zip(right).all(same_value))
-}
-
-/// The rows that only one side has, for a message that can be read.
-fn difference(left: &[TextRow], right: &[TextRow]) -> String {
-    let only = |one: &[TextRow], other: &[TextRow]| {
-        let rows = one.iter().filter(|row| !other.contains(row));
-        rows.take(5).map(|row| format!("\n  {row:?}")).collect::<String>()
-    };
-    format!(
-        "{} rows against {}; only left:{}\nonly right:{}",
-        left.len(),
-        right.len(),
-        only(left, right),
-        only(right, left)
-    )
-}
-
 async fn compare(client: &Client, model: &Model, views: &[(&str, &str)]) -> Result<(), Failure> {
-    let context = model.datafusion().await?;
+    let plain = model.datafusion().await?;
     for (name, query) in views {
-        let view = sorted_rows(client, &format!("SELECT * FROM {name}")).await?;
-        let batch = sorted_rows(client, query).await?;
-        let oracle = datafusion_rows(&context, query).await?;
-        for (other, rows) in [("its query", &batch), ("DataFusion", &oracle)] {
-            if !same(&view, rows) {
-                return Err(format!("{name} and {other} differ: {}", difference(&view, rows)).into());
+        let view = rows(client, &format!("SELECT * FROM {name}")).await?;
+        let batch = rows(client, query).await?;
+        let oracle = text::rows(&plain.answer(query).await?)?;
+        for (other, expected) in [("its query", batch), ("DataFusion", oracle)] {
+            if let Some(difference) = text::difference(view.clone(), expected) {
+                return Err(format!("{name} and {other} differ: {difference}").into());
             }
         }
     }

@@ -10,9 +10,8 @@ use millrace_sql_tests::seed;
 
 #[test]
 fn views_equal_the_batch_answer_at_random_epochs() {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
     let options = Options {
-        cases: number("MILLRACE_ORACLE_CASES").unwrap_or(400),
+        cases: millrace_oracle::cases(400),
         seed: seed(),
         threads: 2,
         out: None,

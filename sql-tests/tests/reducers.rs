@@ -10,10 +10,10 @@ use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Int64Type, TimestampMicrosecondType};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use millrace_runtime::reducer::{Reducer, ReducerState};
-use millrace_server::Server;
-use millrace_server::cli::test::{VirtualClock, throw_away, virtual_clock};
+use millrace_cli::test::{VirtualClock, throw_away, virtual_clock};
+use millrace_planner::reducer::{Reducer, ReducerState};
 use millrace_sql_tests::{Failure, connect, run, sorted_rows};
+use millrace_wire::Server;
 
 /// The sum of squares. Called `squares` it takes values back, called `squares_kept` it does not.
 #[derive(Debug)]

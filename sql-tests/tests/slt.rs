@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use millrace_server::Server;
-use millrace_server::cli::test::{Protocol, VirtualClock, run_file, run_file_on, virtual_clock};
-use millrace_sql_tests::{Failure, TextRow, connect, rows, sorted_rows, start_on};
+use millrace_cli::test::{Protocol, VirtualClock, run_file, run_file_on, virtual_clock};
+use millrace_oracle::text::TextRow;
+use millrace_sql_tests::{Failure, connect, rows, sorted_rows, start_on};
+use millrace_wire::Server;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 

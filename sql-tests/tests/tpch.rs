@@ -6,9 +6,9 @@
 #![allow(clippy::unwrap_used)]
 
 use arrow::array::RecordBatch;
+use millrace_oracle::rows::difference;
 use millrace_sql_tests::batch::Batch;
 use millrace_sql_tests::engine::Engine;
-use millrace_sql_tests::rows::difference;
 use millrace_sql_tests::seed;
 use millrace_sql_tests::tpch::{Tpch, queries};
 use rand::SeedableRng;

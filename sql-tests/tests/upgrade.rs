@@ -9,7 +9,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use millrace_sql_tests::{TextRow, connect, rows, run, sorted_rows, start};
+use millrace_oracle::text::TextRow;
+use millrace_sql_tests::{connect, rows, run, sorted_rows, start};
 use tokio_postgres::Client;
 
 /// Views that a fresh copy of their query does not equal: they remember what their inputs no longer have, or show less than

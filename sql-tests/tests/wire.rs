@@ -7,8 +7,8 @@ use std::time::SystemTime;
 
 use bytes::{Bytes, BytesMut};
 use futures::{SinkExt, TryStreamExt};
-use millrace_server::Server;
 use millrace_sql_tests::{connect, rows, run, start, words};
+use millrace_wire::Server;
 use tempfile::TempDir;
 use tokio_postgres::error::{ErrorPosition, SqlState};
 use tokio_postgres::types::Type;

@@ -107,6 +107,7 @@ fn restore_files(disk: &dyn Disk, from: &Path, data: &Path, listed: Vec<Listed>)
 }
 
 /// Whether bytes are the list of a backup; for fuzzing.
+#[cfg(any(test, feature = "decoders"))]
 pub(crate) fn decode_manifest(bytes: &[u8]) -> Result<(), String> {
     parse_manifest(bytes).map(|_| ())
 }
@@ -125,11 +126,11 @@ fn parse_manifest(content: &[u8]) -> Result<Vec<Listed>, String> {
     let (body, last) = text.split_at(body_end);
     let expected = format!("{:08x} end\n", crc32c::crc32c(body.as_bytes()));
     if last != expected {
-        return Err("the list is not whole: the backup was not finished, or is damaged".to_owned());
+        return Err("the list of files is incomplete: the backup was not finished, or is damaged".to_owned());
     }
     let mut lines = body.lines();
     if lines.next() != Some(FIRST_LINE) {
-        return Err("this version does not know the format".to_owned());
+        return Err("this version does not support the format".to_owned());
     }
     lines
         .map(|line| {
@@ -142,7 +143,7 @@ fn parse_manifest(content: &[u8]) -> Result<Vec<Listed>, String> {
             });
             match (crc, bytes, relative) {
                 (Some(crc), Some(bytes), Some(relative)) => Ok(Listed { crc, bytes, relative }),
-                _ => Err(format!("the list has a line that is none: {line:?}")),
+                _ => Err(format!("the list of files has an invalid line: {line:?}")),
             }
         })
         .collect()

@@ -75,7 +75,7 @@ impl Catalog {
         let (index, indexed) = match opened {
             Ok((index, state)) => (Some(index), Some(state)),
             Err(error) => {
-                tracing::warn!(%error, "the catalog's index cannot be read and is made again");
+                tracing::warn!(%error, "the catalog's index cannot be read and is rebuilt");
                 (None, None)
             }
         };
@@ -193,7 +193,7 @@ impl Catalog {
         };
         inner.closed = true;
         if let Err(error) = inner.index.flush() {
-            tracing::error!(%error, "the catalog's index cannot be written; the next start makes it again");
+            tracing::error!(%error, "the catalog's index cannot be written; the next start rebuilds it");
         }
         returned
     }
@@ -221,7 +221,7 @@ impl Inner {
         if !self.index_is_stale
             && let Err(error) = self.index.apply(&line)
         {
-            tracing::error!(%error, "the catalog's index fell behind; the next start makes it again");
+            tracing::error!(%error, "the catalog's index fell behind; the next start rebuilds it");
             self.index_is_stale = true;
         }
         Ok(())
@@ -247,6 +247,7 @@ fn open_index(path: &Path, cache_bytes: u64) -> Result<(Index, State), StorageEr
 }
 
 /// Whether bytes are a journal; for fuzzing.
+#[cfg(any(test, feature = "decoders"))]
 pub(crate) fn decode_journal(bytes: &[u8]) -> Result<(), String> {
     match journal::replay_bytes(bytes, Path::new("catalog.journal")) {
         Ok(journal::Replayed { torn: None, .. }) => Ok(()),
@@ -267,7 +268,7 @@ fn open_journal(
     if !disk.exists(path) {
         let state = indexed.cloned().unwrap_or_default();
         if state.sequence > 0 {
-            tracing::warn!(path = %path.display(), "the catalog's journal was lost and is made again");
+            tracing::warn!(path = %path.display(), "the catalog's journal was lost and is rebuilt");
         }
         return Ok((Journal::create(disk, path, &state)?, state));
     }
@@ -281,7 +282,7 @@ fn open_journal(
                 why,
             });
         }
-        tracing::warn!(path = %path.display(), line, %why, "a torn last line is cut");
+        tracing::warn!(path = %path.display(), line, %why, "a torn last line is cut off");
     }
     Ok((Journal::open(disk, path, replayed.valid_bytes)?, replayed.state))
 }

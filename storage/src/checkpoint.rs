@@ -172,14 +172,14 @@ impl Checkpoints {
             });
             let why = match ahead {
                 Some((relation, end, head)) => {
-                    format!("it has {end} rows of log {relation}, of which there are {head}")
+                    format!("it covers {end} rows of log {relation}, which has only {head}")
                 }
                 None if found
                     .manifest
                     .relations()
                     .any(|relation| lost.contains(&relation)) =>
                 {
-                    "a newer one has more of a log than there is".to_owned()
+                    "a newer checkpoint covers more rows of a log than it has".to_owned()
                 }
                 None => continue,
             };

@@ -40,14 +40,14 @@ pub enum StorageError {
     NotEmpty { directory: PathBuf, found: String },
 
     /// A directory could not be filled; it is as it was before.
-    #[error("{error} ({} is as it was before: nothing of it is kept there)", directory.display())]
+    #[error("{error} ({} is unchanged)", directory.display())]
     NotFilled {
         directory: PathBuf,
         error: Box<StorageError>,
     },
 
     /// The same, and what was written cannot be taken back.
-    #[error("{error}; what was written to {} cannot be removed ({left}): remove it", directory.display())]
+    #[error("{error}; the files written to {} cannot be removed ({left}): remove them", directory.display())]
     LeftBehind {
         directory: PathBuf,
         error: Box<StorageError>,
@@ -56,8 +56,8 @@ pub enum StorageError {
 
     /// There is no backup, or one that was not finished.
     #[error(
-        "{} is no backup: it has no file BACKUP, which comes last; name the directory that a BACKUP TO wrote that \
-         was not broken off",
+        "{} is not a complete backup: it has no file BACKUP, which is written last; give the directory of a \
+         BACKUP TO that finished",
         directory.display()
     )]
     NoBackup { directory: PathBuf },
@@ -75,7 +75,7 @@ pub enum StorageError {
     CorruptJournal { path: PathBuf, line: usize, why: String },
 
     /// No room on the device, or the quota is used up. Nothing of the write was kept.
-    #[error("no space left to write {}; free some and try again (nothing of this write was kept)", path.display())]
+    #[error("no space left to write {}; free some space and try again (nothing of this write was stored)", path.display())]
     Full { path: PathBuf },
 
     /// The operating system refused.
@@ -88,8 +88,8 @@ pub enum StorageError {
 
     /// A sync failed, and what was acknowledged without being synced cannot be read back.
     #[error(
-        "{} takes no more writes, because a sync failed and rows that were not synced are lost ({why}); check the \
-         disk, then restart (what was synced is kept, reads go on)",
+        "{} does not accept writes any more, because a sync failed and rows that were not synced are lost \
+         ({why}); check the disk, then restart (what was synced is safe, and can still be read)",
         path.display()
     )]
     Poisoned { path: PathBuf, why: String },
@@ -99,7 +99,7 @@ pub enum StorageError {
     UnknownRelation { relation: u64 },
 
     /// There is a log for this relation already.
-    #[error("relation {relation} has a log already")]
+    #[error("relation {relation} already has a log")]
     RelationExists { relation: u64 },
 
     /// Rows that do not fit the schema of the relation's log.
@@ -113,7 +113,7 @@ pub enum StorageError {
     UnsupportedType { column: String, data_type: String },
 
     /// A row, or a write, that does not fit one block, or one write.
-    #[error("{what} is too large for the log: {found} of at most {limit}; write less at once")]
+    #[error("{what} exceeds the limit of the log: {found}, at most {limit}; write less at once")]
     TooLarge {
         what: &'static str,
         found: u64,

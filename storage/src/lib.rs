@@ -18,7 +18,7 @@ mod backup;
 pub mod catalog;
 mod change_batch;
 pub mod checkpoint;
-#[doc(hidden)]
+#[cfg(any(test, feature = "decoders"))]
 pub mod decoders;
 mod directory;
 mod disk;

@@ -11,7 +11,7 @@
 //! * Order: writes get their offsets in the order of `submit` (or `append`).
 //! * A write to several relations is one: after a crash all of its parts are there, or none.
 //! * What a reader sees is durable. Nothing that was acknowledged is ever taken back.
-//! * A write that fails for want of space leaves no trace, and fails every write to the same relations that
+//! * A write that fails because there is no space leaves no trace, and fails every write to the same relations that
 //!   is queued behind it, for they were made believing in it. The next one is tried.
 //! * After a failed sync nobody knows what the disk holds: what was not synced is written again, to a new
 //!   segment. If there is none to be had the write fails, and every later one tries again.
@@ -19,7 +19,10 @@
 //! The bytes are described in `docs/formats/log.md`.
 
 mod block;
+mod blocks;
+mod closed;
 mod copy;
+#[cfg(any(test, feature = "decoders"))]
 mod decode;
 mod device;
 mod file;
@@ -27,6 +30,7 @@ mod first;
 mod hold;
 mod index;
 mod maintenance;
+mod prepared;
 mod queue;
 mod reader;
 mod recovery;
@@ -39,12 +43,15 @@ mod tail;
 pub(crate) mod tests;
 mod types;
 mod writer;
+mod writing;
 
 pub(crate) use copy::LogCopy;
+#[cfg(any(test, feature = "decoders"))]
 pub(crate) use decode::{decode_block, decode_first, decode_index, decode_segment_header};
 pub use device::{LogDevice, LogGroup};
 pub use hold::LogHold;
+pub use prepared::PreparedWrite;
 pub use queue::AppendReceipt;
 pub use reader::{LogBlock, LogReader};
 pub use store::{LogOptions, LogStore};
-pub use types::{Appended, LogNote, LogOwner, LogWrite, PreparedWrite, RelationOptions};
+pub use types::{Appended, LogNote, LogOwner, LogWrite, RelationOptions};

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_runtime::Runtime;
-use millrace_runtime::schedule::group::GroupSize;
-use millrace_runtime::schedule::template::WorkerId;
+use millrace_engine::Runtime;
+use millrace_schedule::group::GroupSize;
+use millrace_schedule::id::WorkerId;
 
 use super::Scale;
 use super::typed::{Seen, paced};
-use super::ysb::{Bed, Form, TypedEvents, now_micros};
+use super::ysb::{Form, TypedEvents, Yahoo, now_micros};
 use crate::error::BenchError;
 use crate::plot::{Chart, Line};
 use crate::results::{Aim, Experiment, Run};
@@ -140,12 +140,15 @@ pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
     Ok(())
 }
 
-async fn bed(workers: usize, group: u64) -> Result<Bed, BenchError> {
-    let bed = Bed::new(Form::Typed, workers).await?;
+async fn bed(workers: usize, group: u64) -> Result<Yahoo, BenchError> {
+    let bed = Yahoo::new(Form::Typed, workers).await?;
     // The view has less work than four workers could do.
-    bed.client.run("ALTER SYSTEM SET pipeline_spread = 'all'").await?;
-    bed.runtime.set_group_size(GroupSize::Fixed(group));
-    bed.runtime.set_batch_interval(Some(INTERVAL));
+    bed.host
+        .client
+        .run("ALTER SYSTEM SET pipeline_spread = 'all'")
+        .await?;
+    bed.host.runtime.set_group_size(GroupSize::Fixed(group));
+    bed.host.runtime.set_batch_interval(Some(INTERVAL));
     Ok(bed)
 }
 
@@ -158,7 +161,7 @@ async fn lost(
 ) -> Result<Vec<Window>, BenchError> {
     let bed = bed(WORKERS, group).await?;
     // In the middle of a window: what was created just before it waits, too.
-    let (runtime, lost_after) = (bed.runtime.clone(), scale.watched / 2 + scale.window / 2);
+    let (runtime, lost_after) = (bed.host.runtime.clone(), scale.watched / 2 + scale.window / 2);
     let start = now_micros() as f64;
     let losing = tokio::spawn(async move {
         tokio::time::sleep(lost_after).await;
@@ -195,7 +198,7 @@ async fn lost(
 /// Adds two workers in the middle; returns how long it takes until both have run tasks.
 async fn added(scale: &Scale, events: &TypedEvents, group: u64) -> Result<Duration, BenchError> {
     let bed = bed(2, group).await?;
-    let (runtime, half) = (bed.runtime.clone(), scale.watched / 2);
+    let (runtime, half) = (bed.host.runtime.clone(), scale.watched / 2);
     let adding = tokio::spawn(async move {
         tokio::time::sleep(half).await;
         let start = Instant::now();

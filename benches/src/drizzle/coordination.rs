@@ -1,7 +1,7 @@
 //! What coordination costs in one process: the driver's time and the waiting for it, by epoch and by task.
 
 use super::Scale;
-use super::ysb::{Bed, Form, TypedEvents, now_micros};
+use super::ysb::{Form, TypedEvents, Yahoo, now_micros};
 use crate::error::BenchError;
 use crate::process;
 use crate::results::Experiment;
@@ -28,15 +28,16 @@ pub async fn run(scale: &Scale) -> Result<Experiment, BenchError> {
     let events = TypedEvents::new(1);
     // Over one, over four, and over as many of the four as there is work for.
     for (workers, spread) in [(1, "all"), (4, "all"), (4, "auto")] {
-        let bed = Bed::new(Form::Typed, workers).await?;
+        let bed = Yahoo::new(Form::Typed, workers).await?;
         let mut views = 0;
         let set_spread = format!("ALTER SYSTEM SET pipeline_spread = {spread}");
-        bed.client.run(&set_spread).await?;
+        bed.host.client.run(&set_spread).await?;
         while spread == "auto" && used(&bed) > 1 {
             views += round(&bed, &events).await?;
         }
         for group_size in ["1", "25", "100", "auto"] {
-            bed.client
+            bed.host
+                .client
                 .run(&format!("ALTER SYSTEM SET group_size = {group_size}"))
                 .await?;
             // Groups of the size before end first.
@@ -63,24 +64,28 @@ pub async fn run(scale: &Scale) -> Result<Experiment, BenchError> {
     Ok(experiment)
 }
 
-async fn round(bed: &Bed, events: &TypedEvents) -> Result<u64, BenchError> {
+async fn round(bed: &Yahoo, events: &TypedEvents) -> Result<u64, BenchError> {
     let now = now_micros();
     let (rows, views) = events.between(1, now, now)?;
     let token = bed.append(rows).await?;
-    bed.runtime.wait_for(&token).await.map_err(BenchError::engine)?;
+    bed.host
+        .runtime
+        .wait_for(&token)
+        .await
+        .map_err(BenchError::engine)?;
     Ok(views)
 }
 
 /// Workers over which the view's pipeline is spread.
-fn used(bed: &Bed) -> usize {
-    let pipelines = bed.runtime.pipelines().into_iter();
+fn used(bed: &Yahoo) -> usize {
+    let pipelines = bed.host.runtime.pipelines().into_iter();
     let mut of_view = pipelines.filter(|status| status.pipeline.views.contains(&bed.view));
     of_view.next().map_or(0, |status| status.pipeline.workers)
 }
 
 /// Epochs of the view's pipeline so far.
-fn epochs(bed: &Bed) -> u64 {
-    let pipelines = bed.runtime.pipelines();
+fn epochs(bed: &Yahoo) -> u64 {
+    let pipelines = bed.host.runtime.pipelines();
     let of_view = pipelines
         .iter()
         .find(|pipeline| pipeline.pipeline.views.contains(&bed.view));
@@ -88,8 +93,14 @@ fn epochs(bed: &Bed) -> u64 {
 }
 
 /// Adds what the groups since an epoch took, a value for each group.
-fn report(bed: &Bed, from: u64, workers: usize, name: &dyn Fn(&str) -> String, experiment: &mut Experiment) {
-    let pipelines = bed.runtime.pipelines();
+fn report(
+    bed: &Yahoo,
+    from: u64,
+    workers: usize,
+    name: &dyn Fn(&str) -> String,
+    experiment: &mut Experiment,
+) {
+    let pipelines = bed.host.runtime.pipelines();
     let Some(pipeline) = pipelines
         .iter()
         .find(|pipeline| pipeline.pipeline.views.contains(&bed.view))
@@ -102,9 +113,10 @@ fn report(bed: &Bed, from: u64, workers: usize, name: &dyn Fn(&str) -> String, e
         .iter()
         .filter(|group| group.first_epoch > from && group.tasks > 0)
         .collect();
-    let by_epoch = |part: &dyn Fn(&millrace_runtime::GroupRecord) -> f64| -> Vec<f64> {
-        let epochs =
-            |group: &millrace_runtime::GroupRecord| (group.last_epoch + 1 - group.first_epoch) as f64;
+    let by_epoch = |part: &dyn Fn(&millrace_schedule::driver::GroupRecord) -> f64| -> Vec<f64> {
+        let epochs = |group: &millrace_schedule::driver::GroupRecord| {
+            (group.last_epoch + 1 - group.first_epoch) as f64
+        };
         groups
             .iter()
             .map(|group| part(group) / 1e3 / epochs(group))

@@ -7,9 +7,10 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::ysb::{Bed, Form, JsonEvents};
+use super::ysb::{Form, JsonEvents, Yahoo};
 use super::{Scale, thread_cpu};
 use crate::error::BenchError;
+use crate::machine;
 use crate::process;
 use crate::results::{Aim, Experiment};
 
@@ -36,11 +37,11 @@ pub async fn run(scale: &Scale) -> Result<Experiment, BenchError> {
             scale.request_events
         ),
     );
-    let bed = Bed::new(Form::Text, 1).await?;
+    let bed = Yahoo::new(Form::Text, 1).await?;
     let (mut rates, mut alone, mut generator, mut server) = (vec![], vec![], vec![], vec![]);
     let mut views = 0;
     for trial in 0..=scale.trials {
-        let address = bed.server.http_addr();
+        let address = bed.host.server.http_addr();
         let before = process::cpu_time(std::process::id())?;
         let start = Instant::now();
         let (events, length) = (scale.request_events, scale.burst);
@@ -58,7 +59,7 @@ pub async fn run(scale: &Scale) -> Result<Experiment, BenchError> {
             rates.push(count / seconds);
             generator.push(sent.cpu.as_nanos() as f64 / count);
             server.push(own * 1e9 / count);
-            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            let cores = machine::cores();
             alone.push(count / own * cores as f64);
         }
     }

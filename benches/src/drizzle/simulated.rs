@@ -6,16 +6,16 @@
 pub(crate) mod cluster;
 
 use millrace_planner::RelationId;
-use millrace_runtime::schedule::group::GroupSize;
-use millrace_runtime::schedule::simulation::{GroupSeen, Report};
-use millrace_runtime::schedule::template::{StageInput, StageShape};
+use millrace_schedule::group::GroupSize;
+use millrace_schedule::simulation::{GroupSeen, Report};
+use millrace_schedule::template::{StageInput, StageShape};
 
 use self::cluster::Cluster;
 use super::Scale;
 use crate::error::BenchError;
 use crate::plot::{Chart, Line};
 use crate::results::{Aim, Experiment, Run};
-use crate::statistics::Sample;
+use crate::statistics::median;
 
 /// Slots of a worker, as in the paper.
 pub(crate) const SLOTS: usize = 4;
@@ -84,17 +84,17 @@ struct Times {
 ///
 /// # Errors
 /// A simulation does not come to rest.
-pub fn run(run: &mut Run, scale: &Scale, chosen: &dyn Fn(&str) -> bool) -> Result<(), BenchError> {
-    if chosen(ONE_STAGE) {
+pub fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
+    if run.begins(ONE_STAGE) {
         one_stage(run, scale)?;
     }
-    if chosen(MORE_DATA) {
+    if run.begins(MORE_DATA) {
         more_data(run, scale)?;
     }
-    if chosen(SHUFFLE) {
+    if run.begins(SHUFFLE) {
         shuffle(run, scale)?;
     }
-    if chosen(TUNING) {
+    if run.begins(TUNING) {
         tuning(run, scale)?;
     }
     Ok(())
@@ -555,8 +555,4 @@ pub(crate) fn stages(source: RelationId, has_shuffle: bool) -> Vec<StageShape> {
     let mut stages = vec![map];
     stages.extend(has_shuffle.then_some(reduce));
     stages
-}
-
-fn median(values: &[f64]) -> f64 {
-    Sample::new(values.to_vec()).map_or(0.0, |sample| sample.quantile(0.5))
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::ysb::{self, Bed, Form, TypedEvents, now_micros};
+use super::ysb::{self, Form, TypedEvents, Yahoo, now_micros};
 use super::{Scale, thread_cpu};
 use crate::error::BenchError;
 use crate::plot::{Chart, Line};
@@ -124,9 +124,9 @@ pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
 }
 
 /// A server of its own for each measurement: the log of them all would not fit into memory.
-async fn combining(is_on: bool) -> Result<Bed, BenchError> {
-    let bed = Bed::new(Form::Typed, 1).await?;
-    bed.runtime.set_combining(bed.view, is_on);
+async fn combining(is_on: bool) -> Result<Yahoo, BenchError> {
+    let bed = Yahoo::new(Form::Typed, 1).await?;
+    bed.host.runtime.set_combining(bed.view, is_on);
     Ok(bed)
 }
 
@@ -144,7 +144,7 @@ pub struct Burst {
 ///
 /// # Errors
 /// The server refuses some.
-pub async fn burst(bed: &Bed, events: &TypedEvents, length: Duration) -> Result<Burst, BenchError> {
+pub async fn burst(bed: &Yahoo, events: &TypedEvents, length: Duration) -> Result<Burst, BenchError> {
     let slots = Arc::new(Semaphore::new(WRITES_MAX));
     let failure: Arc<Mutex<Option<BenchError>>> = Arc::default();
     let (mut sent, mut views, mut generator) = (0_u64, 0, Duration::ZERO);
@@ -159,7 +159,7 @@ pub async fn burst(bed: &Bed, events: &TypedEvents, length: Duration) -> Result<
         generator += thread_cpu().saturating_sub(cpu);
         sent += rows as u64;
         views += counted;
-        let (runtime, stream, failure) = (bed.runtime.clone(), bed.events, Arc::clone(&failure));
+        let (runtime, stream, failure) = (bed.host.runtime.clone(), bed.events, Arc::clone(&failure));
         tokio::spawn(async move {
             let written = async {
                 let token = ysb::append(&runtime, stream, batch).await?;
@@ -206,7 +206,7 @@ pub enum Writes {
 /// # Errors
 /// The server refuses some.
 pub async fn paced(
-    bed: &Bed,
+    bed: &Yahoo,
     events: &TypedEvents,
     rate: f64,
     length: Duration,
@@ -219,7 +219,7 @@ pub async fn paced(
 /// # Errors
 /// The server refuses some.
 pub async fn paced_in(
-    bed: &Bed,
+    bed: &Yahoo,
     events: &TypedEvents,
     rate: f64,
     length: Duration,
@@ -254,7 +254,7 @@ pub async fn paced_in(
             sent += rows as u64;
             views += counted;
             left -= rows;
-            let (runtime, stream) = (bed.runtime.clone(), bed.events);
+            let (runtime, stream) = (bed.host.runtime.clone(), bed.events);
             let (latencies, failed) = (Arc::clone(&latencies), Arc::clone(&failed));
             let permit = Arc::clone(&under_way).acquire_owned().await;
             let permit = permit.map_err(BenchError::engine)?;

@@ -5,25 +5,20 @@
 //! ```
 //! The server runs in this process, so that events can be handed to it as Arrow too; JSON goes over HTTP all the same.
 
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use millrace_engine::{Runtime, WriteToken};
 use millrace_planner::RelationId;
-use millrace_runtime::{Runtime, WriteToken};
-use millrace_server::{Config, Server};
-use millrace_storage::ChangeBatch;
+use millrace_wire::Config;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tempfile::TempDir;
 
-use crate::client::Client;
+use crate::bed::{self, Bed, Place};
 use crate::error::BenchError;
 
-/// Where the log is kept if there is such a directory: memory, so that no disk is measured.
-const MEMORY: &str = "/dev/shm";
 /// As in the original.
 const CAMPAIGNS: usize = 100;
 const ADS: usize = 1_000;
@@ -70,16 +65,13 @@ impl Form {
 }
 
 /// A server with the benchmark's stream, table and view.
-pub struct Bed {
-    pub server: Server,
-    pub client: Client,
-    pub runtime: Runtime,
+pub struct Yahoo {
+    pub host: Bed,
     pub events: RelationId,
     pub view: RelationId,
-    _directory: TempDir,
 }
 
-impl Bed {
+impl Yahoo {
     /// Starts a server with so many workers, of all cores each.
     ///
     /// # Errors
@@ -93,24 +85,12 @@ impl Bed {
     /// # Errors
     /// It does not start, or refuses a statement.
     pub async fn with(form: Form, configure: impl FnOnce(&mut Config)) -> Result<Self, BenchError> {
-        let memory = std::path::Path::new(MEMORY);
-        let directory = if memory.is_dir() {
-            tempfile::tempdir_in(memory)
-        } else {
-            tempfile::tempdir()
-        };
-        let directory = directory.map_err(BenchError::io("cannot make a directory for the log"))?;
-        let mut config = Config {
-            data: directory.path().join("data"),
-            pg: (Ipv4Addr::LOCALHOST, 0).into(),
-            http: (Ipv4Addr::LOCALHOST, 0).into(),
-            workers: Some(1),
-            ..Config::default()
-        };
-        configure(&mut config);
-        let server = Server::start(config).await;
-        let server = server.map_err(|error| BenchError::Server(error.to_string()))?;
-        let client = Client::connect(server.pg_addr()).await?;
+        let host = Bed::start(Place::Memory, |config| {
+            config.workers = Some(1);
+            configure(config);
+        })
+        .await?;
+        let client = &host.client;
         let (columns, kind, view_event) = (form.columns(), form.ad_type(), form.view_event());
         client.run(&format!("CREATE STREAM events ({columns})")).await?;
         client
@@ -135,22 +115,10 @@ impl Bed {
                  GROUP BY c.campaign_id, date_bin(INTERVAL '10 seconds', e.event_time)"
             ))
             .await?;
-        let database = server
-            .database()
-            .map_err(|error| BenchError::Server(error.to_string()))?;
-        let catalog = database.catalog();
-        let id = |name: &str| -> Result<RelationId, BenchError> {
-            let object = catalog.relation("millrace", "public", name);
-            let object = object.ok_or_else(|| BenchError::Server(format!("there is no relation {name}")))?;
-            Ok(RelationId(object.id.0))
-        };
-        Ok(Bed {
-            events: id("events")?,
-            view: id("counts")?,
-            runtime: database.runtime().clone(),
-            client,
-            server,
-            _directory: directory,
+        Ok(Yahoo {
+            events: host.relation("events")?,
+            view: host.relation("counts")?,
+            host,
         })
     }
 
@@ -159,7 +127,7 @@ impl Bed {
     /// # Errors
     /// The server refuses them.
     pub async fn append(&self, rows: RecordBatch) -> Result<WriteToken, BenchError> {
-        append(&self.runtime, self.events, rows).await
+        append(&self.host.runtime, self.events, rows).await
     }
 
     /// What the view has counted of all that was written.
@@ -168,9 +136,7 @@ impl Bed {
     /// The server does not answer with a number.
     pub async fn counted(&self) -> Result<u64, BenchError> {
         let sql = "SELECT coalesce(sum(events), 0)::bigint FROM counts";
-        let rows = self.client.rows(sql).await?;
-        let number = rows.first().and_then(|row| row.first()?.as_ref()?.parse().ok());
-        number.ok_or_else(|| BenchError::Wrong(format!("the view's sum is {rows:?}")))
+        Ok(self.host.client.number(sql).await? as u64)
     }
 
     /// Compares what the view has counted, once all that was written is in it.
@@ -187,12 +153,8 @@ impl Bed {
     }
 
     /// Ends the server.
-    ///
-    /// # Errors
-    /// The client was refused something before.
     pub async fn stop(self) {
-        drop(self.client);
-        self.server.shutdown().await;
+        self.host.stop().await;
     }
 }
 
@@ -205,8 +167,7 @@ pub async fn append(
     events: RelationId,
     rows: RecordBatch,
 ) -> Result<WriteToken, BenchError> {
-    let write = vec![(events, ChangeBatch::insertions(rows))];
-    runtime.append(write, None).await.map_err(BenchError::engine)
+    bed::append(runtime, vec![(events, rows)]).await
 }
 
 fn ad_name(ad: usize) -> String {

@@ -2,17 +2,23 @@
 
 use std::time::{Duration, Instant};
 
+use clap::Args;
+
 use super::Bank;
 use crate::error::BenchError;
 use crate::results::{Aim, Experiment, Run};
-use crate::statistics::Sample;
+use crate::size::Size;
+use crate::statistics::{median, quantile};
+use crate::suite::Suite;
 use crate::target::Target;
+
+/// The experiments' names.
+const BESIDE: &str = "beside views";
+const SIZE: &str = "size by change";
 
 /// How much of everything a run does.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scale {
-    /// Probes of the disk.
-    pub fsync_probes: usize,
     pub accounts: usize,
     /// How long each setting is watched, and how often all of them are.
     pub watch: Duration,
@@ -29,7 +35,6 @@ impl Scale {
     /// More than half a gigabyte of state, watched for two minutes.
     pub fn real() -> Self {
         Scale {
-            fsync_probes: 100,
             accounts: 3_000_000,
             watch: Duration::from_secs(12),
             rounds: 3,
@@ -42,7 +47,6 @@ impl Scale {
     /// Enough to see that it works.
     pub fn small() -> Self {
         Scale {
-            fsync_probes: 5,
             accounts: 5_000,
             watch: Duration::from_millis(300),
             rounds: 1,
@@ -53,37 +57,37 @@ impl Scale {
     }
 }
 
-/// Runs the experiments whose names contain `only`.
-///
-/// # Errors
-/// A server does not start, or answers wrongly.
-pub async fn run(
-    mut run: Run,
-    scale: &Scale,
-    target: &Target,
-    only: Option<&str>,
-) -> Result<Run, BenchError> {
-    let chosen = |name: &str| only.is_none_or(|only| name.contains(only));
-    if *target == Target::InProcess {
-        run.note("The server ran inside this process: these numbers show that it works.");
+/// The suite; it has no options of its own.
+#[derive(Debug, Args)]
+pub struct Checkpoints;
+
+impl Suite for Checkpoints {
+    const NAME: &'static str = "checkpoint";
+    const ABOUT: &'static str = "Checkpoints: what they cost views that go on meanwhile, and what they write";
+
+    async fn run(&self, run: &mut Run) -> Result<(), BenchError> {
+        let scale = match run.size() {
+            Size::Real => Scale::real(),
+            Size::Small => Scale::small(),
+        };
+        let target = Target::of(run.size())?;
+        eprintln!("{} accounts ...", scale.accounts);
+        let mut bank = Bank::open(&target, scale.accounts).await?;
+        if run.begins(BESIDE) {
+            run.add(beside(&mut bank, &scale).await?);
+        }
+        if run.begins(SIZE) {
+            run.add(size(&mut bank, &scale).await?);
+        }
+        bank.check().await?;
+        bank.stop().await
     }
-    eprintln!("{} accounts ...", scale.accounts);
-    let mut bank = Bank::open(target, scale.accounts).await?;
-    if chosen("beside") {
-        run.add(beside(&mut bank, scale).await?);
-    }
-    if chosen("size") {
-        run.add(size(&mut bank, scale).await?);
-    }
-    bank.check().await?;
-    bank.stop().await?;
-    Ok(run)
 }
 
 /// Changes one after the other, each until a view shows it, with checkpoints and without, by turns.
 async fn beside(bank: &mut Bank, scale: &Scale) -> Result<Experiment, BenchError> {
     let mut experiment = Experiment::new(
-        "beside views",
+        BESIDE,
         format!(
             "One connection changes {} rows of {} and asks a view that then has to show it, again and again, for {} s with \
              each interval between checkpoints, {} times by turns. Before that all is in a checkpoint.",
@@ -101,7 +105,7 @@ async fn beside(bank: &mut Bank, scale: &Scale) -> Result<Experiment, BenchError
         for (setting, interval) in scale.intervals.iter().enumerate() {
             eprintln!("checkpoint_interval = {interval} ...");
             let sql = format!("ALTER SYSTEM SET checkpoint_interval = '{interval}'");
-            bank.client.run(&sql).await?;
+            bank.host.client.run(&sql).await?;
             let (begin, mut done) = (Instant::now(), 0);
             while begin.elapsed() < scale.watch {
                 let start = Instant::now();
@@ -114,11 +118,11 @@ async fn beside(bank: &mut Bank, scale: &Scale) -> Result<Experiment, BenchError
             rates[setting].push(f64::from(done) / begin.elapsed().as_secs_f64());
         }
     }
-    bank.client
+    bank.host
+        .client
         .run("ALTER SYSTEM SET checkpoint_interval = 'off'")
         .await?;
-    let p99 =
-        |values: &Vec<f64>| Sample::new(values.clone()).map_or(f64::NAN, |sample| sample.quantile(0.99));
+    let p99 = |values: &[f64]| quantile(values, 0.99);
     let base = (median(&rates[0]), p99(&latencies[0]));
     for (setting, interval) in scale.intervals.iter().enumerate() {
         let name = |what: &str| format!("{interval}: {what}");
@@ -138,7 +142,7 @@ async fn beside(bank: &mut Bank, scale: &Scale) -> Result<Experiment, BenchError
 /// What a checkpoint writes after so many rows changed.
 async fn size(bank: &mut Bank, scale: &Scale) -> Result<Experiment, BenchError> {
     let mut experiment = Experiment::new(
-        "size by change",
+        SIZE,
         "So many rows next to each other change, then there is a checkpoint: bytes that it had to write, and the time until \
          it was committed. A changed row is about 60 bytes in the table, and is in two views.",
     );
@@ -155,8 +159,4 @@ async fn size(bank: &mut Bank, scale: &Scale) -> Result<Experiment, BenchError> 
         experiment.add(name("time"), "ms", vec![cost.milliseconds], None);
     }
     Ok(experiment)
-}
-
-fn median(values: &[f64]) -> f64 {
-    Sample::new(values.to_vec()).map_or(f64::NAN, |sample| sample.quantile(0.5))
 }

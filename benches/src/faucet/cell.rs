@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
-use millrace_runtime::WriteToken;
+use millrace_engine::WriteToken;
 use millrace_storage::ChangeBatch;
 use serde::{Deserialize, Serialize};
 
 use super::graph;
+use crate::apart::Apart;
+use crate::bed::Bed;
 use crate::error::BenchError;
-use crate::mapreduce::bed::Bed;
 use crate::process;
 
 /// Edges of one write while the graph is loaded.
@@ -154,21 +155,11 @@ pub struct Measured {
     pub behind_ms: Vec<f64>,
 }
 
-impl Cell {
-    pub(super) fn of(view: View, form: Form, edges: u64) -> Cell {
-        Cell {
-            view,
-            form,
-            edges,
-            changes: None,
-        }
-    }
+impl Apart for Cell {
+    const NAME: &'static str = "faucet-cell";
+    type Found = Measured;
 
-    /// Measures in this process.
-    ///
-    /// # Errors
-    /// The engine fails.
-    pub async fn run(&self) -> Result<Measured, BenchError> {
+    async fn run(&self) -> Result<Measured, BenchError> {
         let bed = Bed::new(&[
             "CREATE STREAM edge (a BIGINT, b BIGINT)",
             "CREATE TABLE changing (a BIGINT, b BIGINT)",
@@ -197,7 +188,8 @@ impl Cell {
             };
             bed.client.run(&format!("SET cyclic_joins = {joins}")).await?;
             let (column, query) = ("n", &sql);
-            bed.number(&format!("SELECT sum({column}) FROM ({query}) AS answer"))
+            bed.client
+                .number(&format!("SELECT sum({column}) FROM ({query}) AS answer"))
                 .await?
         } else {
             let options = match self.form {
@@ -216,7 +208,7 @@ impl Cell {
             bed.client
                 .run(&format!("CREATE MATERIALIZED VIEW measured{options} AS {sql}"))
                 .await?;
-            bed.number("SELECT sum(n) FROM measured").await?
+            bed.client.number("SELECT sum(n) FROM measured").await?
         };
         let seconds = begin.elapsed().as_secs_f64();
         let peak = process::memory(std::process::id())?.peak;
@@ -235,6 +227,17 @@ impl Cell {
             changes_seconds,
             behind_ms,
         })
+    }
+}
+
+impl Cell {
+    pub(super) fn of(view: View, form: Form, edges: u64) -> Cell {
+        Cell {
+            view,
+            form,
+            edges,
+            changes: None,
+        }
     }
 
     async fn write(

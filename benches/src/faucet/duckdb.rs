@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::process::{Command, Stdio};
 
 use super::cell::{Cell, Measured};
-use super::{CELL_SECONDS_MAX, graph};
+use super::{BOUNDS, graph};
+use crate::bed::Place;
 use crate::error::BenchError;
-use crate::process;
 
 /// Reads edges, counts, and prints seconds, bytes above what was resident before, and the count.
 const PROGRAM: &str = "
@@ -35,7 +35,7 @@ pub(super) fn is_there() -> bool {
 /// # Errors
 /// It does not end in time, needs too much memory, or is not there.
 pub(super) fn measure(cell: &Cell) -> Result<Measured, BenchError> {
-    let directory = tempfile::tempdir().map_err(BenchError::io("cannot make a directory for edges"))?;
+    let directory = Place::Disk.directory()?;
     let path = directory.path().join("edges.csv");
     let mut text = String::new();
     for (a, b) in graph::edges(cell.edges) {
@@ -43,7 +43,7 @@ pub(super) fn measure(cell: &Cell) -> Result<Measured, BenchError> {
     }
     std::fs::write(&path, text).map_err(BenchError::io("cannot write edges"))?;
     let query = format!("SELECT sum(n) FROM ({}) AS answer", cell.view.sql(false));
-    let mut command = process::bounded("python3", process::ADDRESS_SPACE_MAX, CELL_SECONDS_MAX);
+    let mut command = BOUNDS.command("python3");
     command.args(["-c", PROGRAM]).arg(&path).arg(&query);
     let output = command.output().map_err(BenchError::io("cannot start python3"))?;
     let found = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use millrace_runtime::generator::{Random, Zipf};
+use millrace_generator::random::{Random, Zipf};
 
 /// Different edges from a smaller to a larger node, so that each clique is met once: a node's rank is as likely as Zipf's
 /// law says.

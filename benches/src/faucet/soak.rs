@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use futures::StreamExt;
+use millrace_engine::{Runtime, WriteToken};
 use millrace_planner::RelationId;
-use millrace_runtime::{Runtime, WriteToken};
 use millrace_storage::ChangeBatch;
 use serde::{Deserialize, Serialize};
 
+use crate::apart::Apart;
+use crate::bed::{Bed, Place};
 use crate::client::Client;
 use crate::error::BenchError;
-use crate::mapreduce::bed::Bed;
 use crate::process;
 
 /// Rows of one write to the source that is too fast, and writes under way.
@@ -79,13 +80,15 @@ impl Shared {
     }
 }
 
-impl Soak {
-    /// Soaks in this process.
-    ///
-    /// # Errors
-    /// The engine fails, or a row is lost.
-    pub async fn run(&self) -> Result<Soaked, BenchError> {
-        let bed = Bed::on_disk(|config| config.tuning.memory_limit = Some(self.memory_limit)).await?;
+impl Apart for Soak {
+    const NAME: &'static str = "faucet-soak";
+    type Found = Soaked;
+
+    async fn run(&self) -> Result<Soaked, BenchError> {
+        let bed = Bed::start(Place::Disk, |config| {
+            config.tuning.memory_limit = Some(self.memory_limit);
+        })
+        .await?;
         for statement in self.statements() {
             bed.client.run(&statement).await?;
         }
@@ -129,14 +132,16 @@ impl Soak {
         let flood_rows = shared.flood_rows.load(Ordering::Relaxed);
         for (what, rows) in [("fresh", calm_rows), ("behind", flood_rows)] {
             let counted = bed
+                .client
                 .number(&format!("SELECT coalesce(sum(n), 0) FROM {what}"))
                 .await?;
             if counted != rows as f64 {
                 return Err(BenchError::Wrong(format!("{what} has {counted} of {rows} rows")));
             }
         }
-        let kept = bed.number("SELECT sum(n) FROM pairs").await?;
+        let kept = bed.client.number("SELECT sum(n) FROM pairs").await?;
         let joined = bed
+            .client
             .number("SELECT count(*) FROM hub AS h JOIN spoke AS s ON h.k = s.k")
             .await?;
         if kept != joined {
@@ -157,7 +162,9 @@ impl Soak {
             slow_rows: count(&shared.slow_rows),
         })
     }
+}
 
+impl Soak {
     fn statements(&self) -> Vec<String> {
         let (table, side) = (self.table_rows, self.join_rows);
         vec![

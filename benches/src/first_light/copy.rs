@@ -2,15 +2,18 @@
 
 use std::time::Instant;
 
-use crate::client::TextRow;
+use arrow::array::RecordBatch;
+use millrace_oracle::plain::Plain;
+use millrace_oracle::text::{self, TextRow};
+
 use crate::error::BenchError;
 use crate::first_light::views::ViewSet;
-use crate::first_light::{Bed, Scale, megabytes, ms_since};
+use crate::first_light::{Scale, create};
 use crate::flights::Flights;
-use crate::oracle::{self, Oracle};
-use crate::process;
+use crate::process::{self, megabytes};
 use crate::results::{Aim, Experiment};
-use crate::target::Target;
+use crate::statistics::ms_since;
+use crate::target::{FreshServer, Target};
 
 /// What is compared with the oracle: a query's text, the name for messages, the rows that it must have.
 struct Expected {
@@ -43,8 +46,8 @@ pub async fn run(
     let megabytes_sent = megabytes(csv.len() as u64);
     let mut measured = Measured::default();
     for _ in 0..scale.copies {
-        let bed = Bed::make(target).await?;
-        bed.create(flights, set).await?;
+        let bed = FreshServer::start(target).await?;
+        create(&bed.client, flights, set).await?;
         let (server, client) = (bed.server.pid(), std::process::id());
         let (server_cpu, client_cpu) = (process::cpu_time(server)?, process::activity(client)?);
         let start = Instant::now();
@@ -103,9 +106,14 @@ pub async fn run(
 
 /// What the oracle says: the probes' answers, and the views' contents.
 async fn expected(flights: &Flights, set: &ViewSet) -> Result<(Vec<Expected>, Vec<Expected>), BenchError> {
-    let oracle = Oracle::new(&[("flights", &flights.batches), ("airlines", &flights.airlines)])?;
+    let mut plain = Plain::new();
+    for (name, rows) in [("flights", &flights.batches), ("airlines", &flights.airlines)] {
+        let schema = rows.first().map(RecordBatch::schema);
+        let schema = schema.ok_or_else(|| BenchError::Wrong(format!("there are no rows of {name}")))?;
+        plain.set_rows(name, schema, rows.clone())?;
+    }
     for view in set.views {
-        oracle.create_view(view.name, view.select).await?;
+        plain.create_view(view.name, view.select).await?;
     }
     let (mut probes, mut contents) = (Vec::new(), Vec::new());
     for view in set.views {
@@ -113,13 +121,13 @@ async fn expected(flights: &Flights, set: &ViewSet) -> Result<(Vec<Expected>, Ve
             (view.probe.to_owned(), &mut probes),
             (format!("SELECT * FROM {}", view.name), &mut contents),
         ] {
-            let rows = oracle.rows(&query).await?;
+            let rows = text::rows(&plain.answer(&query).await?)?;
             let name = view.name;
             all.push(Expected { name, query, rows });
         }
     }
     let query = "SELECT count(*), sum(distance), count(dep_delay) FROM flights".to_owned();
-    let rows = oracle.rows(&query).await?;
+    let rows = text::rows(&plain.answer(&query).await?)?;
     contents.push(Expected {
         name: "flights",
         query,
@@ -128,10 +136,12 @@ async fn expected(flights: &Flights, set: &ViewSet) -> Result<(Vec<Expected>, Ve
     Ok((probes, contents))
 }
 
-async fn compare(bed: &Bed, expected: &[Expected]) -> Result<(), BenchError> {
+async fn compare(bed: &FreshServer, expected: &[Expected]) -> Result<(), BenchError> {
     for expected in expected {
-        let rows = oracle::comparable(bed.client.rows(&expected.query).await?);
-        oracle::check(expected.name, &rows, &expected.rows)?;
+        let shown = bed.client.rows(&expected.query).await?;
+        if let Some(difference) = text::difference(shown, expected.rows.clone()) {
+            return Err(BenchError::Wrong(format!("{} shows {difference}", expected.name)));
+        }
     }
     Ok(())
 }

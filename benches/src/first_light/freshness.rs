@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use crate::client::Client;
 use crate::error::BenchError;
-use crate::first_light::{Bed, Scale, ms_since};
+use crate::first_light::Scale;
 use crate::machine;
 use crate::results::{Aim, Experiment};
-use crate::target::Target;
+use crate::statistics::ms_since;
+use crate::target::{FreshServer, Target};
 
 /// The experiment's name.
 pub const NAME: &str = "insert to visible";
@@ -39,8 +40,8 @@ impl Rounds {
 }
 
 /// Inserts rows one by one and looks for each in a view, in both protocols.
-pub async fn run(scale: &Scale, target: &Target) -> Result<Experiment, BenchError> {
-    let bed = Bed::make(target).await?;
+pub async fn run(scale: &Scale, target: &Target, fsync_probes: usize) -> Result<Experiment, BenchError> {
+    let bed = FreshServer::start(target).await?;
     bed.client
         .run("CREATE STREAM orders (customer bigint, amount bigint)")
         .await?;
@@ -50,11 +51,11 @@ pub async fn run(scale: &Scale, target: &Target) -> Result<Experiment, BenchErro
              SELECT customer, count(*) AS orders, sum(amount) AS amount FROM orders GROUP BY customer",
         )
         .await?;
-    let mut disk = machine::fsync_ms(scale.fsync_probes)?;
+    let mut disk = machine::fsync_ms(fsync_probes)?;
     let simple = simple(&bed.client, scale.inserts).await?;
-    disk.extend(machine::fsync_ms(scale.fsync_probes)?);
+    disk.extend(machine::fsync_ms(fsync_probes)?);
     let prepared = prepared(&bed.client, scale.inserts).await?;
-    disk.extend(machine::fsync_ms(scale.fsync_probes)?);
+    disk.extend(machine::fsync_ms(fsync_probes)?);
     bed.stop().await?;
 
     let mut experiment = Experiment::new(

@@ -1,18 +1,18 @@
 //! What a server costs that has nothing to do.
 
 use crate::error::BenchError;
-use crate::first_light::{Bed, Scale, megabytes, views};
+use crate::first_light::{Scale, views};
 use crate::flights;
-use crate::process;
+use crate::process::{self, megabytes};
 use crate::results::{Aim, Experiment};
-use crate::target::Target;
+use crate::target::{FreshServer, Target};
 
 /// The experiment's name.
 pub const NAME: &str = "idle";
 
 /// Watches a server with one connection and three views over nothing.
 pub async fn run(scale: &Scale, target: &Target) -> Result<Experiment, BenchError> {
-    let bed = Bed::make(target).await?;
+    let bed = FreshServer::start(target).await?;
     bed.client.run(flights::CREATE_FLIGHTS).await?;
     bed.client.run(flights::CREATE_AIRLINES).await?;
     for view in views::AGGREGATED.views {

@@ -8,11 +8,12 @@ use rand::seq::IndexedRandom;
 
 use crate::error::BenchError;
 use crate::first_light::views::{self, ViewSet};
-use crate::first_light::{Bed, Scale, ms_since};
+use crate::first_light::{Scale, create};
 use crate::flights::Flights;
 use crate::process;
 use crate::results::Experiment;
-use crate::target::Target;
+use crate::statistics::ms_since;
+use crate::target::{FreshServer, Target};
 
 /// The experiment's name.
 pub const NAME: &str = "point queries";
@@ -23,12 +24,12 @@ const SEED: u64 = 2013;
 
 /// Queries a view of thousands of groups, in both protocols, without and with an index.
 pub async fn run(scale: &Scale, target: &Target, flights: &Flights) -> Result<Experiment, BenchError> {
-    let bed = Bed::make(target).await?;
+    let bed = FreshServer::start(target).await?;
     let set = ViewSet {
         views: &[views::FLIGHTS_BY_PLANE],
         ..views::AGGREGATED
     };
-    bed.create(flights, &set).await?;
+    create(&bed.client, flights, &set).await?;
     bed.client
         .copy_in("COPY flights FROM STDIN (FORMAT csv)", &flights.csv()?)
         .await?;
@@ -56,7 +57,7 @@ pub async fn run(scale: &Scale, target: &Target, flights: &Flights) -> Result<Ex
 }
 
 async fn measure(
-    bed: &Bed,
+    bed: &FreshServer,
     index: &str,
     keys: &[&str],
     experiment: &mut Experiment,
@@ -81,7 +82,7 @@ async fn measure(
     Ok(())
 }
 
-async fn simple(bed: &Bed, keys: &[&str]) -> Result<Vec<f64>, BenchError> {
+async fn simple(bed: &FreshServer, keys: &[&str]) -> Result<Vec<f64>, BenchError> {
     let mut times = Vec::with_capacity(keys.len());
     for key in keys {
         let query = format!("{COLUMNS}'{key}'");
@@ -93,7 +94,7 @@ async fn simple(bed: &Bed, keys: &[&str]) -> Result<Vec<f64>, BenchError> {
     Ok(times)
 }
 
-async fn prepared(bed: &Bed, keys: &[&str]) -> Result<Vec<f64>, BenchError> {
+async fn prepared(bed: &FreshServer, keys: &[&str]) -> Result<Vec<f64>, BenchError> {
     let postgres = bed.client.postgres();
     let failed = || BenchError::postgres("a prepared point query");
     let query = postgres

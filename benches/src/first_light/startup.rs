@@ -1,9 +1,11 @@
 //! From starting the program on an empty directory to the first accepted query.
 
+use crate::bed::Place;
 use crate::client::Client;
 use crate::error::BenchError;
-use crate::first_light::{Scale, ms_since};
+use crate::first_light::Scale;
 use crate::results::{Aim, Experiment};
+use crate::statistics::ms_since;
 use crate::target::Target;
 
 /// The experiment's name.
@@ -13,8 +15,7 @@ pub const NAME: &str = "start-up";
 pub async fn run(scale: &Scale, target: &Target) -> Result<Experiment, BenchError> {
     let (mut ready, mut answered) = (Vec::new(), Vec::new());
     for _ in 0..scale.startups {
-        let directory =
-            tempfile::tempdir().map_err(BenchError::io("cannot make a directory for the server"))?;
+        let directory = Place::Disk.directory()?;
         let server = target.start(&directory.path().join("data")).await?;
         ready.push(ms_since(server.begin()));
         let client = Client::connect(server.pg()).await?;

@@ -9,18 +9,19 @@ use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use millrace_engine::{Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec, WriteToken};
 use millrace_planner::{
-    Binder, CatalogReader, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions, plan_view,
+    Binder, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions, plan_view,
 };
-use millrace_runtime::{Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec, WriteToken};
+use millrace_sql::CatalogReader;
 use millrace_storage::{Store, StoreOptions};
 use tempfile::TempDir;
 
 use super::workload::{Model, Table, Write};
+use crate::bed::Place;
 use crate::error::BenchError;
+use crate::machine::cores;
 
-/// Where the log is kept if there is such a directory: memory, so that no disk is measured.
-const MEMORY: &str = "/dev/shm";
 /// Rows of one transaction while tables are loaded.
 const LOAD_ROWS: usize = 32_768;
 
@@ -55,21 +56,10 @@ pub fn context(partitions: usize) -> SessionContext {
     SessionContext::new_with_config(config)
 }
 
-/// Cores that the engine uses, and plain DataFusion too.
-pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 impl Bed {
     /// Empty tables.
     pub async fn new(tables: &[Table]) -> Result<Self, BenchError> {
-        let memory = std::path::Path::new(MEMORY);
-        let directory = if memory.is_dir() {
-            tempfile::tempdir_in(memory)
-        } else {
-            tempfile::tempdir()
-        };
-        let directory = directory.map_err(BenchError::io("cannot make a directory for the log"))?;
+        let directory = Place::Memory.directory()?;
         let store = Store::open(directory.path(), StoreOptions::default()).map_err(BenchError::engine)?;
         let runtime = Runtime::start(RuntimeOptions::new(cores()), Arc::clone(store.logs()))
             .map_err(BenchError::engine)?;

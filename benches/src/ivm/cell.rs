@@ -7,13 +7,14 @@ use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::MemTable;
 use datafusion::prelude::SessionContext;
-use millrace_runtime::worker::partition_hash;
+use millrace_engine::worker::partition_hash;
 use serde::{Deserialize, Serialize};
 
 use super::bed::{self, Bed};
 use super::views::{Remembers, View};
 use super::workload::{Model, Table, Write};
 use crate::error::BenchError;
+use crate::machine::cores;
 use crate::process;
 
 /// Rows of a batch that plain DataFusion reads: its own default.
@@ -180,10 +181,10 @@ pub async fn memory(view: &View, task: &Task) -> Result<Memory, BenchError> {
 
 /// Plain DataFusion over the rows of the model, on as many cores as the engine has.
 fn plain(view: &View, model: &Model) -> Result<SessionContext, BenchError> {
-    let context = bed::context(bed::cores());
+    let context = bed::context(cores());
     for table in view.tables {
         let batches = model.batches(*table, BATCH_ROWS)?;
-        let share = batches.len().div_ceil(bed::cores()).max(1);
+        let share = batches.len().div_ceil(cores()).max(1);
         let partitions = batches.chunks(share).map(<[RecordBatch]>::to_vec).collect();
         let provider = MemTable::try_new(table.schema(), partitions)?;
         context.register_table(table.name(), Arc::new(provider))?;

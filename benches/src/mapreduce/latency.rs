@@ -8,10 +8,10 @@ use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, T
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use millrace_runtime::generator::{Random, Zipf};
+use millrace_generator::random::{Random, Zipf};
 
 use super::Scale;
-use super::bed::{Bed, append};
+use crate::bed::{Bed, append};
 use crate::drizzle::ysb::now_micros;
 use crate::error::BenchError;
 use crate::results::Experiment;

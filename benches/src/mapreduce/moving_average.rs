@@ -1,11 +1,11 @@
 //! A moving average by key (figure 3): windows that jump, windows of which nine tenths overlap, recomputed and incremental.
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
-use millrace_runtime::generator::Generator;
-use millrace_runtime::generator::datagen::{Column, Datagen, Values};
+use millrace_generator::Generator;
+use millrace_generator::datagen::{Column, Datagen, Values};
 
 use super::Scale;
-use super::bed::Bed;
+use crate::bed::Bed;
 use crate::error::BenchError;
 use crate::results::{Aim, Experiment};
 
@@ -101,7 +101,7 @@ async fn rate(scale: &Scale, size: i64, form: Form) -> Result<f64, BenchError> {
             Ok(Some(vec![(reading, made)]))
         })
         .await?;
-    let kept = bed.number("SELECT count(*) FROM average").await?;
+    let kept = bed.client.number("SELECT count(*) FROM average").await?;
     if kept != 0.0 {
         return Err(BenchError::Wrong(format!(
             "{kept} averages of positive values are negative"

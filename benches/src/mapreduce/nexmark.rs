@@ -2,12 +2,12 @@
 
 use arrow::array::{ArrayRef, RecordBatch, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
-use millrace_runtime::generator::Generator;
-use millrace_runtime::generator::nexmark::{Kind, Nexmark};
+use millrace_generator::Generator;
+use millrace_generator::nexmark::{Kind, Nexmark};
 use std::sync::Arc;
 
 use super::Scale;
-use super::bed::Bed;
+use crate::bed::Bed;
 use crate::drizzle::ysb::now_micros;
 use crate::error::BenchError;
 use crate::results::Experiment;
@@ -98,7 +98,7 @@ async fn rate(scale: &Scale, query: &str) -> Result<f64, BenchError> {
             Ok(Some(rows))
         })
         .await?;
-    let rows = bed.number("SELECT count(*) FROM answer").await?;
+    let rows = bed.client.number("SELECT count(*) FROM answer").await?;
     if rows == 0.0 {
         return Err(BenchError::Wrong(format!("there is no answer to {query}")));
     }

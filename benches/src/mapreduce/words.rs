@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{RecordBatch, StringBuilder};
 use arrow::datatypes::{DataType, Field, Schema};
-use millrace_runtime::generator::{Random, Zipf};
+use millrace_generator::random::{Random, Zipf};
 
 use super::Scale;
-use super::bed::Bed;
+use crate::bed::Bed;
 use crate::error::BenchError;
+use crate::machine;
 use crate::results::{Aim, Experiment};
 
 /// Different words; the first is the most frequent.
@@ -30,7 +31,7 @@ pub(super) async fn run(scale: &Scale) -> Result<Experiment, BenchError> {
             scale.text_bytes as f64 / 1e6
         ),
     );
-    let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    let cores = machine::cores() as f64;
     for is_combined in [true, false] {
         let view = format!("CREATE MATERIALIZED VIEW word_count AS {QUERY}");
         let bed = Bed::new(&[STREAM, &view]).await?;
@@ -55,7 +56,7 @@ pub(super) async fn run(scale: &Scale) -> Result<Experiment, BenchError> {
 }
 
 async fn check(bed: &Bed, what: &str, words: u64) -> Result<(), BenchError> {
-    let counted = bed.number(&format!("SELECT sum(n) FROM {what}")).await?;
+    let counted = bed.client.number(&format!("SELECT sum(n) FROM {what}")).await?;
     if counted == words as f64 {
         return Ok(());
     }

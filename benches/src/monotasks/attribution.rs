@@ -1,9 +1,11 @@
 //! Whose time is whose: two queries at once are charged with what each takes alone (Ousterhout's thesis, section 5.4).
 
-use super::{Analyzed, Bed, Layout, Scale, Workload, analyze, median};
+use super::{Analyzed, Layout, Scale, Workload, analyze};
 use crate::client::Client;
 use crate::error::BenchError;
+use crate::machine;
 use crate::results::{Aim, Experiment, Run};
+use crate::statistics::median;
 
 /// The experiment's name.
 pub const NAME: &str = "attribution (section 5.4)";
@@ -13,8 +15,8 @@ pub const NAME: &str = "attribution (section 5.4)";
 /// # Errors
 /// A query fails.
 pub async fn run(run: &mut Run, workload: &Workload, scale: &Scale) -> Result<(), BenchError> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let bed = Bed::new(&workload.tables(), &Layout::cores(cores)).await?;
+    let cores = machine::cores();
+    let bed = Layout::cores(cores).start(&workload.tables()).await?;
     bed.runtime.set_disk_rate(Some(scale.disk_rate));
     let mut experiment = Experiment::new(
         NAME,
@@ -38,9 +40,9 @@ pub async fn run(run: &mut Run, workload: &Workload, scale: &Scale) -> Result<()
         let (mut alone, mut together) = ([vec![], vec![]], [vec![], vec![]]);
         for _ in 0..=scale.repetitions {
             for (query, alone) in pair.iter().zip(&mut alone) {
-                alone.push(bed.analyze(&query.1).await?);
+                alone.push(analyze(&bed.client, &query.1).await?);
             }
-            let both = (bed.analyze(&pair[0].1), analyze(&other, &pair[1].1));
+            let both = (analyze(&bed.client, &pair[0].1), analyze(&other, &pair[1].1));
             let both = futures::future::try_join(both.0, both.1).await?;
             together[0].push(both.0);
             together[1].push(both.1);
@@ -53,8 +55,8 @@ pub async fn run(run: &mut Run, workload: &Workload, scale: &Scale) -> Result<()
                 ),
                 ("disk", |analyzed| analyzed.disk),
             ] {
-                let alone = median(alone[place][1..].iter().map(of).collect());
-                let both = median(together[place][1..].iter().map(of).collect());
+                let alone = median(alone[place][1..].iter().map(of));
+                let both = median(together[place][1..].iter().map(of));
                 if alone < 1.0 {
                     continue;
                 }

@@ -3,14 +3,15 @@
 use std::fs::File;
 use std::time::Instant;
 
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
+use millrace_oracle::text::{self, TextRow};
 
-use super::{Bed, Layout, Scale, Workload, median};
-use crate::client::TextRow;
+use super::{Layout, Scale, Workload};
 use crate::error::BenchError;
+use crate::machine;
 use crate::plot::{Chart, Line};
 use crate::results::{Aim, Experiment, Run};
+use crate::statistics::median;
 
 /// The experiment's name.
 pub const NAME: &str = "cost (TPC-H)";
@@ -20,8 +21,8 @@ pub const NAME: &str = "cost (TPC-H)";
 /// # Errors
 /// A query fails, or the answers differ.
 pub async fn run(run: &mut Run, workload: &Workload, scale: &Scale) -> Result<(), BenchError> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let bed = Bed::new(&workload.tables(), &Layout::cores(cores)).await?;
+    let cores = machine::cores();
+    let bed = Layout::cores(cores).start(&workload.tables()).await?;
     let plain = plain(workload, cores).await?;
     let mut experiment = Experiment::new(
         NAME,
@@ -55,7 +56,7 @@ pub async fn run(run: &mut Run, workload: &Workload, scale: &Scale) -> Result<()
             same(name, &found, &expected)?;
         }
         let cold = times.each_ref().map(|times| times[0]);
-        let warm = times.each_ref().map(|times| median(times[1..].to_vec()));
+        let warm = times.each_ref().map(|times| median(&times[1..]));
         for (state, (word, of_state)) in [("cold", cold), ("warm", warm)].into_iter().enumerate() {
             totals[state][0] += of_state[0];
             totals[state][1] += of_state[1];
@@ -120,45 +121,14 @@ async fn plain(workload: &Workload, cores: usize) -> Result<SessionContext, Benc
 }
 
 async fn answer(context: &SessionContext, sql: &str) -> Result<Vec<TextRow>, BenchError> {
-    let frame = context.sql(sql).await.map_err(BenchError::engine)?;
-    let batches = frame.collect().await.map_err(BenchError::engine)?;
-    let options = FormatOptions::default();
-    let mut rows = vec![];
-    for batch in &batches {
-        let columns = batch
-            .columns()
-            .iter()
-            .map(|column| ArrayFormatter::try_new(column, &options))
-            .collect::<Result<Vec<_>, _>>()?;
-        for row in 0..batch.num_rows() {
-            let cells = batch.columns().iter().zip(&columns);
-            rows.push(
-                cells
-                    .map(|(column, text)| (!column.is_null(row)).then(|| text.value(row).to_string()))
-                    .collect(),
-            );
-        }
-    }
-    Ok(rows)
+    Ok(text::rows(&context.sql(sql).await?.collect().await?)?)
 }
 
-/// Compares two answers in their order: numbers to nine digits, since sums of floats depend on it, or to as many as the plain
-/// answer has behind the point, since quotients of numerics have fewer there than PostgreSQL's.
+/// Compares two answers in their order: numbers to as many digits as the plain answer has behind the point too, since quotients
+/// of numerics have fewer there than PostgreSQL's.
 fn same(name: &str, found: &[TextRow], expected: &[TextRow]) -> Result<(), BenchError> {
-    let is_same = |(found, expected): (&Option<String>, &Option<String>)| match (found, expected) {
-        (Some(found), Some(expected)) => match (found.parse::<f64>(), expected.parse::<f64>()) {
-            (Ok(number), Ok(plain)) => {
-                let digits = expected.split_once('.').map_or(0, |(_, digits)| digits.len());
-                let last = if found.len() > expected.len() {
-                    0.1_f64.powi(digits as i32)
-                } else {
-                    0.0
-                };
-                (number - plain).abs() <= (1e-9 * plain.abs().max(1.0)).max(last)
-            }
-            _ => found == expected,
-        },
-        (found, expected) => found == expected,
+    let is_same = |(found, expected): (&Option<String>, &Option<String>)| {
+        text::is_same(found, expected) || is_rounded(found.as_deref(), expected.as_deref())
     };
     let wrong = (found.iter().zip(expected)).position(|(found, expected)| {
         found.len() != expected.len() || !found.iter().zip(expected).all(is_same)
@@ -174,5 +144,25 @@ fn same(name: &str, found: &[TextRow], expected: &[TextRow]) -> Result<(), Bench
             "{name}, row {row}: {:?} instead of {:?}",
             found[row], expected[row]
         ))),
+    }
+}
+
+/// Whether a number is the plain answer, which has fewer digits behind the point.
+fn is_rounded(found: Option<&str>, expected: Option<&str>) -> bool {
+    let (Some(found), Some(expected)) = (found, expected) else {
+        return false;
+    };
+    let digits = expected.split_once('.').map_or(0, |(_, digits)| digits.len());
+    match (found.parse::<f64>(), expected.parse::<f64>()) {
+        (Ok(number), Ok(plain)) => {
+            // Small sums of large numbers that cancel each other are equal to nine digits behind the point.
+            let last = if found.len() > expected.len() {
+                0.1_f64.powi(digits as i32)
+            } else {
+                1e-9
+            };
+            (number - plain).abs() <= last
+        }
+        _ => false,
     }
 }

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use millrace_planner::performance::Scenario;
+use millrace_clarity::Scenario;
 
 use super::measured::{Change, Measured};
 use super::prediction::report;
-use super::{Bed, Layout, OTHERS, Place, Scale, Workload, by_turns, named, write_tables};
+use super::{Layout, OTHERS, Place, Scale, Workload, by_turns, named, write_tables};
+use crate::bed;
 use crate::error::BenchError;
 use crate::results::Run;
 
@@ -50,10 +51,10 @@ fn queries() -> Vec<(String, String)> {
 /// # Errors
 /// A query fails.
 pub async fn disks(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
-    let directory = tempfile::tempdir().map_err(BenchError::io("cannot make a directory for TPC-H"))?;
+    let directory = bed::Place::Disk.directory()?;
     let places = ["first.parquet", "second.parquet"].map(|name| directory.path().join(name));
     for place in &places {
-        let tables = tempfile::tempdir().map_err(BenchError::io("cannot make a directory for TPC-H"))?;
+        let tables = bed::Place::Disk.directory()?;
         let files = write_tables(tables.path(), scale.half_factor)?;
         for file in files.iter().filter(|file| file.table == "lineitem") {
             std::fs::rename(&file.path, place).map_err(BenchError::io("cannot move a table"))?;
@@ -69,7 +70,7 @@ pub async fn disks(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
             disks,
             ..Layout::cores(2)
         };
-        let bed = Bed::new(std::slice::from_ref(&table), &layout).await?;
+        let bed = layout.start(std::slice::from_ref(&table)).await?;
         bed.runtime.set_disk_rate(Some(rate(scale)));
         beds.push(bed);
     }
@@ -118,9 +119,9 @@ fn conclude_disks(run: &mut Run, scale: &Scale, measured: &Measured) {
 /// # Errors
 /// A query fails.
 pub async fn memory(run: &mut Run, workload: &Workload, scale: &Scale) -> Result<(), BenchError> {
-    let of_files = Bed::new(&workload.tables(), &Layout::cores(2)).await?;
+    let of_files = Layout::cores(2).start(&workload.tables()).await?;
     of_files.runtime.set_disk_rate(Some(rate(scale)));
-    let bed = Bed::new(&workload.tables(), &Layout::cores(2)).await?;
+    let bed = Layout::cores(2).start(&workload.tables()).await?;
     eprintln!("taking lineitem into memory ...");
     bed.client
         .run(

@@ -6,11 +6,12 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
-use millrace_planner::performance::Scenario;
+use millrace_clarity::Scenario;
 use serde::{Deserialize, Serialize};
 
-use super::{Analyzed, median};
+use super::Analyzed;
 use crate::error::BenchError;
+use crate::statistics::median;
 
 /// A change: what a query takes on the second machine is predicted from what is seen on the first.
 pub struct Change {
@@ -38,7 +39,7 @@ pub struct Case {
 
 impl Case {
     fn new(change: &Change, query: &str, before: &[Analyzed], after: &[Analyzed]) -> Case {
-        let elapsed = |runs: &[Analyzed]| median(runs.iter().map(|run| run.elapsed).collect());
+        let elapsed = |runs: &[Analyzed]| median(runs.iter().map(|run| run.elapsed));
         let actual = elapsed(after);
         let distances = after
             .iter()
@@ -47,13 +48,13 @@ impl Case {
             change: change.name.clone(),
             query: query.to_owned(),
             before: elapsed(before),
-            predicted: median(before.iter().map(|run| run.predicted(&change.scenario)).collect()),
+            predicted: median(before.iter().map(|run| run.predicted(&change.scenario))),
             actual,
-            noise: median(distances.collect()),
+            noise: median(distances),
             same: {
                 // They come in the order of what the host took.
                 let every_second = |first: usize| after.iter().skip(first).step_by(2);
-                let half = |first| median(every_second(first).map(|run| run.elapsed).collect());
+                let half = |first| median(every_second(first).map(|run| run.elapsed));
                 match after.len() {
                     0 | 1 => 0.0,
                     _ => 100.0 * (half(0) - half(1)).abs() / actual,

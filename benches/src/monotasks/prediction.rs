@@ -3,13 +3,14 @@
 use std::fmt;
 use std::path::Path;
 
-use millrace_planner::performance::{Scenario, Speed};
+use millrace_clarity::{Scenario, Speed};
 
 use super::measured::{Case, Change, Measured};
-use super::{Bed, Layout, Place, Scale, Workload, by_turns, median};
+use super::{Layout, Place, Scale, Workload, by_turns};
 use crate::error::BenchError;
 use crate::plot::{Chart, Line};
 use crate::results::{Aim, Experiment, Run};
+use crate::statistics::median;
 
 /// A machine: cores, and the disk's rate as a share of the whole one; `None`: as fast as it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -114,7 +115,7 @@ pub async fn run(run: &mut Run, part: &Part, workload: &Workload, scale: &Scale)
     }
     let mut beds = vec![];
     for machine in &machines {
-        let bed = Bed::new(&workload.tables(), &Layout::cores(machine.cores)).await?;
+        let bed = Layout::cores(machine.cores).start(&workload.tables()).await?;
         let rate = machine.disk.map(|share| (share * scale.disk_rate as f64) as u64);
         bed.runtime.set_disk_rate(rate);
         beds.push(bed);
@@ -189,7 +190,7 @@ pub fn report(run: &mut Run, name: &'static str, chart: &'static str, method: St
         let errors: Vec<f64> = of_change().map(Case::error).collect();
         let worst = of_change().max_by(|left, right| left.error().total_cmp(&right.error()));
         if let Some(worst) = worst {
-            let middle = median(errors.clone());
+            let middle = median(&errors);
             eprintln!(
                 "{change}: median error {middle:.1} %, worst {:.1} % ({})",
                 worst.error(),
@@ -217,7 +218,7 @@ pub fn report(run: &mut Run, name: &'static str, chart: &'static str, method: St
     experiment.add(
         "median error",
         "%",
-        vec![median(errors)],
+        vec![median(&errors)],
         Some(Aim::MedianUnder(5.0)),
     );
     experiment.add("worst error", "%", vec![worst], Some(Aim::MedianUnder(15.0)));

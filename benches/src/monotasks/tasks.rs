@@ -1,9 +1,10 @@
 //! How many tasks it takes until disk and cores work at the same time (Ousterhout's thesis, figure 5.7).
 
-use super::{Bed, Layout, Scale, Workload, median};
+use super::{Layout, Scale, Workload, profiles};
 use crate::error::BenchError;
 use crate::plot::{Chart, Line};
 use crate::results::{Experiment, Run};
+use crate::statistics::median;
 
 /// The experiment's name.
 pub const NAME: &str = "pipelining: time against tasks (figure 5.7)";
@@ -43,23 +44,23 @@ pub async fn run(run: &mut Run, workload: &Workload, scale: &Scale) -> Result<()
             partition_rows: Some((rows as usize / tasks).max(1)),
             ..Layout::cores(CORES)
         };
-        let bed = Bed::new(&[lineitem.create()], &layout).await?;
+        let bed = layout.start(&[lineitem.create()]).await?;
         let rates = match &rates {
             Some(rates) => rates,
             None => {
-                let seen = bed.profiles(SCAN, scale.repetitions).await?;
-                let ideal = median(seen.iter().map(|run| run.cpu / CORES as f64 / 1e3).collect());
-                let read = median(seen.iter().map(|run| run.disk_bytes() as f64).collect());
+                let seen = profiles(&bed.client, SCAN, scale.repetitions).await?;
+                let ideal = median(seen.iter().map(|run| run.cpu / CORES as f64 / 1e3));
+                let read = median(seen.iter().map(|run| run.disk_bytes() as f64));
                 rates.insert(BALANCES.map(|balance| ((read / (balance * ideal)) as u64).max(1)))
             }
         };
         for (balance, (rate, points)) in BALANCES.iter().zip(rates.iter().zip(&mut points)) {
             bed.runtime.set_disk_rate(Some(*rate));
-            let seen = bed.profiles(SCAN, scale.repetitions).await?;
+            let seen = profiles(&bed.client, SCAN, scale.repetitions).await?;
             let had = |run: &super::Analyzed| run.profile.stages.iter().map(|stage| stage.tasks.len()).max();
             let had = seen.iter().filter_map(had).max().unwrap_or_default();
             let times: Vec<f64> = seen.iter().map(|run| run.elapsed).collect();
-            points.push((had as f64, median(times.clone())));
+            points.push((had as f64, median(&times)));
             let name = format!("disk {balance} x cpu: {had} tasks");
             experiment.add(name, "ms", times, None);
         }

@@ -2,11 +2,12 @@
 
 use serde_json::Value;
 
-use super::{Scale, median};
+use super::Scale;
 use crate::drizzle::typed::{Writes, burst, paced_in};
-use crate::drizzle::ysb::{Bed, Form, TypedEvents};
+use crate::drizzle::ysb::{Form, TypedEvents, Yahoo};
 use crate::error::BenchError;
 use crate::results::{Aim, Experiment, Run};
+use crate::statistics::median;
 
 /// The experiment's name.
 pub const NAME: &str = "head-room of a view";
@@ -32,7 +33,7 @@ pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
     let mut found = vec![];
     let mut predicted = SHARES.map(|_| vec![]);
     for trial in 0..=trials {
-        let bed = Bed::new(Form::Typed, 1).await?;
+        let bed = Yahoo::new(Form::Typed, 1).await?;
         let pushed = burst(&bed, &events, scale.watched).await?;
         bed.check(pushed.views).await?;
         bed.stop().await;
@@ -47,7 +48,7 @@ pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
             }
         }
     }
-    let highest = median(found.clone());
+    let highest = median(&found);
     experiment.add("found", "events/s", found, None);
     for (share, predicted) in SHARES.into_iter().zip(predicted) {
         let name = format!("predicted at {:.0} % of it", share * 100.0);
@@ -58,7 +59,7 @@ pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
             continue;
         }
         let rates: Vec<f64> = predicted.iter().map(|seen| seen.rate).collect();
-        let error = 100.0 * (median(rates.clone()) - highest).abs() / highest;
+        let error = 100.0 * (median(&rates) - highest).abs() / highest;
         experiment.add(name.clone(), "events/s", rates, None);
         for (what, of) in [
             ("processor time of tasks", (|seen| seen.tasks) as fn(&Seen) -> f64),
@@ -89,14 +90,14 @@ struct Seen {
 
 /// The highest rate that a view is said to sustain while so many events a second come, if that can be told.
 async fn watched(events: &TypedEvents, rate: f64, scale: &Scale) -> Result<Option<Seen>, BenchError> {
-    let bed = Bed::new(Form::Typed, 1).await?;
+    let bed = Yahoo::new(Form::Typed, 1).await?;
     let sql = format!(
         "EXPLAIN (ANALYZE, FORMAT JSON, DURATION '{} ms') MATERIALIZED VIEW counts",
         scale.watched.as_millis() / 2
     );
     let watch = async {
         tokio::time::sleep(scale.watched / 4).await;
-        bed.client.rows(&sql).await
+        bed.host.client.rows(&sql).await
     };
     let (seen, rows) = tokio::join!(paced_in(&bed, events, rate, scale.watched, Writes::Whole), watch);
     let (_, counted) = seen?;

@@ -15,14 +15,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use millrace_runtime::{Patience, SchedulerPolicy};
+use millrace_schedule::cpu::policy::SchedulerPolicy;
+use millrace_schedule::cpu::queue::Patience;
 use parking_lot::Mutex;
 
 use super::Scale;
 use super::work::{BatchWork, CLIENTS, joins, tpch, training};
+use crate::bed::Place;
 use crate::client::Client;
 use crate::drizzle::typed::{Seen, paced};
-use crate::drizzle::ysb::{Bed, Form, TypedEvents};
+use crate::drizzle::ysb::{Form, TypedEvents, Yahoo};
 use crate::error::BenchError;
 use crate::plot::{Chart, Line};
 use crate::process;
@@ -77,25 +79,25 @@ impl Outcome {
     }
 }
 
-/// All experiments; `is_wanted` says which.
+/// All experiments of this kind that are chosen.
 ///
 /// # Errors
 /// A server fails, or a view is wrong.
-pub async fn run(run: &mut Run, scale: &Scale, is_wanted: impl Fn(&str) -> bool) -> Result<(), BenchError> {
+pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
     let events = TypedEvents::new(scale.batch_events);
-    if is_wanted(POLICIES) || is_wanted(EVEN) || is_wanted(DEMAND) {
-        let directory = tempfile::tempdir().map_err(BenchError::io("cannot make a directory for TPC-H"))?;
+    if [POLICIES, EVEN, DEMAND].iter().any(|name| run.wants(name)) {
+        let directory = Place::Disk.directory()?;
         let work = tpch(directory.path(), scale)?;
         let seconds_alone = alone(&work, scale).await?;
         let what = format!(
             "The view of the Yahoo streaming benchmark beside {CLIENTS} clients that send TPC-H (scale factor {}, Parquet)",
             scale.factor,
         );
-        if is_wanted(POLICIES) {
+        if run.begins(POLICIES) {
             let streams = Streams::new(POLICIES, "beside", what.clone());
             policies(run, streams, &work, &events, &seconds_alone, scale).await?;
         }
-        if is_wanted(EVEN) {
+        if run.begins(EVEN) {
             let what = format!(
                 "{what}, with epochs of {} ms under every policy, as the paper's micro-batches are: so its work is the same under \
                  each,",
@@ -104,11 +106,11 @@ pub async fn run(run: &mut Run, scale: &Scale, is_wanted: impl Fn(&str) -> bool)
             let streams = Streams::new(EVEN, "even", what).every(EVEN_INTERVAL);
             policies(run, streams, &work, &events, &seconds_alone, scale).await?;
         }
-        if is_wanted(DEMAND) {
+        if run.begins(DEMAND) {
             demand(run, &work, &events, &seconds_alone, scale).await?;
         }
     }
-    if is_wanted(INFERENCE) {
+    if run.begins(INFERENCE) {
         let work = training(scale);
         let seconds_alone = alone(&work, scale).await?;
         let what = format!(
@@ -118,7 +120,7 @@ pub async fn run(run: &mut Run, scale: &Scale, is_wanted: impl Fn(&str) -> bool)
         let streams = Streams::new(INFERENCE, "inference", what);
         policies(run, streams, &work, &events, &seconds_alone, scale).await?;
     }
-    if is_wanted(PRESSURE) {
+    if run.begins(PRESSURE) {
         pressure(run, &events, scale).await?;
     }
     Ok(())
@@ -127,7 +129,7 @@ pub async fn run(run: &mut Run, scale: &Scale, is_wanted: impl Fn(&str) -> bool)
 /// The median time of each statement when there is nothing else.
 async fn alone(work: &BatchWork, scale: &Scale) -> Result<Vec<f64>, BenchError> {
     let bed = bed(SchedulerPolicy::Lma, work, true, None).await?;
-    let client = Client::connect(bed.server.pg_addr()).await?;
+    let client = Client::connect(bed.host.server.pg_addr()).await?;
     client.run("SET query_priority = 'batch'").await?;
     let mut seconds = vec![];
     for statement in work.statements.iter() {
@@ -247,9 +249,9 @@ impl Streams {
         work: &BatchWork,
         has_work: bool,
         cores: Option<usize>,
-    ) -> Result<Bed, BenchError> {
+    ) -> Result<Yahoo, BenchError> {
         let bed = bed(policy, work, has_work, cores).await?;
-        bed.runtime.set_batch_interval(self.interval);
+        bed.host.runtime.set_batch_interval(self.interval);
         Ok(bed)
     }
 }
@@ -371,9 +373,9 @@ async fn demand(
         let (mut p99s, mut works) = (vec![], vec![]);
         for rate in &scale.rates {
             let bed = bed(policy, work, true, None).await?;
-            let before = bed.runtime.cpu_times();
+            let before = bed.host.runtime.cpu_times();
             let outcome = together(&bed, events, *rate, Some(&bed), work, scale.beside / 2).await?;
-            let busy = bed.runtime.cpu_times().poll[0].since(&before.poll[0]).sum;
+            let busy = bed.host.runtime.cpu_times().poll[0].since(&before.poll[0]).sum;
             bed.stop().await;
             let demand = 100.0 * busy.as_secs_f64() / outcome.seconds / scale.cores as f64;
             let done = outcome.work(seconds_alone);
@@ -462,28 +464,28 @@ async fn bed(
     work: &BatchWork,
     has_work: bool,
     cores: Option<usize>,
-) -> Result<Bed, BenchError> {
+) -> Result<Yahoo, BenchError> {
     let before = process::memory(std::process::id())?.resident;
-    let bed = Bed::with(Form::Typed, |config| {
+    let bed = Yahoo::with(Form::Typed, |config| {
         config.cores = cores;
         // Queries give way from four fifths of the limit on.
         config.tuning.memory_limit = work.memory.map(|memory| (before + SERVER_BYTES + memory) / 4 * 5);
     })
     .await?;
-    bed.runtime.set_policy(policy, Patience::default());
+    bed.host.runtime.set_policy(policy, Patience::default());
     let tables = has_work.then_some(&work.tables).into_iter().flatten();
     for statement in work.streams.iter().chain(tables) {
-        bed.client.run(statement).await?;
+        bed.host.client.run(statement).await?;
     }
     Ok(bed)
 }
 
 /// Events at a rate (none at 0) for a while, and queries on a server if one is given.
 async fn together(
-    streams: &Bed,
+    streams: &Yahoo,
     events: &TypedEvents,
     rate: f64,
-    batch: Option<&Bed>,
+    batch: Option<&Yahoo>,
     work: &BatchWork,
     length: Duration,
 ) -> Result<Outcome, BenchError> {
@@ -496,7 +498,7 @@ async fn together(
         for client in 0..work.clients {
             let sender = Sender {
                 number: client,
-                address: batch.server.pg_addr(),
+                address: batch.host.server.pg_addr(),
                 statements: Arc::clone(&work.statements),
                 first: client * work.statements.len() / work.clients,
                 is_over: Arc::clone(&is_over),

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use millrace_runtime::{CpuTimes, Durations, QueryClass, SchedulerPolicy};
+use millrace_oracle::rows::difference;
+use millrace_resource::cpu::{CpuTimes, Durations};
+use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::cpu::policy::SchedulerPolicy;
 use millrace_sql_tests::Failure;
 use millrace_sql_tests::batch::Batch;
 use millrace_sql_tests::engine::Engine;
-use millrace_sql_tests::rows::difference;
 use millrace_sql_tests::tpch::{Query, Tpch, queries};
 
 use super::Scale;
@@ -29,12 +31,7 @@ const QUANTILES: [(f64, &str); 4] = [(0.5, "p50"), (0.95, "p95"), (0.99, "p99"),
 /// # Errors
 /// A query fails, or differs from the plain answer.
 pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
-    measure(run, scale)
-        .await
-        .map_err(|error| match error.downcast::<BenchError>() {
-            Ok(error) => *error,
-            Err(error) => BenchError::Server(error.to_string()),
-        })
+    Ok(measure(run, scale).await?)
 }
 
 async fn measure(run: &mut Run, scale: &Scale) -> Result<(), Failure> {

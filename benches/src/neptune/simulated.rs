@@ -2,9 +2,9 @@
 //! all (Neptune, section 7.1). The driver, the slots' queues and the policies are those that run live.
 
 use millrace_planner::RelationId;
-use millrace_runtime::SchedulerPolicy;
-use millrace_runtime::schedule::group::GroupSize;
-use millrace_runtime::schedule::simulation::{BatchJob, BatchReport};
+use millrace_schedule::cpu::policy::SchedulerPolicy;
+use millrace_schedule::group::GroupSize;
+use millrace_schedule::simulation::{BatchJob, BatchReport};
 
 use super::Scale;
 use crate::drizzle::simulated::cluster::Cluster;

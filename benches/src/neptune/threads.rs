@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::executor::block_on;
-use millrace_runtime::{CpuScheduler, Gate, QueryClass};
+use millrace_resource::cpu::CpuScheduler;
+use millrace_resource::error::ResourceError;
+use millrace_resource::gate::Gate;
+use millrace_schedule::cpu::QueryClass;
 use parking_lot::{Condvar, Mutex};
 
 use super::Scale;
@@ -109,7 +112,7 @@ fn coroutines(parallelism: usize, scale: &Scale) -> Result<Times, BenchError> {
     let tasks: Vec<_> = (0..parallelism)
         .map(|_| {
             let (is_over, steps) = (Arc::clone(&is_over), Arc::clone(&steps));
-            cpu.spawn(QueryClass::Batch, move |gate| {
+            cpu.spawn::<_, ResourceError>(QueryClass::Batch, move |gate| {
                 async move {
                     while !is_over.load(Ordering::Relaxed) {
                         step();
@@ -130,7 +133,7 @@ fn coroutines(parallelism: usize, scale: &Scale) -> Result<Times, BenchError> {
         let streams: Vec<_> = (0..scale.cores)
             .map(|_| {
                 let arrived = Arc::clone(&arrived);
-                cpu.spawn(QueryClass::Stream, move |_| {
+                cpu.spawn::<_, ResourceError>(QueryClass::Stream, move |_| {
                     async move {
                         // All slots are taken when all are here.
                         arrived.wait();

@@ -32,9 +32,8 @@ pub struct BatchWork {
 /// The files cannot be written.
 pub fn tpch(directory: &Path, scale: &Scale) -> Result<BatchWork, BenchError> {
     eprintln!("writing TPC-H as Parquet ...");
-    let broken = |error: millrace_sql_tests::Failure| BenchError::Server(error.to_string());
-    let files = write_parquet(directory, scale.factor).map_err(broken)?;
-    let queries = queries(scale.factor).map_err(broken)?;
+    let files = write_parquet(directory, scale.factor)?;
+    let queries = queries(scale.factor)?;
     let statements = queries.into_iter().take(scale.queries).map(|query| query.sql);
     Ok(BatchWork {
         streams: vec![],

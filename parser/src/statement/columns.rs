@@ -83,7 +83,10 @@ fn table_constraint(constraint: TableConstraint, elements: &mut TableElements, a
         TableConstraint::PrimaryKey(key) => {
             let columns = key.columns.iter().map(|column| match &column.column.expr {
                 Expr::Identifier(name) => Ok(name.clone()),
-                _ => Err(Failure::invalid("a primary key consists of columns", at)),
+                _ => Err(Failure::invalid(
+                    "a primary key can contain only column names",
+                    at,
+                )),
             });
             set_primary_key(elements, columns.collect::<Parse<Vec<Ident>>>()?, at)
         }

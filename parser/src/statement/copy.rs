@@ -99,10 +99,10 @@ fn listed_option(reader: &mut Reader<'_>, options: &mut CopyOptions) -> Parse<()
             options.header = if matching {
                 CopyHeader::Match
             } else {
-                header(boolean(reader)?)
+                header(reader.boolean()?)
             };
         }
-        "freeze" => options.freeze = boolean(reader)?,
+        "freeze" => options.freeze = reader.boolean()?,
         "delimiter" => options.delimiter = Some(character(reader, "delimiter")?),
         "quote" => options.quote = Some(character(reader, "quote")?),
         "escape" => options.escape = Some(character(reader, "escape")?),
@@ -169,26 +169,6 @@ fn header(present: bool) -> CopyHeader {
         CopyHeader::Present
     } else {
         CopyHeader::Absent
-    }
-}
-
-/// A boolean, which is true if it is left out.
-pub(super) fn boolean(reader: &mut Reader<'_>) -> Parse<bool> {
-    if matches!(
-        reader.peek_token_ref().token,
-        Token::Comma | Token::RParen | Token::EOF
-    ) {
-        return Ok(true);
-    }
-    let at = reader.here();
-    let value = reader.plain_value()?;
-    match value.to_lowercase().as_str() {
-        "true" | "on" | "1" | "yes" => Ok(true),
-        "false" | "off" | "0" | "no" => Ok(false),
-        _ => Err(
-            Failure::invalid(format!("\"{value}\" is not a Boolean value"), at)
-                .with_hint("Use true or false."),
-        ),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use sqlparser::tokenizer::Token;
 
-use super::copy::boolean;
 use super::{statement_of, what_if};
 use crate::ast::{Explain, ExplainFormat, ExplainOptions, ExplainTarget, ExplainType, Statement};
 use crate::error::Failure;
@@ -75,9 +74,9 @@ fn option(reader: &mut Reader<'_>, analyze: &mut bool, options: &mut ExplainOpti
     // ANALYZE and VERBOSE are reserved, so the name is read as an option's.
     let name = reader.option_name()?.value.to_lowercase();
     match name.as_str() {
-        "analyze" | "analyse" => *analyze = boolean(reader)?,
-        "verbose" => options.verbose = boolean(reader)?,
-        "predict" => options.predict = boolean(reader)?,
+        "analyze" | "analyse" => *analyze = reader.boolean()?,
+        "verbose" => options.verbose = reader.boolean()?,
+        "predict" => options.predict = reader.boolean()?,
         "duration" => options.duration = Some(reader.string()?),
         "type" => options.plan_type = plan_type(reader)?,
         "logical" => options.plan_type = ExplainType::Logical,
@@ -85,7 +84,7 @@ fn option(reader: &mut Reader<'_>, analyze: &mut bool, options: &mut ExplainOpti
         "stages" | "distsql" => options.plan_type = ExplainType::Stages,
         "format" => options.format = format(reader)?,
         "costs" | "settings" | "buffers" | "wal" | "timing" | "summary" | "generic_plan" | "memory" => {
-            boolean(reader)?;
+            reader.boolean()?;
         }
         _ => {
             return Err(

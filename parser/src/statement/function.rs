@@ -3,10 +3,11 @@
 use sqlparser::ast::{Expr, SelectItem, SetExpr};
 use sqlparser::tokenizer::{Location, Token};
 
-use super::CreatePrefix;
+use super::{CreatePrefix, parse_statement};
 use crate::ast::{CreateFunction, Statement};
 use crate::error::Failure;
 use crate::reader::{Parse, Reader, string_of};
+use crate::text;
 
 /// After `CREATE FUNCTION` or `CREATE AGGREGATE`.
 pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix, is_aggregate: bool) -> Parse<Statement> {
@@ -61,17 +62,17 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix, is_aggregate:
 }
 
 /// The expression of a body: by itself, or behind SELECT.
-fn body_of(text: &str, at: Location) -> Parse<Expr> {
+fn body_of(body: &str, at: Location) -> Parse<Expr> {
     let wrong = |why: &str| Failure::invalid(format!("the body of a function is one expression: {why}"), at);
-    let text = text.trim().trim_end_matches(';');
-    if !text
+    let body = body.trim().trim_end_matches(';');
+    if !body
         .get(..6)
         .is_some_and(|word| word.eq_ignore_ascii_case("select"))
     {
-        return crate::parse_expression(text).map_err(|error| wrong(&error.message));
+        return text::expression(body).map_err(|error| wrong(&error.message));
     }
-    let mut parsed = crate::parse(text).map_err(|error| wrong(&error.message))?;
-    let statement = parsed.pop().map(|parsed| parsed.statement);
+    let mut parsed = text::statements(body, parse_statement).map_err(|error| wrong(&error.message))?;
+    let statement = parsed.pop().map(|(_, statement)| statement);
     if let (Some(Statement::Sql(statement)), true) = (statement, parsed.is_empty())
         && let sqlparser::ast::Statement::Query(query) = *statement
         && let SetExpr::Select(select) = *query.body

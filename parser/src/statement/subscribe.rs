@@ -2,7 +2,6 @@
 
 use sqlparser::tokenizer::Token;
 
-use super::copy::boolean;
 use crate::ast::{Subscribe, SubscribeTarget};
 use crate::error::Failure;
 use crate::reader::{Parse, Reader};
@@ -41,8 +40,8 @@ fn option(reader: &mut Reader<'_>, subscribe: &mut Subscribe) -> Parse<()> {
     let name = reader.option_name()?.value;
     let _ = reader.take_token(&Token::Eq);
     match name.as_str() {
-        "snapshot" => subscribe.snapshot = boolean(reader)?,
-        "progress" => subscribe.progress = boolean(reader)?,
+        "snapshot" => subscribe.snapshot = reader.boolean()?,
+        "progress" => subscribe.progress = reader.boolean()?,
         _ => {
             return Err(
                 Failure::invalid(format!("SUBSCRIBE option \"{name}\" not recognized"), at)

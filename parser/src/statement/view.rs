@@ -21,7 +21,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
     reader.over(after).end()?;
     if super::with_data::take(&mut tokens) == Some(false) {
         let at = tokens.last().map_or(reader.here(), |token| token.span.end);
-        let hint = "A materialized view is filled when it is made and kept fresh from then on.";
+        let hint = "A materialized view is filled when it is created, and kept up to date from then on.";
         return Err(Failure::unsupported("WITH NO DATA is not supported", at, hint));
     }
     let query_text = match (tokens.first(), tokens.last()) {

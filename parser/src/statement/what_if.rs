@@ -17,7 +17,10 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<WhatIf> {
         let at = reader.here();
         let name = reader.option_name()?.value.to_lowercase();
         if seen.contains(&name) {
-            return Err(Failure::invalid(format!("\"{name}\" is changed twice"), at));
+            return Err(Failure::invalid(
+                format!("WHAT IF option \"{name}\" specified more than once"),
+                at,
+            ));
         }
         reader.need_token(&Token::Eq)?;
         let value_at = reader.here();
@@ -29,12 +32,16 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<WhatIf> {
             "network" => changes.network = Some(speed(&name, &value, value_at)?),
             "input" if value.eq_ignore_ascii_case("memory") => changes.input_in_memory = true,
             "input" => {
-                return Err(bad_value(&name, &value, value_at)
-                    .with_hint("input = 'memory' takes reading and decoding out."));
+                return Err(bad_value(&name, &value, value_at).with_hint(
+                    "The only value is 'memory': the run is predicted without reading and \
+                     decoding its input.",
+                ));
             }
             _ => {
-                return Err(Failure::invalid(format!("\"{name}\" cannot be changed"), at)
-                    .with_hint("What can be changed: cores, disks, disk, network and input."));
+                return Err(
+                    Failure::invalid(format!("unrecognized WHAT IF option \"{name}\""), at)
+                        .with_hint("The options are cores, disks, disk, network and input."),
+                );
             }
         }
         seen.push(name);
@@ -47,7 +54,7 @@ fn count(name: &str, value: &str, at: Location) -> Parse<usize> {
     (value.parse().ok())
         .filter(|count| (1..=DEVICES_MAX).contains(count))
         .ok_or_else(|| {
-            bad_value(name, value, at).with_hint(format!("It takes a whole number from 1 to {DEVICES_MAX}."))
+            bad_value(name, value, at).with_hint(format!("Give a whole number from 1 to {DEVICES_MAX}."))
         })
 }
 
@@ -63,7 +70,7 @@ fn speed(name: &str, value: &str, at: Location) -> Parse<Speed> {
         .map(Speed::Times)
         .ok_or_else(|| {
             bad_value(name, &value, at).with_hint(
-                "It takes how many times as fast: 'x2' is twice, 'x0.5' half as fast, 'infinite' takes no time.",
+                "Give a factor: 'x2' is twice as fast, 'x0.5' is half as fast, and 'infinite' takes no time.",
             )
         })
 }

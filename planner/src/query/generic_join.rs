@@ -78,7 +78,7 @@ impl CyclicJoinChoice {
     }
 }
 
-/// An inner join of three or more relations by equal columns, all at once: see [`crate::stage::GenericJoin`].
+/// An inner join of three or more relations by equal columns, all at once: see [`crate::stage::generic_join::GenericJoin`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GenericJoinNode {
     relations: Vec<LogicalPlan>,
@@ -209,7 +209,7 @@ fn decide(cyclic: &CyclicJoin<'_>, choice: &CyclicJoinChoice) -> std::result::Re
     tables.sort_unstable();
     if !tables.windows(2).any(|two| two[0] == two[1]) {
         return Err(
-            "no table is twice in the cycle: what joins different ones are keys, most often".to_owned(),
+            "no table is in the cycle twice: joins of different tables are mostly by keys".to_owned(),
         );
     }
     let rows: Option<Vec<f64>> = cyclic
@@ -218,16 +218,18 @@ fn decide(cyclic: &CyclicJoin<'_>, choice: &CyclicJoinChoice) -> std::result::Re
         .map(|relation| rows_max(relation))
         .collect();
     let Some(rows) = rows else {
-        return Err("it is not known how many rows the relations of the cycle have".to_owned());
+        return Err("the number of rows in the cycle's relations is not known".to_owned());
     };
     let results = results_max(&rows, &cyclic.attributes);
     let made = binary_max(&rows, &cyclic.attributes);
     match BINDING_COST * results < made {
         true => Ok(format!(
-            "the cycle has {results:.1e} results at most, and binary joins make up to {made:.1e} rows on their way"
+            "the cycle has at most {results:.1e} results, and binary joins make up to {made:.1e} \
+             intermediate rows"
         )),
         false => Err(format!(
-            "binary joins make {made:.1e} rows on their way at most, and the cycle has up to {results:.1e} results"
+            "binary joins make at most {made:.1e} intermediate rows, and the cycle has up to {results:.1e} \
+             results"
         )),
     }
 }

@@ -4,24 +4,33 @@
 //!  input -> Project(group columns, arguments) -> PartialAggregate => hash(group) -> Aggregate -> Project(output types)
 //! ```
 
+mod arguments;
+mod grouping_sets;
+
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::DataFusionError;
-use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
 use datafusion::logical_expr::utils::grouping_set_to_exprlist;
-use datafusion::logical_expr::{Aggregate, Expr, GroupingSet, LogicalPlan, col};
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::LoweredAggregateBuilder;
 use datafusion::physical_expr::expressions::{Column, Literal};
 
+use self::arguments::Arguments;
+use self::grouping_sets::{GroupingSetColumns, expand, grouping_sets};
 use super::Emit;
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema, column};
 use crate::error::{PlanError, Result};
 use crate::reducer::reducer_of;
-use crate::stage::{AggregateCall, AggregateForm, Aggregation, Closing, ExchangeForm, Operator, Output};
+use crate::stage::aggregation::{AggregateCall, AggregateForm, Aggregation, ExchangeForm};
+use crate::stage::closing::Closing;
+use crate::stage::operator::Operator;
+use crate::stage::partial_aggregate::PartialAggregate;
+use crate::stage::partial_state::partial_schema;
+use crate::stage::{Output, aggregate};
 use crate::watermark::ColumnWatermark;
 
 impl Lowering {
@@ -183,23 +192,24 @@ impl Lowering {
             Emit::Every(every) if calls.iter().any(is_timed) => Some(every),
             _ => None,
         };
-        let half = |operator: Operator, schema: &SchemaRef| {
-            Box::new(Aggregation {
-                input: operator,
-                group_columns,
-                calls: calls.clone(),
-                exchange,
-                input_append_only,
-                closes: closes.clone(),
-                timer,
-                schema: Arc::clone(schema),
-            })
+        let half = |operator: Operator, schema: &SchemaRef| Aggregation {
+            input: operator,
+            group_columns,
+            calls: calls.clone(),
+            exchange,
+            input_append_only,
+            closes: closes.clone(),
+            timer,
+            schema: Arc::clone(schema),
         };
         let parts = input
             .parts
             .into_iter()
             .map(|part| Part {
-                operator: Operator::PartialAggregate(half(part.operator, &partial_schema)),
+                operator: Operator::PartialAggregate(Box::new(PartialAggregate(half(
+                    part.operator,
+                    &partial_schema,
+                )))),
                 placement: Placement::Arrival,
             })
             .collect();
@@ -216,7 +226,7 @@ impl Lowering {
             Output::Hash((0..group_columns).collect())
         };
         let exchanged = self.stages.exchange(partial, output);
-        let operator = Operator::Aggregate(half(exchanged, &schema));
+        let operator = Operator::Aggregate(Box::new(aggregate::Aggregate(half(exchanged, &schema))));
         let group: Vec<usize> = (0..group_columns).collect();
         Fragment {
             parts: vec![Part {
@@ -268,7 +278,7 @@ impl Lowering {
         {
             return Err(PlanError::not_incremental(
                 format!("{} without ORDER BY", function.fun().name()),
-                "which row is first is not defined without an order: write first_value(x ORDER BY y)",
+                "without an order, the first row is not defined: use first_value(x ORDER BY y)",
             ));
         }
         // Literal arguments (a percentile, a separator) stay in the function; the forms of our own have none but count(1).
@@ -374,292 +384,5 @@ fn form(name: &str, types: &[DataType], arguments_are_columns: bool, append_only
         "max" => Max,
         "approx_distinct" if append_only => ApproxDistinct,
         _ => Values,
-    }
-}
-
-/// Group columns, then the state columns of each aggregate (their meaning is the runtime's aggregate operator's).
-pub(super) fn partial_schema(input: &SchemaRef, group_columns: usize, calls: &[AggregateCall]) -> SchemaRef {
-    let mut fields: Vec<Arc<Field>> = input.fields()[..group_columns].to_vec();
-    // Whether the group has rows at all: the sum of weights.
-    fields.push(Arc::new(Field::new("rows", DataType::Int64, false)));
-    for (index, call) in calls.iter().enumerate() {
-        let argument = call
-            .arguments
-            .first()
-            .map(|column| input.field(*column).data_type().clone());
-        for (name, data_type) in call.form.state(argument) {
-            fields.push(Arc::new(Field::new(format!("{name}{index}"), data_type, true)));
-        }
-    }
-    Arc::new(Schema::new(fields))
-}
-
-impl AggregateForm {
-    /// Names and types of the partial state's columns; empty for a form that has none.
-    pub fn state(self, argument: Option<DataType>) -> Vec<(&'static str, DataType)> {
-        let argument = argument.unwrap_or(DataType::Null);
-        // A floating sum is exact to twice the precision, so that what was added can be taken away, and keeps apart
-        // what has no inverse: NaN and the infinities are counted.
-        let float_sum = || {
-            vec![
-                ("high", DataType::Float64),
-                ("low", DataType::Float64),
-                ("nan", DataType::Int64),
-                ("inf", DataType::Int64),
-                ("neginf", DataType::Int64),
-            ]
-        };
-        match self {
-            AggregateForm::Count => vec![("count", DataType::Int64)],
-            AggregateForm::Sum | AggregateForm::Average => {
-                let mut state = vec![("count", DataType::Int64)];
-                match argument {
-                    DataType::Float64 => state.extend(float_sum()),
-                    // Wide enough that a sum which leaves the type's range can come back into it.
-                    DataType::Int64 | DataType::UInt64 => state.push(("sum", DataType::Decimal128(38, 0))),
-                    other => state.push(("sum", other)),
-                }
-                state
-            }
-            AggregateForm::Variance { .. } | AggregateForm::StandardDeviation { .. } => {
-                let mut state = vec![("count", DataType::Int64)];
-                state.extend(float_sum());
-                state.extend([
-                    ("squares_high", DataType::Float64),
-                    ("squares_low", DataType::Float64),
-                ]);
-                state
-            }
-            AggregateForm::BoolAnd | AggregateForm::BoolOr => {
-                vec![("true", DataType::Int64), ("false", DataType::Int64)]
-            }
-            AggregateForm::MinAppendOnly | AggregateForm::MaxAppendOnly => vec![("value", argument)],
-            AggregateForm::ApproxDistinct => vec![("registers", DataType::LargeBinary)],
-            AggregateForm::Reducer { append_only: true } => vec![("state", DataType::Binary)],
-            AggregateForm::Min
-            | AggregateForm::Max
-            | AggregateForm::Reducer { .. }
-            | AggregateForm::Values => vec![],
-        }
-    }
-}
-
-/// A grouping set: which of the group columns it leaves out, and its number.
-struct GroupingSetColumns {
-    left_out: Vec<bool>,
-    /// One bit for each column left out, the first column's the highest; above them, how often the same set came before.
-    id: u64,
-}
-
-/// The grouping sets, in the order written.
-fn grouping_sets(set: &GroupingSet, groups: &[&Expr]) -> Result<Vec<GroupingSetColumns>> {
-    let sets: Vec<Vec<&Expr>> = match set {
-        GroupingSet::Rollup(expressions) => (0..=expressions.len())
-            .rev()
-            .map(|kept| expressions[..kept].iter().collect())
-            .collect(),
-        GroupingSet::Cube(expressions) => {
-            if expressions.len() > CUBE_COLUMNS_MAX {
-                return Err(PlanError::not_incremental(
-                    format!("CUBE over more than {CUBE_COLUMNS_MAX} columns"),
-                    "name the sets that are needed with GROUPING SETS",
-                ));
-            }
-            (0..1_usize << expressions.len())
-                .map(|mask| {
-                    (0..expressions.len())
-                        .filter(|i| mask & (1 << i) == 0)
-                        .map(|i| &expressions[i])
-                        .collect()
-                })
-                .collect()
-        }
-        GroupingSet::GroupingSets(sets) => sets.iter().map(|set| set.iter().collect()).collect(),
-    };
-    let left_out: Vec<Vec<bool>> = sets
-        .iter()
-        .map(|set| groups.iter().map(|group| !set.contains(group)).collect())
-        .collect();
-    let id = |position: usize| {
-        let earlier = left_out[..position]
-            .iter()
-            .filter(|other| **other == left_out[position])
-            .count() as u64;
-        left_out[position]
-            .iter()
-            .fold(0, |bits, left_out| (bits << 1) | u64::from(*left_out))
-            | (earlier << groups.len())
-    };
-    let ids: Vec<u64> = (0..left_out.len()).map(id).collect();
-    Ok(left_out
-        .into_iter()
-        .zip(ids)
-        .map(|(left_out, id)| GroupingSetColumns { left_out, id })
-        .collect())
-}
-
-/// A cube of this many columns has 4,096 grouping sets.
-const CUBE_COLUMNS_MAX: usize = 12;
-
-/// Every row once for each grouping set, with NULL in the columns that the set leaves out and the set's number behind them.
-fn expand(
-    input: Fragment,
-    schema: &SchemaRef,
-    groups: usize,
-    sets: &[GroupingSetColumns],
-) -> Result<(Fragment, SchemaRef)> {
-    let mut fields: Vec<Arc<Field>> = schema.fields().iter().cloned().collect();
-    for field in &mut fields[..groups] {
-        *field = Arc::new(field.as_ref().clone().with_nullable(true));
-    }
-    let expanded: SchemaRef = Arc::new(Schema::new(fields));
-    let mut projections = vec![];
-    for set in sets {
-        let id = ScalarValue::UInt64(Some(set.id)).cast_to(schema.field(groups).data_type())?;
-        let projection = (0..schema.fields().len())
-            .map(|index| -> Result<Arc<dyn PhysicalExpr>> {
-                Ok(match index {
-                    _ if index == groups => Arc::new(Literal::new(id.clone())),
-                    _ if index < groups && set.left_out[index] => Arc::new(Literal::new(
-                        ScalarValue::try_from(schema.field(index).data_type())?,
-                    )),
-                    _ => column(schema, index),
-                })
-            })
-            .collect::<Result<Vec<_>>>()?;
-        projections.push(projection);
-    }
-    let parts = input
-        .parts
-        .into_iter()
-        .map(|part| Part {
-            operator: Operator::Expand {
-                input: Box::new(part.operator),
-                projections: projections.clone(),
-                schema: Arc::clone(&expanded),
-            },
-            // The same row's copies stay together, and so do their retractions.
-            placement: if part.placement == Placement::Arrival {
-                Placement::Arrival
-            } else {
-                Placement::Keyed
-            },
-        })
-        .collect();
-    let fragment = Fragment {
-        parts,
-        append_only: input.append_only,
-        key: None,
-        // What a set leaves out is NULL, which no bound speaks of.
-        watermarks: input.watermarks,
-        schema: Arc::clone(&expanded),
-    };
-    Ok((fragment, expanded))
-}
-
-/// Collects the columns that an aggregation needs below it, each once.
-struct Arguments<'a> {
-    lowering: &'a Lowering,
-    input: &'a DFSchema,
-    logical: Vec<Expr>,
-    physical: Vec<Arc<dyn PhysicalExpr>>,
-    fields: Vec<Arc<Field>>,
-    /// Columns before this one are not shared.
-    shared_from: usize,
-}
-
-impl<'a> Arguments<'a> {
-    fn new(lowering: &'a Lowering, input: &'a DFSchema) -> Self {
-        Arguments {
-            lowering,
-            input,
-            logical: vec![],
-            physical: vec![],
-            fields: vec![],
-            shared_from: 0,
-        }
-    }
-
-    /// No later reference shares a column added so far.
-    fn seal(&mut self) {
-        self.shared_from = self.fields.len();
-    }
-
-    /// Adds a column, always; returns its position.
-    fn push(&mut self, expression: &Expr) -> Result<usize> {
-        let physical = self.lowering.expression(expression, self.input)?;
-        let position = self.fields.len();
-        let field = physical.return_field(self.input.as_arrow())?;
-        self.fields
-            .push(Arc::new(field.as_ref().clone().with_name(format!("c{position}"))));
-        self.physical.push(physical);
-        self.logical.push(expression.clone());
-        Ok(position)
-    }
-
-    /// A reference to the column of this expression. Literals stay literals.
-    fn reference(&mut self, expression: &Expr) -> Result<Expr> {
-        if matches!(expression, Expr::Literal(_, _)) {
-            return Ok(expression.clone());
-        }
-        let shared = &self.logical[self.shared_from..];
-        let position = match shared.iter().position(|known| known == expression) {
-            Some(position) => self.shared_from + position,
-            None => self.push(expression)?,
-        };
-        Ok(col(format!("c{position}")))
-    }
-
-    /// A filter's column; a literal condition becomes a column too.
-    fn condition(&mut self, expression: &Expr) -> Result<Expr> {
-        match self.reference(expression)? {
-            Expr::Literal(_, _) => {
-                let position = self.push(expression)?;
-                Ok(col(format!("c{position}")))
-            }
-            reference => Ok(reference),
-        }
-    }
-
-    /// The call over the projected columns.
-    fn rewrite(&mut self, call: &Expr) -> Result<Expr> {
-        match call {
-            Expr::Alias(alias) => self.rewrite(&alias.expr),
-            Expr::AggregateFunction(AggregateFunction { func, params }) => {
-                let args = params
-                    .args
-                    .iter()
-                    .map(|e| self.reference(e))
-                    .collect::<Result<Vec<_>>>()?;
-                let filter = params
-                    .filter
-                    .as_ref()
-                    .map(|e| self.condition(e))
-                    .transpose()?
-                    .map(Box::new);
-                let mut order_by = params.order_by.clone();
-                for sort in &mut order_by {
-                    sort.expr = self.condition(&sort.expr)?;
-                }
-                Ok(Expr::AggregateFunction(AggregateFunction {
-                    func: Arc::clone(func),
-                    params: AggregateFunctionParams {
-                        args,
-                        filter,
-                        order_by,
-                        ..params.clone()
-                    },
-                }))
-            }
-            other => Err(PlanError::Internal(format!("not an aggregate call: {other}"))),
-        }
-    }
-
-    /// The projection. Rows without columns cannot be told apart or counted by all of Arrow's kernels: there is one at least.
-    fn finish(mut self) -> Result<(Vec<Arc<dyn PhysicalExpr>>, SchemaRef)> {
-        if self.fields.is_empty() {
-            self.push(&Expr::Literal(ScalarValue::Boolean(Some(true)), None))?;
-        }
-        Ok((self.physical, Arc::new(Schema::new(self.fields))))
     }
 }

@@ -19,14 +19,15 @@ pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
                         Volatility::Stable => {
                             refused = Some(PlanError::not_incremental(
                                 format!("{}()", call.func.name()),
-                                "it goes back to 00:00 every night; compare with now() or current_date",
+                                "it returns to 00:00 every night; compare with now() or current_date",
                             ));
                             return Ok(TreeNodeRecursion::Stop);
                         }
                         Volatility::Volatile => {
                             refused = Some(PlanError::not_incremental(
                                 format!("the volatile function {}()", call.func.name()),
-                                "it gives another value at each call, so the view would have no definite contents",
+                                "it returns a different value at each call, so the contents of the view \
+                                 would not be defined",
                             ));
                             return Ok(TreeNodeRecursion::Stop);
                         }
@@ -35,7 +36,11 @@ pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
                 Ok(TreeNodeRecursion::Continue)
             })
         })?;
-        Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        Ok(if refused.is_some() {
+            TreeNodeRecursion::Stop
+        } else {
+            TreeNodeRecursion::Continue
+        })
     })?;
     refused.map_or(Ok(()), Err)
 }

@@ -18,8 +18,8 @@ use crate::error::{PlanError, Result};
 const CLOCK: &str = "now()";
 
 /// What is accepted.
-const HINT: &str = "accepted is a condition in WHERE, HAVING or ON that compares now(), plus or minus a constant, with an \
-                    expression over columns: ts > now() - INTERVAL '1 hour', valid_to >= current_date";
+const HINT: &str = "now() is supported in conditions of WHERE, HAVING or ON that compare now(), plus or minus a constant, \
+                    with an expression over columns: ts > now() - INTERVAL '1 hour', valid_to >= current_date";
 
 /// The type of the clock in views: times have microseconds.
 pub(super) fn clock_type() -> DataType {

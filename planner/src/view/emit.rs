@@ -10,7 +10,10 @@ use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema};
 use super::ranking::over_window;
 use crate::error::{PlanError, Result};
-use crate::stage::{Closing, EmitEvery, EmitOnClose, Operator, Output};
+use crate::stage::Output;
+use crate::stage::closing::Closing;
+use crate::stage::emit::{EmitEvery, EmitOnClose};
+use crate::stage::operator::Operator;
 
 impl Lowering {
     /// The rows of a view's query, as they are shown.
@@ -76,8 +79,9 @@ impl Lowering {
         let Some(closing) = Closing::by_first(&fragment.watermarks, &fragment.schema) else {
             return Err(PlanError::not_incremental(
                 "EMIT ON WINDOW CLOSE of a query without a watermark",
-                "the streams it reads need WATERMARK FOR ts AS .., and its groups, partitions or join keys a column that follows \
-                 from ts: window_start or window_end of TUMBLE, HOP or CUMULATE, date_trunc('hour', ts)",
+                "its streams need WATERMARK FOR ts AS .., and its groups, partitions or join keys need a \
+                 column that is derived from ts: window_start or window_end of TUMBLE, HOP or CUMULATE, or \
+                 date_trunc('hour', ts)",
             ));
         };
         let closing = Closing {

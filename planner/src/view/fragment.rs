@@ -6,7 +6,11 @@ use arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 
-use crate::stage::{Operator, Output, Stage};
+use crate::stage::exchange::Exchange;
+use crate::stage::filter::Filter;
+use crate::stage::operator::Operator;
+use crate::stage::project::Project;
+use crate::stage::{Output, Stage};
 use crate::watermark::{self, ColumnWatermark};
 
 /// How rows of an open part are spread over the tasks of its stage.
@@ -52,11 +56,11 @@ impl Fragment {
             .parts
             .into_iter()
             .map(|part| Part {
-                operator: Operator::Filter {
+                operator: Operator::Filter(Filter {
                     input: Box::new(part.operator),
                     predicate: Arc::clone(predicate),
                     schema: Arc::clone(&schema),
-                },
+                }),
                 placement: part.placement,
             })
             .collect();
@@ -87,11 +91,11 @@ impl Fragment {
                         .map_or(Placement::Keyed, Placement::Hash),
                     other => other,
                 };
-                let operator = Operator::Project {
+                let operator = Operator::Project(Project {
                     input: Box::new(part.operator),
                     expressions: expressions.clone(),
                     schema: Arc::clone(&schema),
-                };
+                });
                 Part { operator, placement }
             })
             .collect();
@@ -126,7 +130,7 @@ impl Stages {
             .into_iter()
             .map(|part| self.close(part.operator, output.clone()))
             .collect();
-        Operator::Exchange { stages, schema }
+        Operator::Exchange(Exchange { stages, schema })
     }
 
     /// Closes one tree; returns the stage's number.

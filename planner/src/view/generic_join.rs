@@ -12,7 +12,9 @@ use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema};
 use crate::cyclic_join::{CyclicJoin, determines};
 use crate::error::Result;
-use crate::stage::{GenericJoin, GenericJoinShape, Operator, Output};
+use crate::stage::Output;
+use crate::stage::generic_join::{GenericJoin, GenericJoinShape};
+use crate::stage::operator::Operator;
 
 impl Lowering {
     /// A join as a generic one, if it is cyclic and can be.

@@ -11,7 +11,9 @@ use super::fragment::{Fragment, Part, Placement};
 use super::join_time::TimeBounds;
 use super::lower::{Lowering, arrow_schema};
 use crate::error::{PlanError, Result};
-use crate::stage::{Join, JoinKind, Operator, Output};
+use crate::stage::Output;
+use crate::stage::join::{Join, JoinKind};
+use crate::stage::operator::Operator;
 
 impl Lowering {
     pub(super) fn join(&mut self, join: &LogicalJoin) -> Result<Fragment> {
@@ -51,8 +53,9 @@ impl Lowering {
         };
         if temporal.is_some() && kind != JoinKind::Inner {
             return Err(PlanError::not_incremental(
-                "now() in the condition of an outer join or of EXISTS, compared with columns of the side that is kept, or of both",
-                "filter one side before it is joined: (SELECT .. FROM t WHERE ts > now() - ..) AS t",
+                "now() in the condition of an outer join or of EXISTS, compared with columns of the \
+                 preserved side or of both sides",
+                "filter one side before the join: (SELECT .. FROM t WHERE ts > now() - ..) AS t",
             ));
         }
         let filter = match &filter {

@@ -14,7 +14,8 @@ use datafusion::physical_expr::split_conjunction;
 use datafusion::physical_expr::utils::collect_columns;
 
 use super::fragment::Fragment;
-use crate::stage::{Closing, JoinKind};
+use crate::stage::closing::Closing;
+use crate::stage::join::JoinKind;
 use crate::watermark::{Bound, ColumnWatermark, applied, bound_of, growing};
 
 /// See the module.
@@ -30,7 +31,7 @@ pub(super) struct TimeBounds {
 struct Side<'a> {
     fragment: &'a Fragment,
     width: usize,
-    /// Its columns reach the output, and are not NULL there for want of a match.
+    /// Its columns reach the output, and are not NULL there because of a missing match.
     is_shown: bool,
     /// Where its columns are in the output.
     first: usize,

@@ -8,7 +8,9 @@ use datafusion::logical_expr::{FetchType, Limit, LogicalPlan, SkipType, SortExpr
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema};
 use crate::error::{PlanError, Result};
-use crate::stage::{Numbering, Operator, Output, TopN};
+use crate::stage::Output;
+use crate::stage::operator::Operator;
+use crate::stage::top_n::{Numbering, TopN};
 
 impl Lowering {
     pub(super) fn limit(&mut self, limit: &Limit) -> Result<Fragment> {
@@ -17,7 +19,7 @@ impl Lowering {
         else {
             return Err(PlanError::not_incremental(
                 "LIMIT or OFFSET that is not a constant",
-                "write a number",
+                "use a number",
             ));
         };
         self.first_rows(skip, fetch, &limit.input)

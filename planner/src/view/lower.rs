@@ -17,12 +17,16 @@ use super::clock::{misplaced, reads_clock};
 use super::faucet;
 use super::fragment::{Fragment, Part, Placement, Stages, placement_after};
 use super::series;
+use super::session_window::SessionWindow;
 use crate::error::{PlanError, Result};
-use crate::relation::{RelationId, RelationInfo, relation_of};
-use crate::session::SessionWindow;
-use crate::stage::{Operator, Output, StageGraph};
-use crate::time_join::TimeJoin;
+use crate::relation::{RelationInfo, relation_of};
+use crate::relation_id::RelationId;
+use crate::stage::operator::Operator;
+use crate::stage::source::Source;
+use crate::stage::values::Values;
+use crate::stage::{Output, StageGraph};
 use crate::watermark::{self, ColumnWatermark};
+use millrace_sql::streaming::time_join::TimeJoin;
 
 /// Lowers an optimised plan and closes its last stage.
 pub(super) fn lower(state: &SessionState, plan: &LogicalPlan, options: ViewOptions) -> Result<StageGraph> {
@@ -274,12 +278,12 @@ impl Lowering {
                 Some(ColumnWatermark { column, bound })
             })
             .collect();
-        let operator = Operator::Source {
+        let operator = Operator::Source(Source {
             relation: info.id,
             name: info.name.clone(),
             projection,
             schema: Arc::clone(&schema),
-        };
+        });
         self.inputs.insert(info.id, info);
         Ok(Fragment {
             parts: vec![Part {
@@ -323,10 +327,10 @@ pub(super) fn column(schema: &SchemaRef, index: usize) -> Arc<dyn PhysicalExpr> 
 }
 
 fn fixed_rows(rows: Vec<Vec<Arc<dyn PhysicalExpr>>>, schema: SchemaRef) -> Fragment {
-    let operator = Operator::Values {
+    let operator = Operator::Values(Values {
         rows,
         schema: Arc::clone(&schema),
-    };
+    });
     Fragment {
         parts: vec![Part {
             operator,

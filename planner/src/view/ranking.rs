@@ -16,7 +16,10 @@ use super::fragment::{Fragment, Part, Placement};
 use super::limit::sort_columns;
 use super::lower::{Lowering, arrow_schema};
 use crate::error::Result;
-use crate::stage::{Closing, Numbering, Operator, Output, TopN};
+use crate::stage::Output;
+use crate::stage::closing::Closing;
+use crate::stage::operator::Operator;
+use crate::stage::top_n::{Numbering, TopN};
 use crate::watermark::ColumnWatermark;
 
 /// The numbers that a filter lets through.

@@ -26,7 +26,10 @@ use datafusion::logical_expr::{
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema};
 use crate::error::{PlanError, Result};
-use crate::stage::{Operator, Output, Recursion};
+use crate::stage::Output;
+use crate::stage::operator::Operator;
+use crate::stage::recursion::Recursion;
+use crate::stage::working_table::WorkingTable;
 
 /// The column that holds a row's iteration inside a recursion.
 const ITERATION: &str = "$iteration";
@@ -53,7 +56,7 @@ impl Lowering {
             };
             if types(&fragment.schema) != types(&schema) {
                 return Err(PlanError::Internal(format!(
-                    "the {side} term of \"{}\" has other types than the query",
+                    "the types of the {side} term of \"{}\" differ from those of the query",
                     query.name
                 )));
             }
@@ -72,7 +75,7 @@ impl Lowering {
                     "now() over recursive query \"{}\" in its own recursive term",
                     query.name
                 ),
-                "compare with now() in a subquery over the other relations, or outside of the recursive query",
+                "compare with now() in a subquery over the other relations, or outside the recursive query",
             ));
         }
         let columns = (0..schema.fields().len()).collect();
@@ -131,9 +134,9 @@ impl Lowering {
             return Ok(None);
         };
         let schema = table.schema();
-        let operator = Operator::WorkingTable {
+        let operator = Operator::WorkingTable(WorkingTable {
             schema: Arc::clone(&schema),
-        };
+        });
         let fragment = Fragment {
             parts: vec![Part {
                 operator,
@@ -278,7 +281,7 @@ impl Term<'_> {
         };
         if !is_kept {
             let construct = format!(
-                "recursive query \"{}\" on the side of a {} join that is only tested or filled with NULL",
+                "recursive query \"{}\" on the nullable or tested side of a {} join",
                 self.name, join.join_type
             );
             return Err(PlanError::not_incremental(
@@ -305,7 +308,7 @@ impl Term<'_> {
                 "{construct} over recursive query \"{}\" in its own recursive term",
                 self.name
             ),
-            "do it where the recursive query is read",
+            "move it to where the recursive query is read",
         )
     }
 }

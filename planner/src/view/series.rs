@@ -36,7 +36,7 @@ pub(super) fn rows(scan: &TableScan) -> Result<Option<FixedRows>> {
         if rows.len() + batch.num_rows() > SERIES_ROWS_MAX {
             return Err(PlanError::not_incremental(
                 format!("generate_series of more than {SERIES_ROWS_MAX} rows"),
-                "insert the series into a table and read that",
+                "insert the series into a table, and read the table",
             ));
         }
         let projection: Vec<usize> = match &scan.projection {

@@ -7,18 +7,21 @@ use datafusion::logical_expr::{Expr, lit};
 
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema};
+use super::session_window::SessionWindow;
 use crate::error::{PlanError, Result};
-use crate::rewrite::window_function;
-use crate::session::SessionWindow;
-use crate::stage::{Closing, Operator, Output, Session};
+use crate::stage::Output;
+use crate::stage::closing::Closing;
+use crate::stage::operator::Operator;
+use crate::stage::session::Session;
 use crate::watermark::ColumnWatermark;
+use millrace_sql::streaming::windows::functions::function as window_function;
 
 impl Lowering {
     pub(super) fn session(&mut self, session: &SessionWindow) -> Result<Fragment> {
         let fragment = self.node(&session.input)?;
         let width = fragment.schema.fields().len();
         let shift = window_function("$shift")
-            .ok_or_else(|| PlanError::Internal("there is no function to shift a time".into()))?;
+            .ok_or_else(|| PlanError::Internal("the function that shifts a time does not exist".into()))?;
         // In microseconds, whatever it was.
         let time = shift.call(vec![session.time.clone(), lit(0_i64)]);
         let wanted: Vec<&Expr> = session.keys.iter().chain([&time]).collect();

@@ -19,16 +19,20 @@ use datafusion::physical_expr::expressions::{Column, IsNotNullExpr, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
-use super::aggregate::partial_schema;
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, column};
 use crate::error::Result;
-use crate::rewrite::window_function;
-use crate::stage::{
-    AggregateCall, AggregateForm, Aggregation, ExchangeForm, Operator, Output, Sliding, SlidingForm,
-    UnnestColumn, WindowColumn,
-};
+use crate::stage::Output;
+use crate::stage::aggregation::{AggregateCall, AggregateForm, Aggregation, ExchangeForm};
+use crate::stage::filter::Filter;
+use crate::stage::operator::Operator;
+use crate::stage::partial_aggregate::PartialAggregate;
+use crate::stage::partial_state::partial_schema;
+use crate::stage::project::Project;
+use crate::stage::sliding::{Sliding, SlidingForm, WindowColumn};
+use crate::stage::unnest::{Unnest, UnnestColumn};
 use crate::watermark::ColumnWatermark;
+use millrace_sql::streaming::windows::functions::function as window_function;
 
 /// What tells of the windows of a HOP.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +109,10 @@ impl Lowering {
             parts: parts
                 .into_iter()
                 .map(|operator| Part {
-                    operator: Operator::PartialAggregate(Box::new(half(operator, &pane_schema))),
+                    operator: Operator::PartialAggregate(Box::new(PartialAggregate(half(
+                        operator,
+                        &pane_schema,
+                    )))),
                     placement: Placement::Arrival,
                 })
                 .collect(),
@@ -196,22 +203,22 @@ fn common_divisor(a: i64, b: i64) -> i64 {
 
 /// The operator with each row once, with the start of its pane for each column that tells of a window.
 fn by_panes(operator: &Operator, group_columns: usize) -> Result<Option<(Hop, Operator)>> {
-    let Operator::Project {
+    let Operator::Project(Project {
         input,
         expressions,
         schema,
-    } = operator
+    }) = operator
     else {
         return Ok(None);
     };
     // The projections above the windows, as one.
     let mut expressions = expressions.clone();
     let mut below: &Operator = input;
-    while let Operator::Project {
+    while let Operator::Project(Project {
         input,
         expressions: inner,
         ..
-    } = below
+    }) = below
     {
         expressions = expressions
             .iter()
@@ -219,12 +226,12 @@ fn by_panes(operator: &Operator, group_columns: usize) -> Result<Option<(Hop, Op
             .collect::<DataFusionResult<_>>()?;
         below = input;
     }
-    let Operator::Unnest {
+    let Operator::Unnest(Unnest {
         input,
         columns,
         null_handling: NullHandling::Drop,
         ..
-    } = below
+    }) = below
     else {
         return Ok(None);
     };
@@ -239,9 +246,9 @@ fn by_panes(operator: &Operator, group_columns: usize) -> Result<Option<(Hop, Op
         return Ok(None);
     };
     let (inner, source): (Vec<_>, &Operator) = match input.as_ref() {
-        Operator::Project {
+        Operator::Project(Project {
             input, expressions, ..
-        } => (expressions.clone(), input),
+        }) => (expressions.clone(), input),
         _ => return Ok(None),
     };
     let Some((call, [slide, size, offset])) = lengths::<3>(&inner[list], "$hop") else {
@@ -290,17 +297,17 @@ fn by_panes(operator: &Operator, group_columns: usize) -> Result<Option<(Hop, Op
         projected.push(expression.data);
     }
     let first = windows[0].column;
-    let projected = Operator::Project {
+    let projected = Operator::Project(Project {
         input: Box::new(source.clone()),
         expressions: projected,
         schema: Arc::clone(schema),
-    };
+    });
     // A row without a time is in no window.
-    let filtered = Operator::Filter {
+    let filtered = Operator::Filter(Filter {
         predicate: Arc::new(IsNotNullExpr::new(column(schema, first))),
         input: Box::new(projected),
         schema: Arc::clone(schema),
-    };
+    });
     let hop = Hop {
         slide,
         size,
@@ -366,7 +373,7 @@ fn pane_start(
     input: &Schema,
 ) -> Result<Arc<dyn PhysicalExpr>> {
     let function = window_function("$window")
-        .ok_or_else(|| crate::PlanError::Internal("there is no function to tell a window".into()))?;
+        .ok_or_else(|| crate::PlanError::Internal("the window function does not exist".into()))?;
     let mut arguments = vec![Arc::clone(&call.args()[0])];
     for length in [pane, offset, 0] {
         arguments.push(Arc::new(Literal::new(ScalarValue::Int64(Some(length)))));

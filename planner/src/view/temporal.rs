@@ -22,7 +22,9 @@ use super::clock::{clock_type, is_clock, misplaced, reads_clock, with_clock};
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::Lowering;
 use crate::error::{PlanError, Result};
-use crate::stage::{Operator, Output, Passage, TemporalFilter, TimeBound};
+use crate::stage::Output;
+use crate::stage::operator::Operator;
+use crate::stage::temporal_filter::{Passage, TemporalFilter, TimeBound};
 
 /// The column of the time in the expressions of [`TimeBound::clock`].
 const NOW: &str = "now";
@@ -304,8 +306,8 @@ fn moved(whole: &Expr, inner: &Expr, offset: &ScalarValue, schema: &DFSchema) ->
     if months != 0 && grain == Grain::Fine {
         return Err(PlanError::not_incremental(
             "now() plus or minus months",
-            "months have different lengths, so that a row could leave and come back; count in days (INTERVAL '30 days'), \
-             or from a day (current_date - INTERVAL '1 month')",
+            "months vary in length, so a row could leave and return; use days (INTERVAL '30 days'), or \
+             start from a day (current_date - INTERVAL '1 month')",
         ));
     }
     Ok(if nanoseconds == 0 { grain } else { Grain::Fine })
@@ -340,7 +342,7 @@ fn text(value: &ScalarValue) -> Option<&str> {
 fn not_growing(expression: &Expr) -> PlanError {
     PlanError::not_incremental(
         format!("{expression} in a comparison"),
-        "the side with now() must grow as time goes on: now(), current_date, date_trunc('..', now()), or one of them plus \
-         or minus a constant",
+        "the side with now() must increase with time: now(), current_date, date_trunc('..', now()), or one \
+         of them plus or minus a constant",
     )
 }

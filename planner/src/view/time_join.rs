@@ -9,9 +9,12 @@ use datafusion::logical_expr::{Expr, Operator as Op};
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema};
 use crate::error::{PlanError, Result};
-use crate::stage::{AsofJoin, LookupJoin, Nearest, Operator, Output};
-use crate::time_join::{Parts, TimeJoin, TimeJoinKind};
+use crate::stage::Output;
+use crate::stage::asof_join::{AsofJoin, Nearest};
+use crate::stage::lookup_join::LookupJoin;
+use crate::stage::operator::Operator;
 use crate::watermark::ColumnWatermark;
+use millrace_sql::streaming::time_join::{Parts, TimeJoin, TimeJoinKind};
 
 /// One side of a join, ready to be exchanged.
 struct Side {

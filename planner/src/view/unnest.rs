@@ -20,7 +20,12 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use super::fragment::{Fragment, Part, Placement, placement_after};
 use super::lower::{Lowering, arrow_schema};
 use crate::error::{PlanError, Result};
-use crate::stage::{Aggregation, ExchangeForm, Operator, Output, UnnestColumn};
+use crate::stage::aggregation::{Aggregation, ExchangeForm};
+use crate::stage::operator::Operator;
+use crate::stage::partial_aggregate::PartialAggregate;
+use crate::stage::project::Project;
+use crate::stage::unnest::UnnestColumn;
+use crate::stage::{Output, unnest};
 use crate::watermark::{Bound, ColumnWatermark};
 
 impl Lowering {
@@ -28,13 +33,13 @@ impl Lowering {
         if !unnest.struct_type_columns.is_empty() {
             return Err(PlanError::not_incremental(
                 "unnest of a struct",
-                "name the fields that are needed",
+                "list the fields that are needed",
             ));
         }
         if unnest.list_type_columns.iter().any(|(_, list)| list.depth != 1) {
             return Err(PlanError::not_incremental(
                 "unnest of an unnest",
-                "unnest the inner arrays in a query around the first",
+                "unnest the inner arrays in an outer query",
             ));
         }
         let null_handling: NullHandling = unnest.options.null_handling;
@@ -81,12 +86,12 @@ impl Lowering {
                     ([list], NullHandling::Drop) => cut(part.operator, *list, columns.clone()),
                     _ => (part.operator, columns.clone()),
                 };
-                let operator = Operator::Unnest {
+                let operator = Operator::Unnest(unnest::Unnest {
                     input: Box::new(input),
                     columns,
                     null_handling,
                     schema: schema.clone(),
-                };
+                });
                 Part { operator, placement }
             })
             .collect();
@@ -117,7 +122,7 @@ impl Lowering {
     /// projection that makes the lists comes after that, so that the lists are not sent.
     fn settled(&mut self, part: Part) -> Part {
         let read = match &part.operator {
-            Operator::Project { input, .. } => input.schema(),
+            Operator::Project(Project { input, .. }) => input.schema(),
             other => other.schema(),
         };
         // Of rows without columns there is nothing to go by.
@@ -128,11 +133,11 @@ impl Lowering {
             return part;
         }
         let (rows, projection) = match part.operator {
-            Operator::Project {
+            Operator::Project(Project {
                 input,
                 expressions,
                 schema,
-            } => (*input, Some((expressions, schema))),
+            }) => (*input, Some((expressions, schema))),
             other => (other, None),
         };
         let schema = Arc::clone(rows.schema());
@@ -152,7 +157,7 @@ impl Lowering {
         };
         let placement = placement_after(&output);
         let input = self.stages.exchange(of_one(rows, Placement::Arrival), output);
-        let operator = Operator::PartialAggregate(Box::new(Aggregation {
+        let operator = Operator::PartialAggregate(Box::new(PartialAggregate(Aggregation {
             input,
             group_columns: 0,
             calls: vec![],
@@ -161,7 +166,7 @@ impl Lowering {
             closes: None,
             timer: None,
             schema: Arc::clone(&schema),
-        }));
+        })));
         match projection {
             None => Part { operator, placement },
             Some((expressions, projected)) => {
@@ -174,7 +179,7 @@ impl Lowering {
 
 /// Whether the lists are those of the windows of a row, of which there are few, and which sliding aggregates take elsewhere.
 fn is_of_windows(part: &Part, lists: &[usize]) -> bool {
-    let Operator::Project { expressions, .. } = &part.operator else {
+    let Operator::Project(Project { expressions, .. }) = &part.operator else {
         return false;
     };
     let call = |list: &usize| expressions[*list].downcast_ref::<ScalarFunctionExpr>();
@@ -183,30 +188,30 @@ fn is_of_windows(part: &Part, lists: &[usize]) -> bool {
 
 /// The operator below an UNNEST of one list, without the list where it is made of a text there; and the columns then.
 fn cut(operator: Operator, list: usize, columns: Vec<UnnestColumn>) -> (Operator, Vec<UnnestColumn>) {
-    let Operator::Project {
+    let Operator::Project(Project {
         input,
         mut expressions,
         schema,
-    } = operator
+    }) = operator
     else {
         return (operator, columns);
     };
     let Some((text, delimiter)) = cut_text(&expressions[list], input.schema()) else {
-        let operator = Operator::Project {
+        let operator = Operator::Project(Project {
             input,
             expressions,
             schema,
-        };
+        });
         return (operator, columns);
     };
     expressions[list] = text;
     let mut fields = schema.fields().to_vec();
     fields[list] = Arc::new(schema.field(list).clone().with_data_type(DataType::Utf8));
-    let operator = Operator::Project {
+    let operator = Operator::Project(Project {
         input,
         expressions,
         schema: Arc::new(Schema::new(fields)),
-    };
+    });
     let columns = columns.into_iter().map(|column| match column {
         UnnestColumn::Elements(column) => UnnestColumn::Pieces {
             column,

@@ -17,7 +17,10 @@ use super::fragment::{Fragment, Part, Placement};
 use super::limit::sort_columns;
 use super::lower::{Lowering, arrow_schema, column};
 use crate::error::{PlanError, Result};
-use crate::stage::{Closing, Operator, Output, Recompute};
+use crate::stage::Output;
+use crate::stage::closing::Closing;
+use crate::stage::operator::Operator;
+use crate::stage::recompute::Recompute;
 use crate::watermark::ColumnWatermark;
 
 /// What computed columns are qualified with while the functions are planned.
@@ -218,10 +221,10 @@ fn check(function: &WindowFunction, planned: &Arc<dyn WindowExpr>, rows: &Schema
         Err(error) if matches!(error.find_root(), DataFusionError::NotImplemented(_)) => {
             Err(PlanError::not_incremental(
                 format!(
-                    "{} OVER a frame that may begin after the partition's first row",
+                    "{} OVER a frame that may start after the first row of the partition",
                     function.fun.name()
                 ),
-                "let the frame begin with UNBOUNDED PRECEDING, or leave it out",
+                "start the frame with UNBOUNDED PRECEDING, or omit it",
             ))
         }
         _ => Ok(()),

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::{Failure, TextRow, connect, rows as query_rows, run, sorted_rows};
+use millrace_oracle::text::TextRow;
 use tokio_postgres::Client;
 
 use super::Seen;
 use super::process::Process;
 use super::relations::{PASSING, SINKS, VIEWS};
 use super::writers::{Existence, Known, ROWS_MAX};
+use crate::{Failure, connect, rows as query_rows, run, sorted_rows};
 
 /// Compares what is there with what is known; what was in doubt is known afterwards.
 ///

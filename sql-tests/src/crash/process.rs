@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use millrace_cli::test::throw_away;
+use millrace_wire::Server;
+
 use crate::Failure;
-use millrace_server::Server;
-use millrace_server::cli::test::throw_away;
 use tokio::runtime::Runtime;
 
 /// The variable that makes this program the server, and says on which directory.

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use crate::{Failure, connect, run};
 
-use super::writers::SQL_WRITERS;
+/// Connections that commit transactions.
+pub const SQL_WRITERS: u64 = 3;
 
 /// The view of which nothing is taken back.
 pub const LOOKED_UP: &str = "SELECT e.id, a.version FROM event e JOIN account FOR SYSTEM_TIME AS OF PROCTIME() AS a \

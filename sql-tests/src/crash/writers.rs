@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::{Failure, TextRow, connect, rows, run, words};
+use millrace_oracle::text::TextRow;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,10 +20,9 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::process::Process;
-use super::relations::PASSING;
+use super::relations::{PASSING, SQL_WRITERS};
+use crate::{Failure, connect, rows, run, words};
 
-/// Connections that commit transactions.
-pub const SQL_WRITERS: u64 = 3;
 /// Within so long after the last write that is waited for the kill comes, in microseconds: writes are on their way to the disk
 /// then, or there and not yet acknowledged.
 const KILL_DELAY_US_MAX: u64 = 12_000;

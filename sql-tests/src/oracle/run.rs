@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use arrow::array::{Int64Array, RecordBatch};
 use futures::FutureExt;
+use millrace_engine::{Snapshot, WriteToken};
 use millrace_planner::RelationId;
-use millrace_runtime::{Snapshot, WriteToken};
 use millrace_storage::ChangeBatch;
 
 use super::grammar::NOW;
@@ -16,7 +16,7 @@ use super::script::{Effect, Model, Script, Step, names};
 use crate::Failure;
 use crate::batch::{Batch, BatchQuery};
 use crate::engine::{CreateError, Engine, Relations};
-use crate::rows::difference;
+use millrace_oracle::rows::difference;
 
 /// How long a script may take before it is taken for stuck.
 const TIME_MAX: Duration = Duration::from_secs(60);
@@ -34,8 +34,8 @@ pub enum FailureKind {
     WrongRows,
     /// It could not be made, although it is a query and was not refused.
     NotMade,
-    /// It was set aside.
-    SetAside,
+    /// The view failed.
+    ViewFailed,
     /// It did not answer in time.
     Stuck,
 }
@@ -339,7 +339,13 @@ impl Run<'_> {
             .set_rows(&self.script.views[index].name, expected.clone());
         let shown = match self.engine.read(snapshot, id).await {
             Ok(shown) => shown,
-            Err(error) => return Ok(Some(self.failed(FailureKind::SetAside, index, error.to_string()))),
+            Err(error) => {
+                return Ok(Some(self.failed(
+                    FailureKind::ViewFailed,
+                    index,
+                    error.to_string(),
+                )));
+            }
         };
         let Some(message) = difference(&shown, &expected)? else {
             if let Fate::Compared(times) = &mut self.fates[index] {

@@ -6,11 +6,12 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use chrono::DateTime;
-use millrace_runtime::clock::VirtualClock;
+use millrace_engine::clock::VirtualClock;
+use millrace_oracle::text::TextRow;
 
 use super::schema::FIRST_TIME;
 use super::script::{Model, Script, Step};
-use crate::{Failure, TextRow, connect, rows, run, start_on};
+use crate::{Failure, connect, rows, run, start_on};
 
 /// The file, and whether a server fails it.
 #[derive(Debug)]

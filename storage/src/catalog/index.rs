@@ -77,8 +77,8 @@ impl Index {
             let (sequence, next_id) = bytes
                 .split_at_checked(8)
                 .ok_or_else(|| damaged("the state has a wrong length"))?;
-            state.sequence = number(sequence).ok_or_else(|| damaged("the sequence is no number"))?;
-            state.next_id = number(next_id).ok_or_else(|| damaged("the next id is no number"))?;
+            state.sequence = number(sequence).ok_or_else(|| damaged("the sequence is not a number"))?;
+            state.next_id = number(next_id).ok_or_else(|| damaged("the next id is not a number"))?;
         }
         for entry in self.objects.iter() {
             let (_, value) = entry.map_err(failed)?;

@@ -181,7 +181,7 @@ fn follows(state: &State, line: Line) -> Result<Line, String> {
         Ok(line)
     } else {
         Err(format!(
-            "line {} of the journal's sequence is expected here, not {}",
+            "expected line {} of the journal's sequence here, not {}",
             expected, line.sequence
         ))
     }

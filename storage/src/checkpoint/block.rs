@@ -32,7 +32,7 @@ pub fn decode_rows(bytes: Bytes) -> Result<RecordBatch, ArrowError> {
         StreamDecoder::new().decode(&mut buffer)
     }));
     let damaged = |why: &str| ArrowError::IpcError(why.to_owned());
-    let batch = decoded.map_err(|_| damaged("the Arrow message contradicts itself"))?;
+    let batch = decoded.map_err(|_| damaged("the Arrow message is inconsistent"))?;
     batch?.ok_or_else(|| damaged("a block without rows"))
 }
 

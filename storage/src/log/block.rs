@@ -369,7 +369,7 @@ pub(super) fn decode(
 pub(super) fn arrow_decoding<T>(decode: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(decode)) {
         Ok(decoded) => decoded.map_err(|e| e.to_string()),
-        Err(_) => Err("the Arrow message contradicts itself".to_owned()),
+        Err(_) => Err("the Arrow message is inconsistent".to_owned()),
     }
 }
 

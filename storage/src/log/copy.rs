@@ -4,9 +4,10 @@ use std::path::Path;
 
 use crate::disk::{Disk, OsDisk};
 use crate::log::block::Frame;
+use crate::log::blocks::BlockEntry;
 use crate::log::first::First;
 use crate::log::hold::LogHold;
-use crate::log::relation::{BlockEntry, RelationLog};
+use crate::log::relation::RelationLog;
 use crate::log::segment;
 use crate::log::tail::{Tail, put_in_place};
 use crate::{StorageError, disk};

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile};
 use crate::log::block::{self, BlockHeader, u16_at, u32_at, u64_at};
+use crate::log::blocks::BlockEntry;
 use crate::log::file::ReadAhead;
-use crate::log::relation::BlockEntry;
 use crate::log::types::LogNote;
 use crate::{StorageError, disk};
 
@@ -194,7 +194,7 @@ impl SegmentIndex {
     /// Reads what [`encode`](Self::encode) wrote; the error says what is wrong with it.
     pub(super) fn decode(bytes: &[u8]) -> Result<SegmentIndex, String> {
         if bytes.len() < HEADER_BYTES || bytes[0..4] != MAGIC {
-            return Err("this is no index of a segment".to_owned());
+            return Err("this is not an index of a segment".to_owned());
         }
         let crc = crc32c::crc32c(&bytes[..60]);
         let crc = crc32c::crc32c_append(crc32c::crc32c_append(crc, &[0; 4]), &bytes[64..]);

@@ -18,9 +18,11 @@ use std::sync::atomic::Ordering;
 
 use crate::StorageError;
 use crate::log::block::{self, BlockHeader, Frame};
+use crate::log::blocks::BlockEntry;
+use crate::log::closed::{self, Closed, ClosedState};
 use crate::log::first::First;
 use crate::log::index::{self, SegmentIndex};
-use crate::log::relation::{BlockEntry, RelationLog};
+use crate::log::relation::RelationLog;
 use crate::log::segment;
 use crate::log::tail::{Tail, Trust, put_in_place};
 use crate::log::types::LogOwner;
@@ -35,24 +37,6 @@ const COMPACTION_BYTES_MAX: u64 = 16 << 20;
 
 /// Segments that are smaller than this part of what they may be get no index: they are put together, or quickly read.
 const INDEXED_PART: u64 = 64;
-
-/// What decides which segments are closed, and where they are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ClosedState {
-    open: u64,
-    moves: u64,
-    first: u64,
-}
-
-/// A segment that is not written to any more.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Closed {
-    first_offset: u64,
-    end_offset: u64,
-    bytes: u64,
-    oldest_ms: i64,
-    newest_ms: i64,
-}
 
 impl RelationLog {
     /// Does what is due at `now_ms`.
@@ -114,23 +98,9 @@ impl RelationLog {
         {
             return Arc::clone(segments);
         }
-        let segments: Arc<[Closed]> = Self::closed_among(&index.blocks, open).into();
+        let segments: Arc<[Closed]> = closed::among(&index.blocks, open).into();
         *known = Some((state, Arc::clone(&segments)));
         segments
-    }
-
-    fn closed_among(blocks: &[BlockEntry], open: u64) -> Vec<Closed> {
-        let segments = blocks.chunk_by(|a, b| a.segment == b.segment);
-        segments
-            .take_while(|blocks| blocks[0].segment < open)
-            .map(|blocks| Closed {
-                first_offset: blocks[0].segment,
-                end_offset: blocks[blocks.len() - 1].end_offset(),
-                bytes: blocks.iter().map(|block| u64::from(block.bytes)).sum(),
-                oldest_ms: blocks.iter().map(|block| block.written_at_ms).min().unwrap_or(0),
-                newest_ms: blocks.iter().map(|block| block.written_at_ms).max().unwrap_or(0),
-            })
-            .collect()
     }
 
     /// Takes what is too old or too much out of the index.

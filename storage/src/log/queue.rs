@@ -10,7 +10,8 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 use crate::StorageError;
-use crate::log::types::{Appended, PreparedPart, PreparedWrite};
+use crate::log::prepared::{PreparedPart, PreparedWrite};
+use crate::log::types::Appended;
 
 /// Writes of so many bytes wait for no company: the disk would stand still meanwhile, and that costs more than a sync.
 const ALONE_BYTES: usize = 1 << 20;

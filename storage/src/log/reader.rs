@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::log::block::{self, BlockHeader};
+use crate::log::blocks::BlockEntry;
 use crate::log::file::ReadAhead;
 use crate::log::hold::LogHold;
-use crate::log::relation::{BlockEntry, RelationLog};
+use crate::log::relation::RelationLog;
 use crate::memory::rows_bytes;
 use crate::{ChangeBatch, StorageError};
 
@@ -105,7 +106,7 @@ impl LogReader {
         block::verify(&bytes).map_err(corrupt)?;
         let schema = self.relation.schema_of(header.columns).ok_or_else(|| {
             corrupt(format!(
-                "the block has {} columns, which the relation has not",
+                "the block has {} columns, a number that the relation never had",
                 header.columns
             ))
         })?;

@@ -9,7 +9,7 @@
 //! 2. A write of which blocks are missing never happened: each relation is cut at its first such block. What
 //!    comes behind is cut too, which loses nothing acknowledged, since groups are synced in order; and the
 //!    writes to which that belonged are then incomplete themselves, and so on until nothing changes.
-//! 3. A log with damage to what was durable is set aside with all of its files as they are, and the others are opened. Parts
+//! 3. A log with damage to what was durable is not opened; all of its files are left as they are, and the others are opened. Parts
 //!    of a write that they share with it are kept where the damaged log goes as far as that write: it was whole then.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,10 +22,11 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::disk::{Disk, DiskFile};
 use crate::log::block::{self, ALIGNMENT, BlockHeader, HEADER_BYTES, Members};
+use crate::log::blocks::{BlockEntry, Index};
 use crate::log::file::ReadAhead;
 use crate::log::first::First;
 use crate::log::index::{self, SegmentIndex};
-use crate::log::relation::{Beginning, BlockEntry, DROPPED_MARKER, Index, RelationLog};
+use crate::log::relation::{Beginning, DROPPED_MARKER, RelationLog};
 use crate::log::segment::{self, SegmentHeader};
 use crate::log::tail::{Tail, Trust};
 use crate::log::types::LogNote;
@@ -94,7 +95,7 @@ pub(super) fn recover(directory: &Path, disk: &Arc<dyn Disk>) -> Result<Recovere
         tracing::warn!(
             relation = id,
             head,
-            "a log ends before where it was durable; all segments are read"
+            "a log ends before the position up to which it was durable; all segments are read"
         );
         (scan, relations) = Scan::all(disk, &directories, false)?;
     }
@@ -177,7 +178,7 @@ impl Scan {
                 Ok(scanned) => {
                     relations.insert(*id, scanned);
                 }
-                Err(error @ StorageError::Corrupt { .. }) => scan.set_aside(*id, path, error)?,
+                Err(error @ StorageError::Corrupt { .. }) => scan.leave_out(*id, path, error)?,
                 Err(error) => return Err(error),
             }
         }
@@ -185,8 +186,8 @@ impl Scan {
     }
 
     /// Notes a damaged log, and how far it went.
-    fn set_aside(&mut self, id: u64, directory: &Path, error: StorageError) -> Result<(), StorageError> {
-        tracing::error!(relation = id, %error, "a log is damaged and set aside");
+    fn leave_out(&mut self, id: u64, directory: &Path, error: StorageError) -> Result<(), StorageError> {
+        tracing::error!(relation = id, %error, "a log is damaged and not opened");
         let listed = segment::list(&*self.disk, directory);
         let listed = listed.map_err(|e| StorageError::io("list", directory, e))?;
         let mut last_write_id = None;
@@ -367,7 +368,8 @@ impl Scan {
                 Ok(found) => found,
                 Err(why) if end.is_none() => {
                     refuse_durable_damage(&mut read_ahead, &path, position, size, &why)?;
-                    tracing::warn!(path = %path.display(), position, bytes = size - position, %why, "a torn tail is cut");
+                    tracing::warn!(path = %path.display(), position, bytes = size - position, %why, "a torn \
+                     tail is cut off");
                     break;
                 }
                 Err(why) => return Err(StorageError::corrupt(&path, position, why)),

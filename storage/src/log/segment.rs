@@ -74,9 +74,10 @@ impl SegmentHeader {
     }
 
     /// The schema of a head, and the bytes behind it; checksums are not looked at.
+    #[cfg(any(test, feature = "decoders"))]
     pub(super) fn decode_unchecked(bytes: &[u8]) -> Result<(SchemaRef, &[u8]), String> {
         if bytes.len() < FIXED_BYTES || bytes[0..4] != MAGIC {
-            return Err("this is no log segment".to_owned());
+            return Err("this is not a log segment".to_owned());
         }
         let total = u32_at(bytes, 8) as usize;
         let header = bytes.get(..total).filter(|header| header.len() >= FIXED_BYTES);
@@ -97,7 +98,7 @@ impl SegmentHeader {
         file.read_exact_at(&mut fixed, 0)
             .map_err(|e| StorageError::io("read", path, e))?;
         if fixed[0..4] != MAGIC {
-            return Err(corrupt("this is no log segment".to_owned()));
+            return Err(corrupt("this is not a log segment".to_owned()));
         }
         let version = u16_at(&fixed, 4);
         if version != VERSION {

@@ -15,13 +15,14 @@ use crate::log::block::{self, Members};
 use crate::log::copy::LogCopy;
 use crate::log::device::LogDevice;
 use crate::log::hold::LogHold;
+use crate::log::prepared::{PreparedPart, PreparedWrite};
 use crate::log::queue::{AppendReceipt, Queue};
 use crate::log::reader::LogReader;
 use crate::log::recovery;
 use crate::log::relation::{self, RelationLog};
 use crate::log::segment;
 use crate::log::settings::LogSettings;
-use crate::log::types::{LogNote, LogOwner, LogWrite, PreparedPart, PreparedWrite, RelationOptions};
+use crate::log::types::{LogNote, LogOwner, LogWrite, RelationOptions};
 use crate::log::writer::Writer;
 use crate::{ChangeBatch, Durability, StorageError, disk};
 
@@ -60,7 +61,7 @@ impl LogStore {
         &self.directory
     }
 
-    /// Opens the logs below `directory`, or makes it; recovers them, and starts the writer. Logs that are damaged are set aside.
+    /// Opens the logs below `directory`, or makes it; recovers them, and starts the writer. Damaged logs are not opened.
     pub(crate) fn open(directory: &Path, options: LogOptions) -> Result<LogStore, StorageError> {
         LogStore::open_with(directory, options, Arc::new(OsDisk))
     }
@@ -151,13 +152,13 @@ impl LogStore {
         relations
     }
 
-    /// What was found in a log that was set aside when the store was opened. Whatever is asked of it is answered with this; it
+    /// The damage of a log that was not opened with the store. Whatever is asked of it is answered with this; it
     /// can be dropped.
     pub fn damage(&self, relation: u64) -> Option<StorageError> {
         self.damaged.read().get(&relation).cloned()
     }
 
-    /// Has the next open read all of the log in which an error was found, so that it is found then, and the log set aside. False:
+    /// Has the next open read all of the log in which an error was found, so that it is found then, and the log is not opened. False:
     /// it is not the error of a log that was opened without reading all of it.
     ///
     /// # Errors
@@ -197,7 +198,7 @@ impl LogStore {
         if !is_wider {
             return Err(StorageError::SchemaMismatch {
                 relation,
-                why: "columns can only be added behind those that there are".to_owned(),
+                why: "columns can only be added after the existing ones".to_owned(),
             });
         }
         *widest = Arc::clone(schema);
@@ -228,7 +229,7 @@ impl LogStore {
         let blocks: usize = checked.iter().map(|(.., ranges)| ranges.len()).sum();
         for (what, count) in [
             ("the number of blocks of a write", blocks),
-            ("the relations of a write", members.len()),
+            ("the number of relations of a write", members.len()),
         ] {
             let limit = u64::from(u16::MAX);
             if count as u64 > limit {
@@ -351,7 +352,7 @@ impl LogStore {
         for log in &logs {
             let maintained = log.maintain(now_ms, owner, self.segment_bytes_max);
             if let Err(error) = maintained.and_then(|()| self.index_segment(log)) {
-                tracing::warn!(relation = log.id, %error, "a log could not be looked after");
+                tracing::warn!(relation = log.id, %error, "maintenance of a log failed");
             }
         }
     }
@@ -431,9 +432,11 @@ fn fit(log: &RelationLog, changes: &ChangeBatch) -> Result<RecordBatch, StorageE
         first if first == log.schema.fields().len() => 0,
         more => u16::try_from(more).unwrap_or(u16::MAX),
     };
-    let schema = log
-        .schema_of(columns)
-        .ok_or_else(|| mismatch(format!("it has {columns} columns, which the relation has not")))?;
+    let schema = log.schema_of(columns).ok_or_else(|| {
+        mismatch(format!(
+            "it has {columns} columns, a number that the relation never had"
+        ))
+    })?;
     RecordBatch::try_new_with_options(schema, changes.rows.columns().to_vec(), &options)
         .map_err(|e| mismatch(e.to_string()))
 }

@@ -33,7 +33,7 @@ fn open(dir: &Path) -> LogStore {
     LogStore::open(&dir.join("log"), options()).unwrap()
 }
 
-/// A log of which nothing is set aside, or the first damage.
+/// A log without damage, or the first damage.
 fn whole(log: LogStore) -> Result<LogStore, StorageError> {
     let damage = log
         .relations()

@@ -16,9 +16,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::log::block::Frame;
+use crate::log::blocks::BlockEntry;
 use crate::log::device::LogGroup;
 use crate::log::queue::{Queue, Submission};
-use crate::log::relation::{BlockEntry, RelationLog};
+use crate::log::relation::RelationLog;
 use crate::log::settings::LogSettings;
 use crate::log::tail::Tail;
 use crate::log::types::Appended;
@@ -246,7 +247,7 @@ impl Writer {
                     written.iter_mut().for_each(|written| written.moved(id, &moved));
                 }
                 Err(error) => {
-                    tracing::error!(relation = id, %error, "what was written could not be made durable");
+                    tracing::error!(relation = id, %error, "written data could not be made durable");
                     failed
                         .get_or_insert_with(|| (BTreeSet::new(), error))
                         .0

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use millrace_planner::RelationId;
-use millrace_runtime::driver::{CheckpointPolicy, PipelineId, Ticket};
-use millrace_runtime::schedule::group::GroupSize;
-use millrace_runtime::schedule::simulation::{Costs, Setup, Simulation};
-use millrace_runtime::schedule::template::{StageShape, ViewShape};
+use millrace_schedule::driver::CheckpointPolicy;
+use millrace_schedule::group::GroupSize;
+use millrace_schedule::id::{PipelineId, Ticket};
+use millrace_schedule::simulation::{Costs, Setup, Simulation};
+use millrace_schedule::template::{StageShape, ViewShape};
 
 use super::{MESSAGE_NS, SLOTS, SPARK_NS, STEPS_MAX};
 use crate::error::BenchError;

@@ -184,7 +184,7 @@ fn any_flipped_bit_in_what_was_durable_is_reported() {
 }
 
 #[test]
-fn a_damaged_log_is_set_aside_and_the_others_go_on() {
+fn a_damaged_log_is_not_opened_and_the_others_are() {
     let dir = tempfile::tempdir().unwrap();
     let sizes = blocks(dir.path(), 3);
     {

@@ -155,7 +155,7 @@ fn indexes_that_are_damaged_or_of_other_segments_are_passed_over() {
     assert_eq!(
         indexes(dir.path()),
         segments[..segments.len() - 1],
-        "and is made again"
+        "and is rebuilt"
     );
 }
 

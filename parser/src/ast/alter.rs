@@ -1,0 +1,106 @@
+//! DROP and ALTER.
+
+use sqlparser::ast::{DataType, Expr, Ident, ObjectName};
+
+use super::create::ColumnDefinition;
+use super::object::ObjectKind;
+use super::options::Options;
+
+/// `DROP kind [IF EXISTS] names [CASCADE | RESTRICT]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DropStatement {
+    /// What the objects are said to be.
+    pub kind: ObjectKind,
+    /// `IF EXISTS`.
+    pub if_exists: bool,
+    /// The objects. A function's argument types are not kept.
+    pub names: Vec<ObjectName>,
+    /// What happens to dependents.
+    pub behavior: DropBehavior,
+}
+
+/// What a DROP does about dependents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DropBehavior {
+    /// It refuses; the default.
+    #[default]
+    Restrict,
+    /// It drops them, too.
+    Cascade,
+}
+
+/// `ALTER kind [IF EXISTS] name operation`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AlterRelation {
+    /// What the object is said to be.
+    pub kind: ObjectKind,
+    /// `IF EXISTS`.
+    pub if_exists: bool,
+    /// The object.
+    pub name: ObjectName,
+    /// What is done to it.
+    pub operation: AlterOperation,
+}
+
+/// What an ALTER does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AlterOperation {
+    /// `RENAME TO name`.
+    RenameTo(Ident),
+    /// `RENAME [COLUMN] from TO to`.
+    RenameColumn {
+        /// The column's name.
+        from: Ident,
+        /// Its new name.
+        to: Ident,
+    },
+    /// `ADD [COLUMN] [IF NOT EXISTS] column`.
+    AddColumn {
+        /// `IF NOT EXISTS`.
+        if_not_exists: bool,
+        /// The column.
+        column: Box<ColumnDefinition>,
+    },
+    /// `DROP [COLUMN] [IF EXISTS] name [CASCADE | RESTRICT]`.
+    DropColumn {
+        /// `IF EXISTS`.
+        if_exists: bool,
+        /// The column.
+        name: Ident,
+        /// What happens to dependents.
+        behavior: DropBehavior,
+    },
+    /// `ALTER [COLUMN] name SET DEFAULT expr | DROP DEFAULT`.
+    SetColumnDefault {
+        /// The column.
+        name: Ident,
+        /// The default, or none.
+        default: Option<Expr>,
+    },
+    /// `ALTER [COLUMN] name SET | DROP NOT NULL`.
+    SetColumnNotNull {
+        /// The column.
+        name: Ident,
+        /// Whether NULL is refused from now on.
+        not_null: bool,
+    },
+    /// `ALTER [COLUMN] name [SET DATA] TYPE type [USING expr]`.
+    SetColumnType {
+        /// The column.
+        name: Ident,
+        /// Its new type.
+        data_type: DataType,
+        /// How values are converted.
+        using: Option<Expr>,
+    },
+    /// `SET (key = value, ..)`, and RisingWave's `SET key = value`.
+    SetOptions(Options),
+    /// `RESET (key, ..)`.
+    ResetOptions(Vec<Ident>),
+    /// `SWAP WITH other`.
+    SwapWith(ObjectName),
+    /// `SET SCHEMA name`.
+    SetSchema(Ident),
+    /// `OWNER TO name`.
+    OwnerTo(Ident),
+}

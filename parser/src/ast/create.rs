@@ -1,0 +1,112 @@
+//! CREATE STREAM, CREATE TABLE and CREATE EXTERNAL TABLE, and the columns that they define.
+
+use sqlparser::ast::{DataType, Expr, Ident, ObjectName, Query, TableConstraint};
+
+use super::options::{FormatEncode, Options};
+
+/// A column of a stream or table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnDefinition {
+    /// Its name; `name.span` says where it stands.
+    pub name: Ident,
+    /// Its type.
+    pub data_type: DataType,
+    /// `NOT NULL` was written, or the column is in the primary key.
+    pub not_null: bool,
+    /// The column is (part of) the primary key.
+    pub primary_key: bool,
+    /// `DEFAULT expr`.
+    pub default: Option<Expr>,
+    /// `GENERATED ALWAYS AS (expr) [STORED]`, or `AS expr`.
+    pub generated: Option<Expr>,
+    /// `AS PROCTIME()`: the time at which the row arrives.
+    pub proctime: bool,
+    /// `COMMENT 'text'`.
+    pub comment: Option<String>,
+}
+
+/// `WATERMARK FOR column AS expr`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Watermark {
+    /// The event-time column.
+    pub column: Ident,
+    /// The watermark that a row lets one assume.
+    pub expr: Expr,
+}
+
+/// `CREATE STREAM`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateStream {
+    /// The stream's name.
+    pub name: ObjectName,
+    /// `OR REPLACE`.
+    pub or_replace: bool,
+    /// `IF NOT EXISTS`.
+    pub if_not_exists: bool,
+    /// The columns, without constraints that are not per column.
+    pub columns: Vec<ColumnDefinition>,
+    /// The columns of `PRIMARY KEY`, empty without one.
+    pub primary_key: Vec<Ident>,
+    /// Every other constraint, of columns too.
+    pub constraints: Vec<TableConstraint>,
+    /// `WATERMARK FOR`.
+    pub watermark: Option<Watermark>,
+    /// `WITH (..)`.
+    pub options: Options,
+    /// `FORMAT .. ENCODE ..`.
+    pub format: Option<FormatEncode>,
+}
+
+/// `CREATE TABLE`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateTable {
+    /// The table's name.
+    pub name: ObjectName,
+    /// `OR REPLACE`.
+    pub or_replace: bool,
+    /// `TEMP` or `TEMPORARY`.
+    pub temporary: bool,
+    /// `IF NOT EXISTS`.
+    pub if_not_exists: bool,
+    /// The columns. With `AS SELECT` empty, or names alone (see `column_names`).
+    pub columns: Vec<ColumnDefinition>,
+    /// The names in `CREATE TABLE t (a, b) AS SELECT ..`.
+    pub column_names: Vec<Ident>,
+    /// The columns of `PRIMARY KEY`, whether written on the column or apart; empty without one.
+    pub primary_key: Vec<Ident>,
+    /// Every other constraint; those of columns are written as constraints of the table.
+    pub constraints: Vec<TableConstraint>,
+    /// `WATERMARK FOR`.
+    pub watermark: Option<Watermark>,
+    /// `APPEND ONLY`.
+    pub append_only: bool,
+    /// `WITH (..)`.
+    pub options: Options,
+    /// `FORMAT .. ENCODE ..`.
+    pub format: Option<FormatEncode>,
+    /// `AS SELECT ..`.
+    pub as_query: Option<Box<Query>>,
+    /// `AS SELECT .. WITH NO DATA`.
+    pub with_no_data: bool,
+}
+
+/// `CREATE EXTERNAL TABLE`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateExternalTable {
+    /// The table's name.
+    pub name: ObjectName,
+    /// `OR REPLACE`.
+    pub or_replace: bool,
+    /// `IF NOT EXISTS`.
+    pub if_not_exists: bool,
+    /// The columns; empty: as the files say.
+    pub columns: Vec<ColumnDefinition>,
+    /// `STORED AS`, in lower case.
+    pub stored_as: String,
+    /// `PARTITIONED BY (..)`.
+    pub partitioned_by: Vec<Ident>,
+    /// `LOCATION`.
+    pub location: String,
+    /// `OPTIONS (..)` or `WITH (..)`; `WITH HEADER ROW` is the option `header`.
+    pub options: Options,
+}

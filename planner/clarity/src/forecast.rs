@@ -1,0 +1,12 @@
+//! EXPLAIN (PREDICT): what a query or a new view will take, before it has run, from what was seen of others.
+//!
+//! ```text
+//! plan ──> cardinality (rows into each operator) ──┐
+//! samples (least, median, most) ──────────────────> query, view ──> interval, certainty
+//! ```
+
+pub mod cardinality;
+pub mod interval;
+pub mod query;
+mod samples;
+pub mod view;

@@ -1,0 +1,164 @@
+//! A running view as text.
+
+use super::table::{Table, cut};
+use super::text::{WIDTH_MAX, stolen};
+use crate::units::{bytes, count, duration, percent};
+use crate::view::{HeadRoom, ViewAnalysis, ViewProfile};
+
+/// What of a view's state is on disk, if any is.
+fn on_disk(on_disk_bytes: u64) -> String {
+    match on_disk_bytes {
+        0 => String::new(),
+        on_disk => format!(" in memory, and {} on disk (spilled)", bytes(on_disk as f64)),
+    }
+}
+
+/// The lines of EXPLAIN ANALYZE MATERIALIZED VIEW; the last one is the verdict.
+pub fn view_text(profile: &ViewProfile, analysis: &ViewAnalysis) -> Vec<String> {
+    let mut lines = vec![
+        cut(
+            &format!(
+                "Materialized view {}, watched for {}",
+                profile.view,
+                duration(profile.watched as f64)
+            ),
+            WIDTH_MAX,
+        ),
+        format!(
+            "  {} rows/s arrived in {:.1} epochs/s; the view has {} rows, {} with its state{}",
+            count(analysis.rows_per_second.round() as u64),
+            analysis.epochs_per_second,
+            count(profile.rows),
+            bytes(profile.state_bytes as f64),
+            on_disk(profile.on_disk_bytes)
+        ),
+        String::new(),
+    ];
+    lines.extend(stages(profile, analysis));
+    lines.push(String::new());
+    lines.push(format!(
+        "cpu: {} of {} cores by this view, {} with the others of its pipeline; reading its input: {}",
+        percent(analysis.view_cpu),
+        profile.cores,
+        percent(analysis.pipeline_cpu),
+        percent(analysis.outside_cpu)
+    ));
+    lines.extend(stolen(profile.stolen as f64 / profile.watched.max(1) as f64));
+    if let Some(log) = &profile.log {
+        let each = |time: u64| duration(time as f64 / log.groups.max(1) as f64);
+        let line = format!(
+            "log on disk {}: {} of the time in {} groups of writes, {}; {} each, queued {}",
+            log.disk,
+            percent(log.service as f64 / profile.watched.max(1) as f64),
+            count(log.groups),
+            bytes(log.bytes as f64),
+            each(log.service),
+            each(log.queue)
+        );
+        lines.push(cut(&line, WIDTH_MAX));
+    }
+    let coordination = &profile.coordination;
+    lines.push(format!(
+        "groups: {} {}; coordination {}: driver {}, waiting for the driver {}, epochs {}",
+        profile.group_size,
+        if profile.group_size == 1 {
+            "epoch"
+        } else {
+            "epochs"
+        },
+        percent(analysis.coordination_share),
+        duration(coordination.scheduling as f64),
+        duration(coordination.waited as f64),
+        duration(coordination.execution as f64)
+    ));
+    if let Some(freshness) = &analysis.freshness {
+        lines.push(format!(
+            "freshness, from the arrival of input to the commit of its epoch: p50 {}, p99 {}",
+            duration(freshness.p50 as f64),
+            duration(freshness.p99 as f64)
+        ));
+    }
+    if let Some(head_room) = &analysis.head_room {
+        lines.push(format!("head-room: {}", sustains(head_room)));
+    }
+    if let Some((scenario, head_room)) = &analysis.what_if {
+        lines.push(format!("what if {scenario}: {}", sustains(head_room)));
+    }
+    lines.push(String::new());
+    lines.push(analysis.verdict.clone());
+    lines
+}
+
+fn stages(profile: &ViewProfile, analysis: &ViewAnalysis) -> Vec<String> {
+    let mut table = Table::new(&[
+        "stage",
+        "tasks",
+        "rows in",
+        "rows out",
+        "busy",
+        "queue",
+        "cpu",
+        "busiest partition",
+    ]);
+    // The last stage first, as a plan is read.
+    for (stage, analysed) in profile.stages.iter().zip(&analysis.stages).rev() {
+        table.row(vec![
+            format!("{}: {}", stage.id, stage.name),
+            count(analysed.sums.tasks),
+            count(analysed.sums.rows_in),
+            count(analysed.sums.rows_out),
+            duration(analysed.sums.busy as f64),
+            duration(analysed.sums.queue as f64),
+            percent(analysed.cpu),
+            format!("{} at {}", analysed.busiest, percent(analysed.busiest_share)),
+        ]);
+    }
+    table.lines(0, WIDTH_MAX)
+}
+
+fn sustains(head_room: &HeadRoom) -> String {
+    let bound = if head_room.is_fitted { "up to" } else { "at least" };
+    format!(
+        "{bound} {} rows/s; the limit is then {}",
+        count(head_room.rows_per_second.round() as u64),
+        head_room.limit.name()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::json::{Document, Watched};
+    use crate::scenario::Scenario;
+    use crate::view::{analyse_view, tests::watched};
+
+    #[test]
+    fn a_view_that_has_room() {
+        let profile = watched(|epoch| 1_000 + 200 * (epoch % 10));
+        let asked = Scenario {
+            cores: Some(8),
+            ..Scenario::default()
+        };
+        let lines = view_text(&profile, &analyse_view(&profile, Some(asked)));
+        for line in &lines {
+            assert!(line.chars().count() <= WIDTH_MAX, "{line}");
+        }
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn the_json_reads_back() {
+        let mut profile = watched(|_| 2_000);
+        profile.samples.truncate(2);
+        let document = Document::new(Watched {
+            view: profile.clone(),
+            analysis: analyse_view(&profile, None),
+        });
+        let json = serde_json::to_string_pretty(&document).unwrap();
+        insta::assert_snapshot!(json);
+        assert_eq!(
+            serde_json::from_str::<Document<Watched>>(&json).unwrap(),
+            document
+        );
+    }
+}

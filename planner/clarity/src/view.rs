@@ -1,0 +1,314 @@
+//! A running view over a while: how busy it keeps the machine, how fresh it is, and what rate it could sustain.
+//!
+//! ```text
+//! time of an epoch's tasks = fixed part + cost of a row x rows       fitted over the epochs; fixed part 0 if they are too alike
+//! cost of taking a row in  = processor time outside of tasks / rows  protocols, encoding, the log
+//! highest rate by cpu      = cores / (both costs of a row)           as load grows, epochs grow, and the fixed part vanishes
+//! highest rate by one task = the same for the busiest partition, whose epochs run one after the other
+//! ```
+//!
+//! The rate that can be sustained is the smaller of the two, with the machine to itself and rows like those seen.
+
+use serde::{Deserialize, Serialize};
+
+use super::model::Limit;
+use super::profile::{Nanoseconds, is_zero};
+use super::scenario::Scenario;
+use super::task_counts::TaskCounts;
+use super::units::count;
+
+/// Fewer epochs than this tell nothing of what is fixed and what a row costs.
+const EPOCHS_FITTED_MIN: usize = 16;
+/// Nor do epochs whose rows vary less than this, as standard deviation to mean.
+const SPREAD_FITTED_MIN: f64 = 0.2;
+
+/// What was counted while a view was watched. Times in nanoseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ViewProfile {
+    pub view: String,
+    /// How long it was watched.
+    pub watched: Nanoseconds,
+    pub cores: usize,
+    /// Epochs committed, with and without rows.
+    pub epochs: u64,
+    /// Epochs that the driver schedules at once, now.
+    pub group_size: u64,
+    pub coordination: Coordination,
+    /// The epochs with rows, of its whole pipeline; the last of them if there were very many.
+    pub samples: Vec<EpochSample>,
+    pub stages: Vec<ViewStage>,
+    /// Time of the tasks of all views of its pipeline.
+    pub pipeline_busy: Nanoseconds,
+    /// Processor time of the process outside of tasks: taking rows in, the log, the protocols.
+    #[serde(default)]
+    pub outside: Nanoseconds,
+    /// Time for which the machine's host gave each processor to others, on average.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stolen: Nanoseconds,
+    /// Rows that it holds, and bytes of these and its operators' state.
+    pub rows: u64,
+    pub state_bytes: u64,
+    /// Bytes of its state that are on disk because memory is short, which are not in `state_bytes`.
+    #[serde(default)]
+    pub on_disk_bytes: u64,
+    /// `None`: the log was not written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogUse>,
+}
+
+/// What writing the log took, of all streams and tables.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogUse {
+    /// The device.
+    pub disk: String,
+    /// Writes that were synced together, each group a monotask.
+    pub groups: u64,
+    pub bytes: u64,
+    /// From the first write's arrival to its group's beginning.
+    pub queue: Nanoseconds,
+    pub service: Nanoseconds,
+}
+
+/// What groups of epochs cost beside their tasks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coordination {
+    /// The driver's own time.
+    pub scheduling: Nanoseconds,
+    /// Time in which input waited for the next group.
+    pub waited: Nanoseconds,
+    /// Time of the epochs, each from its cut to its end.
+    pub execution: Nanoseconds,
+}
+
+/// One epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EpochSample {
+    /// Rows of its inputs.
+    pub rows: u64,
+    /// Time of its tasks.
+    pub busy: Nanoseconds,
+    /// Time for which its input waited for the driver, and from its cut to its end.
+    pub waited: Nanoseconds,
+    pub elapsed: Nanoseconds,
+}
+
+/// A stage of the view.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ViewStage {
+    pub id: usize,
+    pub name: String,
+    pub partitions: Vec<TaskCounts>,
+}
+
+/// What follows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ViewAnalysis {
+    /// A second, of the pipeline's inputs.
+    pub rows_per_second: f64,
+    pub epochs_per_second: f64,
+    /// The driver's share of the time, and that of waiting for it.
+    pub coordination_share: f64,
+    /// From input waiting for its epoch to the end of it; `None`: no epoch had rows.
+    pub freshness: Option<Freshness>,
+    /// Shares of all cores that the view's tasks and its pipeline's took.
+    pub view_cpu: f64,
+    pub pipeline_cpu: f64,
+    /// The same of what is no task: taking rows in, the log, the protocols.
+    #[serde(default)]
+    pub outside_cpu: f64,
+    pub stages: Vec<ViewStageAnalysis>,
+    /// `None`: no rows came.
+    pub head_room: Option<HeadRoom>,
+    /// With something changed.
+    pub what_if: Option<(Scenario, HeadRoom)>,
+    /// One line in plain words.
+    pub verdict: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Freshness {
+    pub p50: Nanoseconds,
+    pub p99: Nanoseconds,
+}
+
+/// A stage's partitions added up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ViewStageAnalysis {
+    pub id: usize,
+    pub sums: TaskCounts,
+    /// Share of all cores.
+    pub cpu: f64,
+    /// The busiest partition, and the share of the time in which it ran.
+    pub busiest: usize,
+    pub busiest_share: f64,
+}
+
+/// What the view could take.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct HeadRoom {
+    /// The highest rate that it can sustain, in rows of its pipeline's inputs a second.
+    pub rows_per_second: f64,
+    /// What is the limit then.
+    pub limit: Limit,
+    /// Whether the fixed part of an epoch could be told from the cost of its rows. If not, the rate is at least this.
+    pub is_fitted: bool,
+}
+
+/// Analyses what was counted.
+pub fn analyse_view(profile: &ViewProfile, asked: Option<Scenario>) -> ViewAnalysis {
+    let seconds = (profile.watched as f64 / 1e9).max(1e-9);
+    let all_cores = profile.cores.max(1) as f64 * profile.watched.max(1) as f64;
+    let rows: u64 = profile.samples.iter().map(|sample| sample.rows).sum();
+    let stages: Vec<ViewStageAnalysis> = profile
+        .stages
+        .iter()
+        .map(|stage| analyse_stage(stage, profile.watched, all_cores))
+        .collect();
+    let view_busy: Nanoseconds = stages.iter().map(|stage| stage.sums.busy).sum();
+    let Coordination {
+        scheduling,
+        waited,
+        execution,
+    } = profile.coordination;
+    let coordination = (scheduling + waited) as f64;
+    let total = coordination + execution as f64;
+    let head_room = head_room(profile, &stages, profile.cores);
+    let mut analysis = ViewAnalysis {
+        rows_per_second: rows as f64 / seconds,
+        epochs_per_second: profile.epochs as f64 / seconds,
+        coordination_share: if total > 0.0 { coordination / total } else { 0.0 },
+        freshness: freshness(&profile.samples),
+        view_cpu: view_busy as f64 / all_cores,
+        pipeline_cpu: profile.pipeline_busy as f64 / all_cores,
+        outside_cpu: profile.outside as f64 / all_cores,
+        what_if: asked.and_then(|scenario| {
+            let cores = scenario.cores.unwrap_or(profile.cores);
+            Some((scenario, self::head_room(profile, &stages, cores)?))
+        }),
+        stages,
+        head_room,
+        verdict: String::new(),
+    };
+    analysis.verdict = verdict(&analysis);
+    analysis
+}
+
+/// One line on a running view, such as `it keeps up with 2,400 rows/s; up to 20,000 (8.3 times) before the cores are the limit`.
+fn verdict(analysis: &ViewAnalysis) -> String {
+    let Some(head_room) = &analysis.head_room else {
+        return "no rows arrived while the view was watched".to_owned();
+    };
+    let now = analysis.rows_per_second;
+    let rate = |value: f64| count(value.round() as u64);
+    let what = match head_room.limit {
+        Limit::OneTask => "one partition is the limit",
+        _ => "the cores are the limit",
+    };
+    if head_room.rows_per_second <= now {
+        return format!(
+            "at {} rows/s {what}: at most {} can be sustained",
+            rate(now),
+            rate(head_room.rows_per_second)
+        );
+    }
+    format!(
+        "it keeps up with {} rows/s; {} {} ({:.1} times) before {what}",
+        rate(now),
+        if head_room.is_fitted { "up to" } else { "at least" },
+        rate(head_room.rows_per_second),
+        head_room.rows_per_second / now.max(1e-9)
+    )
+}
+
+fn analyse_stage(stage: &ViewStage, watched: Nanoseconds, all_cores: f64) -> ViewStageAnalysis {
+    let sums: TaskCounts = stage.partitions.iter().copied().sum();
+    let mut busiest = (0, 0);
+    for (position, partition) in stage.partitions.iter().enumerate() {
+        if partition.busy > busiest.1 {
+            busiest = (position, partition.busy);
+        }
+    }
+    ViewStageAnalysis {
+        id: stage.id,
+        sums,
+        cpu: sums.busy as f64 / all_cores,
+        busiest: busiest.0,
+        busiest_share: busiest.1 as f64 / watched.max(1) as f64,
+    }
+}
+
+fn freshness(samples: &[EpochSample]) -> Option<Freshness> {
+    let mut times: Vec<Nanoseconds> = samples
+        .iter()
+        .map(|sample| sample.waited + sample.elapsed)
+        .collect();
+    times.sort_unstable();
+    let at = |share: f64| {
+        times
+            .get(((times.len() as f64 * share).ceil() as usize).saturating_sub(1))
+            .copied()
+    };
+    Some(Freshness {
+        p50: at(0.5)?,
+        p99: at(0.99)?,
+    })
+}
+
+fn head_room(profile: &ViewProfile, stages: &[ViewStageAnalysis], cores: usize) -> Option<HeadRoom> {
+    let rows: u64 = profile.samples.iter().map(|sample| sample.rows).sum();
+    let busy: Nanoseconds = profile.samples.iter().map(|sample| sample.busy).sum();
+    if rows == 0 || busy == 0 || profile.watched == 0 {
+        return None;
+    }
+    let average = busy as f64 / rows as f64;
+    let fitted = cost_of_a_row(&profile.samples);
+    let cost = fitted.unwrap_or(average);
+    // Samples may be only the last of all epochs.
+    let all_rows = rows as f64 * (profile.pipeline_busy as f64 / busy as f64).max(1.0);
+    let outside = profile.outside as f64 / all_rows;
+    let by_cpu = cores.max(1) as f64 / (cost + outside) * 1e9;
+    let busiest = stages.iter().map(|stage| stage.busiest_share).fold(0.0, f64::max);
+    // Of the busiest partition's time, the part that grows with the rows.
+    let rate = all_rows / (profile.watched as f64 / 1e9);
+    let by_one_task = if busiest > 0.0 {
+        rate / (busiest * cost / average)
+    } else {
+        f64::INFINITY
+    };
+    Some(HeadRoom {
+        rows_per_second: by_cpu.min(by_one_task),
+        limit: if by_one_task < by_cpu {
+            Limit::OneTask
+        } else {
+            Limit::Cpu
+        },
+        is_fitted: fitted.is_some(),
+    })
+}
+
+/// Nanoseconds of tasks for each further row: the slope of the line through the epochs, by least squares. `None`: the epochs
+/// are too few or too alike, or the line makes no sense.
+fn cost_of_a_row(samples: &[EpochSample]) -> Option<f64> {
+    if samples.len() < EPOCHS_FITTED_MIN {
+        return None;
+    }
+    let count = samples.len() as f64;
+    let mean =
+        |of: fn(&EpochSample) -> u64| samples.iter().map(|sample| of(sample) as f64).sum::<f64>() / count;
+    let (rows_mean, busy_mean) = (mean(|sample| sample.rows), mean(|sample| sample.busy));
+    let (mut spread, mut together) = (0.0, 0.0);
+    for sample in samples {
+        let rows = sample.rows as f64 - rows_mean;
+        spread += rows * rows;
+        together += rows * (sample.busy as f64 - busy_mean);
+    }
+    if (spread / count).sqrt() < rows_mean * SPREAD_FITTED_MIN {
+        return None;
+    }
+    let slope = together / spread;
+    // A line that starts below nothing would say that small epochs cost less than their rows.
+    (slope > 0.0 && slope <= busy_mean / rows_mean).then_some(slope)
+}
+
+#[cfg(test)]
+pub(super) mod tests;

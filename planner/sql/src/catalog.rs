@@ -1,0 +1,56 @@
+//! What planning asks of the catalog. The session answers: search path, visibility and views are its business.
+
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use datafusion::common::{DFSchema, TableReference};
+use datafusion::error::Result;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::sql::sqlparser::ast;
+
+/// How names become relations. Implemented by the session: search path, visibility and views are its business.
+pub trait CatalogReader {
+    /// The provider behind a name: a [`crate::RelationTable`], a `ViewTable`, or a virtual relation.
+    ///
+    /// # Errors
+    /// The name is not known; the message suggests the nearest one.
+    fn table(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>>;
+
+    /// A function of SQL; `None`: there is none of that name, or it is built in.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn function(&self, _name: &ast::ObjectName) -> Result<Option<SqlFunction>> {
+        Ok(None)
+    }
+
+    /// Refuses a plan, as it was bound, that brings together types which have nothing in common.
+    ///
+    /// # Errors
+    /// It does.
+    fn check_types(&self, _plan: &LogicalPlan) -> Result<()> {
+        Ok(())
+    }
+
+    /// The same for an expression.
+    ///
+    /// # Errors
+    /// As [`CatalogReader::check_types`].
+    fn check_expression(&self, _expression: &Expr, _schema: &DFSchema) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether a column holds the time at which its row was written (`AS PROCTIME()`).
+    fn is_proctime(&self, _table: &TableReference, _column: &str) -> bool {
+        false
+    }
+}
+
+/// A function of SQL.
+#[derive(Debug, Clone)]
+pub struct SqlFunction {
+    /// Folded.
+    pub parameters: Vec<String>,
+    /// The parameters are columns in it.
+    pub body: ast::Expr,
+}

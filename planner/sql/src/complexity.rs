@@ -1,0 +1,323 @@
+//! How large a statement may be: limits on what is written, and on what becomes of it once names are bound.
+//!
+//! The parser limits nesting and chains of operators. What it cannot see is how much a name stands for: a chain of WITH queries
+//! or of views is a plan as deep as the chain is long, and one that names its predecessor twice doubles with every step.
+//! Everything that walks, optimises or frees such a plan recurses, and takes time with its size; so both are counted here, before
+//! anything does. What a shared part is made of is counted once for each place in which it stands, but looked at once.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Query, Select, Statement, Visit, Visitor};
+
+use crate::error::{Fault, Faulty};
+
+/// The most WITH queries in a statement.
+pub const WITH_QUERIES_MAX: usize = 500;
+/// The most relations that a statement reads, with those of WITH queries for each place in which they are named.
+pub const RELATIONS_MAX: usize = 2_000;
+/// The most relations in one FROM.
+pub const FROM_MAX: usize = 500;
+/// The most columns of a SELECT list, as in PostgreSQL.
+pub const SELECT_ITEMS_MAX: usize = 1_664;
+/// The most operations of a plan on the way from its result to a relation.
+pub const PLAN_DEPTH_MAX: usize = 1_200;
+/// The most operations of a plan, with all that views and WITH queries stand for.
+pub const PLAN_NODES_MAX: usize = 20_000;
+
+fn too_complex(message: String) -> DataFusionError {
+    let fault = Fault::TooComplex;
+    Faulty { fault, message }.into()
+}
+
+/// Refuses a statement that says too much.
+///
+/// # Errors
+/// [`Fault::TooComplex`].
+pub(crate) fn check_statement(statement: &Statement) -> Result<()> {
+    match statement.visit(&mut Count::default()) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(message) => Err(too_complex(message)),
+    }
+}
+
+/// A query on the way from the statement to what is looked at.
+#[derive(Default)]
+struct Frame {
+    /// How many relations it reads, with those of WITH queries for each place in which they are named.
+    relations: usize,
+    /// The same of its WITH queries.
+    with: HashMap<String, usize>,
+    /// What its WITH queries are called, by where they are in memory.
+    names: HashMap<usize, String>,
+}
+
+#[derive(Default)]
+struct Count {
+    with_queries: usize,
+    frames: Vec<Frame>,
+}
+
+impl Count {
+    fn read(&mut self, relations: usize) -> ControlFlow<String> {
+        let Some(frame) = self.frames.last_mut() else {
+            return ControlFlow::Continue(());
+        };
+        frame.relations = frame.relations.saturating_add(relations);
+        match frame.relations > RELATIONS_MAX {
+            true => ControlFlow::Break(format!(
+                "a statement can read at most {RELATIONS_MAX} relations (the relations of a WITH query \
+                 count once for each reference to it)"
+            )),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
+impl Visitor for Count {
+    type Break = String;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<String> {
+        let with = query.with.as_ref().map_or(&[][..], |with| &with.cte_tables);
+        self.with_queries += with.len();
+        if self.with_queries > WITH_QUERIES_MAX {
+            return ControlFlow::Break(format!(
+                "a statement can have at most {WITH_QUERIES_MAX} WITH queries"
+            ));
+        }
+        let names = with
+            .iter()
+            .map(|with| (place(&with.query), folded(&with.alias.name)));
+        self.frames.push(Frame {
+            names: names.collect(),
+            ..Frame::default()
+        });
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &Query) -> ControlFlow<String> {
+        let relations = self.frames.pop().map_or(0, |frame| frame.relations);
+        if let Some(around) = self.frames.last_mut()
+            && let Some(name) = around.names.get(&place(query))
+        {
+            around.with.insert(name.clone(), relations);
+            return ControlFlow::Continue(());
+        }
+        self.read(relations)
+    }
+
+    fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<String> {
+        let with = match name.0.as_slice() {
+            [only] => only.as_ident().map(folded),
+            _ => None,
+        };
+        let known = with.and_then(|name| self.frames.iter().rev().find_map(|frame| frame.with.get(&name)));
+        let relations = known.copied().unwrap_or(1).max(1);
+        self.read(relations)
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<String> {
+        let joined = select.from.iter().map(|from| 1 + from.joins.len());
+        if joined.sum::<usize>() > FROM_MAX {
+            return ControlFlow::Break(format!("FROM can have at most {FROM_MAX} relations"));
+        }
+        if select.projection.len() > SELECT_ITEMS_MAX {
+            return ControlFlow::Break(format!(
+                "target lists can have at most {SELECT_ITEMS_MAX} entries"
+            ));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn place(query: &Query) -> usize {
+    std::ptr::from_ref(query) as usize
+}
+
+fn folded(name: &Ident) -> String {
+    match name.quote_style {
+        Some(_) => name.value.clone(),
+        None => name.value.to_lowercase(),
+    }
+}
+
+/// Refuses a plan that is too deep or too large, with views counted as what they stand for.
+///
+/// # Errors
+/// [`Fault::TooComplex`].
+pub(crate) fn check_plan(plan: &LogicalPlan) -> Result<()> {
+    Sizes::default().of(plan, 0).map(|_| ())
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Size {
+    depth: usize,
+    nodes: usize,
+}
+
+/// Sizes of parts, by where they are in memory: one that stands in several places is looked at once.
+#[derive(Default)]
+struct Sizes(HashMap<usize, Size>);
+
+impl Sizes {
+    fn of(&mut self, plan: &LogicalPlan, above: usize) -> Result<Size> {
+        let place = std::ptr::from_ref(plan) as usize;
+        let size = match self.0.get(&place) {
+            Some(size) => *size,
+            None => {
+                let size = self.look_at(plan, above)?;
+                self.0.insert(place, size);
+                size
+            }
+        };
+        if above + size.depth > PLAN_DEPTH_MAX {
+            return Err(too_deep());
+        }
+        if size.nodes > PLAN_NODES_MAX {
+            let message = format!(
+                "the plan of the statement has more than {PLAN_NODES_MAX} operations: queries and views \
+                 count once for each reference to them"
+            );
+            return Err(too_complex(message));
+        }
+        Ok(size)
+    }
+
+    fn look_at(&mut self, plan: &LogicalPlan, above: usize) -> Result<Size> {
+        if above >= PLAN_DEPTH_MAX {
+            return Err(too_deep());
+        }
+        let mut size = Size { depth: 1, nodes: 1 };
+        let mut add = |part: Size| {
+            size.depth = size.depth.max(1 + part.depth);
+            size.nodes = size.nodes.saturating_add(part.nodes);
+        };
+        for input in plan.inputs() {
+            add(self.of(input, above + 1)?);
+        }
+        if let LogicalPlan::TableScan(scan) = plan
+            && let Some(view) = scan.source.get_logical_plan()
+        {
+            add(self.of(&view, above + 1)?);
+        }
+        for expression in plan.expressions() {
+            let mut subqueries = vec![];
+            expression.apply(|part| {
+                match part {
+                    Expr::ScalarSubquery(subquery) => subqueries.push(subquery.subquery.clone()),
+                    Expr::Exists(exists) => subqueries.push(exists.subquery.subquery.clone()),
+                    Expr::InSubquery(within) => subqueries.push(within.subquery.subquery.clone()),
+                    Expr::SetComparison(comparison) => {
+                        subqueries.push(comparison.subquery.subquery.clone());
+                    }
+                    _ => {}
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+            for subquery in subqueries {
+                add(self.of(&subquery, above + 1)?);
+            }
+        }
+        Ok(size)
+    }
+}
+
+fn too_deep() -> DataFusionError {
+    too_complex(format!(
+        "queries and views are nested too deeply: their plan has more than {PLAN_DEPTH_MAX} levels of \
+         operations"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use datafusion::logical_expr::LogicalPlanBuilder;
+    use datafusion::prelude::lit;
+    use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+    use datafusion::sql::sqlparser::parser::Parser;
+
+    use super::*;
+
+    fn refusal(sql: &str) -> Option<String> {
+        let statement = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap().remove(0);
+        check_statement(&statement).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn long_lists_are_refused_by_name() {
+        let with = |count: usize| {
+            let queries: Vec<_> = (0..count).map(|n| format!("q{n} AS (SELECT 1)")).collect();
+            format!("WITH {} SELECT 1", queries.join(", "))
+        };
+        assert_eq!(refusal(&with(WITH_QUERIES_MAX)), None);
+        assert!(
+            refusal(&with(WITH_QUERIES_MAX + 1))
+                .unwrap()
+                .contains("WITH queries")
+        );
+        let from = |count: usize| format!("SELECT 1 FROM {}", vec!["t"; count].join(", "));
+        assert_eq!(refusal(&from(FROM_MAX)), None);
+        assert!(refusal(&from(FROM_MAX + 1)).unwrap().contains("FROM"));
+        let list = |count: usize| format!("SELECT {}", vec!["1"; count].join(", "));
+        assert_eq!(refusal(&list(SELECT_ITEMS_MAX)), None);
+        assert!(refusal(&list(SELECT_ITEMS_MAX + 1)).unwrap().contains("1664"));
+    }
+
+    #[test]
+    fn with_queries_count_for_each_place() {
+        let doubled = |steps: usize| {
+            let steps: Vec<_> = (1..=steps)
+                .map(|n| format!("q{n} AS (SELECT 1 FROM q{} a, Q{} b)", n - 1, n - 1))
+                .collect();
+            format!("WITH q0 AS (SELECT 1 FROM t), {} SELECT 1", steps.join(", "))
+        };
+        assert_eq!(refusal(&doubled(10)), None);
+        assert!(refusal(&doubled(11)).unwrap().contains("each reference"));
+        assert!(refusal(&doubled(100)).unwrap().contains("each reference"));
+        // A name that means another query inside does not count as the one outside.
+        assert_eq!(
+            refusal("WITH q AS (SELECT 1 FROM t) SELECT (WITH q AS (SELECT 1) SELECT 1 FROM q) FROM q"),
+            None
+        );
+    }
+
+    /// Sixty steps of this are more operations than there are atoms: they are counted without being walked.
+    #[test]
+    fn a_plan_that_doubles_is_refused_at_once() {
+        let mut plan = LogicalPlanBuilder::empty(true).build().unwrap();
+        for step in 0..60 {
+            let shared = Arc::new(plan);
+            plan = LogicalPlan::Union(datafusion::logical_expr::Union {
+                schema: Arc::clone(shared.schema()),
+                inputs: vec![Arc::clone(&shared), shared],
+            });
+            let is_small = (1_usize << (step + 2)) - 1 <= PLAN_NODES_MAX;
+            assert_eq!(check_plan(&plan).is_ok(), is_small, "{step}");
+        }
+    }
+
+    #[test]
+    fn a_deep_plan_is_refused() {
+        let filtered = |plan: LogicalPlan| {
+            let builder = LogicalPlanBuilder::from(plan).filter(lit(true)).unwrap();
+            builder.build().unwrap()
+        };
+        let check = move || {
+            let mut plan = LogicalPlanBuilder::empty(true).build().unwrap();
+            for _ in 0..PLAN_DEPTH_MAX - 1 {
+                plan = filtered(plan);
+            }
+            assert!(check_plan(&plan).is_ok());
+            let refused = check_plan(&filtered(plan)).unwrap_err().to_string();
+            assert!(refused.contains("nested too deeply"), "{refused}");
+        };
+        // As much as the threads have that plan.
+        let thread = std::thread::Builder::new().stack_size(8 << 20).spawn(check);
+        thread.expect("a thread starts").join().expect("nothing fails");
+    }
+}

@@ -1,0 +1,5 @@
+//! What PostgreSQL reads and DataFusion reads otherwise: spellings, and what names mean.
+
+pub(crate) mod names;
+pub(crate) mod set_returning;
+pub(crate) mod unnest;

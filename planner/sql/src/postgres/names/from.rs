@@ -1,0 +1,387 @@
+//! FROM: what each of its items brings into scope, and what joins with USING and NATURAL make of it.
+//!
+//! `a FULL JOIN b USING (k)` becomes `a FULL JOIN b ON a.k = b.k`, and `k` is `coalesce(a.k, b.k)` from then on; `a.k` for
+//! an inner or left join, `b.k` for a right one. DataFusion would take whichever column it finds.
+
+use std::cell::OnceCell;
+
+use datafusion::error::{DataFusionError, Result};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
+    Ident, Join, JoinConstraint, JoinOperator, ObjectName, SelectItem, SetExpr, TableAlias, TableFactor,
+    TableWithJoins, Value, WildcardAdditionalOptions,
+};
+
+use super::scope::{Columns, Item, Known, Merged, Relation, Scope};
+use super::{Resolver, faulty, folded, ident};
+use crate::copies::original;
+use crate::error::Fault;
+use crate::postgres::set_returning::is_series;
+use crate::postgres::unnest;
+use crate::workarounds::counted_sets::relation::is_multiset;
+
+/// Which side's column the merged one is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    Left,
+    Right,
+    Either,
+}
+
+impl Resolver<'_> {
+    /// Resolves the names in FROM. Its relations, in order.
+    ///
+    /// # Errors
+    /// A name of USING is there twice, or nowhere; those of the queries within.
+    pub(super) fn from(&mut self, from: &mut [TableWithJoins]) -> Result<Scope> {
+        let mut whole = Scope::default();
+        for tree in from {
+            let scope = self.tree(tree, &whole)?;
+            whole.items.extend(scope.items);
+        }
+        Ok(whole)
+    }
+
+    /// `before`: what stands to the left, which LATERAL sees.
+    fn tree(&mut self, tree: &mut TableWithJoins, before: &Scope) -> Result<Scope> {
+        let mut left = self.factor(&mut tree.relation, before)?;
+        for join in &mut tree.joins {
+            let mut seen = before.clone();
+            seen.items.extend(left.items.iter().cloned());
+            let right = self.factor(&mut join.relation, &seen)?;
+            left = self.join(left, right, join)?;
+        }
+        Ok(left)
+    }
+
+    fn join(&mut self, mut left: Scope, mut right: Scope, join: &mut Join) -> Result<Scope> {
+        let (constraint, kept) = match &mut join.join_operator {
+            JoinOperator::Join(constraint)
+            | JoinOperator::Inner(constraint)
+            | JoinOperator::Left(constraint)
+            | JoinOperator::LeftOuter(constraint) => (constraint, Kept::Left),
+            JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
+                (constraint, Kept::Right)
+            }
+            JoinOperator::FullOuter(constraint) => (constraint, Kept::Either),
+            _ => {
+                left.items.extend(right.items);
+                return Ok(left);
+            }
+        };
+        let names = match constraint {
+            JoinConstraint::None => vec![],
+            JoinConstraint::On(condition) => {
+                left.items.extend(right.items);
+                self.frames.push(left);
+                let done = self.expression(condition, &[]);
+                let scope = self.frames.pop().unwrap_or_default();
+                return done.map(|()| scope);
+            }
+            JoinConstraint::Natural => self.in_common(&left, &right)?.into_iter().map(ident).collect(),
+            JoinConstraint::Using(columns) => columns
+                .iter()
+                .map(|column| match column.0.as_slice() {
+                    [only] => only.as_ident().cloned(),
+                    _ => None,
+                })
+                .collect::<Option<Vec<Ident>>>()
+                .ok_or_else(|| {
+                    DataFusionError::NotImplemented("this form of USING is not supported".into())
+                })?,
+        };
+        let mut merged = vec![];
+        let mut condition: Option<Expr> = None;
+        for name in names {
+            let one = self.take(&mut left, &name, "left")?;
+            let other = self.take(&mut right, &name, "right")?;
+            let equal = binary(one.clone(), BinaryOperator::Eq, other.clone());
+            condition = Some(match condition {
+                None => equal,
+                Some(before) => binary(before, BinaryOperator::And, equal),
+            });
+            let value = match kept {
+                Kept::Left => one,
+                Kept::Right => other,
+                Kept::Either => coalesce(one, other),
+            };
+            merged.push(Item::Merged(Merged {
+                name,
+                value: Box::new(value),
+            }));
+        }
+        if !matches!(constraint, JoinConstraint::None) {
+            *constraint = JoinConstraint::On(condition.unwrap_or_else(|| Expr::value(Value::Boolean(true))));
+        }
+        merged.append(&mut left.items);
+        merged.append(&mut right.items);
+        Ok(Scope { items: merged })
+    }
+
+    /// The columns that both sides have, in the left side's order.
+    fn in_common(&self, left: &Scope, right: &Scope) -> Result<Vec<String>> {
+        let (Some(left), Some(right)) = (left.outputs(self), right.outputs(self)) else {
+            return Err(DataFusionError::NotImplemented(
+                "NATURAL JOIN is not supported with a relation whose columns depend on other relations: use \
+                 ON"
+                .into(),
+            ));
+        };
+        let mut common: Vec<String> = vec![];
+        for name in left {
+            if right.contains(&name) && !common.contains(&name) {
+                common.push(name);
+            }
+        }
+        Ok(common)
+    }
+
+    /// Takes a column out of what one side shows, to be merged.
+    fn take(&self, side: &mut Scope, name: &Ident, which: &str) -> Result<Expr> {
+        let wanted = folded(name);
+        let mut found = vec![];
+        let mut unknown = vec![];
+        for (index, item) in side.items.iter().enumerate() {
+            match item {
+                Item::Merged(merged) if folded(&merged.name) == wanted => found.push(index),
+                Item::Merged(_) => {}
+                Item::Relation(relation) if relation.hides(&wanted) => {}
+                Item::Relation(relation) => match relation.columns(self) {
+                    Some(columns) => {
+                        let here = columns.iter().filter(|column| original(column) == wanted);
+                        found.extend(here.map(|_| index));
+                    }
+                    None => unknown.push(index),
+                },
+            }
+        }
+        if found.is_empty() && unknown.len() == 1 {
+            found = unknown;
+        }
+        let index = match found.as_slice() {
+            [only] => *only,
+            [] => {
+                return Err(faulty(
+                    Fault::UndefinedColumn,
+                    format!("column \"{wanted}\" specified in USING clause does not exist in {which} table"),
+                ));
+            }
+            _ => {
+                return Err(faulty(
+                    Fault::AmbiguousColumn,
+                    format!("common column name \"{wanted}\" appears more than once in {which} table"),
+                ));
+            }
+        };
+        if let Item::Relation(relation) = &mut side.items[index] {
+            relation.hidden.push(name.clone());
+            return Ok(relation.column(name.clone()));
+        }
+        match side.items.remove(index) {
+            Item::Merged(merged) => Ok(*merged.value),
+            Item::Relation(relation) => Ok(relation.column(name.clone())),
+        }
+    }
+
+    fn factor(&mut self, factor: &mut TableFactor, before: &Scope) -> Result<Scope> {
+        let relation = match factor {
+            TableFactor::NestedJoin {
+                table_with_joins,
+                alias: None,
+            } => return self.tree(table_with_joins, before),
+            TableFactor::NestedJoin {
+                table_with_joins,
+                alias: alias @ Some(_),
+            } => {
+                // Only the alias is visible, as that of a query.
+                let mut query = super::parse("SELECT * FROM x")?;
+                if let SetExpr::Select(select) = query.body.as_mut() {
+                    select.from = vec![table_with_joins.as_ref().clone()];
+                    select.projection = vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
+                }
+                *factor = TableFactor::Derived {
+                    lateral: false,
+                    subquery: Box::new(query),
+                    alias: alias.take(),
+                    sample: None,
+                };
+                return self.factor(factor, before);
+            }
+            TableFactor::Table {
+                name,
+                alias,
+                args: None,
+                ..
+            } => {
+                let qualifier = match alias {
+                    Some(alias) => vec![alias.name.clone()],
+                    None => name
+                        .0
+                        .iter()
+                        .filter_map(|part| part.as_ident().cloned())
+                        .collect(),
+                };
+                let columns = self.table(name);
+                Relation {
+                    qualifier,
+                    known: Known::Columns(aliased(columns, alias.as_ref())),
+                    hidden: vec![],
+                }
+            }
+            TableFactor::Derived {
+                lateral,
+                subquery,
+                alias,
+                ..
+            } => {
+                if *lateral {
+                    self.frames.push(before.clone());
+                }
+                let columns = self.query(subquery);
+                if *lateral {
+                    self.frames.pop();
+                }
+                let alias = alias.get_or_insert_with(|| {
+                    self.unnamed += 1;
+                    TableAlias {
+                        explicit: true,
+                        name: Ident::new(format!("__unnamed_{}", self.unnamed)),
+                        columns: vec![],
+                        at: None,
+                    }
+                });
+                Relation {
+                    qualifier: vec![alias.name.clone()],
+                    known: Known::Columns(aliased(columns?, Some(alias))),
+                    hidden: vec![],
+                }
+            }
+            // A set operation that counts copies: its columns are those of the first query.
+            TableFactor::Function {
+                name,
+                args,
+                alias: None,
+                ..
+            } if is_multiset(name) => {
+                let mut columns = None;
+                for (position, argument) in args.iter_mut().enumerate() {
+                    if let FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Subquery(query))) = argument {
+                        let of_query = self.query(query)?;
+                        if position == 0 {
+                            columns = of_query;
+                        }
+                    }
+                }
+                Relation {
+                    qualifier: vec![],
+                    known: Known::Columns(columns),
+                    hidden: vec![],
+                }
+            }
+            other => {
+                self.frames.push(before.clone());
+                let arguments = self.visit(other, &[], true);
+                self.frames.pop();
+                arguments?;
+                Relation {
+                    qualifier: name_of(other).into_iter().collect(),
+                    known: match columns_of(other) {
+                        Some(columns) => Known::Columns(Some(columns)),
+                        None => Known::Later(Box::new(other.clone()), OnceCell::new()),
+                    },
+                    hidden: vec![],
+                }
+            }
+        };
+        Ok(Scope {
+            items: vec![Item::Relation(relation)],
+        })
+    }
+}
+
+/// The columns under the names that an alias gives them.
+pub(super) fn aliased(columns: Columns, alias: Option<&TableAlias>) -> Columns {
+    let given = alias.map(|alias| alias.columns.as_slice()).unwrap_or_default();
+    if given.is_empty() {
+        return columns;
+    }
+    let given = given.iter().map(|column| folded(&column.name));
+    columns.map(|columns| {
+        let rest = columns.into_iter().skip(given.len());
+        given.clone().chain(rest).collect()
+    })
+}
+
+/// The columns of a function in FROM whose names are known without its plan.
+fn columns_of(factor: &TableFactor) -> Columns {
+    match factor {
+        TableFactor::UNNEST {
+            alias,
+            array_exprs,
+            with_ordinality,
+            ..
+        } => {
+            let named = unnest::named(alias.clone(), array_exprs.len(), *with_ordinality);
+            Some(named.columns.iter().map(|column| folded(&column.name)).collect())
+        }
+        TableFactor::Table {
+            name,
+            args: Some(_),
+            alias: Some(alias),
+            with_ordinality: false,
+            ..
+        } if is_series(name) && alias.columns.len() == 1 => {
+            Some(alias.columns.iter().map(|column| folded(&column.name)).collect())
+        }
+        _ => None,
+    }
+}
+
+/// What a relation is called that is neither a stored one nor a query.
+fn name_of(factor: &TableFactor) -> Option<Ident> {
+    match factor {
+        TableFactor::Table {
+            alias: Some(alias), ..
+        }
+        | TableFactor::Function {
+            alias: Some(alias), ..
+        }
+        | TableFactor::UNNEST {
+            alias: Some(alias), ..
+        }
+        | TableFactor::TableFunction {
+            alias: Some(alias), ..
+        } => Some(alias.name.clone()),
+        TableFactor::Table { name, .. } | TableFactor::Function { name, .. } => {
+            name.0.last().and_then(|part| part.as_ident()).cloned()
+        }
+        TableFactor::UNNEST { .. } => Some(Ident::new("unnest")),
+        _ => None,
+    }
+}
+
+fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::BinaryOp {
+        left: Box::new(left),
+        op,
+        right: Box::new(right),
+    }
+}
+
+fn coalesce(left: Expr, right: Expr) -> Expr {
+    let argument = |expr: Expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new("coalesce")]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: vec![argument(left), argument(right)],
+            clauses: vec![],
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: vec![],
+    })
+}

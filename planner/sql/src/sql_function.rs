@@ -1,0 +1,178 @@
+//! Functions whose bodies are SQL expressions: calls are replaced by the bodies before anything is bound.
+//!
+//! So a query that calls one is planned and maintained as if it had been written out, an aggregate of aggregates too.
+
+use std::ops::ControlFlow;
+
+use datafusion::error::{DataFusionError, Result};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Visit, VisitMut, Visitor,
+    VisitorMut,
+};
+
+use crate::catalog::{CatalogReader, SqlFunction};
+use crate::error::{Fault, Faulty};
+
+/// Functions that call functions: more than this is a circle.
+const DEPTH_MAX: usize = 32;
+/// Expressions that one call may become. One that uses its argument twice doubles it, and calls nest.
+const EXPRESSIONS_MAX: usize = 10_000;
+
+/// Replaces the calls of SQL functions in a statement or an expression.
+///
+/// # Errors
+/// A call does not fit its function.
+pub fn expand(node: &mut impl VisitMut, catalog: &dyn CatalogReader) -> Result<()> {
+    expand_at(node, catalog, 0)
+}
+
+fn expand_at(node: &mut impl VisitMut, catalog: &dyn CatalogReader, depth: usize) -> Result<()> {
+    match node.visit(&mut Expander { catalog, depth }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+struct Expander<'a> {
+    catalog: &'a dyn CatalogReader,
+    depth: usize,
+}
+
+impl VisitorMut for Expander<'_> {
+    type Break = Box<DataFusionError>;
+
+    /// Arguments were expanded before the call that they are in.
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        let Expr::Function(call) = expr else {
+            return ControlFlow::Continue(());
+        };
+        let expanded = match self.catalog.function(&call.name) {
+            Ok(Some(function)) => self.body(call, &function),
+            Ok(None) => return ControlFlow::Continue(()),
+            Err(error) => Err(error),
+        };
+        match expanded {
+            Ok(body) => {
+                *expr = body;
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(Box::new(error)),
+        }
+    }
+}
+
+impl Expander<'_> {
+    fn body(&self, call: &Function, function: &SqlFunction) -> Result<Expr> {
+        let wrong = |fault: Fault, message: String| -> DataFusionError { Faulty { fault, message }.into() };
+        if self.depth >= DEPTH_MAX {
+            let message = format!("function {} calls itself", call.name);
+            return Err(wrong(Fault::InvalidParameter, message));
+        }
+        let is_plain = call.over.is_none() && call.filter.is_none() && call.within_group.is_empty();
+        let arguments = arguments(call).filter(|_| is_plain).ok_or_else(|| {
+            let message = format!(
+                "SQL function {} takes expressions only, and cannot be called with DISTINCT, FILTER or OVER",
+                call.name
+            );
+            wrong(Fault::UndefinedFunction, message)
+        })?;
+        if arguments.len() != function.parameters.len() {
+            let message = format!(
+                "function {} takes {} arguments, not {}",
+                call.name,
+                function.parameters.len(),
+                arguments.len()
+            );
+            return Err(wrong(Fault::UndefinedFunction, message));
+        }
+        let mut body = function.body.clone();
+        expand_at(&mut body, self.catalog, self.depth + 1)?;
+        let mut substitution = Substitution {
+            parameters: &function.parameters,
+            sizes: arguments.iter().map(size).collect(),
+            arguments: &arguments,
+            size: size(&body),
+        };
+        match VisitMut::visit(&mut body, &mut substitution) {
+            ControlFlow::Continue(()) if substitution.size <= EXPRESSIONS_MAX => {
+                Ok(Expr::Nested(Box::new(body)))
+            }
+            _ => {
+                let message = format!(
+                    "a call of function {} expands to more than {EXPRESSIONS_MAX} expressions",
+                    call.name
+                );
+                Err(wrong(Fault::TooComplex, message))
+            }
+        }
+    }
+}
+
+/// The arguments of a call that is nothing but a call.
+fn arguments(call: &Function) -> Option<Vec<Expr>> {
+    match &call.args {
+        FunctionArguments::None => Some(vec![]),
+        FunctionArguments::List(list) if list.duplicate_treatment.is_none() && list.clauses.is_empty() => {
+            let plain = |argument: &FunctionArg| match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+                _ => None,
+            };
+            list.args.iter().map(plain).collect()
+        }
+        _ => None,
+    }
+}
+
+/// How many expressions it is made of.
+fn size(expr: &Expr) -> usize {
+    struct Count(usize);
+    impl Visitor for Count {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
+            self.0 += 1;
+            ControlFlow::Continue(())
+        }
+    }
+    let mut count = Count(0);
+    // It never breaks off.
+    let _ = Visit::visit(expr, &mut count);
+    count.0
+}
+
+/// Puts arguments in the place of parameters, until there is too much.
+struct Substitution<'a> {
+    parameters: &'a [String],
+    arguments: &'a [Expr],
+    /// Of the arguments.
+    sizes: Vec<usize>,
+    /// Of what becomes of the body.
+    size: usize,
+}
+
+impl VisitorMut for Substitution<'_> {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Identifier(name) = expr
+            && let Some(position) = self
+                .parameters
+                .iter()
+                .position(|parameter| *parameter == folded(name))
+        {
+            self.size += self.sizes[position];
+            if self.size > EXPRESSIONS_MAX {
+                return ControlFlow::Break(());
+            }
+            *expr = Expr::Nested(Box::new(self.arguments[position].clone()));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn folded(name: &Ident) -> String {
+    match name.quote_style {
+        Some(_) => name.value.clone(),
+        None => name.value.to_lowercase(),
+    }
+}

@@ -1,0 +1,4 @@
+//! What is millrace's own and not SQL's, written as SQL that DataFusion's planner reads.
+
+pub mod time_join;
+pub mod windows;

@@ -1,0 +1,11 @@
+//! What DataFusion plans wrongly or refuses, a file each, with the number of the issue where there is one. `tests/unmended.rs` has for
+//! each what plain DataFusion does with it: when that test fails, DataFusion has mended it, and the file can go.
+
+pub(crate) mod aggregate_order;
+pub(crate) mod all_subquery;
+pub mod case_type;
+pub(crate) mod counted_sets;
+pub(crate) mod named_windows;
+pub mod subquery;
+pub(crate) mod unread_clauses;
+pub(crate) mod with_recursive;

@@ -1,0 +1,234 @@
+//! The type of a CASE: that which its branches have in common. A quoted literal among them, and among the arguments of
+//! coalesce and the like, has the type of the others.
+//!
+//! DataFusion casts the branches when a plan is analysed, and takes a CASE for the type of its first branch until then. What
+//! is decided by that type before — which operator is meant, how rows of a subquery are found — would be decided wrongly. (apache/datafusion#1609)
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::type_coercion::other::get_coerce_type_for_case_expression;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Case, Expr, ExprSchemable, LogicalPlan, Projection, Subquery, Union, cast};
+
+/// An expression whose CASEs have branches of one type.
+///
+/// # Errors
+/// A cast is not possible.
+pub fn agreed(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    expression.transform_up(|node| {
+        let mut case = match node {
+            Expr::Case(case) => case,
+            Expr::ScalarFunction(mut call) if ALIKE.contains(&call.func.name()) => {
+                let changed = typed_by_others(&mut call.args.iter_mut().collect::<Vec<_>>(), schema)?;
+                let call = Expr::ScalarFunction(call);
+                return Ok(if changed {
+                    Transformed::yes(call)
+                } else {
+                    Transformed::no(call)
+                });
+            }
+            other => return Ok(Transformed::no(other)),
+        };
+        let mut results: Vec<&mut Expr> = case
+            .when_then_expr
+            .iter_mut()
+            .map(|(_, then)| then.as_mut())
+            .collect();
+        results.extend(case.else_expr.as_deref_mut());
+        let changed = typed_by_others(&mut results, schema)?;
+        let unchanged = |case: Case| match changed {
+            true => Transformed::yes(Expr::Case(case)),
+            false => Transformed::no(Expr::Case(case)),
+        };
+        let branches = || case.when_then_expr.iter().map(|(_, then)| then.get_type(schema));
+        let (Ok(types), Ok(otherwise)) = (
+            branches().collect::<Result<Vec<_>>>(),
+            case.else_expr
+                .as_ref()
+                .map(|expr| expr.get_type(schema))
+                .transpose(),
+        ) else {
+            // Without a type yet, as a parameter.
+            return Ok(unchanged(case));
+        };
+        let Some(common) = get_coerce_type_for_case_expression(&types, otherwise.as_ref()) else {
+            return Ok(unchanged(case));
+        };
+        if types.iter().chain(&otherwise).all(|own| own == &common) {
+            return Ok(unchanged(case));
+        }
+        for (_, then) in &mut case.when_then_expr {
+            **then = then.as_ref().clone().cast_to(&common, schema)?;
+        }
+        if let Some(otherwise) = &mut case.else_expr {
+            **otherwise = otherwise.as_ref().clone().cast_to(&common, schema)?;
+        }
+        Ok(Transformed::yes(Expr::Case(case)))
+    })
+}
+
+/// Functions that give one of their arguments.
+const ALIKE: [&str; 4] = ["coalesce", "greatest", "least", "nullif"];
+
+/// Gives quoted literals among expressions of which one is the value the type of the others. Whether there are such.
+fn typed_by_others(all: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
+    let is_quoted = |expr: &Expr| matches!(expr, Expr::Literal(ScalarValue::Utf8(Some(_)), _));
+    let mut wanted: Option<DataType> = None;
+    for expr in all.iter().filter(|expr| !is_quoted(expr)) {
+        match expr.get_type(schema) {
+            Ok(DataType::Null) => {}
+            Ok(data_type) => wanted = wanted.or(Some(data_type)),
+            Err(_) => return Ok(false),
+        }
+    }
+    let is_text = |data_type: &DataType| {
+        matches!(
+            data_type,
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+        )
+    };
+    let Some(wanted) = wanted.filter(|data_type| !is_text(data_type)) else {
+        return Ok(false);
+    };
+    let mut changed = false;
+    for expr in all.iter_mut().filter(|expr| is_quoted(expr)) {
+        // The digits that are written, not those of the others.
+        let target = match &wanted {
+            DataType::Decimal128(..) => DataType::Decimal128(38, 10),
+            other => other.clone(),
+        };
+        **expr = cast(expr.clone(), target);
+        changed = true;
+    }
+    Ok(changed)
+}
+
+/// A UNION in whose branches quoted literals have the type that other branches give to their columns.
+fn typed_branches(mut union: Union) -> Result<LogicalPlan> {
+    let is_text = |data_type: &DataType| {
+        matches!(
+            data_type,
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+        )
+    };
+    let mut changed = false;
+    for index in 0..union.schema.fields().len() {
+        let is_quoted = |branch: &LogicalPlan| match branch {
+            LogicalPlan::Projection(projection) => {
+                let expr = projection.expr.get(index).cloned().map(Expr::unalias);
+                matches!(expr, Some(Expr::Literal(ScalarValue::Utf8(Some(_)), _)))
+            }
+            _ => false,
+        };
+        let others = union.inputs.iter().filter(|branch| !is_quoted(branch));
+        let mut types = others.map(|branch| branch.schema().field(index).data_type());
+        let wanted = types.find(|data_type| !data_type.is_null()).cloned();
+        let Some(wanted) = wanted.filter(|data_type| !is_text(data_type)) else {
+            continue;
+        };
+        for branch in &mut union.inputs {
+            if !is_quoted(branch) {
+                continue;
+            }
+            if let LogicalPlan::Projection(projection) = branch.as_ref() {
+                let mut expressions = projection.expr.clone();
+                let name = projection.schema.field(index).name();
+                expressions[index] = cast(expressions[index].clone().unalias(), wanted.clone()).alias(name);
+                let typed = Projection::try_new(expressions, Arc::clone(&projection.input))?;
+                *branch = Arc::new(LogicalPlan::Projection(typed));
+                changed = true;
+            }
+        }
+    }
+    Ok(LogicalPlan::Union(match changed {
+        true => Union::try_new_with_loose_types(union.inputs)?,
+        false => union,
+    }))
+}
+
+/// A plan whose CASEs have branches of one type.
+pub(crate) fn agreed_in(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut changed = false;
+    plan.transform_up_with_subqueries(|node| {
+        let node = match node {
+            LogicalPlan::Union(union) => typed_branches(union)?,
+            other => other,
+        };
+        let names = NamePreserver::new(&node);
+        let schema = merge_schema(&node.inputs());
+        let node = node.map_expressions(|expression| {
+            let name = names.save(&expression);
+            Ok(agreed(expression, &schema)?.update_data(|expression| name.restore(expression)))
+        })?;
+        changed |= node.transformed;
+        if !changed {
+            return Ok(node);
+        }
+        // The columns of what reads it may have other types now.
+        node.map_data(|node| {
+            let names = NamePreserver::new(&node);
+            let node = node.map_expressions(|expression| {
+                let name = names.save(&expression);
+                let seen = expression.transform_up(|inner| in_subquery(inner, &schema))?;
+                Ok(seen.update_data(|expression| name.restore(expression)))
+            })?;
+            node.data.recompute_schema()
+        })
+    })
+    .map(|transformed| transformed.data)
+}
+
+/// A subquery in an expression, whose outer columns are as `schema` has them.
+fn in_subquery(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let as_now = |expression: Expr| {
+        let Expr::OuterReferenceColumn(field, column) = expression else {
+            return Ok(Transformed::no(expression));
+        };
+        let field = match schema.qualified_field_from_column(&column) {
+            Ok((_, now)) => Arc::clone(now),
+            Err(_) => field,
+        };
+        Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
+    };
+    let renewed = |subquery: Subquery| -> Result<Subquery> {
+        let plan = subquery.subquery.as_ref().clone();
+        let plan = plan.transform_up_with_subqueries(|node| {
+            let names = NamePreserver::new(&node);
+            let node = node.map_expressions(|expression| {
+                let name = names.save(&expression);
+                let seen = expression.transform_up(as_now)?;
+                Ok(seen.update_data(|expression| name.restore(expression)))
+            })?;
+            node.map_data(LogicalPlan::recompute_schema)
+        })?;
+        let outer = subquery.outer_ref_columns.into_iter();
+        let outer_ref_columns = outer
+            .map(|expression| expression.transform_up(as_now).map(|seen| seen.data))
+            .collect::<Result<_>>()?;
+        Ok(Subquery {
+            subquery: Arc::new(plan.data),
+            outer_ref_columns,
+            spans: subquery.spans,
+        })
+    };
+    Ok(match expression {
+        Expr::ScalarSubquery(subquery) => Transformed::yes(Expr::ScalarSubquery(renewed(subquery)?)),
+        Expr::Exists(mut exists) => {
+            exists.subquery = renewed(exists.subquery)?;
+            Transformed::yes(Expr::Exists(exists))
+        }
+        Expr::InSubquery(mut membership) => {
+            membership.subquery = renewed(membership.subquery)?;
+            Transformed::yes(Expr::InSubquery(membership))
+        }
+        Expr::SetComparison(mut comparison) => {
+            comparison.subquery = renewed(comparison.subquery)?;
+            Transformed::yes(Expr::SetComparison(comparison))
+        }
+        other => Transformed::no(other),
+    })
+}

@@ -1,0 +1,140 @@
+//! A stored relation in the runtime: a stream, a table with its rows, or a view.
+
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::ScalarValue;
+use millrace_planner::RelationId;
+use millrace_resource::memory::StateCharge;
+use millrace_state::row_table::RowTable;
+use millrace_storage::ChangeBatch;
+use parking_lot::RwLock;
+
+use crate::error::{Result, RuntimeError};
+use crate::event_time::EventTime;
+use crate::worker::ViewInstance;
+
+/// A stream: its rows are in the log.
+pub struct Stream {
+    pub id: RelationId,
+    pub name: String,
+    pub schema: SchemaRef,
+    /// What rows that are older than the last columns have in them, one value each.
+    pub missing: Vec<ScalarValue>,
+    /// Where rows have one that counts.
+    pub event_time: Option<Arc<EventTime>>,
+}
+
+/// A table: its changes are in the log, its rows here too. A version is a log offset.
+pub struct Table {
+    pub id: RelationId,
+    pub name: String,
+    pub schema: SchemaRef,
+    /// Columns of the primary key; empty for none.
+    pub key: Vec<usize>,
+    /// What changes that are older than the last columns have in them, one value each.
+    pub missing: Vec<ScalarValue>,
+    pub rows: Arc<RwLock<RowTable>>,
+    /// For its rows.
+    pub charge: Arc<StateCharge>,
+    /// Held from reading to commit by whoever changes the table.
+    pub writer: Arc<tokio::sync::Mutex<()>>,
+}
+
+pub enum Relation {
+    Stream(Stream),
+    Table(Table),
+    View(Arc<ViewInstance>),
+}
+
+impl Relation {
+    pub fn id(&self) -> RelationId {
+        match self {
+            Relation::Stream(stream) => stream.id,
+            Relation::Table(table) => table.id,
+            Relation::View(view) => view.id,
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        match self {
+            Relation::Stream(stream) => &stream.name,
+            Relation::Table(table) => &table.name,
+            Relation::View(view) => &view.name,
+        }
+    }
+
+    /// As errors call it: `table "t"`.
+    pub fn described(&self) -> String {
+        let kind = match self {
+            Relation::Stream(_) => "stream",
+            Relation::Table(_) => "table",
+            Relation::View(_) => "view",
+        };
+        format!("{kind} \"{}\"", self.name())
+    }
+
+    pub fn schema(&self) -> SchemaRef {
+        match self {
+            Relation::Stream(stream) => Arc::clone(&stream.schema),
+            Relation::Table(table) => Arc::clone(&table.schema),
+            Relation::View(view) => Arc::clone(&view.contents.schema),
+        }
+    }
+
+    /// A stream's event time, if it has one.
+    pub fn event_time(&self) -> Option<&Arc<EventTime>> {
+        match self {
+            Relation::Stream(stream) => stream.event_time.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// How often rows of a view were lost with a worker.
+    pub fn losses(&self) -> u64 {
+        match self {
+            Relation::View(view) => view.losses(),
+            _ => 0,
+        }
+    }
+
+    /// Rows with all columns of the relation: those that were added after the rows were made hold what was said then.
+    ///
+    /// # Errors
+    /// The rows have columns that the relation has not.
+    pub fn widen(&self, rows: RecordBatch) -> Result<RecordBatch> {
+        let (schema, missing) = match self {
+            Relation::Stream(stream) => (&stream.schema, stream.missing.as_slice()),
+            Relation::Table(table) => (&table.schema, table.missing.as_slice()),
+            Relation::View(_) => return Ok(rows),
+        };
+        widen(rows, schema, missing)
+    }
+
+    /// As [`Relation::widen`], for changes.
+    pub fn widen_changes(&self, changes: ChangeBatch) -> Result<ChangeBatch> {
+        Ok(ChangeBatch {
+            rows: self.widen(changes.rows)?,
+            weights: changes.weights,
+        })
+    }
+}
+
+/// Rows under a schema whose last columns they may not have yet; `missing` is what is in those, one value each.
+pub fn widen(rows: RecordBatch, schema: &SchemaRef, missing: &[ScalarValue]) -> Result<RecordBatch> {
+    let (has, wants) = (rows.num_columns(), schema.fields().len());
+    if has == wants {
+        return Ok(rows);
+    }
+    let count = rows.num_rows();
+    let values = (wants.checked_sub(has))
+        .and_then(|lacking| missing.get(missing.len().checked_sub(lacking)?..))
+        .ok_or_else(|| RuntimeError::Internal(format!("rows with {has} columns, expected {wants}")))?;
+    let mut columns = rows.columns().to_vec();
+    for value in values {
+        columns.push(value.to_array_of_size(count)?);
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(count));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(RuntimeError::from)
+}

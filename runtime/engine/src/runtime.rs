@@ -1,0 +1,618 @@
+//! The handle by which the server uses the runtime, and the loop that joins driver and worker.
+
+pub(crate) mod backfill;
+mod decisions;
+pub(crate) mod definitions;
+pub(crate) mod durable;
+pub(crate) mod follow;
+mod memory;
+mod queries;
+mod relations;
+mod room;
+mod transport;
+mod workers;
+pub(crate) mod write;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use datafusion::object_store::ObjectStore;
+use datafusion::object_store::local::LocalFileSystem;
+use futures::future::BoxFuture;
+use millrace_operator::CombinerCounts;
+use millrace_planner::RelationId;
+use millrace_resource::cpu::{CpuTimes, TaskStatus};
+use millrace_resource::disk::Disks;
+
+use millrace_resource::memory::{Memory, Resident};
+
+use millrace_resource::running::Running;
+use millrace_resource::spill::query::SpillFiles;
+use millrace_resource::spill::state::SpillOptions;
+use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::cpu::policy::SchedulerPolicy;
+use millrace_schedule::cpu::queue::Patience;
+use millrace_schedule::driver::{CheckpointPolicy, Event, HEARTBEAT_NS, PipelineRecord, Spread};
+use millrace_schedule::group::GroupSize;
+
+use millrace_storage::{Checkpoints, LogStore};
+use parking_lot::RwLock;
+
+use self::backfill::Jobs;
+use self::decisions::Decisions;
+use self::durable::Checkpointing;
+use self::durable::writer::{CheckpointRecord, CheckpointTotals, Durable};
+pub use self::relations::{SourceKind, SourceSpec};
+use self::write::{WriteToken, Writes};
+use crate::checkpoint::encode::Slices;
+
+pub use self::room::{FeedStatus, Lack};
+pub use self::workers::WorkerStatus;
+use crate::clock::{Clock, SystemClock};
+use crate::error::{Result, RuntimeError};
+use crate::feed::{FeedLimits, Taken};
+use crate::machine::Machine;
+use crate::query::{QUERY_PARTITION_ROWS, Queries};
+use crate::relation::Relation;
+use crate::snapshot::{Frozen, Snapshot};
+use crate::timers::Timers;
+use crate::versions::Versions;
+use crate::worker::flow::FlowStatus;
+use crate::worker::{ActivityCounts, Filled};
+use crate::workers::Workers;
+
+/// How the runtime is laid out.
+#[derive(Debug, Clone)]
+pub struct RuntimeOptions {
+    /// CPU slots of a worker.
+    pub cores: usize,
+    /// Workers at the start.
+    pub workers: usize,
+    /// What dates epochs.
+    pub clock: Arc<dyn Clock>,
+    /// How many epochs a group has.
+    pub group_size: GroupSize,
+    /// The time between two epochs of a pipeline; `None`: an epoch is cut as soon as there is input.
+    pub batch_interval: Option<Duration>,
+    /// When the state of views is put into the checkpoint store, for when a worker is lost.
+    pub checkpoints: CheckpointPolicy,
+    /// Where checkpoints are that outlive the process, if there are any, and how often there is one (`None`: only when asked
+    /// for).
+    pub durable: Option<Arc<Checkpoints>>,
+    pub checkpoint_interval: Option<Duration>,
+    /// Over how many workers the views of a pipeline are spread.
+    pub spread: Spread,
+    /// The time between two heartbeats of a worker; one that misses several is held to be lost.
+    pub heartbeat_every: Duration,
+    /// Rows of a relation that make one partition of a query that reads it.
+    pub query_partition_rows: usize,
+    /// How the slots are shared between streams, interactive queries and batch work.
+    pub policy: SchedulerPolicy,
+    /// How long work may be kept waiting for more urgent work.
+    pub patience: Patience,
+    /// The memory of the process, or what there is of it for this runtime.
+    pub memory: Arc<Memory>,
+    /// Where state of views goes when memory is short. `None`: a view that needs more than there is is set
+    /// aside.
+    pub spill: Option<SpillOptions>,
+    /// How much may wait for the epochs of a pipeline, before its sources wait.
+    pub feed_limits: FeedLimits,
+    /// Where it is noted which views run, for the case that the process dies in one.
+    pub running: Option<Arc<Running>>,
+}
+
+impl RuntimeOptions {
+    /// One worker of so many CPU slots, and the machine's clock.
+    pub fn new(cores: usize) -> Self {
+        RuntimeOptions {
+            cores,
+            workers: 1,
+            clock: Arc::new(SystemClock),
+            group_size: GroupSize::default(),
+            batch_interval: None,
+            checkpoints: CheckpointPolicy::default(),
+            durable: None,
+            checkpoint_interval: None,
+            spread: Spread::default(),
+            heartbeat_every: Duration::from_nanos(HEARTBEAT_NS),
+            query_partition_rows: QUERY_PARTITION_ROWS,
+            policy: SchedulerPolicy::default(),
+            patience: Patience::default(),
+            memory: Memory::new(None, Resident::Unknown),
+            spill: None,
+            feed_limits: FeedLimits::default(),
+            running: None,
+        }
+    }
+}
+
+/// A pipeline as operators see it.
+#[derive(Debug, Clone)]
+pub struct PipelineStatus {
+    pub pipeline: PipelineRecord,
+    /// Writes that wait for their epoch.
+    pub writes_waiting: usize,
+}
+
+/// A view as operators see it.
+#[derive(Debug, Clone)]
+pub struct ViewStatus {
+    pub relation: RelationId,
+    pub name: String,
+    pub rows: usize,
+    pub state_bytes: usize,
+    /// Bytes of its state that are on disk because memory is short; they are not in `state_bytes`.
+    pub on_disk_bytes: usize,
+    /// Rows on which an expression failed, and the last message.
+    pub expression_errors: u64,
+    pub last_expression_error: Option<String>,
+    /// Why the view failed, if it did.
+    pub failure: Option<String>,
+    /// For each stage that combines rows before an exchange, what became of them.
+    pub combiners: Vec<(usize, CombinerCounts)>,
+    /// For each stage, for each partition, what its tasks have done.
+    pub activity: Vec<Vec<ActivityCounts>>,
+    /// What of that was for the rows that existed before it.
+    pub filled: Option<Filled>,
+    /// What stages that may multiply rows put out in batches.
+    pub flows: Vec<FlowStatus>,
+}
+
+/// See the module. Clones share the runtime.
+#[derive(Clone)]
+pub struct Runtime {
+    pub(crate) engine: Arc<Engine>,
+}
+
+/// What the runtime is made of.
+pub(crate) struct Engine {
+    pub options: RuntimeOptions,
+    pub logs: Arc<LogStore>,
+    pub machine: Arc<Machine>,
+    pub workers: Arc<Workers>,
+    pub queries: Arc<Queries>,
+    pub versions: Arc<Versions>,
+    pub timers: Timers,
+    pub relations: RwLock<HashMap<RelationId, Arc<Relation>>>,
+    pub writes: Writes,
+    pub decisions: Decisions,
+    pub checkpoints: Checkpointing,
+    pub jobs: Jobs,
+}
+
+impl Runtime {
+    /// Starts the cpu slots. Must be called on a tokio runtime, which then serves the waiting for files.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread.
+    pub fn start(options: RuntimeOptions, logs: Arc<LogStore>) -> Result<Runtime> {
+        let spill = options.spill.as_ref();
+        let machine = Machine::start(options.cores, &options.memory, spill, logs.directory())?;
+        let machine = Arc::new(machine);
+        let device = Arc::downgrade(machine.data());
+        logs.set_device(device);
+        let policy = (options.policy, options.patience);
+        let workers = Workers::new(&machine, options.running.clone(), policy, options.batch_interval);
+        let queries = Queries::start(&machine, &workers, options.query_partition_rows)?;
+        let clock = Arc::clone(&options.clock);
+        let engine = Arc::new(Engine {
+            logs,
+            queries,
+            versions: Versions::new(),
+            timers: Timers::new(clock, machine.io.clone(), &workers),
+            relations: RwLock::default(),
+            writes: Writes::default(),
+            decisions: Decisions::default(),
+            checkpoints: Checkpointing::new(options.durable.clone(), options.checkpoint_interval),
+            jobs: Jobs::default(),
+            workers,
+            machine,
+            options,
+        });
+        if let Some(checkpoints) = &engine.options.durable {
+            checkpoints.set_files(|files| engine.machine.files(files))?;
+        }
+        let runtime = Runtime { engine };
+        runtime
+            .engine
+            .post(Event::GroupSize(runtime.engine.options.group_size));
+        runtime
+            .engine
+            .post(Event::Checkpoints(runtime.engine.options.checkpoints));
+        runtime.set_spread(runtime.engine.options.spread);
+        for _ in 0..runtime.engine.options.workers.max(1) {
+            runtime.add_worker()?;
+        }
+        runtime.engine.start_heartbeats();
+        runtime.engine.watch_memory();
+        Ok(runtime)
+    }
+
+    /// How often there are checkpoints that outlive the process from now on; `None`: only when asked for.
+    pub fn set_checkpoint_interval(&self, interval: Option<Duration>) {
+        if let Some(durable) = &self.engine.checkpoints.durable {
+            durable.set_interval(interval);
+        }
+    }
+
+    /// Puts all that is committed at this moment into checkpoints that outlive the process; returns when that is so, or when
+    /// it is known that it cannot be.
+    pub async fn checkpoint(&self) {
+        if let Some(durable) = &self.engine.checkpoints.durable {
+            durable.request().await;
+        }
+    }
+
+    /// What was written to checkpoints since the start.
+    pub fn checkpoint_totals(&self) -> CheckpointTotals {
+        let durable = self.engine.checkpoints.durable.as_ref();
+        durable.map_or_else(CheckpointTotals::default, |durable| durable.totals())
+    }
+
+    /// The last checkpoints that were written, the newest last.
+    pub fn checkpoint_records(&self) -> Vec<CheckpointRecord> {
+        let durable = self.engine.checkpoints.durable.as_ref();
+        durable.map_or(vec![], |durable| durable.records())
+    }
+
+    /// Has a view's stages combine rows before exchanges where that pays, as they do at first, or never: for measurements.
+    pub fn set_combining(&self, view: RelationId, is_on: bool) {
+        self.engine.workers.set_combining(view, is_on);
+    }
+
+    /// How many epochs groups have from the next one on.
+    pub fn set_group_size(&self, group_size: GroupSize) {
+        self.engine.post(Event::GroupSize(group_size));
+    }
+
+    /// Over how many workers pipelines are spread from now on.
+    pub fn set_spread(&self, spread: Spread) {
+        self.engine.post(Event::Spread(spread));
+    }
+
+    /// The time between two epochs of a pipeline from now on; `None`: an epoch is cut as soon as there is input.
+    pub fn set_batch_interval(&self, interval: Option<Duration>) {
+        self.engine.workers.set_batch_interval(interval);
+    }
+
+    /// One committed epoch of these relations, at which the writes of `after` are visible.
+    ///
+    /// # Errors
+    /// A relation is not known, or the runtime is shutting down.
+    pub async fn snapshot(&self, relations: &[RelationId], after: Option<&WriteToken>) -> Result<Snapshot> {
+        let nothing = BTreeMap::new();
+        let after = after.map_or(&nothing, |token| &token.ends);
+        let mut progress = self.engine.versions.progress();
+        loop {
+            progress.borrow_and_update();
+            // A view that a worker took with it is another one when it is filled again.
+            let handles = relations
+                .iter()
+                .map(|id| self.engine.relation(*id))
+                .collect::<Result<Vec<_>>>()?;
+            let wanted: Vec<(RelationId, bool)> = handles
+                .iter()
+                .map(|r| (r.id(), !matches!(r.as_ref(), Relation::View(_))))
+                .collect();
+            let losses = |handles: &[Arc<Relation>]| -> u64 { handles.iter().map(|r| r.losses()).sum() };
+            let before = losses(&handles);
+            if let Some((epoch, versions, pin)) = self.engine.versions.pin(&wanted, after) {
+                // What was dropped before it was pinned would seem to be empty, and so would one that was filled again.
+                let mut is_same = true;
+                for handle in &handles {
+                    is_same &= Arc::ptr_eq(handle, &self.engine.relation(handle.id())?);
+                }
+                let frozen: BTreeMap<RelationId, Frozen> = handles
+                    .iter()
+                    .zip(versions)
+                    .map(|(r, version)| {
+                        (
+                            r.id(),
+                            Frozen::new(r, version, &pin, &self.engine.logs, self.engine.machine.data()),
+                        )
+                    })
+                    .collect();
+                // What was lost before it was looked at is not there either.
+                if is_same && losses(&handles) == before {
+                    return Ok(Snapshot::new(epoch, frozen));
+                }
+                continue;
+            }
+            progress
+                .changed()
+                .await
+                .map_err(|_| RuntimeError::SHUTTING_DOWN)?;
+        }
+    }
+
+    /// All that was acknowledged so far, to whomever: a read after it sees what anyone was told is written.
+    pub fn acknowledged(&self) -> WriteToken {
+        self.engine.writes.acknowledged.lock().clone()
+    }
+
+    /// Waits until all of `written` is visible in the views over it.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub async fn wait_for(&self, written: &WriteToken) -> Result<()> {
+        let known: Vec<RelationId> = {
+            let relations = self.engine.relations.read();
+            written
+                .ends
+                .keys()
+                .filter(|id| relations.contains_key(id))
+                .copied()
+                .collect()
+        };
+        self.snapshot(&known, Some(written)).await.map(|_| ())
+    }
+
+    /// Waits until no view is being filled again.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub async fn filled_again(&self) -> Result<()> {
+        self.until(|engine| !engine.versions.is_any_abandoned()).await
+    }
+
+    /// The time that the next epoch would have, in microseconds since 1970-01-01 00:00 UTC; never less than before.
+    pub fn now(&self) -> i64 {
+        self.engine.timers.now()
+    }
+
+    /// Resolves when the clock has reached `time`, in microseconds since 1970-01-01 00:00 UTC.
+    pub fn clock_reaches(&self, time: i64) -> BoxFuture<'static, ()> {
+        self.engine.timers.clock_reaches(time)
+    }
+
+    /// Waits until every view is as it is at this moment or later: rows whose time has come are there, or gone.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub async fn follow_clock(&self) -> Result<()> {
+        let now = self.now();
+        let mut progress = self.engine.versions.progress();
+        loop {
+            progress.borrow_and_update();
+            // Pipelines may become one meanwhile: they are asked for again each time.
+            let mut behind = self.engine.timers.pipelines();
+            behind.retain(|pipeline| {
+                self.engine
+                    .versions
+                    .now(*pipeline)
+                    .is_some_and(|reached| reached < now)
+            });
+            if behind.is_empty() {
+                return Ok(());
+            }
+            for pipeline in behind {
+                self.engine.workers.input_arrived(pipeline);
+            }
+            progress
+                .changed()
+                .await
+                .map_err(|_| RuntimeError::SHUTTING_DOWN)?;
+        }
+    }
+
+    /// Pipelines with their clocks and groups.
+    pub fn pipelines(&self) -> Vec<PipelineStatus> {
+        let pipelines = self.engine.decisions.driver.lock().pipelines();
+        let feeds = self.engine.writes.feeds.lock();
+        pipelines
+            .into_iter()
+            .map(|pipeline| PipelineStatus {
+                writes_waiting: feeds.len(pipeline.id),
+                pipeline,
+            })
+            .collect()
+    }
+
+    /// How the views are doing, in order of identity.
+    pub fn views(&self) -> Vec<ViewStatus> {
+        let relations: BTreeMap<RelationId, Arc<Relation>> = self
+            .engine
+            .relations
+            .read()
+            .iter()
+            .map(|(id, relation)| (*id, Arc::clone(relation)))
+            .collect();
+        relations
+            .values()
+            .filter_map(|relation| match relation.as_ref() {
+                Relation::View(view) => Some(ViewStatus {
+                    relation: view.id,
+                    name: view.name.clone(),
+                    rows: view.rows(),
+                    state_bytes: view.state_bytes(),
+                    on_disk_bytes: view.account.on_disk(),
+                    expression_errors: view.errors.rows(),
+                    last_expression_error: view.errors.last(),
+                    failure: view.failure(),
+                    combiners: view.combiner_counts(),
+                    flows: view.flow_statuses(),
+                    activity: view.activity_counts(),
+                    filled: view.filled().cloned(),
+                }),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Whether there is such a relation.
+    pub fn knows(&self, relation: RelationId) -> bool {
+        self.engine.relations.read().contains_key(&relation)
+    }
+
+    /// Rows that a table or view holds, or that a stream's log has had; none if it is not known.
+    pub fn rows(&self, relation: RelationId) -> Option<u64> {
+        Some(match self.engine.relation(relation).ok()?.as_ref() {
+            Relation::Stream(stream) => self.engine.logs.head(stream.id.0),
+            Relation::Table(table) => table.rows.read().live_rows() as u64,
+            Relation::View(view) => view.rows() as u64,
+        })
+    }
+
+    /// Changes that a table or a stream has had, as far as its log goes back, or a view since it was made; none if it is not
+    /// known.
+    pub fn changes(&self, relation: RelationId) -> Option<u64> {
+        Some(match self.engine.relation(relation).ok()?.as_ref() {
+            Relation::Stream(_) | Relation::Table(_) => self.engine.logs.head(relation.0),
+            Relation::View(view) => {
+                let activity = view.activity_counts();
+                let last = activity.last().map(ActivityCounts::sum);
+                last.map_or(0, |counts| counts.rows_out)
+            }
+        })
+    }
+
+    /// Epochs committed since the start, all pipelines together.
+    pub fn epochs_total(&self) -> u64 {
+        self.engine.versions.epochs_total()
+    }
+
+    /// How often views of a pipeline were restored from a checkpoint after a worker was lost, and how many were filled again.
+    pub fn recoveries(&self) -> (u64, u64) {
+        let [restored, refilled] = &self.engine.checkpoints.recoveries;
+        (restored.load(Ordering::Relaxed), refilled.load(Ordering::Relaxed))
+    }
+
+    /// Tasks that are ready and wait for a cpu slot.
+    pub fn tasks_waiting(&self, class: QueryClass) -> usize {
+        self.engine.workers.tasks_waiting(class)
+    }
+
+    /// What the slots of all workers have measured since the start.
+    pub fn cpu_times(&self) -> CpuTimes {
+        self.engine.workers.cpu_times()
+    }
+
+    /// The tasks that are paused for more urgent ones, with their workers; the oldest of a worker first.
+    pub fn paused_tasks(&self) -> Vec<(u32, TaskStatus)> {
+        self.engine.workers.paused_tasks()
+    }
+
+    /// Serves the disks as devices of this rate would be; `None`: as fast as they are.
+    pub fn set_disk_rate(&self, bytes_per_second: Option<u64>) {
+        for disk in self.engine.machine.disks.all() {
+            disk.set_bytes_per_second(bytes_per_second);
+        }
+    }
+
+    /// Has the workers' queries be as if each worker had a link of this rate to the others, for measurements; `None`: they
+    /// share their memory.
+    pub fn set_network_rate(&self, bytes_per_second: Option<u64>) {
+        self.engine.machine.network.set_bytes_per_second(bytes_per_second);
+    }
+
+    /// The devices, with a scheduler each.
+    pub fn disks(&self) -> &Arc<Disks> {
+        &self.engine.machine.disks
+    }
+
+    /// Whether a write of a query, a checkpoint or a sink ends when the device has it, so that the time is really its own, or
+    /// when the system's cache does.
+    pub fn set_flushes_writes(&self, is_on: bool) {
+        self.engine.machine.set_flushes_writes(is_on);
+    }
+
+    /// Files, read and written when the disk scheduler says.
+    pub fn files(&self) -> Arc<dyn ObjectStore> {
+        self.engine.machine.files(LocalFileSystem::new())
+    }
+
+    /// What queries spill, as files in the system's directory for such.
+    pub fn spill_files(&self) -> Arc<SpillFiles> {
+        self.engine.machine.spill_files()
+    }
+
+    /// What a file holds, read as a disk monotask once there is memory for it.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread. The inner error is the file's.
+    pub async fn read_file(&self, path: &Path) -> Result<std::io::Result<Vec<u8>>> {
+        self.engine.machine.read_file(path).await
+    }
+
+    /// Runs what reads and writes files by itself as a disk monotask of the device that a path is on.
+    ///
+    /// # Errors
+    /// It panicked, or the operating system refuses a thread.
+    pub async fn use_files<T: Send + 'static>(
+        &self,
+        path: &Path,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
+        self.engine.machine.use_files(path, work).await
+    }
+
+    /// How the slots are shared from now on.
+    pub fn set_policy(&self, policy: SchedulerPolicy, patience: Patience) {
+        self.engine.workers.set_policy(policy, patience);
+    }
+
+    /// How the slots are shared.
+    pub fn policy(&self) -> (SchedulerPolicy, Patience) {
+        self.engine.workers.policy()
+    }
+
+    /// Finishes the epochs in flight and stops the slots.
+    pub async fn shutdown(&self) {
+        let all: Vec<RelationId> = self.engine.relations.read().keys().copied().collect();
+        // Held and never resumed: nothing new is launched.
+        if let Ok(held) = self.engine.quiesce(all).await {
+            held.keep();
+        }
+        self.engine.timers.stop();
+        let workers = self.engine.workers.all();
+        let statements = self.engine.queries.statements().clone();
+        // Slots end after the poll that they are in, unless that takes long.
+        let stop = move || {
+            workers
+                .iter()
+                .for_each(|worker| worker.cpu.stop_without_long_polls());
+            statements.stop_without_long_polls();
+        };
+        let _ = self.engine.machine.io.spawn_blocking(stop).await;
+        self.engine.machine.stop();
+    }
+}
+
+impl Engine {
+    pub fn relation(&self, id: RelationId) -> Result<Arc<Relation>> {
+        self.relations
+            .read()
+            .get(&id)
+            .cloned()
+            .ok_or(RuntimeError::UnknownRelation(id))
+    }
+
+    /// Gives changes that were written before a column was added that column.
+    fn widen(&self, taken: &mut Taken) {
+        let relations = self.relations.read();
+        for (id, cut) in &mut taken.changes {
+            let Some(relation) = relations.get(id) else {
+                continue;
+            };
+            for changes in &mut cut.changes {
+                match relation.widen_changes(changes.clone()) {
+                    Ok(wider) => *changes = wider,
+                    // The views that read it will say what is wrong.
+                    Err(error) => {
+                        tracing::error!(relation = relation.name(), %error, "changes are not as wide as their relation")
+                    }
+                }
+            }
+        }
+    }
+
+    /// From now on checkpoints are written.
+    pub fn begin_checkpoints(self: &Arc<Self>, slices: Slices) {
+        if let Some(inbox) = self.checkpoints.inbox.lock().take() {
+            Durable::start(self, inbox, slices);
+        }
+    }
+}

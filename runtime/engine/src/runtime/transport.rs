@@ -1,0 +1,175 @@
+//! How the workers of one process reach each other: a message is a call, a fetch is a look.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use millrace_planner::RelationId;
+use millrace_schedule::driver::Event;
+use millrace_schedule::id::{Part, PipelineId, TaskId, WorkerId};
+use millrace_schedule::local::Timer;
+use millrace_schedule::message::{ToDriver, ToPeer};
+use millrace_storage::ChangeBatch;
+
+use super::Engine;
+use crate::error::{Result, RuntimeError};
+use crate::feed::{CutAnswer, CutRequest};
+use crate::worker::flow::{Batch, BatchId, FlowId};
+use crate::worker::shuffle::Block;
+use crate::worker::{EpochCut, Image, Transport, Worker};
+
+/// See the module: what worker `from` uses. Weak: the runtime owns the workers.
+pub(super) struct InProcess {
+    pub engine: std::sync::Weak<Engine>,
+    pub from: WorkerId,
+}
+
+impl InProcess {
+    /// The runtime, if this worker can reach the driver and the sources.
+    fn reach(&self) -> Option<Arc<Engine>> {
+        let engine = self.engine.upgrade()?;
+        let is_cut_off = (engine.workers.get(self.from)).is_some_and(|worker| worker.is_cut_off());
+        (!is_cut_off).then_some(engine)
+    }
+
+    /// Another worker, if this one can reach it.
+    fn peer(&self, to: WorkerId) -> Option<Arc<Worker>> {
+        let peer = self.reach()?.workers.get(to);
+        peer.filter(|worker| !worker.is_cut_off())
+    }
+}
+
+impl Transport for InProcess {
+    fn report(&self, message: ToDriver) {
+        if let Some(engine) = self.reach() {
+            engine.post(Event::Worker(message));
+        }
+    }
+
+    fn send(&self, to: WorkerId, message: ToPeer) {
+        match self.peer(to) {
+            Some(worker) => worker.receive(message),
+            None => self.report(ToDriver::Undelivered { to, message }),
+        }
+    }
+
+    fn fetch(
+        &self,
+        from: WorkerId,
+        pipeline: PipelineId,
+        epoch: u64,
+        block: Block,
+    ) -> BoxFuture<'static, Result<Vec<ChangeBatch>>> {
+        let rows = match self.peer(from) {
+            Some(worker) => worker.fetch(pipeline, epoch, block),
+            None => Err(RuntimeError::worker_lost(from.0)),
+        };
+        async move { rows }.boxed()
+    }
+
+    fn next_batch(
+        &self,
+        from: WorkerId,
+        flow: FlowId,
+        partition: usize,
+        done: Option<BatchId>,
+    ) -> BoxFuture<'static, Result<Option<Batch>>> {
+        let peer = self.peer(from);
+        async move {
+            match peer {
+                Some(worker) => worker.next_batch(flow, partition, done).await,
+                None => Err(RuntimeError::worker_lost(from.0)),
+            }
+        }
+        .boxed()
+    }
+
+    fn cut(&self, request: CutRequest) -> CutAnswer<EpochCut> {
+        let Some(engine) = self.reach() else {
+            return CutAnswer::Void;
+        };
+        let now = engine.timers.now();
+        let mut taken = {
+            let mut feeds = engine.writes.feeds.lock();
+            let bytes_max = engine.machine.memory.cut_bytes_max();
+            let taken = match feeds.cut(request, now, bytes_max) {
+                CutAnswer::Taken(taken) => taken,
+                CutAnswer::New => return CutAnswer::New,
+                CutAnswer::Void => return CutAnswer::Void,
+            };
+            // Under the same lock: what was taken is known wherever somebody sees that it is no longer in the queue.
+            if !taken.is_again {
+                let ends = taken.ends.clone();
+                engine
+                    .versions
+                    .cut(request.pipeline, request.epoch, ends, &taken.time);
+            }
+            taken
+        };
+        // Writes may wait for what was taken.
+        engine.machine.memory.tell();
+        engine.widen(&mut taken);
+        CutAnswer::Taken(EpochCut {
+            changes: taken.changes,
+            time: taken.time,
+            more: taken.more,
+            is_checkpoint: taken.is_checkpoint,
+        })
+    }
+
+    fn keep_image(&self, part: Part, epoch: u64, image: Image) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.checkpoints.store.put(part, epoch, image);
+        }
+    }
+
+    fn image(&self, part: Part) -> Option<Arc<Image>> {
+        self.engine.upgrade()?.checkpoints.store.get(part)
+    }
+
+    fn due(&self, task: TaskId, due: Option<i64>) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.timers.set(task, due);
+        }
+    }
+
+    fn is_urgent(&self, job: PipelineId) -> bool {
+        self.engine
+            .upgrade()
+            .is_some_and(|engine| engine.jobs.urgent.lock().contains(&job))
+    }
+
+    fn out_of_memory(&self) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.divide_large();
+        }
+    }
+
+    fn low_water(&self, view: RelationId) -> u64 {
+        self.engine
+            .upgrade()
+            .map_or(0, |engine| engine.versions.low_water(view, false))
+    }
+
+    fn transfer(&self, transfer: BoxFuture<'static, ()>) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.machine.io.spawn(transfer);
+        }
+    }
+
+    fn wake_at(&self, worker: WorkerId, pipeline: PipelineId, timer: Timer, at: u64) {
+        let Some(engine) = self.engine.upgrade() else {
+            return;
+        };
+        let due = tokio::time::Instant::from_std(engine.workers.started() + Duration::from_nanos(at));
+        let weak = self.engine.clone();
+        engine.machine.io.spawn(async move {
+            tokio::time::sleep_until(due).await;
+            let worker = weak.upgrade().and_then(|engine| engine.workers.get(worker));
+            if let Some(worker) = worker {
+                worker.wake(pipeline, timer);
+            }
+        });
+    }
+}

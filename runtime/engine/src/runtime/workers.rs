@@ -1,0 +1,198 @@
+//! Workers join, leave and are killed: the driver is told of each.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::driver::Event;
+use millrace_schedule::id::WorkerId;
+
+use super::transport::InProcess;
+use super::{Engine, Runtime};
+use crate::error::{Result, RuntimeError};
+use crate::worker::Worker;
+
+/// A worker as operators see it.
+#[derive(Debug, Clone)]
+pub struct WorkerStatus {
+    pub id: u32,
+    pub cores: usize,
+    /// Partitions of keyed state that live there.
+    pub partitions: usize,
+    /// Tasks that are ready and wait for a slot.
+    pub tasks_waiting: usize,
+    /// It was asked to go, and its partitions are on their way to others.
+    pub is_leaving: bool,
+    /// Share of its slots' time in which they were busy, smoothed over the last seconds.
+    pub busy: f64,
+    /// Time in which its slots were busy since it was started, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Bytes of the state that lives there, as of its last heartbeat.
+    pub state_bytes: u64,
+    /// Bytes that tasks of queries hold there, smoothed, as of its last heartbeat.
+    pub query_bytes: u64,
+    /// Bytes of rows there that wait for other tasks.
+    pub in_flight_bytes: u64,
+}
+
+impl WorkerStatus {
+    /// `running` or `leaving`.
+    pub fn state(&self) -> &'static str {
+        if self.is_leaving { "leaving" } else { "running" }
+    }
+}
+
+impl Runtime {
+    /// Starts another worker. Partitions move to it, each pipeline's between two of its groups.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread.
+    pub fn add_worker(&self) -> Result<WorkerId> {
+        self.engine.add_worker()
+    }
+}
+
+impl Engine {
+    fn add_worker(self: &Arc<Self>) -> Result<WorkerId> {
+        let id = self.workers.add(|id| {
+            Arc::new(InProcess {
+                engine: Arc::downgrade(self),
+                from: id,
+            })
+        })?;
+        self.post(Event::WorkerJoined { worker: id });
+        Ok(id)
+    }
+}
+
+impl Runtime {
+    /// Lets a worker go: its partitions move to the others, each pipeline's between two of its groups; then its slots end.
+    ///
+    /// # Errors
+    /// There is no such worker, or it is the last one.
+    pub fn remove_worker(&self, worker: WorkerId) -> Result<()> {
+        let _membership = self.engine.workers.membership();
+        let leaving = self.engine.workers.get(worker);
+        match leaving.filter(|_| self.engine.workers.has_another(worker)) {
+            Some(worker) => worker.leave(),
+            None => {
+                let error = match self.engine.workers.get(worker).is_some() {
+                    true => RuntimeError::LastWorker(worker.0),
+                    false => RuntimeError::UnknownWorker(worker.0),
+                };
+                return Err(error);
+            }
+        }
+        self.engine.post(Event::WorkerLeaving { worker });
+        Ok(())
+    }
+
+    /// Workers that take part, or leave.
+    pub fn workers(&self) -> Vec<WorkerStatus> {
+        let (placed, loads) = {
+            let driver = self.engine.decisions.driver.lock();
+            let placed: BTreeMap<WorkerId, usize> = driver.workers().into_iter().collect();
+            (placed, driver.loads())
+        };
+        let load = |worker: &Worker| loads.get(&worker.id).copied().unwrap_or_default();
+        let workers = self.engine.workers.all();
+        let all = [QueryClass::Stream, QueryClass::Interactive, QueryClass::Batch];
+        workers
+            .iter()
+            .map(|worker| WorkerStatus {
+                id: worker.id.0,
+                cores: self.engine.machine.cores,
+                partitions: placed.get(&worker.id).copied().unwrap_or(0),
+                tasks_waiting: all.iter().map(|class| worker.cpu.waiting(*class)).sum(),
+                is_leaving: worker.is_leaving(),
+                busy: f64::from(load(worker).busy_per_mille) / 1000.0,
+                cpu_ns: worker.cpu.busy_ns(),
+                state_bytes: load(worker).state_bytes,
+                query_bytes: load(worker).query_bytes,
+                in_flight_bytes: worker.in_flight_bytes() as u64,
+            })
+            .collect()
+    }
+
+    /// Kills a worker: what it has of views, of rows under way and of queries is gone at once. Views are restored from the
+    /// last checkpoint on the other workers, or filled again where there is none; readers wait until they are as they were.
+    /// The last worker is followed by a new one.
+    ///
+    /// # Errors
+    /// There is no such worker; the operating system refuses the new one a thread.
+    pub fn kill_worker(&self, worker: u32) -> Result<()> {
+        let worker = WorkerId(worker);
+        let _membership = self.engine.workers.membership();
+        if self.engine.workers.get(worker).is_none() {
+            return Err(RuntimeError::UnknownWorker(worker.0));
+        }
+        if !self.engine.workers.has_another(worker) {
+            self.add_worker()?;
+        }
+        self.engine.workers.evict(worker);
+        self.engine.post(Event::WorkerLost { worker });
+        Ok(())
+    }
+}
+
+impl Runtime {
+    /// Cuts a worker off from all others, from the driver and from the sources, as a broken network would: for tests. It
+    /// goes on with what it has, until it is held to be lost.
+    ///
+    /// # Errors
+    /// There is no such worker.
+    pub fn cut_off_worker(&self, worker: u32) -> Result<()> {
+        match self.engine.workers.get(WorkerId(worker)) {
+            Some(worker) => worker.cut_off(),
+            None => return Err(RuntimeError::UnknownWorker(worker)),
+        }
+        Ok(())
+    }
+}
+
+impl Runtime {
+    /// Has the maps of a worker wait from now on, as on a machine that has come to a standstill, or (`false`) go on: for
+    /// tests. What has state there goes on, and so do messages.
+    ///
+    /// # Errors
+    /// There is no such worker.
+    pub fn stall_worker(&self, worker: u32, is_stalled: bool) -> Result<()> {
+        match self.engine.workers.get(WorkerId(worker)) {
+            Some(worker) => worker.stall(is_stalled),
+            None => return Err(RuntimeError::UnknownWorker(worker)),
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// The heartbeats of all workers here, and the driver's watch over them: one timer, while the runtime lives.
+    pub(super) fn start_heartbeats(self: &Arc<Self>) {
+        let every = self.options.heartbeat_every;
+        let weak = Arc::downgrade(self);
+        self.post(Event::Heartbeats {
+            every_ns: every.as_nanos() as u64,
+        });
+        self.machine.io.spawn(async move {
+            let mut interval = tokio::time::interval(every);
+            interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                interval.tick().await;
+                let Some(engine) = weak.upgrade() else { return };
+                let workers: Vec<Arc<Worker>> = engine.workers.all();
+                workers.iter().for_each(|worker| worker.beat());
+                engine.post(Event::Tick);
+            }
+        });
+    }
+
+    /// The driver holds a worker to be lost. If no other is there to stay, a new one follows it.
+    pub(super) fn replace(self: &Arc<Self>, worker: WorkerId) {
+        if !self.workers.has_another(worker)
+            && let Err(error) = self.add_worker()
+        {
+            tracing::error!(%error, "the last worker is lost, and no other can be started");
+        }
+        self.workers.evict(worker);
+    }
+}

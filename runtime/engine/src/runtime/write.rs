@@ -1,0 +1,463 @@
+//! Writing: changes to streams and tables, atomic and durable, then handed to their pipeline.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::row::{OwnedRow, RowConverter, SortField};
+use millrace_operator::{concat, consolidate};
+use millrace_planner::RelationId;
+use millrace_schedule::id::PipelineId;
+use millrace_state::row_table::split;
+use millrace_storage::{Appended, ChangeBatch, LogWrite, rows_bytes};
+use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
+
+use crate::error::{Result, RuntimeError};
+use crate::event_time::{EventTime, Judged, LateRows};
+use crate::feed::{Feeds, Part};
+use crate::relation::{Relation, Table};
+use crate::runtime::room::RoomMeter;
+use crate::runtime::{Engine, Runtime};
+use crate::snapshot::{Frozen, Snapshot};
+
+/// Writes on their way into epochs.
+#[derive(Default)]
+pub(crate) struct Writes {
+    pub feeds: Mutex<Feeds>,
+    /// Where writes wait for room in them.
+    pub(super) rooms: Mutex<BTreeMap<PipelineId, RoomMeter>>,
+    /// Every write that was acknowledged, by whomever.
+    pub acknowledged: Mutex<WriteToken>,
+}
+
+/// What a write is known by: a read that comes `after` it sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WriteToken {
+    /// Log offsets after the write.
+    pub(crate) ends: BTreeMap<RelationId, u64>,
+    /// Rows that did not enter their streams.
+    pub late: LateRows,
+}
+
+/// What is written down with a write, and lasts if and only if the write does; it is told which rows do not enter their streams.
+/// Nothing is written down where it is empty.
+pub type Note<'a> = &'a (dyn Fn(&LateRows) -> Vec<u8> + Sync);
+
+impl WriteToken {
+    /// Adds another write.
+    pub fn merge(&mut self, other: &WriteToken) {
+        for (relation, end) in &other.ends {
+            let known = self.ends.entry(*relation).or_default();
+            *known = (*known).max(*end);
+        }
+        self.late.add(&other.late, 0);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+}
+
+/// The exclusive right to change some tables. Released when the last clone is dropped.
+#[derive(Clone)]
+pub struct TableLocks {
+    relations: Vec<RelationId>,
+    _guards: Arc<Vec<OwnedMutexGuard<()>>>,
+}
+
+impl TableLocks {
+    pub fn contains(&self, relation: RelationId) -> bool {
+        self.relations.contains(&relation)
+    }
+}
+
+impl Runtime {
+    /// Waits for the exclusive right to change these tables; streams need none and are skipped.
+    ///
+    /// # Errors
+    /// A relation is not known.
+    pub async fn lock_tables(&self, ids: &[RelationId]) -> Result<TableLocks> {
+        let mut ids = ids.to_vec();
+        // Everyone asks in the same order, so nobody waits in a circle.
+        ids.sort_unstable();
+        ids.dedup();
+        let mut guards = vec![];
+        for id in &ids {
+            if let Relation::Table(table) = self.engine.relation(*id)?.as_ref() {
+                guards.push(Arc::clone(&table.writer).lock_owned().await);
+            }
+        }
+        Ok(TableLocks {
+            relations: ids,
+            _guards: Arc::new(guards),
+        })
+    }
+
+    /// The newest rows of locked tables.
+    ///
+    /// # Errors
+    /// A table was dropped meanwhile.
+    pub async fn latest(&self, locks: &TableLocks) -> Result<Snapshot> {
+        let mut relations = BTreeMap::new();
+        let wanted: Vec<(RelationId, bool)> = locks.relations.iter().map(|id| (*id, true)).collect();
+        let Some((epoch, _, pin)) = self.engine.versions.pin(&wanted, &BTreeMap::new()) else {
+            return Err(RuntimeError::Internal(
+                "a pin without conditions was refused".into(),
+            ));
+        };
+        for id in &locks.relations {
+            let relation = self.engine.relation(*id)?;
+            let newest = match relation.as_ref() {
+                Relation::Table(_) => u64::MAX - 1,
+                _ => self.engine.logs.head(id.0),
+            };
+            let engine = &self.engine;
+            relations.insert(
+                *id,
+                Frozen::new(&relation, newest, &pin, &engine.logs, engine.machine.data()),
+            );
+        }
+        Ok(Snapshot::new(epoch, relations))
+    }
+
+    /// Writes changes to several relations at once: all or nothing, durable when it returns. Tables must be locked.
+    ///
+    /// # Errors
+    /// Two rows of a table would have one key; the log cannot be written (disk full); nothing is kept then.
+    pub async fn append(
+        &self,
+        changes: Vec<(RelationId, ChangeBatch)>,
+        locks: Option<&TableLocks>,
+    ) -> Result<WriteToken> {
+        self.append_within(changes, locks, None).await
+    }
+
+    /// As [`append`](Self::append). The write waits so long for room at the most; `None`: until there is some.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append); there was no room in time.
+    pub async fn append_within(
+        &self,
+        changes: Vec<(RelationId, ChangeBatch)>,
+        locks: Option<&TableLocks>,
+        wait_max: Option<Duration>,
+    ) -> Result<WriteToken> {
+        self.append_unless_ended(changes, locks, &|_| vec![], wait_max, &|| true)
+            .await
+    }
+
+    /// As [`append_within`](Self::append_within). `may` is asked at the last moment, when nothing is left to wait for: if
+    /// it says no, nothing is written, and if it says yes, the write is handed to the log before anything else happens. If nothing
+    /// is written, neither is the note.
+    ///
+    /// # Errors
+    /// As [`append_within`](Self::append_within); `may` said no.
+    pub async fn append_unless_ended(
+        &self,
+        changes: Vec<(RelationId, ChangeBatch)>,
+        locks: Option<&TableLocks>,
+        note: Note<'_>,
+        wait_max: Option<Duration>,
+        may: &(dyn Fn() -> bool + Sync),
+    ) -> Result<WriteToken> {
+        let changes = one_batch_each(changes)?;
+        if changes.is_empty() {
+            return Ok(WriteToken::default());
+        }
+        let relations: Vec<RelationId> = changes.iter().map(|(relation, _)| *relation).collect();
+        self.engine.wait_for_room(&relations, wait_max).await?;
+        loop {
+            match self.append_once(changes.clone(), locks, note, may).await? {
+                Some(token) => return Ok(token),
+                // What was submitted meanwhile has made a row of this write late.
+                None => continue,
+            }
+        }
+    }
+
+    /// One attempt; `None`: a row became late before it was submitted.
+    async fn append_once(
+        &self,
+        changes: Vec<(RelationId, ChangeBatch)>,
+        locks: Option<&TableLocks>,
+        note: Note<'_>,
+        may: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<WriteToken>> {
+        let mut writes: Vec<(Arc<Relation>, ChangeBatch)> = vec![];
+        let mut judgements: Vec<(Arc<EventTime>, Judged)> = vec![];
+        let mut watermarks = vec![];
+        for (id, batch) in changes {
+            let relation = self.engine.relation(id)?;
+            // The statement may have been bound before a column was added.
+            let batch = relation.widen_changes(batch)?;
+            if let Relation::Table(table) = relation.as_ref() {
+                if !locks.is_some_and(|locks| locks.contains(id)) {
+                    return Err(RuntimeError::Internal(format!(
+                        "table {} was changed without its lock",
+                        table.name
+                    )));
+                }
+                check_keys(table, &batch)?;
+            }
+            let rows = RecordBatch::try_new(relation.schema(), batch.rows.columns().to_vec())?;
+            let Some(event_time) = relation.event_time().cloned() else {
+                watermarks.push(None);
+                writes.push((
+                    relation,
+                    ChangeBatch {
+                        rows,
+                        weights: batch.weights,
+                    },
+                ));
+                continue;
+            };
+            let judged = event_time.judge(&rows, self.engine.timers.now())?;
+            if let (Some(late), true) = (event_time.spec.late, judged.late.num_rows() > 0) {
+                let late = self.engine.relation(late)?;
+                let rows = judged.late_rows(&late.schema())?;
+                watermarks.push(None);
+                writes.push((late, ChangeBatch::insertions(rows)));
+            }
+            if judged.accepted.num_rows() > 0 {
+                watermarks.push(judged.watermark);
+                writes.push((relation, ChangeBatch::insertions(judged.accepted.clone())));
+            }
+            judgements.push((event_time, judged));
+        }
+        let mut late = LateRows::default();
+        for (_, judged) in &judgements {
+            late.add(&judged.told, 0);
+        }
+        if writes.is_empty() {
+            if !may() {
+                return Err(RuntimeError::Ended);
+            }
+            judgements
+                .iter()
+                .for_each(|(event_time, judged)| event_time.submit(judged));
+            return Ok(Some(WriteToken {
+                late,
+                ..WriteToken::default()
+            }));
+        }
+        self.share_a_pipeline(&writes).await?;
+        let log_writes = writes
+            .iter()
+            .map(|(r, changes)| LogWrite {
+                relation: r.id().0,
+                changes: changes.clone(),
+            })
+            .collect();
+        let prepared = self.engine.logs.prepare(log_writes, &note(&late))?;
+        let parts: Vec<Part> = writes
+            .iter()
+            .zip(watermarks)
+            .map(|((r, changes), watermark)| Part {
+                relation: r.id(),
+                changes: changes.clone(),
+                end: 0,
+                watermark,
+                charge: self.engine.charge_input(r, changes),
+            })
+            .collect();
+        let (sequence, receipt) = {
+            // Under one lock, so that the order in the feed is the order in the log.
+            let mut feeds = self.engine.writes.feeds.lock();
+            // All or nothing: none is submitted if one cannot be.
+            if !judgements
+                .iter()
+                .all(|(event_time, judged)| event_time.is_valid(judged))
+            {
+                return Ok(None);
+            }
+            let first = writes[0].0.id();
+            let pipeline = feeds
+                .pipeline_of(first)
+                .ok_or(RuntimeError::UnknownRelation(first))?;
+            if !may() {
+                return Err(RuntimeError::Ended);
+            }
+            judgements
+                .iter()
+                .for_each(|(event_time, judged)| event_time.submit(judged));
+            (feeds.submit(pipeline, parts), self.engine.logs.submit(prepared))
+        };
+        // From here the write may become durable whether or not the caller stays: it is seen through by a task of its own,
+        // which keeps the locks until then.
+        let engine = Arc::clone(&self.engine);
+        let locks = locks.cloned();
+        let completion = self.engine.machine.io.spawn(async move {
+            let outcome = receipt.await;
+            let token = engine.complete(&writes, sequence, outcome);
+            drop(locks);
+            token
+        });
+        let token = completion.await.map_err(|_| RuntimeError::SHUTTING_DOWN)??;
+        Ok(Some(WriteToken { late, ..token }))
+    }
+
+    /// A write over relations of different pipelines joins them: what is written together is read together.
+    async fn share_a_pipeline(&self, writes: &[(Arc<Relation>, ChangeBatch)]) -> Result<()> {
+        let ids: Vec<RelationId> = writes.iter().map(|(relation, _)| relation.id()).collect();
+        let pipelines: HashSet<_> = ids
+            .iter()
+            .filter_map(|id| self.engine.versions.pipeline_of(*id))
+            .collect();
+        if pipelines.len() > 1 {
+            self.engine.quiesce(ids).await?.resume(vec![], vec![]);
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Makes a durable write part of its tables and lets it be cut, or forgets it.
+    fn complete(
+        self: &Arc<Self>,
+        writes: &[(Arc<Relation>, ChangeBatch)],
+        sequence: u64,
+        outcome: Result<Vec<Appended>, millrace_storage::StorageError>,
+    ) -> Result<WriteToken> {
+        let first = writes[0].0.id();
+        let appended = match outcome {
+            Ok(appended) => appended,
+            Err(error) => {
+                let pipeline = {
+                    let mut feeds = self.writes.feeds.lock();
+                    feeds.withdraw(first, sequence);
+                    feeds.pipeline_of(first)
+                };
+                // What was behind it in the queue may be cut now.
+                if let Some(pipeline) = pipeline {
+                    self.workers.input_arrived(pipeline);
+                }
+                return Err(error.into());
+            }
+        };
+        let ends: Vec<u64> = appended
+            .iter()
+            .map(|part| part.first_offset + part.rows)
+            .collect();
+        for ((relation, changes), end) in writes.iter().zip(&ends) {
+            if let Relation::Table(table) = relation.as_ref() {
+                let low_water = self.versions.low_water(table.id, true);
+                table.rows.write().apply(changes, *end, low_water)?;
+                let measure = || table.rows.read().memory_bytes();
+                table.charge.moved(rows_bytes(&changes.rows), measure);
+            }
+        }
+        let pipeline = self.writes.feeds.lock().acknowledge(first, sequence, &ends);
+        if let Some(pipeline) = pipeline {
+            self.workers.input_arrived(pipeline);
+        }
+        let token = WriteToken {
+            late: LateRows::default(),
+            ends: writes
+                .iter()
+                .map(|(relation, _)| relation.id())
+                .zip(ends)
+                .collect(),
+        };
+        self.writes.acknowledged.lock().merge(&token);
+        Ok(token)
+    }
+}
+
+/// What the write does to each relation in all: of a row that a transaction inserts and deletes again nothing is left.
+fn one_batch_each(changes: Vec<(RelationId, ChangeBatch)>) -> Result<Vec<(RelationId, ChangeBatch)>> {
+    let mut by_relation: BTreeMap<RelationId, Vec<ChangeBatch>> = BTreeMap::new();
+    for (relation, batch) in changes {
+        if batch.num_rows() > 0 {
+            by_relation.entry(relation).or_default().push(batch);
+        }
+    }
+    let mut whole = vec![];
+    for (relation, batches) in by_relation {
+        let grows_only = batches.iter().all(|batch| batch.weights.is_none());
+        let batch = if grows_only {
+            concat(batches)?
+        } else {
+            consolidate(batches)?
+        };
+        whole.extend(batch.map(|batch| (relation, batch)));
+    }
+    Ok(whole)
+}
+
+/// Refuses a change after which two rows would have one key.
+fn check_keys(table: &Table, changes: &ChangeBatch) -> Result<()> {
+    if table.key.is_empty() {
+        return Ok(());
+    }
+    let (inserted, deleted) = match &changes.weights {
+        None => (changes.rows.clone(), changes.rows.slice(0, 0)),
+        Some(weights) => split(&changes.rows, weights)?,
+    };
+    if inserted.num_rows() == 0 {
+        return Ok(());
+    }
+    let keys_of = |rows: &RecordBatch| -> Vec<ArrayRef> {
+        table
+            .key
+            .iter()
+            .map(|column| Arc::clone(rows.column(*column)))
+            .collect()
+    };
+    let fields = table
+        .key
+        .iter()
+        .map(|column| SortField::new(table.schema.field(*column).data_type().clone()));
+    let converter = RowConverter::new(fields.collect())?;
+    let deleted_keys: HashSet<OwnedRow> = converter
+        .convert_columns(&keys_of(&deleted))?
+        .iter()
+        .map(|row| row.owned())
+        .collect();
+    let inserted_keys = keys_of(&inserted);
+    let rows = converter.convert_columns(&inserted_keys)?;
+    let duplicate = |row: usize| RuntimeError::DuplicateKey {
+        relation: table.id,
+        key: key_text(table, &inserted_keys, row),
+    };
+    let mut seen = HashSet::with_capacity(inserted.num_rows());
+    for (position, row) in rows.iter().enumerate() {
+        if !seen.insert(row) {
+            return Err(duplicate(position));
+        }
+    }
+    let mut stored = table.rows.read();
+    let Some(index) = stored.index_over(&table.key) else {
+        return Err(RuntimeError::Internal(format!(
+            "table {} has no index over its key",
+            table.name
+        )));
+    };
+    if stored.is_behind(index) {
+        // After a restart, before its index is made.
+        drop(stored);
+        table.rows.write().catch_up(index)?;
+        stored = table.rows.read();
+    }
+    for probe in stored.probe(index, &inserted_keys, false)?.probe {
+        if !deleted_keys.contains(&rows.row(probe as usize).owned()) {
+            return Err(duplicate(probe as usize));
+        }
+    }
+    Ok(())
+}
+
+/// `(id, day)=(1, 2013-01-01)`, as PostgreSQL prints a key.
+fn key_text(table: &Table, keys: &[ArrayRef], row: usize) -> String {
+    let names: Vec<&str> = table
+        .key
+        .iter()
+        .map(|column| table.schema.field(*column).name().as_str())
+        .collect();
+    let values: Vec<String> = keys
+        .iter()
+        .map(|key| arrow::util::display::array_value_to_string(key, row).unwrap_or_else(|_| "?".to_owned()))
+        .collect();
+    format!("({})=({})", names.join(", "), values.join(", "))
+}

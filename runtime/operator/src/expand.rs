@@ -1,0 +1,48 @@
+//! Every row once for each projection: GROUPING SETS.
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use millrace_resource::gate::Gate;
+use millrace_storage::ChangeBatch;
+
+use super::expression::ErrorCounter;
+use super::inputs::Inputs;
+use super::instance::{Delivery, Operator, OperatorInstance};
+use super::output::{Output, Through};
+use super::projection::Projection;
+use crate::error::Result;
+
+/// See the module.
+pub(super) struct ExpandInstance {
+    pub projections: Vec<Projection>,
+}
+
+impl Operator for ExpandInstance {
+    fn run<'a>(
+        &'a mut self,
+        inputs: &'a mut [OperatorInstance],
+        epoch: &'a mut Inputs,
+        gate: &'a dyn Gate,
+        errors: &'a ErrorCounter,
+        output: &'a mut dyn Output,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let mut through = Through {
+                apply: |chunk: &ChangeBatch, made: &mut Vec<ChangeBatch>| {
+                    for projection in &self.projections {
+                        made.push(projection.of(chunk, errors)?);
+                    }
+                    Ok(())
+                },
+                gate,
+                output,
+            };
+            inputs[0].run(epoch, gate, errors, &mut through).await
+        }
+        .boxed()
+    }
+
+    fn delivery(&self) -> Delivery {
+        Delivery::AsInput
+    }
+}

@@ -1,0 +1,127 @@
+//! What queries get: DataFusion's memory pool, over that of the process.
+//!
+//! A query may have what nobody else has, up to the share of the limit at which memory is short. Operators that can write to
+//! disk (sorts, aggregates, exchanges) share that evenly, less what those have that cannot: whoever wants more than its part
+//! spills. Who cannot spill and finds nothing left fails, and its error says who holds what. Small queries are let through
+//! until the limit itself is reached: so that one can look at what fills the memory.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
+
+use crate::cpu::{holds, releases};
+use crate::memory::{Account, Charge, Memory, SHORT_PERCENT, Use, size};
+
+/// A query that has no more than this is a small one, in bytes and as a part of the limit.
+const SMALL_BYTES: usize = 1 << 20;
+const SMALL_PART: usize = 64;
+
+/// The pool of one query.
+#[derive(Debug)]
+pub struct QueryMemory {
+    account: Arc<Account>,
+}
+
+impl QueryMemory {
+    /// The memory of one query: as DataFusion's pool in the query's context.
+    pub fn new(memory: &Arc<Memory>) -> Arc<QueryMemory> {
+        let account = memory.account_of_query();
+        Arc::new(QueryMemory { account })
+    }
+
+    /// What errors and statistics call the query.
+    pub fn set_name(&self, name: String) {
+        self.account.set_name(name);
+    }
+
+    /// Rows that wait for the client.
+    pub fn result(&self, bytes: usize) -> Charge {
+        self.account.charge(Use::Result, bytes)
+    }
+
+    fn memory(&self) -> &Memory {
+        self.account.memory()
+    }
+
+    fn refuse(&self, reservation: &MemoryReservation, bytes: usize) -> DataFusionError {
+        self.memory().queries_refused.fetch_add(1, Ordering::Relaxed);
+        DataFusionError::ResourcesExhausted(format!(
+            "out of memory: {} exceeded memory_limit (it needs {} more and has {}): {}",
+            reservation.consumer().name(),
+            size(bytes),
+            size(reservation.size()),
+            self.memory().shown()
+        ))
+    }
+}
+
+impl MemoryPool for QueryMemory {
+    fn name(&self) -> &str {
+        "millrace"
+    }
+
+    fn register(&self, consumer: &MemoryConsumer) {
+        self.memory().shares.lock().spilling += usize::from(consumer.can_spill());
+    }
+
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        self.memory().shares.lock().spilling -= usize::from(consumer.can_spill());
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        *self.memory().shares.lock().bytes(reservation) += additional;
+        self.account.grow(Use::Query, additional);
+        holds(additional);
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        *self.memory().shares.lock().bytes(reservation) -= shrink;
+        self.account.shrink(Use::Query, shrink);
+        releases(shrink);
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        let memory = self.memory();
+        let mut shares = memory.shares.lock();
+        let queries = shares.spillable + shares.unspillable;
+        let others = memory.used().saturating_sub(queries);
+        let available = memory.percent(SHORT_PERCENT).saturating_sub(others);
+        let is_given = if reservation.consumer().can_spill() {
+            let shared = available.saturating_sub(shares.unspillable);
+            reservation.size().saturating_add(additional) <= shared / shares.spilling.max(1)
+        } else {
+            queries.saturating_add(additional) <= available
+        };
+        let small = SMALL_BYTES.min(memory.percent(100) / SMALL_PART);
+        let is_small = self.account.total().saturating_add(additional) <= small
+            && memory.used().saturating_add(additional) <= memory.percent(100);
+        if !is_given && !is_small {
+            drop(shares);
+            return Err(self.refuse(reservation, additional));
+        }
+        *shares.bytes(reservation) += additional;
+        self.account.grow(Use::Query, additional);
+        holds(additional);
+        Ok(())
+    }
+
+    fn reserved(&self) -> usize {
+        self.account.total()
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        match self.memory().status().limit {
+            Some(limit) => MemoryLimit::Finite(limit),
+            None => MemoryLimit::Infinite,
+        }
+    }
+}
+
+impl fmt::Display for QueryMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "millrace(of {})", self.account.name())
+    }
+}

@@ -1,0 +1,194 @@
+//! Definitions change while the pipelines concerned are idle: tickets, and pipelines that become one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use millrace_planner::RelationId;
+
+use super::pipeline::Pipeline;
+use super::{Command, Driver};
+use crate::id::{PipelineId, Ticket};
+use crate::message::ToWorker;
+use crate::template::ViewShape;
+
+impl Driver {
+    /// Forgets a back-fill and whatever waited for it.
+    pub(super) fn remove_job(&mut self, view: RelationId, commands: &mut Vec<Command>) -> Option<Pipeline> {
+        let id = self.jobs.remove(&view)?;
+        self.jobs.retain(|_, pipeline| *pipeline != id);
+        self.tickets.retain(|_, pipelines| !pipelines.contains(&id));
+        let pipeline = self.pipelines.remove(&id)?;
+        forget(id, &pipeline, commands);
+        Some(pipeline)
+    }
+
+    /// Queues the ticket at every pipeline of the relations.
+    pub(super) fn quiesce(
+        &mut self,
+        ticket: Ticket,
+        relations: &[RelationId],
+        or_new: PipelineId,
+        commands: &mut Vec<Command>,
+    ) {
+        let pipeline_of = |relation| {
+            self.pipeline_of
+                .get(relation)
+                .or_else(|| self.jobs.get(relation))
+                .copied()
+        };
+        let mut ids: BTreeSet<PipelineId> = relations.iter().filter_map(pipeline_of).collect();
+        if ids.is_empty() {
+            // A view over nothing (VALUES) is a pipeline of its own.
+            self.pipelines.insert(or_new, Pipeline::new(self.group_size));
+            ids.insert(or_new);
+        }
+        for id in &ids {
+            if let Some(pipeline) = self.pipelines.get_mut(id) {
+                pipeline.tickets.push_back(ticket);
+            }
+            self.close(*id, commands);
+        }
+        self.tickets.insert(ticket, ids);
+        self.try_hold(ticket, commands);
+    }
+
+    /// If it is the ticket's turn at all of its pipelines and they are idle: joins them and says so.
+    pub(super) fn try_hold(&mut self, ticket: Ticket, commands: &mut Vec<Command>) {
+        let Some(ids) = self.tickets.get(&ticket) else {
+            return;
+        };
+        let is_ready = |id: &PipelineId| {
+            let pipeline = &self.pipelines[id];
+            pipeline.tickets.front() == Some(&ticket) && pipeline.is_idle() && !pipeline.is_held
+        };
+        if !ids.iter().all(is_ready) {
+            return;
+        }
+        let mut ids = ids.clone().into_iter();
+        let Some(into) = ids.next() else { return };
+        for from in ids {
+            self.join(into, from, commands);
+        }
+        if let Some(pipeline) = self.pipelines.get_mut(&into) {
+            pipeline.is_held = true;
+            commands.push(Command::Quiesced {
+                ticket,
+                pipeline: into,
+                epoch: pipeline.committed,
+            });
+        }
+    }
+
+    /// Makes two idle pipelines one.
+    fn join(&mut self, into: PipelineId, from: PipelineId, commands: &mut Vec<Command>) {
+        let Some(other) = self.pipelines.remove(&from) else {
+            return;
+        };
+        forget(from, &other, commands);
+        let Some(pipeline) = self.pipelines.get_mut(&into) else {
+            return;
+        };
+        for relation in other
+            .sources
+            .iter()
+            .chain(other.views.iter().map(|view| &view.id))
+        {
+            self.pipeline_of.insert(*relation, into);
+        }
+        pipeline.sources.extend(other.sources);
+        // Views of different pipelines do not read each other: any order between them will do.
+        pipeline.views.extend(other.views);
+        pipeline.faucets.extend(other.faucets);
+        pipeline.hosts.extend(other.hosts);
+        pipeline.forget_checkpoint();
+        pipeline.skip_to(other.committed);
+        let waiting: BTreeSet<Ticket> = pipeline.tickets.iter().copied().chain(other.tickets).collect();
+        pipeline.tickets = waiting.into_iter().collect();
+        for pipelines in self.tickets.values_mut() {
+            if pipelines.remove(&from) {
+                pipelines.insert(into);
+            }
+        }
+        let epoch = pipeline.committed;
+        commands.push(Command::Joined { into, from });
+        commands.push(Command::Commit {
+            pipeline: into,
+            epoch,
+        });
+    }
+
+    pub(super) fn resume(
+        &mut self,
+        ticket: Ticket,
+        views: Vec<Arc<ViewShape>>,
+        dropped: &[RelationId],
+        commands: &mut Vec<Command>,
+    ) {
+        let Some(id) = self.tickets.remove(&ticket).and_then(|ids| ids.first().copied()) else {
+            return;
+        };
+        // A view was made over one that was lost meanwhile, or lost a part when it was about to join: it is as lost.
+        let mut is_disturbed = self.disturbed.remove(&ticket) && !views.is_empty();
+        let attached: Vec<RelationId> = views.iter().map(|view| view.id).collect();
+        let (mut epoch_min, mut hosts) = (0, BTreeSet::new());
+        for view in &attached {
+            if let Some(job) = self.remove_job(*view, commands) {
+                epoch_min = job.committed.max(epoch_min);
+                is_disturbed |= job.is_lost;
+                hosts.extend(job.hosts);
+            }
+        }
+        if !is_disturbed {
+            self.pipeline_of.extend(attached.iter().map(|view| (*view, id)));
+        }
+        for relation in dropped {
+            self.pipeline_of.remove(relation);
+        }
+        let Some(pipeline) = self.pipelines.get_mut(&id) else {
+            return;
+        };
+        pipeline.tickets.pop_front();
+        pipeline.is_held = false;
+        if is_disturbed {
+            commands.push(Command::Abandoned {
+                pipeline: id,
+                views: attached,
+            });
+        } else if !views.is_empty() {
+            pipeline.views.extend(views);
+            pipeline.hosts.extend(hosts);
+            // What the views have is in no checkpoint of the pipeline.
+            pipeline.forget_checkpoint();
+            // A back-fill counted its own epochs; the view's versions go on from there.
+            pipeline.epoch_floor = epoch_min;
+            pipeline.catch_up(id, commands);
+            commands.extend(
+                attached
+                    .into_iter()
+                    .map(|view| Command::Attached { view, pipeline: id }),
+            );
+        }
+        pipeline.views.retain(|view| !dropped.contains(&view.id));
+        pipeline.sources.retain(|source| !dropped.contains(source));
+        if pipeline.sources.is_empty() && pipeline.views.is_empty() && pipeline.tickets.is_empty() {
+            if let Some(pipeline) = self.pipelines.remove(&id) {
+                forget(id, &pipeline, commands);
+            }
+            return;
+        }
+        self.advance(id, commands);
+    }
+}
+
+/// Tells the workers that the pipeline is gone.
+fn forget(id: PipelineId, pipeline: &Pipeline, commands: &mut Vec<Command>) {
+    if let Some(template) = &pipeline.template {
+        for worker in template.participants() {
+            let message = ToWorker::Forget {
+                pipeline: id,
+                version: template.version,
+            };
+            commands.push(Command::Send(worker, message));
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! One column of a stream, a table or a materialized view.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Field;
+use datafusion::common::ScalarValue;
+use datafusion::sql::sqlparser::ast;
+
+/// A column of a stored relation.
+#[derive(Debug, Clone)]
+pub struct ColumnDef {
+    /// Name, type, nullability.
+    pub field: Arc<Field>,
+    /// `DEFAULT`.
+    pub default: Option<ast::Expr>,
+    /// `GENERATED ALWAYS AS`.
+    pub generated: Option<ast::Expr>,
+    /// `AS PROCTIME()`.
+    pub proctime: bool,
+    /// What COMMENT said.
+    pub comment: Option<String>,
+    /// What the rows have in it that were there before it was added, if it was.
+    pub added: Option<ScalarValue>,
+}

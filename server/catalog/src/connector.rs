@@ -1,0 +1,215 @@
+//! Connectors of streams: from `WITH (connector = '..', ..)` to what makes the rows.
+//!
+//! What there is makes rows itself: `nexmark`, `ysb` and `datagen`. Their rows are functions of their position
+
+mod datagen;
+pub mod options;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_generator::{Generator, nexmark, ysb};
+use millrace_parser::ast;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::names::did_you_mean;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::options::length;
+
+use self::options::Given;
+use crate::column::ColumnDef;
+
+/// The connectors that there are.
+const CONNECTORS: [&str; 3] = ["nexmark", "ysb", "datagen"];
+/// Rows of one write.
+const WRITE_ROWS: u64 = 8_192;
+/// Writes in a second, if the rate is so low that they are smaller than that.
+const WRITES_PER_SECOND: u64 = 100;
+/// Where event time begins: Nexmark's own beginning.
+const START_DEFAULT: &str = "2015-07-15 00:00:00+00";
+
+/// A stream's connector, as it was given: names and values of all options.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectorDef(BTreeMap<String, String>);
+
+/// A connector that is ready to make rows.
+#[derive(Debug, Clone)]
+pub struct Source {
+    pub generator: Arc<dyn Generator>,
+    /// The columns of the stream that it gives, by position, in its order.
+    pub given: Vec<usize>,
+    /// Rows a second; `None`: as fast as views take them.
+    pub rate: Option<u64>,
+}
+
+impl Source {
+    /// Rows that are written together: always those between two multiples of this, so that what is late does not depend on
+    /// where the server was stopped.
+    pub fn write_rows(&self) -> u64 {
+        self.rate
+            .map_or(WRITE_ROWS, |rate| (rate / WRITES_PER_SECOND).clamp(1, WRITE_ROWS))
+    }
+}
+
+impl ConnectorDef {
+    /// The connector that the options name, if they do. All options are its own then.
+    ///
+    /// # Errors
+    /// There is no such connector.
+    pub fn new(options: &mut ast::Options) -> SqlResult<Option<ConnectorDef>> {
+        if !options.0.iter().any(|option| name_of(option) == "connector") {
+            return Ok(None);
+        }
+        let options = std::mem::take(&mut options.0);
+        let options = options.into_iter().map(|option| (name_of(&option), option.value));
+        let def = ConnectorDef(options.collect());
+        if !CONNECTORS.contains(&def.name()) {
+            return Err(
+                SqlError::unsupported(format!("connector \"{}\" is not supported", def.name()))
+                    .with_hint(format!("The connectors are {}.", CONNECTORS.join(", "))),
+            );
+        }
+        Ok(Some(def))
+    }
+
+    /// Which connector it is.
+    pub fn name(&self) -> &str {
+        self.0.get("connector").map_or("", String::as_str)
+    }
+
+    /// As CREATE STREAM has it: the options, the connector first.
+    pub fn options(&self) -> Vec<String> {
+        let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
+        let quoted = |name: &str| match name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "._".contains(c))
+        {
+            true => name.to_owned(),
+            false => literal(name),
+        };
+        let others = self.0.iter().filter(|(name, _)| *name != "connector");
+        let others = others.map(|(name, value)| format!("{} = {}", quoted(name), literal(value)));
+        std::iter::once(format!("connector = {}", literal(self.name())))
+            .chain(others)
+            .collect()
+    }
+
+    /// What makes rows for a stream of these columns.
+    ///
+    /// # Errors
+    /// An option is unknown or has a value that it cannot have; the connector does not know a column.
+    pub fn source(&self, columns: &[ColumnDef]) -> SqlResult<Source> {
+        let mut given = Given::new(self.name(), &self.0);
+        let rate = match given.number("rate", 1..=10_000_000)? {
+            None if self.name() == "datagen" => given.number("datagen.rows.per.second", 1..=10_000_000)?,
+            rate => rate,
+        };
+        let rows = given.number("rows", 0..=u64::MAX >> 1)?;
+        let (generator, positions) = match self.name() {
+            "nexmark" => nexmark(&mut given, columns, rows)?,
+            "ysb" => ysb(&mut given, columns, rows)?,
+            _ => datagen::source(&mut given, columns, rows)?,
+        };
+        given.finish()?;
+        if rate.is_none() && generator.rows_max().is_none() {
+            return Err(SqlError::new(
+                SqlState::InvalidParameterValue,
+                format!("connector \"{}\" needs option \"rows\" or \"rate\"", self.name()),
+            )
+            .with_detail("An endless stream at full speed would soon fill the disk."));
+        }
+        Ok(Source {
+            generator,
+            given: positions,
+            rate,
+        })
+    }
+}
+
+fn name_of(option: &ast::OptionEntry) -> String {
+    option.name.value.to_ascii_lowercase()
+}
+
+type Made = (Arc<dyn Generator>, Vec<usize>);
+
+fn nexmark(given: &mut Given<'_>, columns: &[ColumnDef], rows: Option<u64>) -> SqlResult<Made> {
+    use nexmark::{Kind, Nexmark};
+    let kind = given.one_of(
+        "nexmark.table.type",
+        &[
+            ("person", Kind::Person),
+            ("auction", Kind::Auction),
+            ("bid", Kind::Bid),
+        ],
+    )?;
+    let kind = kind.ok_or_else(|| given.missing("nexmark.table.type", "'person', 'auction' or 'bid'"))?;
+    let events = given.number("nexmark.event.num", 0..=u64::MAX >> 1)?;
+    let known: Vec<&str> = kind.columns().iter().map(|(name, _)| *name).collect();
+    let positions = known_columns("nexmark", columns, &known)?;
+    let mut nexmark = Nexmark::new(kind, &names(columns, &positions));
+    nexmark.seed = given.seed()?;
+    nexmark.start = given.time("start")?.unwrap_or(start()?);
+    let gap = given.number("nexmark.min.event.gap.in.ns", 0..=u64::MAX >> 1)?;
+    nexmark.gap_ns = gap.unwrap_or(nexmark.gap_ns);
+    // The fewer of the two.
+    nexmark.rows_max = events
+        .map(|events| kind.rows_of(events))
+        .into_iter()
+        .chain(rows)
+        .min();
+    Ok((Arc::new(nexmark), positions))
+}
+
+fn ysb(given: &mut Given<'_>, columns: &[ColumnDef], rows: Option<u64>) -> SqlResult<Made> {
+    use ysb::{Kind, Ysb};
+    let kinds = [("events", Kind::Events), ("campaigns", Kind::Campaigns)];
+    let kind = given.one_of("ysb.table.type", &kinds)?.unwrap_or(Kind::Events);
+    let positions = known_columns("ysb", columns, kind.columns())?;
+    let wanted = positions.iter().map(|position| {
+        let field = &columns[*position].field;
+        let is_text = millrace_postgres::types::is_text(field.data_type())
+            || millrace_postgres::types::type_name(field) == "uuid";
+        (field.name().clone(), !is_text)
+    });
+    let mut ysb = Ysb::new(kind, &wanted.collect::<Vec<_>>(), rows);
+    ysb.seed = given.seed()?;
+    ysb.start = given.time("start")?.unwrap_or(start()?);
+    let gap = given.length("gap")?.map(|micros| micros.saturating_mul(1000));
+    ysb.gap_ns = gap.unwrap_or(ysb.gap_ns);
+    Ok((Arc::new(ysb), positions))
+}
+
+fn start() -> SqlResult<i64> {
+    options::time(START_DEFAULT)
+}
+
+/// Whether a connector gives the column, and not the stream itself.
+fn is_given(column: &ColumnDef) -> bool {
+    column.generated.is_none() && !column.proctime && column.added.is_none()
+}
+
+/// The positions of the columns that a connector with these columns gives.
+fn known_columns(connector: &str, columns: &[ColumnDef], known: &[&str]) -> SqlResult<Vec<usize>> {
+    let mut positions = vec![];
+    for (position, column) in columns.iter().enumerate().filter(|(_, column)| is_given(column)) {
+        let name = column.field.name();
+        if known.contains(&name.as_str()) {
+            positions.push(position);
+        } else if column.default.is_none() {
+            return Err(SqlError::new(
+                SqlState::UndefinedColumn,
+                format!("connector \"{connector}\" has no column \"{name}\""),
+            )
+            .with_detail(format!("It has {}.", known.join(", ")))
+            .with_hint_opt(did_you_mean(name, known.iter().copied())));
+        }
+    }
+    Ok(positions)
+}
+
+fn names(columns: &[ColumnDef], positions: &[usize]) -> Vec<String> {
+    positions
+        .iter()
+        .map(|position| columns[*position].field.name().clone())
+        .collect()
+}

@@ -1,0 +1,125 @@
+//! How the rows of a stream or table are kept: `durability`, and of a stream `retention` and `retention_size`.
+
+use millrace_parser::ast::Options;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::units;
+use millrace_storage::{Durability, ObjectKind, RelationOptions};
+use serde::{Deserialize, Serialize};
+
+use crate::connector::length;
+
+/// See the module. What is not said is the server's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keeping {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    durability: Option<Durability>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retention_ms: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retention_bytes: Option<u64>,
+}
+
+impl Keeping {
+    /// What the options say, which are taken out of `options`.
+    ///
+    /// # Errors
+    /// An option has a value that it cannot have, or a table is to forget rows.
+    pub fn new(options: &mut Options, kind: ObjectKind) -> SqlResult<Keeping> {
+        let mut keeping = Keeping::default();
+        let mut left = vec![];
+        for option in std::mem::take(&mut options.0) {
+            let name = option.name.value.to_ascii_lowercase();
+            let value = option.value.to_string();
+            let value = value.trim_matches('\'');
+            let invalid = |why: &str| {
+                SqlError::new(
+                    SqlState::InvalidParameterValue,
+                    format!("invalid value for option \"{name}\": '{value}'"),
+                )
+                .with_hint(format!("{why}."))
+            };
+            match name.as_str() {
+                "durability" => {
+                    let level = value.to_ascii_lowercase().parse();
+                    keeping.durability =
+                        Some(level.map_err(|()| invalid("It can be 'fsync', 'group' or 'off'"))?);
+                }
+                "retention" | "retention_size" if kind != ObjectKind::Stream => {
+                    return Err(SqlError::new(
+                        SqlState::InvalidTableDefinition,
+                        format!("option \"{name}\" is only for streams"),
+                    )
+                    .with_detail("A table keeps its rows until they are deleted."));
+                }
+                "retention" => {
+                    let time = length(value).ok().filter(|micros| *micros >= 1_000);
+                    let time = time.ok_or_else(|| invalid("Give a time, such as '7 days'"))?;
+                    keeping.retention_ms = Some(time / 1_000);
+                }
+                "retention_size" => {
+                    let bytes = units::size(value).map_err(|_| invalid("Give a size, such as '10GB'"))?;
+                    keeping.retention_bytes = Some(bytes);
+                }
+                _ => left.push(option),
+            }
+        }
+        options.0 = left;
+        Ok(keeping)
+    }
+
+    /// Takes over what `change` says.
+    #[must_use]
+    pub fn altered(mut self, change: Keeping) -> Keeping {
+        self.durability = change.durability.or(self.durability);
+        self.retention_ms = change.retention_ms.or(self.retention_ms);
+        self.retention_bytes = change.retention_bytes.or(self.retention_bytes);
+        self
+    }
+
+    /// Leaves an option to the server again; whether there is such an option.
+    pub fn reset(&mut self, name: &str) -> bool {
+        match name {
+            "durability" => self.durability = None,
+            "retention" => self.retention_ms = None,
+            "retention_size" => self.retention_bytes = None,
+            _ => return false,
+        }
+        true
+    }
+
+    /// Whether everything is the server's.
+    pub fn is_default(&self) -> bool {
+        *self == Keeping::default()
+    }
+
+    /// Whether rows may go.
+    pub fn forgets(&self) -> bool {
+        self.retention_ms.is_some() || self.retention_bytes.is_some()
+    }
+
+    /// What the log goes by.
+    pub fn for_log(&self) -> RelationOptions {
+        RelationOptions {
+            durability: self.durability,
+            retention_ms: self.retention_ms,
+            retention_bytes: self.retention_bytes,
+        }
+    }
+
+    /// As CREATE has it: the options behind the columns.
+    pub fn options(&self) -> Vec<String> {
+        let durability = self.durability.map(|level| format!("durability = '{level}'"));
+        let time = self
+            .retention_ms
+            .map(|ms| format!("retention = '{} milliseconds'", ms));
+        let time = match self.retention_ms {
+            Some(ms) if ms % 86_400_000 == 0 => Some(format!("retention = '{} days'", ms / 86_400_000)),
+            Some(ms) if ms % 1_000 == 0 => Some(format!("retention = '{} seconds'", ms / 1_000)),
+            _ => time,
+        };
+        let size = self
+            .retention_bytes
+            .map(|bytes| format!("retention_size = '{bytes}B'"));
+        durability.into_iter().chain(time).chain(size).collect()
+    }
+}

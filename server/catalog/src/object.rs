@@ -1,0 +1,533 @@
+//! One object of the catalog, and its lasting form.
+//!
+//! A stored object carries the statement that made it, for people (`SHOW CREATE`), and properties, from which it is
+//! made again at start-up: columns with their types, defaults and constraints, the key, a view's query with the search
+//! path under which its names were meant, and what it depends on.
+
+mod stored;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::catalog::TableProvider;
+use datafusion::common::ScalarValue;
+use millrace_parser::quote_identifier;
+use millrace_planner::growth::Growth;
+use millrace_planner::{
+    Emit, OnError, Priority, RelationId, RelationInfo, RelationKind, RelationTable, StageGraph,
+};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::types;
+use millrace_storage::{ObjectId, ObjectKind};
+
+use crate::bound::BoundName;
+use crate::column::ColumnDef;
+use crate::connector::ConnectorDef;
+use crate::event_time::EventTimeDef;
+use crate::external::ExternalTable;
+use crate::flow::FlowDef;
+use crate::function::FunctionDef;
+use crate::keeping::Keeping;
+use crate::sink::SinkDef;
+pub use stored::lasting_columns;
+
+/// An object.
+#[derive(Debug, Clone)]
+pub struct Object {
+    /// Its identity for ever.
+    pub id: ObjectId,
+    /// What it is.
+    pub kind: ObjectKind,
+    /// The database that it is in.
+    pub database: String,
+    /// The schema that it is in.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// The statement that makes it.
+    pub sql: String,
+    /// What COMMENT said.
+    pub comment: Option<String>,
+    /// When it was made.
+    pub created_at_ms: i64,
+    /// What it names: it cannot be there without them.
+    pub depends: Vec<ObjectId>,
+    /// What it consists of.
+    pub definition: Definition,
+}
+
+/// What an object consists of.
+#[derive(Debug, Clone)]
+pub enum Definition {
+    /// A stream, a table or a materialized view.
+    Relation(Box<Relation>),
+    /// A view.
+    View(Arc<QueryDef>),
+    /// Files, and the columns that they were found to have.
+    External(Arc<ExternalTable>),
+    /// An SQL expression with parameters.
+    Function(Arc<FunctionDef>),
+    /// An index.
+    Index(IndexDef),
+    /// A sink.
+    Sink(Arc<SinkDef>),
+    /// An object that failed to load at startup, and why.
+    SetAside(String),
+    /// A database or a schema.
+    Other,
+}
+
+/// A stored relation.
+#[derive(Debug, Clone)]
+pub struct Relation {
+    /// What the planner knows of it.
+    pub info: RelationInfo,
+    /// Its columns.
+    pub columns: Vec<ColumnDef>,
+    /// The name of its primary key's constraint.
+    pub key_name: Option<String>,
+    /// The event time, if it is a stream that has one.
+    pub event_time: Option<EventTimeDef>,
+    /// What fills it, if it is a stream that is not written to.
+    pub connector: Option<ConnectorDef>,
+    /// How its rows are kept, if it is a stream or table.
+    pub keeping: Keeping,
+    /// The query, if it is a materialized view.
+    pub query: Option<Arc<QueryDef>>,
+    /// What of it grows without bound, if it is a materialized view.
+    pub growth: Growth,
+    /// The provider that plans are bound against.
+    pub provider: Arc<RelationTable>,
+}
+
+/// A materialized view's plan.
+#[derive(Debug)]
+pub struct Planned {
+    pub graph: StageGraph,
+    /// The query, with what its names mean.
+    pub query: Arc<QueryDef>,
+    /// What of the view grows without bound.
+    pub growth: Growth,
+}
+
+/// A view's query.
+#[derive(Debug)]
+pub struct QueryDef {
+    /// The text.
+    pub text: String,
+    /// The schemas in which its unqualified names were looked for.
+    pub search_path: Vec<String>,
+    /// The names of its columns, if they were given.
+    pub column_names: Vec<String>,
+    /// What its names mean. A name that is not among them means what the search path says.
+    pub names: Vec<BoundName>,
+    /// When a materialized view shows its rows.
+    pub emit: Emit,
+    /// Whether a materialized view puts overlapping windows together from panes.
+    pub slides: bool,
+    /// Flow control of a materialized view.
+    pub flow: FlowDef,
+    /// How urgent its epochs are.
+    pub priority: Priority,
+    /// What becomes of a row on which an expression fails.
+    pub on_error: OnError,
+    /// The plan of a view, once it was needed. It stays right: what it names cannot change under it.
+    pub bound: OnceLock<Arc<dyn TableProvider>>,
+}
+
+/// An index.
+#[derive(Debug, Clone)]
+pub struct IndexDef {
+    /// The relation.
+    pub relation: ObjectId,
+    /// Its columns, by position.
+    pub columns: Vec<usize>,
+}
+
+impl Relation {
+    /// A stored relation of these columns. `key` is the primary key of a table, empty for none.
+    pub fn new(
+        id: ObjectId,
+        name: &str,
+        kind: RelationKind,
+        columns: Vec<ColumnDef>,
+        key: &[usize],
+        append_only: bool,
+    ) -> Self {
+        let fields: Vec<Arc<Field>> = columns.iter().map(|column| Arc::clone(&column.field)).collect();
+        let info = RelationInfo {
+            id: RelationId(id.0),
+            name: name.to_string(),
+            kind,
+            schema: Arc::new(Schema::new(fields)),
+            key: (!key.is_empty()).then(|| key.to_vec()),
+            append_only,
+            watermarks: vec![],
+        };
+        let key_name = (kind == RelationKind::Table && !key.is_empty()).then(|| format!("{name}_pkey"));
+        let provider = Arc::new(RelationTable::new(info.clone()));
+        Relation {
+            info,
+            columns,
+            key_name,
+            event_time: None,
+            connector: None,
+            keeping: Keeping::default(),
+            query: None,
+            growth: Growth::default(),
+            provider,
+        }
+    }
+
+    /// A materialized view with this plan. Comments of columns that were there before are kept.
+    pub fn of_view(id: ObjectId, name: &str, planned: &Planned, before: &[ColumnDef]) -> Self {
+        let graph = &planned.graph;
+        let columns = graph.schema.fields().iter().map(|field| ColumnDef {
+            field: Arc::clone(field),
+            default: None,
+            generated: None,
+            proctime: false,
+            comment: before
+                .iter()
+                .find(|column| column.field.name() == field.name())
+                .and_then(|column| column.comment.clone()),
+            added: None,
+        });
+        let key = graph.key.clone().unwrap_or_default();
+        let mut relation = Relation::new(
+            id,
+            name,
+            RelationKind::View,
+            columns.collect(),
+            &key,
+            graph.append_only,
+        );
+        // Also what has no columns is unique: a view of one row has the empty key.
+        relation.info.key.clone_from(&graph.key);
+        relation.info.schema = Arc::clone(&graph.schema);
+        relation.info.watermarks.clone_from(&graph.watermarks);
+        relation.provider = Arc::new(RelationTable::new(relation.info.clone()));
+        relation.query = Some(Arc::clone(&planned.query));
+        relation.growth = planned.growth.clone();
+        relation
+    }
+
+    /// The relation with an event time.
+    #[must_use]
+    pub fn with_event_time(mut self, event_time: Option<EventTimeDef>) -> Self {
+        let bound = event_time
+            .as_ref()
+            .map(|event_time| event_time.bound(self.info.id, &self.info.schema));
+        self.info.watermarks = bound.into_iter().collect();
+        self.provider = Arc::new(RelationTable::new(self.info.clone()));
+        self.event_time = event_time;
+        self
+    }
+
+    /// The relation with a connector.
+    #[must_use]
+    pub fn with_connector(mut self, connector: Option<ConnectorDef>) -> Self {
+        self.connector = connector;
+        self
+    }
+
+    /// The relation with rows that are kept so.
+    #[must_use]
+    pub fn with_keeping(mut self, keeping: Keeping) -> Self {
+        self.keeping = keeping;
+        self
+    }
+
+    /// Gives the relation another name.
+    pub fn rename(&mut self, name: &str) {
+        self.info.name = name.to_string();
+        self.provider = Arc::new(RelationTable::new(self.info.clone()));
+    }
+
+    /// What rows have in the columns that were added after them, one value each.
+    pub fn missing(&self) -> Vec<ScalarValue> {
+        self.columns
+            .iter()
+            .filter_map(|column| column.added.clone())
+            .collect()
+    }
+
+    /// The columns as Arrow has them.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.info.schema
+    }
+
+    /// The columns of the primary key, if it has one.
+    pub fn key(&self) -> &[usize] {
+        self.info.key.as_deref().unwrap_or_default()
+    }
+}
+
+impl Relation {
+    /// Columns and key as CREATE TABLE has them.
+    fn elements(&self) -> Vec<String> {
+        let mut elements: Vec<String> = self
+            .columns
+            .iter()
+            .map(|column| {
+                let mut text = format!(
+                    "{} {}",
+                    quote_identifier(column.field.name()),
+                    types::type_name(&column.field)
+                );
+                if !column.field.is_nullable() {
+                    text.push_str(" NOT NULL");
+                }
+                if let Some(default) = &column.default {
+                    text.push_str(&format!(" DEFAULT {default}"));
+                }
+                if let Some(generated) = &column.generated {
+                    text.push_str(&format!(" GENERATED ALWAYS AS ({generated}) STORED"));
+                }
+                if column.proctime {
+                    text.push_str(" AS PROCTIME()");
+                }
+                text
+            })
+            .collect();
+        if !self.key().is_empty() {
+            let key: Vec<_> = (self.key().iter())
+                .filter_map(|position| self.columns.get(*position))
+                .map(|column| quote_identifier(column.field.name()))
+                .collect();
+            elements.push(format!("PRIMARY KEY ({})", key.join(", ")));
+        }
+        elements.extend(
+            self.event_time
+                .iter()
+                .map(|event_time| event_time.clause(self.schema())),
+        );
+        elements
+    }
+}
+
+impl QueryDef {
+    /// A query and what its names mean.
+    pub fn new(text: impl Into<String>, search_path: Vec<String>, column_names: Vec<String>) -> Self {
+        QueryDef {
+            text: text.into(),
+            search_path,
+            column_names,
+            names: vec![],
+            emit: Emit::Changes,
+            slides: true,
+            flow: FlowDef::default(),
+            priority: Priority::default(),
+            on_error: OnError::default(),
+            bound: OnceLock::new(),
+        }
+    }
+
+    /// The same query, its names meaning this.
+    #[must_use]
+    pub fn with_names(&self, names: Vec<BoundName>) -> Self {
+        QueryDef {
+            names,
+            emit: self.emit,
+            slides: self.slides,
+            flow: self.flow,
+            priority: self.priority,
+            on_error: self.on_error,
+            ..QueryDef::new(
+                self.text.clone(),
+                self.search_path.clone(),
+                self.column_names.clone(),
+            )
+        }
+    }
+
+    /// The same query, whose rows are shown then.
+    #[must_use]
+    pub fn with_emit(self, emit: Emit) -> Self {
+        QueryDef { emit, ..self }
+    }
+
+    /// The same query, overlapping windows put together from panes or not.
+    #[must_use]
+    pub fn with_slides(self, slides: bool) -> Self {
+        QueryDef { slides, ..self }
+    }
+
+    /// The same query, with so much of it in flight.
+    #[must_use]
+    pub fn with_flow(self, flow: FlowDef) -> Self {
+        QueryDef { flow, ..self }
+    }
+
+    /// The same query, its epochs so urgent.
+    #[must_use]
+    pub fn with_priority(self, priority: Priority) -> Self {
+        QueryDef { priority, ..self }
+    }
+
+    /// The same query, which does this with rows on which an expression fails.
+    #[must_use]
+    pub fn with_on_error(self, on_error: OnError) -> Self {
+        QueryDef { on_error, ..self }
+    }
+
+    /// The options of a materialized view, where they are not the defaults.
+    fn options_clause(&self) -> String {
+        let batches = self.flow.batches.map(|batches| match batches {
+            0 => "flow_batches = 'off'".to_owned(),
+            batches => format!("flow_batches = {batches}"),
+        });
+        let rows = self
+            .flow
+            .batch_rows
+            .map(|rows| format!("flow_batch_rows = {rows}"));
+        let priority = self.priority;
+        let priority = (priority != Priority::default()).then(|| format!("priority = '{}'", priority.name()));
+        let on_error = self.on_error;
+        let on_error = (on_error != OnError::default()).then(|| format!("on_error = '{}'", on_error.name()));
+        let options = [on_error, priority, batches, rows];
+        let options: Vec<String> = options.into_iter().flatten().collect();
+        match options.is_empty() {
+            true => String::new(),
+            false => format!(" WITH ({})", options.join(", ")),
+        }
+    }
+
+    /// The clause that says when rows are shown.
+    fn emit_clause(&self) -> String {
+        let seconds = |micros: i64| micros as f64 / 1e6;
+        match self.emit {
+            Emit::Changes => String::new(),
+            Emit::OnWindowClose { delay: 0 } => " EMIT ON WINDOW CLOSE".to_owned(),
+            Emit::OnWindowClose { delay } => {
+                format!(
+                    " EMIT ON WINDOW CLOSE WITH DELAY INTERVAL '{} seconds'",
+                    seconds(delay)
+                )
+            }
+            Emit::Every(every) => format!(" EMIT EVERY INTERVAL '{} seconds'", seconds(every)),
+        }
+    }
+
+    /// What it names directly, views as themselves.
+    pub fn depends(&self) -> Vec<ObjectId> {
+        let objects: BTreeSet<ObjectId> = self.names.iter().map(|name| name.object).collect();
+        objects.into_iter().collect()
+    }
+}
+
+impl Object {
+    /// The stored relation, if it is one that is up.
+    pub fn relation(&self) -> Option<&Relation> {
+        match &self.definition {
+            Definition::Relation(relation) => Some(relation),
+            _ => None,
+        }
+    }
+
+    /// The name with its schema, where that is not the first thing that a reader would think of.
+    pub fn display_name(&self) -> String {
+        if self.schema == super::DEFAULT_SCHEMA || self.schema.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{}.{}", self.schema, self.name)
+        }
+    }
+
+    /// Refuses an object that failed to load.
+    ///
+    /// # Errors
+    /// 55000, with the reason.
+    pub fn check_up(&self) -> SqlResult<()> {
+        let Definition::SetAside(why) = &self.definition else {
+            return Ok(());
+        };
+        Err(SqlError::new(
+            SqlState::ObjectNotInPrerequisiteState,
+            format!("{} failed to load at startup", self.described()),
+        )
+        .with_detail(why.clone())
+        .with_hint("Drop it and create it again, or fix the cause and restart the server."))
+    }
+
+    /// The name with its kind: `materialized view mv`.
+    pub fn described(&self) -> String {
+        format!("{} {}", super::kind_name(self.kind), self.display_name())
+    }
+
+    /// Writes the statement anew, after what it defines was altered.
+    pub fn restate(&mut self) {
+        let name = match self.schema.as_str() {
+            super::DEFAULT_SCHEMA | "" => quote_identifier(&self.name).to_string(),
+            schema => format!("{}.{}", quote_identifier(schema), quote_identifier(&self.name)),
+        };
+        let kind = super::kind_name(self.kind).to_uppercase();
+        let view = |query: &QueryDef| {
+            let columns: Vec<_> = query
+                .column_names
+                .iter()
+                .map(|name| quote_identifier(name))
+                .collect();
+            let columns = match columns.is_empty() {
+                true => String::new(),
+                false => format!(" ({})", columns.join(", ")),
+            };
+            format!(
+                "CREATE {kind} {name}{columns}{} AS {}{}",
+                query.options_clause(),
+                query.text,
+                query.emit_clause()
+            )
+        };
+        self.sql = match &self.definition {
+            Definition::View(query) => view(query),
+            Definition::Relation(relation) => match &relation.query {
+                Some(query) => view(query),
+                None => {
+                    let connector = relation.connector.iter().flat_map(ConnectorDef::options);
+                    let event_time = relation.event_time.iter();
+                    let event_time = event_time.flat_map(|time| time.options(relation.connector.is_some()));
+                    let keeping = relation.keeping.options();
+                    let options: Vec<String> = connector.chain(event_time).chain(keeping).collect();
+                    let options = match options.is_empty() {
+                        true => String::new(),
+                        false => format!(" WITH ({})", options.join(", ")),
+                    };
+                    format!(
+                        "CREATE {kind} {name} ({}){options}",
+                        relation.elements().join(", ")
+                    )
+                }
+            },
+            // What these say does not depend on their own name, or says it in its own way.
+            Definition::External(_)
+            | Definition::Function(_)
+            | Definition::Index(_)
+            | Definition::Sink(_)
+            | Definition::SetAside(_)
+            | Definition::Other => {
+                return;
+            }
+        };
+    }
+}
+
+/// How a kind of object is called in messages.
+pub fn kind_name(kind: ObjectKind) -> &'static str {
+    match kind {
+        ObjectKind::Database => "database",
+        ObjectKind::Schema => "schema",
+        ObjectKind::User => "role",
+        ObjectKind::Stream => "stream",
+        ObjectKind::Table => "table",
+        ObjectKind::View => "view",
+        ObjectKind::MaterializedView => "materialized view",
+        ObjectKind::ExternalTable => "external table",
+        ObjectKind::Index => "index",
+        ObjectKind::Sink => "sink",
+        ObjectKind::Subscription => "subscription",
+        ObjectKind::Function => "function",
+        ObjectKind::Setting => "setting",
+    }
+}

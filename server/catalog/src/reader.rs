@@ -1,0 +1,448 @@
+//! How names in a statement become relations: the search path, views, and the system's own relations.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use datafusion::common::{DFSchema, TableReference};
+use datafusion::datasource::ViewTable;
+use datafusion::error::Result;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::sqlparser::ast;
+use millrace_functions::sql::{bound, comparisons, equality, rewrite, type_check};
+use millrace_planner::Binder;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::from_internal;
+use millrace_postgres::names::did_you_mean;
+use millrace_sql::{CatalogReader, SqlFunction};
+
+use crate::bound::BoundName;
+use crate::names::SYSTEM_SCHEMAS;
+use crate::object::{Definition, Object, QueryDef};
+use crate::settings::Settings;
+use crate::snapshot::CatalogSnapshot;
+
+/// The relations that nobody made: `pg_catalog`, `information_schema`, `mr_catalog`.
+pub trait SystemRelations: Sync {
+    /// The relation of that name in that system schema, if there is one.
+    ///
+    /// # Errors
+    /// Its rows could not be put together.
+    fn system_relation(
+        &self,
+        catalog: &CatalogSnapshot,
+        database: &str,
+        schema: &str,
+        name: &str,
+    ) -> SqlResult<Option<Arc<dyn TableProvider>>>;
+
+    /// `pg_settings`, with the settings of a session.
+    ///
+    /// # Errors
+    /// Its rows could not be put together.
+    fn settings(&self, settings: &Settings) -> SqlResult<Arc<dyn TableProvider>>;
+}
+
+/// Views within views within views: more than this is taken for a mistake.
+const VIEW_DEPTH_MAX: usize = 64;
+
+/// Resolves the names of one statement.
+pub struct Reader<'a> {
+    system: &'a dyn SystemRelations,
+    state: &'a SessionState,
+    catalog: &'a CatalogSnapshot,
+    database: &'a str,
+    search_path: &'a [String],
+    /// What names mean, whatever the search path says: those of a view's query.
+    bound: &'a [BoundName],
+    /// The settings of the session; none: those of the start.
+    settings: Option<&'a Settings>,
+    depth: usize,
+    used: RefCell<BTreeMap<String, BoundName>>,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader for a session in `database` with this search path.
+    pub fn new(
+        system: &'a dyn SystemRelations,
+        state: &'a SessionState,
+        catalog: &'a CatalogSnapshot,
+        database: &'a str,
+        search_path: &'a [String],
+    ) -> Self {
+        Reader {
+            system,
+            state,
+            catalog,
+            database,
+            search_path,
+            bound: &[],
+            settings: None,
+            depth: 0,
+            used: RefCell::default(),
+        }
+    }
+
+    /// The same in a session with these settings: `pg_settings` shows them.
+    #[must_use]
+    pub fn with_settings(mut self, settings: &'a Settings) -> Self {
+        self.settings = Some(settings);
+        self
+    }
+
+    /// A reader for the query of a view in `database`.
+    pub fn of_query(
+        system: &'a dyn SystemRelations,
+        state: &'a SessionState,
+        catalog: &'a CatalogSnapshot,
+        database: &'a str,
+        query: &'a QueryDef,
+    ) -> Self {
+        Reader {
+            bound: &query.names,
+            ..Reader::new(system, state, catalog, database, &query.search_path)
+        }
+    }
+
+    /// What was named so far and what it means.
+    pub fn names(&self) -> Vec<BoundName> {
+        self.used.borrow().values().cloned().collect()
+    }
+
+    /// The database, the schema (if given) and the name that a reference names.
+    ///
+    /// # Errors
+    /// It names another database.
+    pub fn parts<'b>(&self, name: &'b TableReference) -> SqlResult<(Option<&'b str>, &'b str)> {
+        match name {
+            TableReference::Bare { table } => Ok((None, table)),
+            TableReference::Partial { schema, table } => Ok((Some(schema), table)),
+            TableReference::Full {
+                catalog,
+                schema,
+                table,
+            } => {
+                if catalog.as_ref() != self.database {
+                    return Err(SqlError::unsupported(format!(
+                        "cross-database references are not implemented: \"{catalog}.{schema}.{table}\""
+                    )));
+                }
+                Ok((Some(schema), table))
+            }
+        }
+    }
+
+    /// The object that a name means, looked for along the search path; `None`: there is none, or it is the system's.
+    pub fn object(&self, schema: Option<&str>, name: &str) -> Option<&'a Arc<Object>> {
+        match schema {
+            Some(schema) => self.catalog.relation(self.database, schema, name),
+            None => self
+                .search_path
+                .iter()
+                .find_map(|schema| self.catalog.relation(self.database, schema, name)),
+        }
+    }
+
+    /// The function that a name means, looked for along the search path.
+    pub fn function_object(&self, schema: Option<&str>, name: &str) -> Option<&'a Arc<Object>> {
+        match schema {
+            Some(schema) => self.catalog.function(self.database, schema, name),
+            None => (self.search_path.iter())
+                .find_map(|schema| self.catalog.function(self.database, schema, name)),
+        }
+    }
+
+    fn sql_function(&self, name: &ast::ObjectName) -> SqlResult<Option<SqlFunction>> {
+        let parts: Option<Vec<String>> = (name.0.iter())
+            .map(|part| part.as_ident().map(millrace_parser::fold))
+            .collect();
+        let (schema, name) = match parts.as_deref() {
+            Some([name]) => (None, name),
+            Some([schema, name]) => (Some(schema.as_str()), name),
+            _ => return Ok(None),
+        };
+        // A relation may have the same name.
+        let written = match schema {
+            Some(schema) => format!("{schema}.{name}()"),
+            None => format!("{name}()"),
+        };
+        let bound = self.bound.iter().find(|bound| bound.name == written);
+        let object = match bound {
+            Some(bound) => self.catalog.object(bound.object),
+            None => self.function_object(schema, name),
+        };
+        let Some((object, Definition::Function(function))) =
+            object.map(|object| (object, &object.definition))
+        else {
+            return Ok(None);
+        };
+        let bound = BoundName {
+            name: written.clone(),
+            object: object.id,
+            columns: vec![],
+        };
+        self.used.borrow_mut().insert(written, bound);
+        function.inlined().map(Some)
+    }
+
+    /// The error for a name that means nothing, with the nearest that means something.
+    pub fn undefined(&self, schema: Option<&str>, name: &str) -> SqlError {
+        let written = match schema {
+            Some(schema) => format!("{schema}.{name}"),
+            None => name.to_string(),
+        };
+        let visible = self
+            .catalog
+            .relations(self.database)
+            .filter(|object| match schema {
+                Some(schema) => object.schema == schema,
+                None => self.search_path.contains(&object.schema),
+            });
+        let hint = did_you_mean(name, visible.map(|object| object.name.as_str()));
+        if let Some(schema) = schema
+            && !self.catalog.has_schema(self.database, schema)
+        {
+            let schemas = self
+                .catalog
+                .schemas(self.database)
+                .map(|object| object.name.as_str());
+            let hint = did_you_mean(schema, schemas.chain(SYSTEM_SCHEMAS));
+            return SqlError::new(
+                SqlState::UndefinedTable,
+                format!("relation \"{written}\" does not exist"),
+            )
+            .with_detail(format!("Schema \"{schema}\" does not exist."))
+            .with_hint_opt(hint);
+        }
+        SqlError::new(
+            SqlState::UndefinedTable,
+            format!("relation \"{written}\" does not exist"),
+        )
+        .with_hint_opt(hint)
+    }
+
+    fn system(&self, schema: Option<&str>, name: &str) -> SqlResult<Option<Arc<dyn TableProvider>>> {
+        match schema {
+            None | Some("pg_catalog") if name == "pg_settings" => {
+                let settings = self.settings.cloned().unwrap_or_default();
+                self.system.settings(&settings).map(Some)
+            }
+            Some(schema) if SYSTEM_SCHEMAS.contains(&schema) => {
+                self.system
+                    .system_relation(self.catalog, self.database, schema, name)
+            }
+            Some(_) => Ok(None),
+            // pg_catalog is searched first even where the path does not name it.
+            None if name.starts_with("pg_") => {
+                self.system
+                    .system_relation(self.catalog, self.database, "pg_catalog", name)
+            }
+            None => {
+                for schema in self
+                    .search_path
+                    .iter()
+                    .filter(|schema| SYSTEM_SCHEMAS.contains(&schema.as_str()))
+                {
+                    let found = self
+                        .system
+                        .system_relation(self.catalog, self.database, schema, name)?;
+                    if found.is_some() {
+                        return Ok(found);
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn resolve(&self, reference: &TableReference) -> SqlResult<Arc<dyn TableProvider>> {
+        let (schema, name) = self.parts(reference)?;
+        if let Some(provider) = self.system(schema, name)? {
+            return Ok(provider);
+        }
+        let written = match schema {
+            Some(schema) => format!("{schema}.{name}"),
+            None => name.to_string(),
+        };
+        if let Some(bound) = self.bound.iter().find(|bound| bound.name == written) {
+            let object = self
+                .catalog
+                .object(bound.object)
+                .ok_or_else(|| self.undefined(schema, name))?;
+            self.used.borrow_mut().insert(written, bound.clone());
+            return bound
+                .known(self.provider(object)?)
+                .map_err(from_internal::datafusion);
+        }
+        let object = self
+            .object(schema, name)
+            .ok_or_else(|| self.undefined(schema, name))?;
+        let provider = self.provider(object)?;
+        let bound = BoundName::now(written.clone(), object.id, provider.as_ref());
+        self.used.borrow_mut().insert(written, bound);
+        Ok(provider)
+    }
+
+    /// The provider of an object that can be read.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn provider(&self, object: &Object) -> SqlResult<Arc<dyn TableProvider>> {
+        object.check_up()?;
+        match &object.definition {
+            Definition::Relation(relation) => Ok(Arc::clone(&relation.provider) as Arc<dyn TableProvider>),
+            Definition::View(query) => self.view(object, query),
+            Definition::External(table) => Ok(Arc::clone(table) as Arc<dyn TableProvider>),
+            Definition::Function(_)
+            | Definition::Index(_)
+            | Definition::Sink(_)
+            | Definition::SetAside(_)
+            | Definition::Other => Err(SqlError::new(
+                SqlState::WrongObjectType,
+                format!("cannot open {} as a relation", object.described()),
+            )),
+        }
+    }
+
+    /// The provider of a view, which is kept with the view from then on.
+    ///
+    /// # Errors
+    /// The view's query does not bind.
+    pub fn view(&self, object: &Object, query: &QueryDef) -> SqlResult<Arc<dyn TableProvider>> {
+        if let Some(provider) = query.bound.get() {
+            return Ok(Arc::clone(provider));
+        }
+        if self.depth >= VIEW_DEPTH_MAX {
+            return Err(SqlError::new(
+                SqlState::StatementTooComplex,
+                format!(
+                    "views are nested more than {VIEW_DEPTH_MAX} deep, at \"{}\"",
+                    object.name
+                ),
+            ));
+        }
+        let reader = Reader {
+            system: self.system,
+            state: self.state,
+            catalog: self.catalog,
+            database: &object.database,
+            search_path: &query.search_path,
+            bound: &query.names,
+            settings: self.settings,
+            depth: self.depth + 1,
+            used: RefCell::default(),
+        };
+        let plan = reader.bind_query_text(query)?;
+        let provider: Arc<dyn TableProvider> = Arc::new(ViewTable::new(plan, Some(query.text.clone())));
+        // A view over the system's relations is bound anew each time: those hold the rows of one moment.
+        if !query.text.contains("pg_")
+            && !query.text.contains("_schema")
+            && !query.text.contains("mr_catalog")
+        {
+            return Ok(Arc::clone(query.bound.get_or_init(|| provider)));
+        }
+        Ok(provider)
+    }
+
+    /// The plan of a view's query, with the names of its columns.
+    ///
+    /// # Errors
+    /// The query no longer parses or binds.
+    pub fn bind_query_text(&self, query: &QueryDef) -> SqlResult<LogicalPlan> {
+        let mut parsed = millrace_parser::parse(&query.text).map_err(from_internal::parse)?;
+        let statement = match parsed.pop().map(|parsed| parsed.statement) {
+            Some(millrace_parser::ast::Statement::Sql(statement)) if parsed.is_empty() => *statement,
+            _ => {
+                return Err(SqlError::internal(format!(
+                    "the text of a view is not a single query: {}",
+                    query.text
+                )));
+            }
+        };
+        let ast::Statement::Query(mut body) = statement else {
+            return Err(SqlError::internal(format!(
+                "the text of a view is not a query: {}",
+                query.text
+            )));
+        };
+        rewrite::query(&mut body)?;
+        let plan = self.bind_query(&body)?;
+        rename(plan, &query.column_names)
+    }
+
+    /// The plan of a query that was rewritten already.
+    ///
+    /// # Errors
+    /// Names, types or constructs that do not bind.
+    pub fn bind_query(&self, query: &ast::Query) -> SqlResult<LogicalPlan> {
+        Binder::new(self.state, self)
+            .query(query)
+            .and_then(comparisons::read_literals)
+            .and_then(equality::by_value)
+            .and_then(bound::as_postgresql)
+            .map_err(from_internal::datafusion)
+    }
+}
+
+/// The plan with these names for its first columns.
+///
+/// # Errors
+/// There are more names than columns.
+pub fn rename(plan: LogicalPlan, names: &[String]) -> SqlResult<LogicalPlan> {
+    if names.is_empty() {
+        return Ok(plan);
+    }
+    let columns = plan.schema().columns();
+    if names.len() > columns.len() {
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            "CREATE VIEW specifies more column names than columns",
+        ));
+    }
+    let expressions: Vec<Expr> = columns
+        .into_iter()
+        .enumerate()
+        .map(|(index, column)| match names.get(index) {
+            Some(name) => Expr::Column(column).alias(name),
+            None => Expr::Column(column),
+        })
+        .collect();
+    LogicalPlanBuilder::from(plan)
+        .project(expressions)
+        .and_then(LogicalPlanBuilder::build)
+        .map_err(from_internal::datafusion)
+}
+
+impl CatalogReader for Reader<'_> {
+    fn table(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>> {
+        self.resolve(name).map_err(Into::into)
+    }
+
+    fn function(&self, name: &ast::ObjectName) -> Result<Option<SqlFunction>> {
+        self.sql_function(name).map_err(Into::into)
+    }
+
+    fn check_types(&self, plan: &LogicalPlan) -> Result<()> {
+        type_check::plan(plan)
+    }
+
+    fn check_expression(&self, expression: &Expr, schema: &DFSchema) -> Result<()> {
+        type_check::expression(expression, schema)
+    }
+
+    fn is_proctime(&self, table: &TableReference, column: &str) -> bool {
+        let object = self
+            .parts(table)
+            .ok()
+            .and_then(|(schema, name)| self.object(schema, name));
+        match object.map(|object| &object.definition) {
+            Some(Definition::Relation(relation)) => relation
+                .columns
+                .iter()
+                .any(|known| known.proctime && known.field.name() == column),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What the names of one statement mean.
+
+use std::sync::Arc;
+
+use datafusion::execution::SessionState;
+use millrace_postgres::types::zone::Zone;
+
+use crate::reader::{Reader, SystemRelations};
+use crate::settings::Settings;
+use crate::snapshot::CatalogSnapshot;
+
+/// What the names of one statement mean: one catalog, one search path.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    /// The catalog.
+    pub catalog: Arc<CatalogSnapshot>,
+    /// The database of the session.
+    pub database: String,
+    /// The schemas in which unqualified names are looked for.
+    pub search_path: Vec<String>,
+    /// The time zone of the session, if it is not UTC: texts without a zone are assigned to timestamptz in it.
+    pub zone: Option<Zone>,
+    /// The settings of the session.
+    pub settings: Settings,
+}
+
+impl Scope {
+    /// A reader of the catalog under this scope.
+    pub fn reader<'a>(&'a self, system: &'a dyn SystemRelations, state: &'a SessionState) -> Reader<'a> {
+        Reader::new(system, state, &self.catalog, &self.database, &self.search_path)
+            .with_settings(&self.settings)
+    }
+}

@@ -1,0 +1,295 @@
+//! The catalog at one moment: immutable, and found by name, by identity and by what depends on what.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use millrace_storage::{ObjectId, ObjectKind};
+
+use crate::names::SYSTEM_SCHEMAS;
+use crate::object::{Definition, IndexDef, Object, QueryDef};
+
+/// The catalog at one moment.
+#[derive(Debug, Default)]
+pub struct CatalogSnapshot {
+    /// Counts the changes since the server started.
+    pub version: u64,
+    objects: BTreeMap<ObjectId, Arc<Object>>,
+    /// Relations and indexes: they share one name space per schema.
+    relations: BTreeMap<(String, String, String), ObjectId>,
+    functions: BTreeMap<(String, String, String), ObjectId>,
+    schemas: BTreeMap<(String, String), ObjectId>,
+    databases: BTreeMap<String, ObjectId>,
+}
+
+impl CatalogSnapshot {
+    /// A catalog of these objects.
+    pub fn new(version: u64, objects: impl IntoIterator<Item = Arc<Object>>) -> Self {
+        let mut snapshot = CatalogSnapshot {
+            version,
+            ..Default::default()
+        };
+        for object in objects {
+            snapshot.insert(object);
+        }
+        snapshot
+    }
+
+    fn insert(&mut self, object: Arc<Object>) {
+        let (database, schema, name) = (
+            object.database.clone(),
+            object.schema.clone(),
+            object.name.clone(),
+        );
+        match object.kind {
+            ObjectKind::Database => {
+                self.databases.insert(name, object.id);
+            }
+            ObjectKind::Schema => {
+                self.schemas.insert((database, name), object.id);
+            }
+            ObjectKind::Function => {
+                self.functions.insert((database, schema, name), object.id);
+            }
+            _ => {
+                self.relations.insert((database, schema, name), object.id);
+            }
+        }
+        self.objects.insert(object.id, object);
+    }
+
+    /// This catalog with some objects put (added or replaced) and others removed.
+    #[must_use]
+    pub fn with(&self, put: impl IntoIterator<Item = Arc<Object>>, removed: &[ObjectId]) -> Self {
+        let mut objects: BTreeMap<ObjectId, Arc<Object>> = self
+            .objects
+            .iter()
+            .filter(|(id, _)| !removed.contains(id))
+            .map(|(id, object)| (*id, Arc::clone(object)))
+            .collect();
+        for object in put {
+            objects.insert(object.id, object);
+        }
+        CatalogSnapshot::new(self.version + 1, objects.into_values())
+    }
+
+    /// An object by its identity.
+    pub fn object(&self, id: ObjectId) -> Option<&Arc<Object>> {
+        self.objects.get(&id)
+    }
+
+    /// All objects, in the order in which they were made.
+    pub fn objects(&self) -> impl Iterator<Item = &Arc<Object>> {
+        self.objects.values()
+    }
+
+    /// A relation or index by its full name.
+    pub fn relation(&self, database: &str, schema: &str, name: &str) -> Option<&Arc<Object>> {
+        let id = self
+            .relations
+            .get(&(database.to_string(), schema.to_string(), name.to_string()))?;
+        self.objects.get(id)
+    }
+
+    /// Relations and indexes of a database, by schema and name.
+    pub fn relations<'a>(&'a self, database: &'a str) -> impl Iterator<Item = &'a Arc<Object>> {
+        self.relations
+            .iter()
+            .filter(move |((in_database, _, _), _)| in_database == database)
+            .filter_map(|(_, id)| self.objects.get(id))
+    }
+
+    /// A function by its full name.
+    pub fn function(&self, database: &str, schema: &str, name: &str) -> Option<&Arc<Object>> {
+        if self.functions.is_empty() {
+            return None;
+        }
+        let id = self
+            .functions
+            .get(&(database.to_string(), schema.to_string(), name.to_string()))?;
+        self.objects.get(id)
+    }
+
+    /// The functions of a database, by schema and name.
+    pub fn functions<'a>(&'a self, database: &'a str) -> impl Iterator<Item = &'a Arc<Object>> {
+        self.functions
+            .iter()
+            .filter(move |((in_database, _, _), _)| in_database == database)
+            .filter_map(|(_, id)| self.objects.get(id))
+    }
+
+    /// Whether a schema exists, a system schema included.
+    pub fn has_schema(&self, database: &str, schema: &str) -> bool {
+        SYSTEM_SCHEMAS.contains(&schema)
+            || self
+                .schemas
+                .contains_key(&(database.to_string(), schema.to_string()))
+    }
+
+    /// A schema that was made by a user.
+    pub fn schema(&self, database: &str, schema: &str) -> Option<&Arc<Object>> {
+        self.objects
+            .get(self.schemas.get(&(database.to_string(), schema.to_string()))?)
+    }
+
+    /// The schemas of a database, without the system's.
+    pub fn schemas<'a>(&'a self, database: &'a str) -> impl Iterator<Item = &'a Arc<Object>> {
+        self.schemas
+            .iter()
+            .filter(move |((in_database, _), _)| in_database == database)
+            .filter_map(|(_, id)| self.objects.get(id))
+    }
+
+    /// A database by its name.
+    pub fn database(&self, name: &str) -> Option<&Arc<Object>> {
+        self.objects.get(self.databases.get(name)?)
+    }
+
+    /// The databases, by name.
+    pub fn databases(&self) -> impl Iterator<Item = &Arc<Object>> {
+        self.databases.values().filter_map(|id| self.objects.get(id))
+    }
+
+    /// The indexes of a relation.
+    pub fn indexes_of(&self, relation: ObjectId) -> impl Iterator<Item = (&Arc<Object>, &IndexDef)> {
+        self.objects
+            .values()
+            .filter_map(move |object| match &object.definition {
+                Definition::Index(index) if index.relation == relation => Some((object, index)),
+                _ => None,
+            })
+    }
+
+    /// The objects that name one of `ids` directly, without those in `ids`.
+    pub fn dependents(&self, ids: &BTreeSet<ObjectId>) -> Vec<&Arc<Object>> {
+        self.objects
+            .values()
+            .filter(|object| !ids.contains(&object.id) && object.depends.iter().any(|id| ids.contains(id)))
+            .collect()
+    }
+
+    /// Objects so that each comes after those that it names, and otherwise in order of identity.
+    pub fn in_order(&self, ids: &BTreeSet<ObjectId>) -> Vec<&Arc<Object>> {
+        let (mut ordered, mut done) = (vec![], BTreeSet::new());
+        // What is still to be done before an object, and the object: views may be nested deeper than a stack of calls.
+        let mut stack: Vec<(ObjectId, bool)> = ids.iter().rev().map(|id| (*id, false)).collect();
+        while let Some((id, is_ready)) = stack.pop() {
+            let Some(object) = self.objects.get(&id).filter(|_| ids.contains(&id)) else {
+                continue;
+            };
+            if is_ready {
+                ordered.push(object);
+            } else if done.insert(id) {
+                stack.push((id, true));
+                stack.extend(object.depends.iter().rev().map(|id| (*id, false)));
+            }
+        }
+        ordered
+    }
+
+    /// The materialized views that have epochs in common with one that reads `ids`: inputs connect them.
+    pub fn connected(&self, ids: &[ObjectId]) -> Vec<(&Arc<Object>, &Arc<QueryDef>)> {
+        let (mut found, mut next) = (BTreeSet::new(), ids.to_vec());
+        while let Some(id) = next.pop() {
+            let Some(object) = self.objects.get(&id) else {
+                continue;
+            };
+            let is_read = matches!(object.definition, Definition::Relation(_) | Definition::View(_));
+            if is_read && found.insert(id) {
+                next.extend(&object.depends);
+                let dependents = self.dependents(&BTreeSet::from([id]));
+                next.extend(dependents.iter().map(|object| object.id));
+            }
+        }
+        let objects = found.iter().filter_map(|id| self.objects.get(id));
+        objects
+            .filter_map(|object| Some((object, object.relation()?.query.as_ref()?)))
+            .collect()
+    }
+
+    /// `ids` and all that depends on them, directly or not, in order of identity.
+    pub fn closure(&self, ids: &[ObjectId]) -> BTreeSet<ObjectId> {
+        let mut found: BTreeSet<ObjectId> = ids.iter().copied().collect();
+        loop {
+            let more: Vec<ObjectId> = self.dependents(&found).iter().map(|object| object.id).collect();
+            if more.is_empty() {
+                return found;
+            }
+            found.extend(more);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::{DEFAULT_DATABASE, DEFAULT_SCHEMA};
+
+    fn view(id: u64, name: &str, depends: &[u64]) -> Arc<Object> {
+        Arc::new(Object {
+            id: ObjectId(id),
+            kind: ObjectKind::View,
+            database: DEFAULT_DATABASE.into(),
+            schema: DEFAULT_SCHEMA.into(),
+            name: name.into(),
+            sql: String::new(),
+            comment: None,
+            created_at_ms: 0,
+            depends: depends.iter().copied().map(ObjectId).collect(),
+            definition: Definition::Other,
+        })
+    }
+
+    #[test]
+    fn dependents_are_found_through_others() {
+        let catalog = CatalogSnapshot::new(
+            0,
+            [
+                view(1, "a", &[]),
+                view(2, "b", &[1]),
+                view(3, "c", &[2]),
+                view(4, "d", &[]),
+            ],
+        );
+        let names: Vec<u64> = catalog
+            .closure(&[ObjectId(1)])
+            .into_iter()
+            .map(|id| id.0)
+            .collect();
+        assert_eq!(names, [1, 2, 3]);
+        let direct: Vec<&str> = catalog
+            .dependents(&BTreeSet::from([ObjectId(1)]))
+            .iter()
+            .map(|object| object.name.as_str())
+            .collect();
+        assert_eq!(direct, ["b"]);
+    }
+
+    #[test]
+    fn what_is_named_comes_first() {
+        let catalog = CatalogSnapshot::new(
+            0,
+            [
+                view(1, "a", &[4]),
+                view(2, "b", &[1]),
+                view(3, "c", &[]),
+                view(4, "d", &[3, 9]),
+            ],
+        );
+        let order = |ids: &[u64]| -> Vec<u64> {
+            let ids = ids.iter().copied().map(ObjectId).collect();
+            catalog.in_order(&ids).iter().map(|object| object.id.0).collect()
+        };
+        assert_eq!(order(&[1, 2, 3, 4]), [3, 4, 1, 2]);
+        assert_eq!(order(&[2, 4]), [2, 4]);
+    }
+
+    #[test]
+    fn a_change_leaves_the_old_snapshot_alone() {
+        let old = CatalogSnapshot::new(0, [view(1, "a", &[])]);
+        let new = old.with([view(2, "b", &[])], &[ObjectId(1)]);
+        assert!(old.relation("millrace", "public", "a").is_some());
+        assert!(new.relation("millrace", "public", "a").is_none());
+        assert!(new.relation("millrace", "public", "b").is_some());
+        assert_eq!(new.version, 1);
+    }
+}

@@ -1,0 +1,105 @@
+//! The command line. Exit status: 0, 1 when what was asked for failed, 2 when it was asked for wrongly.
+
+use std::future::Future;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::fail;
+use crate::{demo, restore, serve, sql, test};
+
+/// Threads for the wires. Queries and views run on the runtime's own.
+const WIRE_THREADS: usize = 2;
+/// Stack of one of them.
+const WIRE_STACK_BYTES: usize = 8 << 20;
+
+/// A declarative SQL streaming database in one binary.
+#[derive(Debug, Parser)]
+#[command(
+    name = "millrace",
+    version,
+    about,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a server.
+    Serve(serve::ServeArgs),
+    /// Watch materialized views change: a temporary server replays real flights.
+    Demo(demo::DemoArgs),
+    /// Send SQL to a server and print the results.
+    Sql(sql::SqlArgs),
+    /// Create a data directory from a backup.
+    Restore(restore::RestoreArgs),
+    /// Run sqllogictest files, each against its own temporary server.
+    Test(test::TestArgs),
+}
+
+/// Reads the command line and does what it says.
+pub fn main() -> ExitCode {
+    // clap prints usage errors and exits with status 2 by itself.
+    match CommandLine::parse().command {
+        Command::Serve(args) => block_on(serve::run(args)),
+        Command::Demo(args) => block_on(demo::run(args)),
+        Command::Sql(args) => block_on(sql::run(args)),
+        Command::Restore(args) => restore::run(&args),
+        Command::Test(args) => block_on(test::run(args)),
+    }
+}
+
+/// Runs a command on a runtime for the wires.
+fn block_on(command: impl Future<Output = ExitCode>) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WIRE_THREADS)
+        // Planning recurses over deep statements.
+        .thread_stack_size(WIRE_STACK_BYTES)
+        .thread_name("millrace-wire")
+        .enable_all()
+        .build();
+    match runtime {
+        Ok(runtime) => {
+            let code = runtime.block_on(command);
+            // A read of stdin that nobody waits for any more must not keep the process alive.
+            runtime.shutdown_background();
+            code
+        }
+        Err(error) => fail(&format!("cannot start threads: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn bad_usage_has_status_2() {
+        for arguments in [
+            &["millrace", "serv"][..],
+            &["millrace", "serve", "--nonsense"],
+            &["millrace", "test"],
+        ] {
+            let error = CommandLine::try_parse_from(arguments).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{arguments:?}");
+        }
+        assert_eq!(
+            CommandLine::try_parse_from(["millrace", "--version"])
+                .unwrap_err()
+                .exit_code(),
+            0
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! `millrace serve`: a server until it is told to stop.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use millrace_wire::config::keys;
+use millrace_wire::serve::Server;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::config_file::{self, ConfigError};
+use crate::exit::{fail, misused};
+use crate::logging;
+
+/// How long an orderly stop may take after the statements were given their time: epochs that run are waited for, and the last
+/// checkpoint is written.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Flags of `millrace serve`. All but --config are configuration keys.
+#[derive(Debug, Args)]
+#[command(after_long_help = keys::help_text())]
+pub struct ServeArgs {
+    /// Data directory; created if it does not exist [default: ./millrace-data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+    /// Address for PostgreSQL clients [default: 127.0.0.1:5433]
+    #[arg(long, value_name = "ADDR")]
+    pg: Option<String>,
+    /// Address for HTTP [default: 127.0.0.1:8033]
+    #[arg(long, value_name = "ADDR")]
+    http: Option<String>,
+    /// Configuration file (TOML)
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// CPU cores of a worker, for queries and views [default: all]
+    #[arg(long, value_name = "N")]
+    cores: Option<String>,
+    /// Workers in this process [default: 1]
+    #[arg(long, value_name = "N")]
+    workers: Option<String>,
+    /// Memory limit of the process, such as 600MB [default: 70 % of the machine's memory]
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<String>,
+    /// Maximum number of PostgreSQL connections at a time [default: 200]
+    #[arg(long, value_name = "N")]
+    connections_max: Option<String>,
+    /// off: no materialized view is loaded, so that one that crashes the server can be dropped [default: on]
+    #[arg(long, value_name = "on|off")]
+    views: Option<String>,
+    /// Allow listening on other addresses than loopback without a password
+    #[arg(long)]
+    insecure: bool,
+}
+
+impl ServeArgs {
+    fn flags(&self) -> BTreeMap<String, String> {
+        let given = [
+            ("data", &self.data),
+            ("pg", &self.pg),
+            ("http", &self.http),
+            ("cores", &self.cores),
+            ("workers", &self.workers),
+            ("memory_limit", &self.memory_limit),
+            ("connections_max", &self.connections_max),
+            ("views", &self.views),
+        ];
+        let given = given
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)));
+        given
+            .chain(self.insecure.then(|| ("insecure".to_owned(), "true".to_owned())))
+            .collect()
+    }
+}
+
+/// Runs a server until SIGINT or SIGTERM; the second one does not wait any more.
+pub async fn run(args: ServeArgs) -> ExitCode {
+    if let Err(message) = logging::init("info") {
+        return misused(&message);
+    }
+    let config = match config_file::load(args.config.as_deref(), args.flags()) {
+        Ok(config) => config,
+        Err(error @ ConfigError::File { .. }) => return fail(&error.to_string()),
+        Err(error) => return misused(&error.to_string()),
+    };
+    let (interrupt, terminate) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    let (Ok(mut interrupt), Ok(mut terminate)) = (interrupt, terminate) else {
+        return fail("cannot listen for signals");
+    };
+    if config.insecure {
+        tracing::warn!("running without a password on an address that others can reach (--insecure)");
+    }
+    let data = config.data.clone();
+    let shutdown_timeout = config.shutdown_timeout;
+    let server = tokio::select! {
+        server = Server::start(config) => match server {
+            Ok(server) => server,
+            Err(error) => return fail(&error.to_string()),
+        },
+        () = stop_signal(&mut interrupt, &mut terminate) => return fail("stopped while starting"),
+    };
+    let (pg, http) = (server.pg_addr(), server.http_addr());
+    println!(
+        "millrace {} is ready: psql -h {} -p {} -U millrace millrace   http://{http}/   data in {}",
+        millrace_wire::VERSION,
+        pg.ip(),
+        pg.port(),
+        data.display()
+    );
+    stop_signal(&mut interrupt, &mut terminate).await;
+    tracing::info!("stopping; a second signal stops immediately");
+    let limit = shutdown_timeout + STOP_TIMEOUT;
+    tokio::select! {
+        () = server.shutdown() => ExitCode::SUCCESS,
+        () = tokio::time::sleep(limit) => fail(&format!(
+            "stopped after {} s without a clean shutdown; acknowledged writes are safe", limit.as_secs()
+        )),
+        () = stop_signal(&mut interrupt, &mut terminate) => fail("stopped immediately; acknowledged writes \
+             are safe"),
+    }
+}
+
+async fn stop_signal(interrupt: &mut Signal, terminate: &mut Signal) {
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}

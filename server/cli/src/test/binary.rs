@@ -1,0 +1,99 @@
+//! Binary values of a driver's rows as the server's own text, so that both protocols are compared with the same file.
+
+use std::error::Error;
+
+use arrow::array::ArrayRef;
+use bytes::BytesMut;
+use millrace_postgres::encode::Column;
+use millrace_postgres::types::{from_pg, parameter};
+use tokio_postgres::Row;
+use tokio_postgres::types::{FromSql, Type};
+
+/// A value as the text that the simple protocol would have sent; `None` for NULL.
+pub fn text(row: &Row, index: usize) -> Result<Option<String>, tokio_postgres::Error> {
+    Ok(row.try_get::<_, Option<Text>>(index)?.map(|text| text.0))
+}
+
+struct Text(String);
+
+impl<'a> FromSql<'a> for Text {
+    fn from_sql(pg_type: &Type, bytes: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        if *pg_type == Type::NUMERIC {
+            return numeric_text(bytes)
+                .map(Text)
+                .ok_or_else(|| "malformed numeric".into());
+        }
+        let Some(sql_type) = from_pg(pg_type) else {
+            return Ok(Text(String::from_utf8(bytes.to_vec())?));
+        };
+        let array: ArrayRef = parameter::from_binary(pg_type, Some(bytes))?.to_array()?;
+        let mut out = BytesMut::new();
+        Column::new(&array, &sql_type.field("value", true))?.put_text(0, &mut out);
+        Ok(Text(String::from_utf8(out.to_vec())?))
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}
+
+/// A numeric with the digits that its own scale asks for: as a parameter it would be given another.
+fn numeric_text(bytes: &[u8]) -> Option<String> {
+    let words: Vec<i32> = bytes
+        .chunks_exact(2)
+        .map(|pair| i32::from(i16::from_be_bytes([pair[0], pair[1]])))
+        .collect();
+    let [_, weight, sign, scale, groups @ ..] = words.as_slice() else {
+        return None;
+    };
+    // Group number 0 is the one left of the point.
+    let group = |number: i32| {
+        usize::try_from(weight - number)
+            .ok()
+            .and_then(|at| groups.get(at))
+            .copied()
+            .unwrap_or(0)
+    };
+    let whole: String = (0..=*weight.max(&0))
+        .rev()
+        .map(|number| format!("{:04}", group(number)))
+        .collect();
+    let whole = whole.trim_start_matches('0');
+    let mut text = format!(
+        "{}{}",
+        if *sign == 0 { "" } else { "-" },
+        if whole.is_empty() { "0" } else { whole }
+    );
+    if *scale > 0 {
+        let fraction: String = (1..=(scale + 3) / 4)
+            .map(|number| format!("{:04}", group(-number)))
+            .collect();
+        text.push('.');
+        text.push_str(&fraction[..*scale as usize]);
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millrace_postgres::forms::number::{put_decimal, put_numeric_binary};
+
+    #[test]
+    fn numerics_read_back_as_they_were_written() {
+        for (digits, scale) in [
+            ("0", 0),
+            ("0", 2),
+            ("12345", 2),
+            ("-1", 4),
+            ("1", 5),
+            ("120000", 0),
+            ("-98765432109", 10),
+        ] {
+            let (mut binary, mut text) = (BytesMut::new(), BytesMut::new());
+            put_numeric_binary(digits, scale, &mut binary);
+            put_decimal(digits, scale, &mut text);
+            assert_eq!(numeric_text(&binary).unwrap().as_bytes(), &text[..]);
+        }
+    }
+}

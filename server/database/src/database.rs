@@ -1,0 +1,658 @@
+//! One data directory, opened: storage, runtime and catalog together, and what all sessions share.
+//!
+//! ```text
+//! open:   Store::open -> Runtime::start -> objects in order of identity:
+//!         streams and tables replay their logs; materialized views are planned again and back-filled from their inputs
+//! DDL:    take the lock -> runtime -> log -> storage's catalog (the commit point) -> swap the snapshot
+//! close:  refuse new sessions -> runtime finishes its epochs -> store syncs
+//! ```
+//!
+//! A view that cannot be planned any more, or a relation whose log is damaged, fails to load with the reason, and everything else
+//! comes up.
+
+mod alter_system;
+pub mod ddl;
+mod deaths;
+pub mod engine;
+pub mod generators;
+pub mod jobs;
+pub mod profiles;
+pub mod recovery;
+pub mod replace;
+pub mod rows;
+pub mod sinks;
+pub mod system;
+pub mod upkeep;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Weak};
+
+use arc_swap::ArcSwap;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::{SessionState, TaskContext};
+use millrace_catalog::flow::FlowDef;
+use millrace_catalog::scope::Scope;
+use millrace_catalog::{
+    CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA, Definition, Object, Planned, QueryDef, Reader,
+    Relation,
+};
+use millrace_engine::clock::{Clock, VirtualClock};
+use millrace_engine::{
+    EventTimeSpec, QUERY_PARTITION_ROWS, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec,
+    ViewSpec,
+};
+use millrace_planner::growth::growth;
+use millrace_planner::reducer::Reducer;
+use millrace_planner::stage::recursion::RecursionLimits;
+use millrace_planner::{ViewOptions, plan_view};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_resource::memory::{Memory, Resident};
+use millrace_resource::query_memory::QueryMemory;
+use millrace_resource::spill::state::SpillOptions;
+use millrace_schedule::cpu::QueryClass;
+use millrace_storage::{CatalogChange, ObjectId, ObjectKind, Store, StoreOptions};
+use parking_lot::Mutex;
+
+use crate::clock::now_ms;
+use crate::database::system::{MakeSystem, SystemCatalog};
+use crate::ingest_keys;
+use crate::sessions::{SessionStatus, Sessions};
+use crate::tuning::Tuning;
+
+/// How a database is opened.
+#[derive(Debug, Clone)]
+pub struct DatabaseOptions {
+    /// The data directory; it is made if it is not there.
+    pub data: PathBuf,
+    /// CPU slots.
+    pub cores: usize,
+    /// Workers in this process.
+    pub workers: usize,
+    /// How epochs are cut and grouped, where ALTER SYSTEM said nothing.
+    pub tuning: Tuning,
+    /// Rows of a relation that make one partition of a query that reads it.
+    pub query_partition_rows: usize,
+    /// The limits from which a recursion in a view counts as endless.
+    pub recursion: RecursionLimits,
+    /// How the store behaves.
+    pub store: StoreOptions,
+    /// A clock that is set by hand, in place of the machine's.
+    pub virtual_clock: Option<Arc<VirtualClock>>,
+    /// Aggregates of the program's own.
+    pub reducers: Vec<Arc<dyn Reducer>>,
+    /// State of views leaves for the disk now and then though there is memory: for tests.
+    pub spill_by_chance: bool,
+    /// Whether existing materialized views are loaded; otherwise they count as failed, so that one can be dropped.
+    pub run_views: bool,
+}
+
+impl DatabaseOptions {
+    /// The defaults for a data directory: all cores, one worker.
+    pub fn new(data: impl Into<PathBuf>) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        DatabaseOptions {
+            data: data.into(),
+            cores,
+            workers: 1,
+            tuning: Tuning::default(),
+            query_partition_rows: QUERY_PARTITION_ROWS,
+            recursion: RecursionLimits::default(),
+            store: StoreOptions::default(),
+            virtual_clock: None,
+            reducers: vec![],
+            spill_by_chance: false,
+            run_views: true,
+        }
+    }
+
+    /// Partitions of keyed state that a new view has: one a core.
+    pub fn partitions(&self) -> usize {
+        (self.cores * self.workers).max(1)
+    }
+}
+
+/// State of views that is on disk because memory is short; it is worth nothing to the next process.
+const SPILL_DIRECTORY: &str = "spill";
+
+/// An open data directory and all that runs over it.
+pub struct Database {
+    options: DatabaseOptions,
+    tuning: Mutex<Tuning>,
+    store: Store,
+    runtime: Runtime,
+    catalog: Arc<ArcSwap<CatalogSnapshot>>,
+    state: SessionState,
+    system: Box<dyn SystemCatalog>,
+    /// Held by the one DDL statement that runs.
+    ddl: Arc<tokio::sync::Mutex<()>>,
+    jobs: jobs::Jobs,
+    generators: generators::Generators,
+    sinks: sinks::Sinks,
+    ingest_keys: ingest_keys::IngestKeys,
+    upkeep: upkeep::Upkeep,
+    profiles: profiles::Profiles,
+    recovery: recovery::Recovery,
+    deaths: deaths::Deaths,
+    sessions: Arc<Sessions>,
+    next_session: AtomicI32,
+    closing: AtomicBool,
+}
+
+impl Database {
+    ///
+    /// # Errors
+    /// The directory is in use, of a newer format, its catalog is damaged, or it cannot be written.
+    pub async fn open(options: DatabaseOptions, make: MakeSystem) -> SqlResult<Arc<Database>> {
+        loop {
+            let database = Database::assemble(options.clone(), make).await?;
+            let Err(error) = database.start().await else {
+                return Ok(database);
+            };
+            database.runtime.shutdown().await;
+            let closed = database.store.close();
+            if !database.recovery.found_damage() {
+                return Err(error);
+            }
+            closed?;
+            tracing::warn!(%error, "a log turned out to be damaged: starting again without it");
+        }
+    }
+
+    /// Brings up what the catalog holds, and what looks after it.
+    async fn start(self: &Arc<Self>) -> SqlResult<()> {
+        self.bootstrap()?;
+        self.restore_tuning()?;
+        self.load().await?;
+        self.ingest_keys.restore(self.store.logs().take_notes());
+        self.start_upkeep();
+        Ok(())
+    }
+
+    /// Opens the store, and puts together what runs over it.
+    async fn assemble(options: DatabaseOptions, make: MakeSystem) -> SqlResult<Arc<Database>> {
+        let data = options.data.clone();
+        let store_options = StoreOptions {
+            durability: options.tuning.durability,
+            ..options.store.clone()
+        };
+        let store = tokio::task::spawn_blocking(move || Store::open(&data, store_options))
+            .await
+            .map_err(|error| SqlError::internal(format!("opening the data directory: {error}")))??;
+        let deaths = deaths::Deaths::open(&store)?;
+        let mut runtime_options = RuntimeOptions {
+            running: deaths.running().cloned(),
+            workers: options.workers,
+            batch_interval: options.tuning.batch_interval,
+            group_size: options.tuning.groups(),
+            spread: options.tuning.pipeline_spread,
+            durable: Some(Arc::clone(store.checkpoints())),
+            checkpoint_interval: options.tuning.checkpoint_interval,
+            query_partition_rows: options.query_partition_rows,
+            policy: options.tuning.scheduler_policy,
+            patience: options.tuning.patience(),
+            memory: Memory::new(options.tuning.memory_limit_bytes(), Resident::Process),
+            spill: Some(SpillOptions {
+                directory: options.data.join(SPILL_DIRECTORY),
+                by_chance: options.spill_by_chance,
+            }),
+            ..RuntimeOptions::new(options.cores)
+        };
+        if let Some(clock) = &options.virtual_clock {
+            runtime_options.clock = Arc::clone(clock) as Arc<dyn Clock>;
+        }
+        let runtime = Runtime::start(runtime_options, Arc::clone(store.logs()))?;
+        let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
+        let sessions = Arc::new(Sessions::default());
+        let (state, system) = engine::build(
+            &options,
+            make,
+            runtime.memory(),
+            runtime.spill_files(),
+            &catalog,
+            &sessions,
+        )?;
+        state
+            .runtime_env()
+            .register_object_store(ObjectStoreUrl::local_filesystem().as_ref(), runtime.files());
+        Ok(Arc::new(Database {
+            tuning: Mutex::new(options.tuning.clone()),
+            options,
+            store,
+            runtime,
+            catalog,
+            state,
+            system,
+            ddl: Arc::default(),
+            jobs: jobs::Jobs::default(),
+            generators: generators::Generators::default(),
+            sinks: sinks::Sinks::default(),
+            ingest_keys: ingest_keys::IngestKeys::default(),
+            upkeep: upkeep::Upkeep::default(),
+            profiles: profiles::Profiles::default(),
+            recovery: recovery::Recovery::default(),
+            deaths,
+            sessions,
+            next_session: AtomicI32::new(1),
+            closing: AtomicBool::new(false),
+        }))
+    }
+
+    /// Finishes what runs and syncs what was written. Statements that come later are refused.
+    ///
+    /// # Errors
+    /// The store could not be synced.
+    pub async fn close(&self) -> SqlResult<()> {
+        self.closing.store(true, Ordering::Release);
+        for session in self.sessions() {
+            session.cancel_handle().cancel();
+        }
+        self.stop_upkeep().await;
+        self.cancel_jobs(&self.jobs.active()).await;
+        self.generators.stop_all().await;
+        // They note with the last checkpoint what they have delivered.
+        self.sinks.flush().await;
+        self.checkpoint_at_end().await;
+        self.sinks.stop_all().await;
+        self.runtime.shutdown().await;
+        let forgotten = self.deaths.forget(&self.store);
+        self.store.close()?;
+        Ok(forgotten?)
+    }
+
+    /// Whether [`Self::close`] was called.
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// The catalog of this moment.
+    pub fn catalog(&self) -> Arc<CatalogSnapshot> {
+        self.catalog.load_full()
+    }
+
+    /// The clock, if it is one that is set by hand.
+    pub fn virtual_clock(&self) -> Option<&Arc<VirtualClock>> {
+        self.options.virtual_clock.as_ref()
+    }
+
+    /// The session state for one statement, to which `now()` is this moment.
+    pub fn statement_state(&self) -> SessionState {
+        let mut state = self.state.clone();
+        state.mark_start_execution();
+        let now = chrono::DateTime::from_timestamp_micros(self.runtime.now());
+        state.execution_props_mut().query_execution_start_time = now;
+        state
+    }
+
+    /// The runtime.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Functions, planners and options that every statement is bound and planned with.
+    pub fn state(&self) -> &SessionState {
+        &self.state
+    }
+
+    /// What fills streams with a connector.
+    pub fn generators(&self) -> &generators::Generators {
+        &self.generators
+    }
+
+    /// The keys of requests that wrote.
+    pub fn ingest_keys(&self) -> &ingest_keys::IngestKeys {
+        &self.ingest_keys
+    }
+
+    /// How the database was opened.
+    pub fn options(&self) -> &DatabaseOptions {
+        &self.options
+    }
+
+    /// What a query runs with.
+    pub fn query_options(&self, class: QueryClass) -> QueryOptions {
+        let environment = RuntimeEnv {
+            memory_pool: QueryMemory::new(self.runtime.memory()),
+            ..self.state.runtime_env().as_ref().clone()
+        };
+        let context = TaskContext::from(&self.state).with_runtime(Arc::new(environment));
+        QueryOptions {
+            class,
+            context: Arc::new(context),
+        }
+    }
+
+    /// A reader of the catalog under a statement's scope.
+    pub fn reader<'a>(&'a self, scope: &'a Scope) -> Reader<'a> {
+        scope.reader(self, &self.state)
+    }
+
+    /// The sessions that there are, by id.
+    pub fn sessions(&self) -> Vec<Arc<dyn SessionStatus>> {
+        self.sessions.all()
+    }
+
+    pub fn next_session_id(&self) -> i32 {
+        self.next_session.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn register(&self, id: i32, session: Weak<dyn SessionStatus>) {
+        self.sessions.add(id, session);
+    }
+
+    pub fn unregister(&self, id: i32) {
+        self.sessions.remove(id);
+    }
+
+    /// Makes the database and the schema that exist at the start.
+    fn bootstrap(&self) -> SqlResult<()> {
+        let catalog = self.store.catalog();
+        if catalog
+            .objects()
+            .iter()
+            .any(|object| object.kind == ObjectKind::Database)
+        {
+            return Ok(());
+        }
+        let object = |kind, database: &str, name: &str, sql: &str| -> SqlResult<CatalogChange> {
+            let object = Object {
+                id: catalog.next_id()?,
+                kind,
+                database: database.to_string(),
+                schema: String::new(),
+                name: name.to_string(),
+                sql: sql.to_string(),
+                comment: None,
+                created_at_ms: now_ms(),
+                depends: vec![],
+                definition: Definition::Other,
+            };
+            Ok(CatalogChange::Put(object.to_stored()))
+        };
+        let changes = vec![
+            object(
+                ObjectKind::Database,
+                "",
+                DEFAULT_DATABASE,
+                "CREATE DATABASE millrace",
+            )?,
+            object(
+                ObjectKind::Schema,
+                DEFAULT_DATABASE,
+                DEFAULT_SCHEMA,
+                "CREATE SCHEMA public",
+            )?,
+        ];
+        Ok(catalog.apply(changes)?)
+    }
+
+    /// Brings up what the catalog holds: what an object needs comes before it.
+    async fn load(self: &Arc<Self>) -> SqlResult<()> {
+        let stored = self.store.catalog().objects();
+        let known: Vec<u64> = stored.iter().map(|object| object.id.0).collect();
+        // A crash between making a log and committing its relation leaves a log that nobody names.
+        for orphan in self
+            .store
+            .logs()
+            .relations()
+            .into_iter()
+            .filter(|relation| !known.contains(relation))
+        {
+            self.store.logs().remove(orphan)?;
+        }
+        let objects = stored
+            .iter()
+            .map(|stored| Object::from_stored(stored).map(Arc::new))
+            .collect::<SqlResult<Vec<_>>>()?;
+        let all = CatalogSnapshot::new(0, objects);
+        let ids = all.objects().map(|object| object.id).collect();
+        let mut later = vec![];
+        let mut place = self.deaths.place();
+        for object in all.in_order(&ids) {
+            let mut object = object.as_ref().clone();
+            if let Some(place) = &mut place {
+                place.set(Some(millrace_planner::RelationId(object.id.0)));
+            }
+            match self.bring_up(&mut object).await {
+                Ok(rest) => later.extend(rest.map(|rest| (object.clone(), rest))),
+                Err(error)
+                    if matches!(object.kind, ObjectKind::Stream | ObjectKind::Table)
+                        && self.store.logs().damage(object.id.0).is_none() =>
+                {
+                    return Err(error);
+                }
+                Err(error) => mark_failed(&mut object, error),
+            }
+            self.publish([Arc::new(object)], &[]);
+        }
+        drop(place);
+        let mut restored = self.restored_for_sinks().await?;
+        self.replay(!later.is_empty()).await?;
+        // What is filled is filled from what is there now: the time of replayed epochs is before that.
+        for (mut object, rest) in later {
+            if let Err(error) = self.bring_up_rest(rest).await {
+                mark_failed(&mut object, error);
+                self.publish([Arc::new(object)], &[]);
+            }
+        }
+        self.acquit_views().await;
+        // Nothing is to come before what there is has come up.
+        for object in self.catalog().objects() {
+            self.start_generator(object)?;
+            self.start_sink(object, restored.remove(&object.id));
+        }
+        Ok(())
+    }
+
+    /// Brings up what can be before the logs are replayed; returns the rest.
+    async fn bring_up(&self, object: &mut Object) -> SqlResult<Option<recovery::Later>> {
+        let name = object.name.clone();
+        match &mut object.definition {
+            Definition::Relation(relation) => match relation.query.clone() {
+                None => self.create_source(&name, relation).await.map(|()| None),
+                Some(query) => {
+                    if let Some(refusal) = self.view_refusal(object.id) {
+                        return Err(refusal);
+                    }
+                    let catalog = self.catalog();
+                    let partitions = self.partitions_of(object.id);
+                    let planned =
+                        self.plan_with_partitions(&catalog, &object.database, &query, partitions)?;
+                    **relation = Relation::of_view(object.id, &name, &planned, &relation.columns);
+                    let spec = ViewSpec {
+                        id: relation.info.id,
+                        name,
+                        graph: planned.graph,
+                    };
+                    self.restore_view(spec).await
+                }
+            },
+            Definition::Index(index) => {
+                let relation = millrace_planner::RelationId(index.relation.0);
+                let columns = index.columns.clone();
+                if !self.runtime.knows(relation) {
+                    return Ok(Some(recovery::Later::Index { relation, columns }));
+                }
+                self.runtime.create_index(relation, columns).await?;
+                Ok(None)
+            }
+            // What a view's columns are is known once it is bound.
+            Definition::View(query) => {
+                let query = Arc::clone(query);
+                let catalog = self.catalog();
+                let reader = Reader::of_query(self, &self.state, &catalog, &object.database, &query);
+                reader.view(object, &query).map(|_| None)
+            }
+            Definition::Sink(_)
+            | Definition::External(_)
+            | Definition::Function(_)
+            | Definition::SetAside(_)
+            | Definition::Other => Ok(None),
+        }
+    }
+
+    /// Makes a stream or table known to the runtime, which replays its log.
+    pub async fn create_source(&self, name: &str, relation: &Relation) -> SqlResult<()> {
+        let info = &relation.info;
+        if !self.store.logs().contains(info.id.0) {
+            self.store.logs().create(info.id.0, Arc::clone(&info.schema))?;
+        }
+        self.store
+            .logs()
+            .set_options(info.id.0, relation.keeping.for_log())?;
+        let missing = relation.missing();
+        if !missing.is_empty() {
+            self.store.logs().widen(info.id.0, &info.schema)?;
+        }
+        let kind = match info.kind {
+            millrace_planner::RelationKind::Stream => SourceKind::Stream {
+                event_time: match self.event_time(relation)? {
+                    Some(spec) => Some(EventTimeSpec {
+                        at_least: self.kept_watermark(ObjectId(info.id.0))?,
+                        ..spec
+                    }),
+                    None => None,
+                },
+            },
+            _ => SourceKind::Table {
+                key: relation.key().to_vec(),
+            },
+        };
+        let spec = SourceSpec {
+            id: info.id,
+            name: name.to_string(),
+            schema: Arc::clone(&info.schema),
+            kind,
+        };
+        Ok(self.runtime.create_widened_source(spec, missing).await?)
+    }
+
+    /// What the runtime goes by for a stream's event time, if it has one.
+    ///
+    /// # Errors
+    /// The watermark is not one.
+    pub fn event_time(&self, relation: &Relation) -> SqlResult<Option<EventTimeSpec>> {
+        let event_time = relation.event_time.as_ref();
+        event_time
+            .map(|event_time| event_time.spec(&self.state, relation.schema()))
+            .transpose()
+    }
+
+    /// What plans of views depend on besides their queries.
+    pub fn view_options(&self, slides: bool, flow: FlowDef) -> ViewOptions {
+        ViewOptions {
+            recursion: self.options.recursion,
+            slides,
+            flow: flow.limits(self.options.partitions()),
+            ..ViewOptions::new(self.options.partitions())
+        }
+    }
+
+    /// The plan of a materialized view.
+    pub fn plan_materialized(
+        &self,
+        catalog: &CatalogSnapshot,
+        database: &str,
+        query: &QueryDef,
+    ) -> SqlResult<Planned> {
+        self.plan_with_partitions(catalog, database, query, self.options.partitions())
+    }
+
+    /// The same for keyed state of so many partitions.
+    fn plan_with_partitions(
+        &self,
+        catalog: &CatalogSnapshot,
+        database: &str,
+        query: &QueryDef,
+        partitions: usize,
+    ) -> SqlResult<Planned> {
+        let reader = Reader::of_query(self, &self.state, catalog, database, query);
+        let plan = reader.bind_query_text(query)?;
+        let options = ViewOptions {
+            partitions,
+            emit: query.emit,
+            priority: query.priority,
+            on_error: query.on_error,
+            ..self.view_options(query.slides, query.flow)
+        };
+        let graph = plan_view(&self.state, plan, options)?;
+        let growth = growth(&graph, &|info| {
+            let object = catalog.object(ObjectId(info.id.0))?;
+            object.relation()?.growth.endless.clone()
+        });
+        Ok(Planned {
+            graph,
+            query: Arc::new(query.with_names(reader.names())),
+            growth,
+        })
+    }
+
+    /// Swaps the catalog for one with these changes. Only the holder of the DDL lock, or the start, may.
+    pub(crate) fn publish(&self, put: impl IntoIterator<Item = Arc<Object>>, removed: &[ObjectId]) {
+        let before = self.catalog.load();
+        let mut put: Vec<Arc<Object>> = put.into_iter().collect();
+        // The plans that views over these keep were made over what these were.
+        let ids: Vec<ObjectId> = put.iter().map(|object| object.id).collect();
+        for id in before.closure(&ids) {
+            if !ids.contains(&id)
+                && let Some(object) = before.object(id)
+                && let Definition::View(query) = &object.definition
+            {
+                let mut view = object.as_ref().clone();
+                view.definition = Definition::View(Arc::new(query.with_names(query.names.clone())));
+                put.push(Arc::new(view));
+            }
+        }
+        let next = before.with(put, removed);
+        self.catalog.store(Arc::new(next));
+    }
+
+    /// A name that a session asked for as its database, as it is called here.
+    ///
+    /// # Errors
+    /// There is no such database.
+    pub fn resolve_database(&self, name: &str) -> SqlResult<String> {
+        let catalog = self.catalog();
+        let name = if name.is_empty() { DEFAULT_DATABASE } else { name };
+        if catalog.database(name).is_some() {
+            return Ok(name.to_string());
+        }
+        if name == millrace_catalog::DATABASE_ALIAS {
+            return Ok(DEFAULT_DATABASE.to_string());
+        }
+        let hint = millrace_postgres::names::did_you_mean(
+            name,
+            catalog.databases().map(|object| object.name.as_str()),
+        );
+        Err(SqlError::new(
+            SqlState::InvalidCatalogName,
+            format!("database \"{name}\" does not exist"),
+        )
+        .with_hint_opt(hint))
+    }
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database")
+            .field("data", &self.options.data)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An object that failed to load stays in the catalog, with the reason.
+fn mark_failed(object: &mut Object, error: SqlError) {
+    tracing::error!(
+        object = object.described(),
+        error = error.message,
+        detail = error.detail,
+        "an object failed to load at startup"
+    );
+    object.definition = Definition::SetAside(error.message);
+}

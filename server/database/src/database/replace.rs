@@ -1,0 +1,272 @@
+//! CREATE OR REPLACE of a view on which others depend.
+//!
+//! The new definition gets a new identity, and so do the materialized views over it, which are planned again over it and
+//! filled beside the old ones; all of them appear, and the old ones go, in one step of the catalog. Plain views and indexes
+//! between them keep theirs. A dependent keeps the columns that it knows, by their names: columns may be added and change
+//! their places, but what a dependent uses must stay, with its type.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use millrace_catalog::bound::BoundName;
+use millrace_catalog::{CatalogSnapshot, Definition, IndexDef, Object, QueryDef, Reader, Relation};
+use millrace_engine::ViewSpec;
+use millrace_planner::StageGraph;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::types;
+use millrace_storage::ObjectId;
+
+use crate::database::Database;
+use crate::database::ddl::DdlGuard;
+use crate::database::jobs::Making;
+
+/// A replacement being planned.
+struct Replacement<'a> {
+    guard: &'a DdlGuard<'a>,
+    /// The catalog as it is.
+    before: Arc<CatalogSnapshot>,
+    /// The catalog as it will be.
+    after: CatalogSnapshot,
+    /// What stands for what: the new object and its columns, by the old object's identity.
+    replaced: BTreeMap<ObjectId, (Arc<Object>, SchemaRef)>,
+    making: Making,
+}
+
+impl DdlGuard<'_> {
+    /// What it takes to put `new` in the place of `old`: the views to fill, and what the catalog gets. `graph` is the plan
+    /// of a materialized view.
+    ///
+    /// # Errors
+    /// A dependent uses a column that `new` does not have, or has with another type.
+    pub fn replace(&self, old: &Arc<Object>, new: Object, graph: Option<StageGraph>) -> SqlResult<Making> {
+        let before = self.catalog();
+        let mut replacement = Replacement {
+            guard: self,
+            after: before.with([], &[]),
+            before: Arc::clone(&before),
+            replaced: BTreeMap::new(),
+            making: Making {
+                specs: vec![],
+                put: vec![],
+                removed: vec![],
+            },
+        };
+        replacement.put(old, new, graph)?;
+        let mut dependents = before.closure(&[old.id]);
+        dependents.remove(&old.id);
+        let mut concerned: Vec<Arc<Object>> = vec![Arc::clone(old)];
+        concerned.extend(dependents.iter().filter_map(|id| before.object(*id).cloned()));
+        if let Some(job) = self.database().jobs().over(&concerned).first() {
+            return Err(SqlError::new(
+                SqlState::ObjectInUse,
+                format!("cannot replace {} because a job needs it", old.described()),
+            )
+            .with_detail(format!("{}.", job.described()))
+            .with_hint(format!("Wait for it, or use CANCEL JOB {}.", job.id)));
+        }
+        for dependent in before.in_order(&dependents) {
+            replacement.follow(old, dependent)?;
+        }
+        Ok(replacement.making)
+    }
+}
+
+impl Replacement<'_> {
+    fn db(&self) -> &Database {
+        self.guard.database()
+    }
+
+    /// Puts an object in the place of another.
+    fn put(&mut self, old: &Arc<Object>, new: Object, graph: Option<StageGraph>) -> SqlResult<()> {
+        if let (Some(graph), Some(relation)) = (graph, new.relation()) {
+            self.making.specs.push(ViewSpec {
+                id: relation.info.id,
+                name: new.name.clone(),
+                graph,
+            });
+        }
+        let removed = if new.id == old.id { vec![] } else { vec![old.id] };
+        self.after = self.after.with([Arc::new(new.clone())], &removed);
+        let reader = Reader::new(self.db(), self.db().state(), &self.after, &new.database, &[]);
+        // An index has no columns that anybody could name.
+        if !matches!(new.definition, Definition::Index(_)) {
+            let schema = reader.provider(&new)?.schema();
+            drop(reader);
+            self.replaced.insert(old.id, (Arc::new(new.clone()), schema));
+        }
+        self.making.removed.extend(removed);
+        self.making.put.push(new);
+        Ok(())
+    }
+
+    /// Makes a dependent anew over what it depends on now.
+    fn follow(&mut self, root: &Arc<Object>, dependent: &Arc<Object>) -> SqlResult<()> {
+        let mut new: Object = dependent.as_ref().clone();
+        let mut plan = None;
+        match &dependent.definition {
+            Definition::Index(index) => {
+                let Some((relation, schema)) = self.replaced.get(&index.relation) else {
+                    return Ok(());
+                };
+                let before = self.columns(index.relation)?;
+                let columns = index
+                    .columns
+                    .iter()
+                    .map(|position| {
+                        let name = before.field(*position).name();
+                        schema
+                            .index_of(name)
+                            .map_err(|_| misfit(root, dependent, name, "it does not exist".into()))
+                    })
+                    .collect::<SqlResult<Vec<usize>>>()?;
+                new.depends = vec![relation.id];
+                new.definition = Definition::Index(IndexDef {
+                    relation: relation.id,
+                    columns,
+                });
+            }
+            Definition::View(query) => {
+                let query = self.rebind(root, dependent, query)?;
+                new.depends = query.depends();
+                new.definition = Definition::View(Arc::new(query));
+            }
+            Definition::Relation(relation) => {
+                let Some(query) = &relation.query else {
+                    return Err(SqlError::internal(format!(
+                        "{} depends on a view",
+                        dependent.described()
+                    )));
+                };
+                let query = self.rebind(root, dependent, query)?;
+                let planned = self
+                    .db()
+                    .plan_materialized(&self.after, &dependent.database, &query)?;
+                new.id = self.guard.next_id()?;
+                new.depends = planned.query.depends();
+                let made = Relation::of_view(new.id, &new.name, &planned, &relation.columns);
+                new.definition = Definition::Relation(Box::new(made));
+                plan = Some(planned.graph);
+            }
+            Definition::Sink(_) => {
+                return Err(SqlError::unsupported(format!(
+                    "cannot replace {} because {} writes its rows",
+                    root.described(),
+                    dependent.described()
+                ))
+                .with_hint("Drop the sink and create it again."));
+            }
+            Definition::External(_)
+            | Definition::Function(_)
+            | Definition::SetAside(_)
+            | Definition::Other => {
+                return Err(SqlError::new(
+                    SqlState::ObjectNotInPrerequisiteState,
+                    format!(
+                        "cannot replace {} because {} failed to load",
+                        root.described(),
+                        dependent.described()
+                    ),
+                )
+                .with_hint("Drop it and create it again."));
+            }
+        }
+        self.put(dependent, new, plan)
+    }
+
+    fn columns(&self, id: ObjectId) -> SqlResult<SchemaRef> {
+        let object = self
+            .before
+            .object(id)
+            .ok_or_else(|| SqlError::internal(format!("object {id} is not in the catalog")))?;
+        let reader = Reader::new(self.db(), self.db().state(), &self.before, &object.database, &[]);
+        Ok(reader.provider(object)?.schema())
+    }
+
+    /// The dependent's query over the new objects. What has changed about columns that it does not use does not matter.
+    fn rebind(&self, root: &Arc<Object>, dependent: &Arc<Object>, query: &QueryDef) -> SqlResult<QueryDef> {
+        let mut names = vec![];
+        for bound in &query.names {
+            let Some((object, schema)) = self.replaced.get(&bound.object) else {
+                names.push(bound.clone());
+                continue;
+            };
+            let before = self.columns(bound.object)?;
+            let mut columns = vec![];
+            for (known, position) in &bound.columns {
+                let old = before.field(*position);
+                let why = match schema.index_of(old.name()) {
+                    Ok(now) if schema.field(now).data_type() == old.data_type() => {
+                        columns.push((known.clone(), now));
+                        continue;
+                    }
+                    Ok(now) => format!(
+                        "its type changes from {} to {}",
+                        types::type_name(old),
+                        types::type_name(schema.field(now))
+                    ),
+                    Err(_) => "it does not exist".to_string(),
+                };
+                if self.uses(dependent, query, bound, known) {
+                    return Err(misfit(root, dependent, old.name(), why));
+                }
+            }
+            names.push(BoundName {
+                name: bound.name.clone(),
+                object: object.id,
+                columns,
+            });
+        }
+        Ok(query.with_names(names))
+    }
+
+    /// Whether a query answers something else, or nothing, without one of the columns that it knows.
+    fn uses(&self, dependent: &Object, query: &QueryDef, bound: &BoundName, column: &str) -> bool {
+        let schema_of = |query: &QueryDef| -> Option<Vec<String>> {
+            let reader = Reader::of_query(
+                self.db(),
+                self.db().state(),
+                &self.before,
+                &dependent.database,
+                query,
+            );
+            let plan = reader.bind_query_text(query).ok()?;
+            let fields = plan.schema().fields();
+            Some(fields.iter().map(|field| field.name().clone()).collect())
+        };
+        let mut names = query.names.clone();
+        for name in names.iter_mut().filter(|name| name.name == bound.name) {
+            name.columns.retain(|(known, _)| known != column);
+        }
+        let without = schema_of(&query.with_names(names));
+        without.is_none() || without != schema_of(query)
+    }
+}
+
+fn misfit(root: &Object, dependent: &Object, column: &str, why: String) -> SqlError {
+    SqlError::new(
+        SqlState::DependentObjectsStillExist,
+        format!(
+            "cannot replace {} because {} uses its column \"{column}\"",
+            root.described(),
+            dependent.described()
+        ),
+    )
+    .with_detail(format!("In the new definition, {why}."))
+    .with_hint("Keep the column, or drop what uses it first.")
+}
+
+/// Whether a view would read itself.
+///
+/// # Errors
+/// 42P16.
+pub fn check_no_circle(catalog: &CatalogSnapshot, old: &Arc<Object>, depends: &[ObjectId]) -> SqlResult<()> {
+    let closure: BTreeSet<ObjectId> = catalog.closure(&[old.id]);
+    if depends.iter().any(|id| closure.contains(id)) {
+        return Err(SqlError::new(
+            SqlState::InvalidTableDefinition,
+            format!("{} would depend on itself", old.described()),
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,291 @@
+//! From what a statement gives to whole rows of a relation: types, defaults, generated columns, NOT NULL.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray};
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::DFSchema;
+use datafusion::physical_expr::PhysicalExpr;
+use millrace_catalog::Relation;
+use millrace_catalog::scope::Scope;
+use millrace_engine::Runtime;
+use millrace_functions::bounded::physical;
+use millrace_functions::cast;
+use millrace_functions::sql::{rewrite, zoned_cast};
+use millrace_planner::Binder;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::from_internal::{self, df};
+use millrace_postgres::names::did_you_mean;
+use millrace_postgres::types::{SqlType, output, parse};
+
+use crate::database::Database;
+
+/// Where a column's values come from.
+enum Source {
+    /// What the statement gives, by position.
+    Given(usize),
+    /// The column's default.
+    Default(Arc<dyn PhysicalExpr>),
+    /// NULL: there is no default.
+    Null,
+    /// The time at which the row arrives.
+    Now,
+    /// An expression over the other columns.
+    Generated(Arc<dyn PhysicalExpr>),
+}
+
+/// A row that does not fit its relation.
+#[derive(Debug)]
+pub struct RowError {
+    /// The row, the first being 0; `None`: it cannot be told which.
+    pub row: Option<usize>,
+    /// What is wrong.
+    pub error: Box<SqlError>,
+}
+
+impl RowError {
+    fn unknown(error: SqlError) -> Self {
+        RowError {
+            row: None,
+            error: Box::new(error),
+        }
+    }
+}
+
+/// Makes whole rows of a relation from the columns that a statement gives.
+pub struct RowBuilder {
+    name: String,
+    schema: Arc<Schema>,
+    sources: Vec<Source>,
+    /// The zone in which texts are assigned to timestamptz, if it is not UTC.
+    zone: Option<millrace_postgres::types::zone::Zone>,
+    /// Tells when rows arrive.
+    runtime: Runtime,
+}
+
+impl RowBuilder {
+    /// A builder for statements that give the columns at `given`, in that order.
+    ///
+    /// # Errors
+    /// A default or generated column cannot be planned, or a generated column is given.
+    pub fn new(db: &Database, scope: &Scope, relation: &Relation, given: &[usize]) -> SqlResult<Self> {
+        let schema = Arc::clone(relation.schema());
+        let reader = db.reader(scope);
+        let binder = Binder::new(db.state(), &reader);
+        let state = db.statement_state();
+        let empty = DFSchema::empty();
+        let whole = df(DFSchema::try_from(schema.as_ref().clone()))?;
+        let mut sources = Vec::with_capacity(relation.columns.len());
+        for (position, column) in relation.columns.iter().enumerate() {
+            let source = match given.iter().position(|given| *given == position) {
+                Some(_) if column.generated.is_some() || column.proctime => {
+                    return Err(SqlError::new(
+                        SqlState::GeneratedAlways,
+                        format!(
+                            "cannot insert a non-DEFAULT value into column \"{}\"",
+                            column.field.name()
+                        ),
+                    )
+                    .with_detail(format!(
+                        "Column \"{}\" is a generated column.",
+                        column.field.name()
+                    )));
+                }
+                Some(at) => Source::Given(at),
+                None if column.proctime => Source::Now,
+                None => match (&column.generated, &column.default) {
+                    (Some(expression), _) => {
+                        let mut expression = expression.clone();
+                        rewrite::expression(&mut expression)?;
+                        let bound = df(binder.expression(&expression, &whole))?;
+                        Source::Generated(df(physical(&state, bound, &whole))?)
+                    }
+                    (None, Some(expression)) => {
+                        let mut expression = expression.clone();
+                        rewrite::expression(&mut expression)?;
+                        let bound = df(binder.expression(&expression, &empty))?;
+                        Source::Default(df(physical(&state, bound, &empty))?)
+                    }
+                    (None, None) => Source::Null,
+                },
+            };
+            sources.push(source);
+        }
+        Ok(RowBuilder {
+            name: relation.info.name.clone(),
+            schema,
+            sources,
+            zone: scope.zone,
+            runtime: db.runtime().clone(),
+        })
+    }
+
+    /// Whole rows from the given columns.
+    ///
+    /// # Errors
+    /// A value does not fit its column, or is NULL where it may not be.
+    pub fn build(&self, given: &[(Arc<Field>, ArrayRef)], rows: usize) -> Result<RecordBatch, RowError> {
+        let nothing = RecordBatch::try_new_with_options(
+            Arc::new(Schema::empty()),
+            vec![],
+            &RecordBatchOptions::new().with_row_count(Some(rows)),
+        )
+        .map_err(|error| RowError::unknown(from_internal::arrow(error)))?;
+        let evaluate = |expression: &Arc<dyn PhysicalExpr>, batch: &RecordBatch, target: &Field| {
+            let values = expression
+                .evaluate(batch)
+                .and_then(|value| value.into_array(rows))?;
+            let from = expression.return_field(&batch.schema())?;
+            cast::convert(&from, target, &values)
+        };
+        let fail = |error| RowError::unknown(from_internal::datafusion(error));
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.sources.len());
+        for (source, field) in self.sources.iter().zip(self.schema.fields()) {
+            let column = match source {
+                Source::Given(at) => {
+                    let (from, values) = &given[*at];
+                    convert(from, field, values, self.zone)?
+                }
+                Source::Default(expression) => evaluate(expression, &nothing, field).map_err(fail)?,
+                Source::Now => now(self.runtime.now(), field, rows).map_err(fail)?,
+                // Generated columns are filled in below, once the others are there.
+                Source::Null | Source::Generated(_) => arrow::array::new_null_array(field.data_type(), rows),
+            };
+            columns.push(column);
+        }
+        if self
+            .sources
+            .iter()
+            .any(|source| matches!(source, Source::Generated(_)))
+        {
+            let nullable: Vec<Field> = self
+                .schema
+                .fields()
+                .iter()
+                .map(|field| field.as_ref().clone().with_nullable(true))
+                .collect();
+            let nullable = Arc::new(Schema::new(nullable));
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
+            let base = RecordBatch::try_new_with_options(nullable, columns.clone(), &options)
+                .map_err(|error| RowError::unknown(from_internal::arrow(error)))?;
+            for (position, source) in self.sources.iter().enumerate() {
+                if let Source::Generated(expression) = source {
+                    columns[position] =
+                        evaluate(expression, &base, self.schema.field(position)).map_err(fail)?;
+                }
+            }
+        }
+        self.check_not_null(&columns)?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
+            .map_err(|error| RowError::unknown(from_internal::arrow(error)))
+    }
+
+    fn check_not_null(&self, columns: &[ArrayRef]) -> Result<(), RowError> {
+        for (field, column) in self.schema.fields().iter().zip(columns) {
+            if field.is_nullable() || column.null_count() == 0 {
+                continue;
+            }
+            let row = (0..column.len())
+                .find(|row| column.is_null(*row))
+                .unwrap_or_default();
+            let error = SqlError::new(
+                SqlState::NotNullViolation,
+                format!(
+                    "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
+                    field.name(),
+                    self.name
+                ),
+            )
+            .with_detail(format!(
+                "Failing row contains {}.",
+                describe_row(&self.schema, columns, row)
+            ));
+            return Err(RowError {
+                row: Some(row),
+                error: Box::new(error),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A given column as the relation's: texts are read by the type's input, so that the row of a bad one is known.
+fn convert(
+    from: &Field,
+    to: &Field,
+    values: &ArrayRef,
+    zone: Option<millrace_postgres::types::zone::Zone>,
+) -> Result<ArrayRef, RowError> {
+    let in_zone = zone.is_some() && matches!(to.data_type(), DataType::Timestamp(_, Some(_)));
+    if let Some(texts) = values.as_string_opt::<i32>()
+        && SqlType::of(from) != SqlType::of(to)
+        && !in_zone
+    {
+        return parse::column(to, texts).map_err(|cell| RowError {
+            row: Some(cell.row),
+            error: cell.error,
+        });
+    }
+    zoned_cast::assigned(from, to, values, zone)
+        .map_err(|error| RowError::unknown(from_internal::datafusion(error)))
+}
+
+/// A row as PostgreSQL shows it in details: `(1, abc, null)`.
+pub fn describe_row(schema: &Schema, columns: &[ArrayRef], row: usize) -> String {
+    let values: Vec<String> = schema
+        .fields()
+        .iter()
+        .zip(columns)
+        .map(|(field, column)| output::text(field, column, row))
+        .collect();
+    format!("({})", values.join(", "))
+}
+
+fn now(instant: i64, field: &Field, rows: usize) -> datafusion::error::Result<ArrayRef> {
+    let values: ArrayRef =
+        Arc::new(TimestampMicrosecondArray::from_value(instant, rows).with_timezone("UTC"));
+    Ok(arrow::compute::cast(&values, field.data_type())?)
+}
+
+/// The positions of columns by name; all of them that can be given when no names are.
+///
+/// # Errors
+/// A name is unknown or comes twice.
+pub fn positions(relation: &Relation, names: &[String]) -> SqlResult<Vec<usize>> {
+    if names.is_empty() {
+        return Ok(relation
+            .columns
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| column.generated.is_none() && !column.proctime)
+            .map(|(position, _)| position)
+            .collect());
+    }
+    let mut found = vec![];
+    for name in names {
+        let position = relation
+            .columns
+            .iter()
+            .position(|column| column.field.name() == name)
+            .ok_or_else(|| {
+                let known = relation.columns.iter().map(|column| column.field.name().as_str());
+                SqlError::new(
+                    SqlState::UndefinedColumn,
+                    format!(
+                        "column \"{name}\" of relation \"{}\" does not exist",
+                        relation.info.name
+                    ),
+                )
+                .with_hint_opt(did_you_mean(name, known))
+            })?;
+        if found.contains(&position) {
+            return Err(SqlError::new(
+                SqlState::DuplicateColumn,
+                format!("column \"{name}\" specified more than once"),
+            ));
+        }
+        found.push(position);
+    }
+    Ok(found)
+}

@@ -1,0 +1,66 @@
+//! What the system shows of itself in SQL: its relations, and the functions that go with them. A layer above makes them; a
+//! database is opened with them.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use datafusion::catalog::TableProvider;
+use datafusion::logical_expr::ScalarUDF;
+use datafusion::prelude::SessionContext;
+use millrace_catalog::CatalogSnapshot;
+use millrace_catalog::reader::SystemRelations;
+use millrace_catalog::settings::Settings;
+use millrace_postgres::error::SqlResult;
+
+use crate::database::Database;
+use crate::sessions::Sessions;
+
+/// The relations that nobody made, over a database.
+pub trait SystemCatalog: Send + Sync {
+    /// The relation of that name in that system schema, if there is one.
+    ///
+    /// # Errors
+    /// Its rows could not be put together.
+    fn relation(
+        &self,
+        db: &Database,
+        catalog: &CatalogSnapshot,
+        database: &str,
+        schema: &str,
+        name: &str,
+    ) -> SqlResult<Option<Arc<dyn TableProvider>>>;
+
+    /// `pg_settings`, with the settings of a session.
+    ///
+    /// # Errors
+    /// Its rows could not be put together.
+    fn settings(&self, db: &Database, settings: &Settings) -> SqlResult<Arc<dyn TableProvider>>;
+}
+
+/// Relations and functions of the system.
+pub struct System {
+    /// The relations.
+    pub catalog: Box<dyn SystemCatalog>,
+    /// The functions that need the catalog or the sessions.
+    pub functions: Vec<Arc<ScalarUDF>>,
+}
+
+/// Makes them for a database that is being opened: may register functions with the context, which has no others of PostgreSQL's yet.
+pub type MakeSystem =
+    fn(&SessionContext, &Arc<ArcSwap<CatalogSnapshot>>, &Arc<Sessions>) -> SqlResult<System>;
+
+impl SystemRelations for Database {
+    fn system_relation(
+        &self,
+        catalog: &CatalogSnapshot,
+        database: &str,
+        schema: &str,
+        name: &str,
+    ) -> SqlResult<Option<Arc<dyn TableProvider>>> {
+        self.system.relation(self, catalog, database, schema, name)
+    }
+
+    fn settings(&self, settings: &Settings) -> SqlResult<Arc<dyn TableProvider>> {
+        self.system.settings(self, settings)
+    }
+}

@@ -1,0 +1,189 @@
+//! The sessions that there are: what others see of each, and how they end what it runs.
+//!
+//! Sessions are a layer above. They put themselves in here as what implements [`SessionStatus`], and are gone from here when
+//! nobody holds them any more.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use millrace_planner::RelationId;
+use millrace_schedule::cpu::QueryClass;
+use parking_lot::Mutex;
+
+use crate::clock::now_ms;
+use crate::running::CancelHandle;
+
+/// Who is at the other end.
+#[derive(Debug, Clone, Default)]
+pub struct SessionInfo {
+    /// The user's name.
+    pub user: String,
+    /// The database that was asked for.
+    pub database: String,
+    /// What the client calls itself.
+    pub application: String,
+    /// The address of the client; empty when it is in this process.
+    pub peer: String,
+    /// Settings from the start-up message (`client_encoding`, `options`, ...), applied as SET would.
+    pub options: Vec<(String, String)>,
+}
+
+/// What a session is doing, for `SHOW PROCESSLIST`.
+#[derive(Debug, Clone)]
+pub struct Activity {
+    /// The statement that runs, or ran last.
+    pub statement: String,
+    /// When it began, in milliseconds since 1970-01-01 UTC.
+    pub started_at_ms: i64,
+    /// Whether it is still being executed.
+    running: bool,
+    /// Held by the rows that it has yet to give.
+    rows: Weak<()>,
+}
+
+impl Activity {
+    /// A statement that begins now.
+    pub fn begun(statement: String) -> Self {
+        Activity {
+            statement,
+            started_at_ms: now_ms(),
+            running: true,
+            rows: Weak::new(),
+        }
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&self) -> bool {
+        self.running || self.rows.strong_count() > 0
+    }
+
+    /// It was executed; rows may be still to come.
+    pub fn executed(&mut self) {
+        self.running = false;
+    }
+
+    /// It runs for as long as what is returned is held.
+    pub fn runs_for(&mut self) -> Arc<()> {
+        let rows = Arc::new(());
+        self.rows = Arc::downgrade(&rows);
+        rows
+    }
+}
+
+/// The state of a session's transaction, as the wire shows it after each query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransactionStatus {
+    /// No transaction.
+    Idle,
+    /// Inside a transaction.
+    Active,
+    /// Inside a transaction that failed: only its end is accepted.
+    Failed,
+}
+
+/// The lock of a table, as `pg_locks` shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Locking {
+    /// The table.
+    pub relation: RelationId,
+    /// Whether the session has it; else it waits.
+    pub is_held: bool,
+    /// Since when it waits, in milliseconds since 1970-01-01 UTC.
+    pub since_ms: i64,
+}
+
+impl Locking {
+    /// One that the session has.
+    pub fn held(relation: RelationId) -> Self {
+        Locking {
+            relation,
+            is_held: true,
+            since_ms: 0,
+        }
+    }
+
+    /// One that it waits for from now on.
+    pub fn awaited(relation: RelationId) -> Self {
+        Locking {
+            relation,
+            is_held: false,
+            since_ms: now_ms(),
+        }
+    }
+}
+
+/// What others see of a session, and how they end what it runs.
+pub trait SessionStatus: Send + Sync {
+    /// Its number, unique in this process: what clients know as the process id.
+    fn id(&self) -> i32;
+
+    /// Who is at the other end.
+    fn info(&self) -> &SessionInfo;
+
+    /// When it began, in milliseconds since 1970-01-01 UTC.
+    fn began_at_ms(&self) -> i64;
+
+    /// What it is doing.
+    fn activity(&self) -> Option<Activity>;
+
+    /// The value of a setting; `None`: there is no such setting.
+    fn setting(&self, name: &str) -> Option<String>;
+
+    /// The class in which its queries run.
+    fn query_class(&self) -> QueryClass;
+
+    /// The state of its transaction, as the wire shows it.
+    fn transaction_status(&self) -> TransactionStatus;
+
+    /// Tables whose locks it has or waits for.
+    fn locks(&self) -> Vec<Locking>;
+
+    /// How to cancel what it runs.
+    fn cancel_handle(&self) -> CancelHandle;
+}
+
+/// By their ids.
+#[derive(Default)]
+pub struct Sessions {
+    by_id: Mutex<BTreeMap<i32, Weak<dyn SessionStatus>>>,
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.by_id.lock().keys()).finish()
+    }
+}
+
+impl Sessions {
+    /// Those that there are, by id.
+    pub fn all(&self) -> Vec<Arc<dyn SessionStatus>> {
+        self.by_id.lock().values().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(super) fn add(&self, id: i32, session: Weak<dyn SessionStatus>) {
+        self.by_id.lock().insert(id, session);
+    }
+
+    pub(super) fn remove(&self, id: i32) {
+        self.by_id.lock().remove(&id);
+    }
+
+    /// Ends a session: what it runs, if that can still be ended, and its connection; false: there is no such session.
+    pub fn terminate(&self, id: i32) -> bool {
+        let session = self.by_id.lock().get(&id).and_then(Weak::upgrade);
+        if let Some(session) = &session {
+            session.cancel_handle().terminate();
+        }
+        session.is_some()
+    }
+
+    /// Cancels what a session runs, paused or not; false: there is no such session.
+    pub fn cancel(&self, id: i32) -> bool {
+        let session = self.by_id.lock().get(&id).and_then(Weak::upgrade);
+        if let Some(session) = &session {
+            session.cancel_handle().cancel();
+        }
+        session.is_some()
+    }
+}

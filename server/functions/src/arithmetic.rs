@@ -1,0 +1,384 @@
+//! Operators as PostgreSQL has them: integers that fail on overflow, division, and literals beside typed expressions.
+//!
+//! DataFusion's integer operators wrap around. An expression planner puts functions in their place wherever both sides are
+//! integers, gives divisions of floats and numerics to [`division`], reads quoted literals by the type of the other side,
+//! and takes integer literals for what they are: `integer` where they fit. The rest keeps DataFusion's operators.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, Datum, Scalar};
+use arrow::compute::kernels::numeric::{add, mul, sub};
+use arrow::datatypes::{DataType, Field};
+use arrow::error::ArrowError;
+use datafusion::common::{DFSchema, Result, exec_datafusion_err};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+use millrace_postgres::error::{SqlError, SqlState};
+use millrace_postgres::types::parse::number::exact_digits;
+use millrace_postgres::types::{self, ANNOTATION, is_text, parse};
+use millrace_sql::workarounds::case_type::agreed;
+
+use crate::division;
+
+/// An operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Operation {
+    Add,
+    Subtract,
+    Multiply,
+}
+
+impl Operation {
+    fn of(operator: &BinaryOperator) -> Option<Self> {
+        match operator {
+            BinaryOperator::Plus => Some(Operation::Add),
+            BinaryOperator::Minus => Some(Operation::Subtract),
+            BinaryOperator::Multiply => Some(Operation::Multiply),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Operation::Add => "int_add",
+            Operation::Subtract => "int_subtract",
+            Operation::Multiply => "int_multiply",
+        }
+    }
+
+    fn apply(self, left: &dyn Datum, right: &dyn Datum) -> std::result::Result<ArrayRef, ArrowError> {
+        match self {
+            Operation::Add => add(left, right),
+            Operation::Subtract => sub(left, right),
+            Operation::Multiply => mul(left, right),
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Checked {
+    operation: Operation,
+    signature: Signature,
+}
+
+/// The functions.
+pub fn udfs() -> Vec<Arc<ScalarUDF>> {
+    [Operation::Add, Operation::Subtract, Operation::Multiply]
+        .into_iter()
+        .map(udf)
+        .chain([division::udf()])
+        .collect()
+}
+
+fn udf(operation: Operation) -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(Checked {
+        operation,
+        signature: Signature::any(2, Volatility::Immutable),
+    }))
+}
+
+/// The type of the outcome: the wider of the two.
+fn wider(left: &DataType, right: &DataType) -> Option<DataType> {
+    let width = |data_type: &DataType| match data_type {
+        DataType::Int16 => Some(16),
+        DataType::Int32 => Some(32),
+        DataType::Int64 => Some(64),
+        _ => None,
+    };
+    let (left_width, right_width) = (width(left)?, width(right)?);
+    Some(if left_width >= right_width {
+        left.clone()
+    } else {
+        right.clone()
+    })
+}
+
+impl ScalarUDFImpl for Checked {
+    fn name(&self) -> &str {
+        self.operation.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        match arg_types {
+            [left, right] => wider(left, right).ok_or_else(|| {
+                exec_datafusion_err!("{} takes two integers, not {left} and {right}", self.name())
+            }),
+            _ => Err(exec_datafusion_err!("{} takes two arguments", self.name())),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let target = args.return_field.data_type();
+        let side = |value: &ColumnarValue| -> Result<(ArrayRef, bool)> {
+            let (array, is_scalar) = match value {
+                ColumnarValue::Array(array) => (Arc::clone(array), false),
+                ColumnarValue::Scalar(scalar) => (scalar.to_array()?, true),
+            };
+            let array = if array.data_type() == target {
+                array
+            } else {
+                arrow::compute::cast(&array, target)?
+            };
+            Ok((array, is_scalar))
+        };
+        let [left, right] = args.args.as_slice() else {
+            return Err(exec_datafusion_err!("{} takes two arguments", self.name()));
+        };
+        let ((left, left_scalar), (right, right_scalar)) = (side(left)?, side(right)?);
+        let apply = |left: &dyn Datum, right: &dyn Datum| self.operation.apply(left, right);
+        let out = match (left_scalar, right_scalar) {
+            (false, false) => apply(&left, &right),
+            (false, true) => apply(&left, &Scalar::new(right)),
+            (true, false) => apply(&Scalar::new(left), &right),
+            (true, true) => {
+                let out = apply(&left, &right).map_err(|error| overflow(error, target))?;
+                return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&out, 0)?));
+            }
+        };
+        Ok(ColumnarValue::Array(
+            out.map_err(|error| overflow(error, target))?,
+        ))
+    }
+}
+
+/// The kernels do not say of which type the value was to be.
+fn overflow(error: ArrowError, target: &DataType) -> datafusion::error::DataFusionError {
+    match error {
+        ArrowError::ArithmeticOverflow(_) => {
+            let name = millrace_postgres::types::type_name(&Field::new("", target.clone(), true));
+            millrace_postgres::error::SqlError::new(
+                millrace_postgres::error::SqlState::NumericValueOutOfRange,
+                format!("{name} out of range"),
+            )
+            .into()
+        }
+        other => other.into(),
+    }
+}
+
+/// Puts the functions in the place of the operators.
+#[derive(Debug)]
+pub struct CheckedIntegers {
+    functions: [(Operation, Arc<ScalarUDF>); 3],
+    divide: Arc<ScalarUDF>,
+}
+
+impl Default for CheckedIntegers {
+    fn default() -> Self {
+        let with_function = |operation| (operation, udf(operation));
+        CheckedIntegers {
+            functions: [Operation::Add, Operation::Subtract, Operation::Multiply].map(with_function),
+            divide: division::udf(),
+        }
+    }
+}
+
+impl ExprPlanner for CheckedIntegers {
+    fn plan_binary_op(
+        &self,
+        mut expr: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
+        expr.left = agreed(expr.left, schema)?.data;
+        expr.right = agreed(expr.right, schema)?.data;
+        if is_arithmetic(&expr.op) {
+            expr.left = signed(expr.left, schema)?;
+            expr.right = signed(expr.right, schema)?;
+        }
+        // What has no type yet is a parameter: the operator infers it.
+        let (Ok((_, left)), Ok((_, right))) = (expr.left.to_field(schema), expr.right.to_field(schema))
+        else {
+            return Ok(PlannerResult::Original(expr));
+        };
+        let arithmetic = is_arithmetic(&expr.op);
+        if arithmetic || is_comparison(&expr.op) {
+            if let Some(literal) = read_as(&expr.left, &right)? {
+                expr.left = literal;
+            } else if let Some(literal) = read_as(&expr.right, &left)? {
+                expr.right = literal;
+            }
+        }
+        if !arithmetic {
+            return Ok(PlannerResult::Original(expr));
+        }
+        let foreign = |data_type: &DataType| is_number(data_type) || data_type == &DataType::Boolean;
+        if foreign(left.data_type()) && foreign(right.data_type()) {
+            expr.left = narrowed(expr.left);
+            expr.right = narrowed(expr.right);
+        }
+        let widened = |expr: Expr, own: &Field, other: &Field| {
+            // A `real` beside another number is a `double precision`.
+            let is_real = |field: &Field| field.data_type() == &DataType::Float32;
+            match is_real(own) && !is_real(other) && is_number(other.data_type()) {
+                true => expr.cast_to(&DataType::Float64, schema),
+                false => Ok(expr),
+            }
+        };
+        expr.left = widened(expr.left, &left, &right)?;
+        expr.right = widened(expr.right, &right, &left)?;
+        let (left, right) = (expr.left.to_field(schema)?.1, expr.right.to_field(schema)?.1);
+        if !defined(&left, &expr.op, &right) {
+            let error = SqlError::new(
+                SqlState::UndefinedFunction,
+                format!(
+                    "operator does not exist: {} {} {}",
+                    types::plain_name(&left),
+                    expr.op,
+                    types::plain_name(&right)
+                ),
+            );
+            return Err(error
+                .with_hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
+                .into());
+        }
+        let (left, right) = (expr.left.get_type(schema)?, expr.right.get_type(schema)?);
+        if expr.op == BinaryOperator::Divide && division::quotient(&left, &right).is_some() {
+            return Ok(PlannerResult::Planned(
+                self.divide.call(vec![expr.left, expr.right]),
+            ));
+        }
+        let Some(operation) = Operation::of(&expr.op).filter(|_| wider(&left, &right).is_some()) else {
+            return Ok(PlannerResult::Original(expr));
+        };
+        let (_, function) = self
+            .functions
+            .iter()
+            .find(|(known, _)| *known == operation)
+            .expect("there is a function for every operation");
+        Ok(PlannerResult::Planned(function.call(vec![expr.left, expr.right])))
+    }
+}
+
+fn is_arithmetic(operator: &BinaryOperator) -> bool {
+    use BinaryOperator::{
+        BitwiseAnd, BitwiseOr, Divide, Minus, Modulo, Multiply, PGBitwiseShiftLeft, PGBitwiseShiftRight,
+        PGBitwiseXor, Plus,
+    };
+    matches!(
+        operator,
+        Plus | Minus
+            | Multiply
+            | Divide
+            | Modulo
+            | BitwiseAnd
+            | BitwiseOr
+            | PGBitwiseXor
+            | PGBitwiseShiftLeft
+            | PGBitwiseShiftRight
+    )
+}
+
+fn is_comparison(operator: &BinaryOperator) -> bool {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+}
+
+fn is_number(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Int16
+            | DataType::Int32
+            | DataType::Int64
+            | DataType::Float32
+            | DataType::Float64
+            | DataType::Decimal128(..)
+    )
+}
+
+/// Whether there may be an arithmetic operator: not between a number and a text, or with booleans, nor a sum of two times.
+/// What carries an annotation has operators of its own.
+fn defined(left: &Field, operator: &BinaryOperator, right: &Field) -> bool {
+    let is_time = |field: &Field| matches!(field.data_type(), DataType::Timestamp(..) | DataType::Date32);
+    if is_time(left) && is_time(right) && operator != &BinaryOperator::Minus {
+        return false;
+    }
+    let foreign = |field: &Field| {
+        (is_text(field.data_type()) || field.data_type() == &DataType::Boolean)
+            && !field.metadata().contains_key(ANNOTATION)
+    };
+    let plain = |field: &Field| is_number(field.data_type()) || foreign(field);
+    !(plain(left) && plain(right) && (foreign(left) || foreign(right)))
+}
+
+/// What counts rows (`row_number()`, `rank()`) is unsigned in DataFusion and a `bigint` in PostgreSQL.
+fn signed(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    match expr.get_type(schema) {
+        Ok(DataType::UInt64) => expr.cast_to(&DataType::Int64, schema),
+        _ => Ok(expr),
+    }
+}
+
+/// An integer literal that fits an `integer`, as one.
+fn narrowed(expr: Expr) -> Expr {
+    match expr {
+        Expr::Literal(ScalarValue::Int64(Some(value)), metadata) => match i32::try_from(value) {
+            Ok(small) => Expr::Literal(ScalarValue::Int32(Some(small)), metadata),
+            Err(_) => Expr::Literal(ScalarValue::Int64(Some(value)), metadata),
+        },
+        other => other,
+    }
+}
+
+/// A quoted literal as a value of the type on the other side, where DataFusion would take the other side for a text or
+/// compare texts that mean the same and are not equal.
+pub(crate) fn read_as(expr: &Expr, other: &Field) -> Result<Option<Expr>> {
+    let Expr::Literal(ScalarValue::Utf8(Some(text)), None) = expr else {
+        return Ok(None);
+    };
+    let annotation = other.metadata().get(ANNOTATION).map(String::as_str);
+    let by_type =
+        is_number(other.data_type()) || matches!(other.data_type(), DataType::Boolean | DataType::Binary);
+    if annotation != Some("uuid") && !by_type {
+        return Ok(None);
+    }
+    let value = if matches!(other.data_type(), DataType::Decimal128(..)) {
+        // The digits that are written, not those of the other side.
+        match exact_digits(text) {
+            Some((precision, scale)) => {
+                let exact = Field::new("", DataType::Decimal128(precision, scale), true);
+                parse::value(&exact, Some(text))?
+            }
+            None => parse::value(other, Some(text))?,
+        }
+    } else {
+        parse::value(other, Some(text))?
+    };
+    Ok(Some(Expr::Literal(ScalarValue::try_from_array(&value, 0)?, None)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::Int32Array;
+
+    #[test]
+    fn the_wider_type_wins() {
+        assert_eq!(wider(&DataType::Int16, &DataType::Int64), Some(DataType::Int64));
+        assert_eq!(wider(&DataType::Int32, &DataType::Int16), Some(DataType::Int32));
+        assert_eq!(wider(&DataType::Int32, &DataType::Float64), None);
+    }
+
+    #[test]
+    fn overflow_is_an_error() {
+        let most: ArrayRef = Arc::new(Int32Array::from(vec![1, i32::MAX]));
+        assert!(
+            Operation::Add
+                .apply(&most, &Scalar::new(Int32Array::from(vec![1])))
+                .is_err()
+        );
+        assert!(
+            Operation::Subtract
+                .apply(&most, &Scalar::new(Int32Array::from(vec![1])))
+                .is_ok()
+        );
+        assert!(Operation::Multiply.apply(&most, &most).is_err());
+    }
+}

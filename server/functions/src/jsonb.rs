@@ -1,0 +1,721 @@
+//! The functions over json and jsonb, among them those that stand for the operators.
+//!
+//! Each is a row of [`FUNCTIONS`]: its name, its result, and what it does with the values of one row. What it does to a
+//! single value is in [`value`].
+
+pub mod value;
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryBuilder, BooleanArray, Int32Array, Int64Array, ListArray, StringArray,
+};
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
+use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::types::json::{self, Node};
+use millrace_postgres::types::output::TextColumn;
+use millrace_postgres::types::{ANNOTATION, SqlType, parse};
+
+use crate::arguments::on_arrays;
+use crate::bounded::{Budget, work};
+
+/// What comes out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Output {
+    /// The type of the first argument: json of json, else jsonb.
+    Same,
+    Jsonb,
+    Text,
+    Boolean,
+    Integer,
+    /// Bytes that compare as the values do.
+    Key,
+    Texts,
+}
+
+/// How the arguments come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Input {
+    /// As they are; a NULL among them makes the result NULL.
+    Strict,
+    /// Values of any type, as JSON; a NULL is JSON's null.
+    Any,
+    /// Values of any type, as JSON; a NULL makes the result NULL.
+    AnyStrict,
+}
+
+/// One argument of one row.
+#[derive(Debug)]
+enum Cell<'a> {
+    Text(&'a str),
+    Integer(i64),
+    Boolean(bool),
+    Texts(Vec<&'a str>),
+}
+
+/// The result of one row.
+enum Out {
+    Null,
+    Text(String),
+    Boolean(bool),
+    Integer(usize),
+    Key(Vec<u8>),
+    Texts(Vec<Option<String>>),
+}
+
+impl Out {
+    fn bytes(&self) -> usize {
+        match self {
+            Out::Null | Out::Boolean(_) | Out::Integer(_) => 0,
+            Out::Text(text) => text.len(),
+            Out::Key(key) => key.len(),
+            Out::Texts(texts) => texts
+                .iter()
+                .map(|text| size_of::<Option<String>>() + text.as_ref().map_or(0, String::len))
+                .sum(),
+        }
+    }
+}
+
+type Apply = fn(&[Cell<'_>]) -> SqlResult<Out>;
+
+struct Definition {
+    name: &'static str,
+    /// The least and the greatest number of arguments.
+    arguments: (usize, usize),
+    input: Input,
+    output: Output,
+    apply: Apply,
+}
+
+const MANY: usize = 100;
+
+const fn strict(name: &'static str, arguments: (usize, usize), output: Output, apply: Apply) -> Definition {
+    Definition {
+        name,
+        arguments,
+        input: Input::Strict,
+        output,
+        apply,
+    }
+}
+
+const fn any(name: &'static str, arguments: (usize, usize), apply: Apply) -> Definition {
+    Definition {
+        name,
+        arguments,
+        input: Input::Any,
+        output: Output::Jsonb,
+        apply,
+    }
+}
+
+/// The name of the function whose results compare as its arguments do.
+pub const SORT_KEY: &str = "jsonb_sort_key";
+
+static FUNCTIONS: &[Definition] = &[
+    strict("jsonb_get", (2, 2), Output::Same, |cells| {
+        let node = document(cells)?;
+        Ok(step(&node, &cells[1])?.map_or(Out::Null, |node| Out::Text(node.written())))
+    }),
+    strict("jsonb_get_text", (2, 2), Output::Text, |cells| {
+        let node = document(cells)?;
+        Ok(text_or_null(step(&node, &cells[1])?))
+    }),
+    strict("jsonb_path", (2, 2), Output::Same, |cells| {
+        let node = document(cells)?;
+        Ok(value::at_path(&node, texts(&cells[1])?).map_or(Out::Null, |node| Out::Text(node.written())))
+    }),
+    strict("jsonb_path_text", (2, 2), Output::Text, |cells| {
+        let node = document(cells)?;
+        Ok(text_or_null(value::at_path(&node, texts(&cells[1])?)))
+    }),
+    strict("jsonb_extract_path", (1, MANY), Output::Same, |cells| {
+        let node = document(cells)?;
+        Ok(value::at_path(&node, &steps(&cells[1..])?).map_or(Out::Null, |node| Out::Text(node.written())))
+    }),
+    strict("jsonb_extract_path_text", (1, MANY), Output::Text, |cells| {
+        let node = document(cells)?;
+        Ok(text_or_null(value::at_path(&node, &steps(&cells[1..])?)))
+    }),
+    strict("jsonb_contains", (2, 2), Output::Boolean, |cells| {
+        let (whole, part) = (document(cells)?, document(&cells[1..])?);
+        Ok(Out::Boolean(value::contains(&whole, &part)?))
+    }),
+    strict("jsonb_exists", (2, 2), Output::Boolean, |cells| {
+        Ok(Out::Boolean(value::has(&document(cells)?, text(&cells[1])?)))
+    }),
+    strict("jsonb_exists_any", (2, 2), Output::Boolean, |cells| {
+        let node = document(cells)?;
+        let keys = texts(&cells[1])?;
+        may_search(&node, keys)?;
+        let found = keys.iter().any(|key| value::has(&node, key));
+        Ok(Out::Boolean(found))
+    }),
+    strict("jsonb_exists_all", (2, 2), Output::Boolean, |cells| {
+        let node = document(cells)?;
+        let keys = texts(&cells[1])?;
+        may_search(&node, keys)?;
+        let found = keys.iter().all(|key| value::has(&node, key));
+        Ok(Out::Boolean(found))
+    }),
+    strict("jsonb_concat", (2, 2), Output::Jsonb, |cells| {
+        let (left, right) = (document(cells)?, document(&cells[1..])?);
+        Ok(Out::Text(value::concat(left, right).written()))
+    }),
+    strict("jsonb_delete", (2, 2), Output::Jsonb, |cells| {
+        let node = document(cells)?;
+        let node = match &cells[1] {
+            Cell::Integer(index) => value::without_index(node, *index)?,
+            Cell::Texts(keys) => {
+                may_search(&node, keys)?;
+                keys.iter()
+                    .try_fold(node, |node, key| value::without_key(node, key))?
+            }
+            key => value::without_key(node, text(key)?)?,
+        };
+        Ok(Out::Text(node.written()))
+    }),
+    strict("jsonb_delete_path", (2, 2), Output::Jsonb, |cells| {
+        Ok(Out::Text(
+            value::without_path(document(cells)?, texts(&cells[1])?)?.written(),
+        ))
+    }),
+    strict("jsonb_set", (3, 4), Output::Jsonb, |cells| {
+        let create = !matches!(cells.get(3), Some(Cell::Boolean(false)));
+        let owned;
+        let path = match &cells[1] {
+            // A path that is written as a text has not the type of an array yet.
+            Cell::Text(written) => {
+                owned = parse::array::texts(written)?;
+                owned.iter().map(String::as_str).collect()
+            }
+            other => texts(other)?.to_vec(),
+        };
+        let set = value::with_path(document(cells)?, &path, &document(&cells[2..])?, create)?;
+        Ok(Out::Text(set.written()))
+    }),
+    strict("jsonb_strip_nulls", (1, 1), Output::Jsonb, |cells| {
+        Ok(Out::Text(value::without_nulls(document(cells)?).written()))
+    }),
+    strict("jsonb_pretty", (1, 1), Output::Text, |cells| {
+        Ok(Out::Text(value::pretty(&document(cells)?)?))
+    }),
+    strict("jsonb_typeof", (1, 1), Output::Text, |cells| {
+        Ok(Out::Text(value::type_of(&document(cells)?).to_string()))
+    }),
+    strict("jsonb_array_length", (1, 1), Output::Integer, |cells| {
+        Ok(Out::Integer(value::array_length(&document(cells)?)?))
+    }),
+    strict(SORT_KEY, (1, 1), Output::Key, |cells| {
+        Ok(Out::Key(value::sort_key(&document(cells)?)))
+    }),
+    strict("jsonb_keys", (1, 1), Output::Texts, |cells| {
+        match document(cells)? {
+            Node::Object(members) => Ok(Out::Texts(
+                members.into_iter().map(|(key, _)| Some(key)).collect(),
+            )),
+            Node::Array(_) => Err(refused("cannot call jsonb_object_keys on an array")),
+            _ => Err(refused("cannot call jsonb_object_keys on a scalar")),
+        }
+    }),
+    strict("jsonb_items", (1, 1), Output::Texts, |cells| {
+        Ok(Out::Texts(
+            items(cells)?.iter().map(|item| Some(item.written())).collect(),
+        ))
+    }),
+    strict("jsonb_items_text", (1, 1), Output::Texts, |cells| {
+        Ok(Out::Texts(items(cells)?.iter().map(value::as_text).collect()))
+    }),
+    Definition {
+        name: "to_jsonb",
+        arguments: (1, 1),
+        input: Input::AnyStrict,
+        output: Output::Jsonb,
+        apply: |cells| Ok(Out::Text(document(cells)?.written())),
+    },
+    any("jsonb_build_array", (0, MANY), |cells| {
+        let items = (0..cells.len()).map(|at| document(&cells[at..]));
+        Ok(Out::Text(Node::Array(items.collect::<SqlResult<_>>()?).written()))
+    }),
+    any("jsonb_build_object", (0, MANY), |cells| {
+        if cells.len() % 2 != 0 {
+            return Err(
+                refused("argument list must have even number of elements").with_hint(
+                    "The arguments of jsonb_build_object() must consist of alternating keys and values.",
+                ),
+            );
+        }
+        let mut members = Vec::with_capacity(cells.len() / 2);
+        for at in (0..cells.len()).step_by(2) {
+            let Some(key) = value::as_text(&document(&cells[at..])?) else {
+                return Err(refused(&format!("argument {}: key must not be null", at + 1)));
+            };
+            members.push((key, document(&cells[at + 1..])?));
+        }
+        Ok(Out::Text(value::object(members).written()))
+    }),
+];
+
+/// The functions.
+pub fn udfs() -> Vec<Arc<ScalarUDF>> {
+    (0..FUNCTIONS.len()).map(at).collect()
+}
+
+/// The function of a name.
+///
+/// # Panics
+/// There is none.
+pub fn udf(name: &str) -> Arc<ScalarUDF> {
+    let index = FUNCTIONS.iter().position(|known| known.name == name);
+    at(index.expect("the names of functions are those of the table"))
+}
+
+fn at(index: usize) -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(Jsonb {
+        index,
+        signature: Signature::one_of(
+            vec![
+                datafusion::logical_expr::TypeSignature::VariadicAny,
+                datafusion::logical_expr::TypeSignature::Nullary,
+            ],
+            Volatility::Immutable,
+        ),
+    }))
+}
+
+/// Each key is looked for among all members.
+fn may_search(node: &Node<'_>, keys: &[&str]) -> SqlResult<()> {
+    let members = match node {
+        Node::Array(items) => items.len(),
+        Node::Object(members) => members.len(),
+        _ => 1,
+    };
+    work::allowed("looking for keys in jsonb", members as u64, keys.len() as u64)
+}
+
+fn refused(message: &str) -> SqlError {
+    SqlError::new(SqlState::InvalidParameterValue, message)
+}
+
+fn read(text: &str) -> SqlResult<Node<'_>> {
+    json::parse(text).map_err(|error| error.of("json", text))
+}
+
+/// The first of the cells, a JSON value.
+fn document<'a>(cells: &[Cell<'a>]) -> SqlResult<Node<'a>> {
+    match cells.first() {
+        Some(Cell::Text(text)) => read(text),
+        _ => Err(refused("expected a jsonb value")),
+    }
+}
+
+fn items<'a>(cells: &[Cell<'a>]) -> SqlResult<Vec<Node<'a>>> {
+    match document(cells)? {
+        Node::Array(items) => Ok(items),
+        Node::Object(_) => Err(refused("cannot extract elements from an object")),
+        _ => Err(refused("cannot extract elements from a scalar")),
+    }
+}
+
+fn text<'a>(cell: &Cell<'a>) -> SqlResult<&'a str> {
+    match cell {
+        Cell::Text(text) => Ok(text),
+        _ => Err(refused("expected a text")),
+    }
+}
+
+fn texts<'c, 'a>(cell: &'c Cell<'a>) -> SqlResult<&'c [&'a str]> {
+    match cell {
+        Cell::Texts(texts) => Ok(texts),
+        _ => Err(refused("expected an array of texts")),
+    }
+}
+
+fn steps<'a>(cells: &[Cell<'a>]) -> SqlResult<Vec<&'a str>> {
+    cells.iter().map(text).collect()
+}
+
+fn step<'n, 'a>(node: &'n Node<'a>, cell: &Cell<'_>) -> SqlResult<Option<&'n Node<'a>>> {
+    Ok(match cell {
+        Cell::Integer(index) => value::element(node, *index),
+        key => value::member(node, text(key)?),
+    })
+}
+
+fn text_or_null(node: Option<&Node<'_>>) -> Out {
+    node.and_then(value::as_text).map_or(Out::Null, Out::Text)
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Jsonb {
+    /// Its place in [`FUNCTIONS`].
+    index: usize,
+    signature: Signature,
+}
+
+impl Jsonb {
+    fn definition(&self) -> &'static Definition {
+        &FUNCTIONS[self.index]
+    }
+}
+
+impl ScalarUDFImpl for Jsonb {
+    fn name(&self) -> &str {
+        self.definition().name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Err(exec_datafusion_err!(
+            "{} tells its type by return_field_from_args",
+            self.name()
+        ))
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let definition = self.definition();
+        let (least, most) = definition.arguments;
+        if !(least..=most).contains(&args.arg_fields.len()) {
+            let types: Vec<String> = args
+                .arg_fields
+                .iter()
+                .map(|field| millrace_postgres::types::type_name(field))
+                .collect();
+            return Err(SqlError::new(
+                SqlState::UndefinedFunction,
+                format!("function {}({}) does not exist", self.name(), types.join(", ")),
+            )
+            .into());
+        }
+        let annotated = |name: &str| SqlType::annotated(DataType::Utf8, name).field(self.name(), true);
+        Ok(Arc::new(match definition.output {
+            Output::Same => match args.arg_fields[0].metadata().get(ANNOTATION) {
+                Some(name) if name == "json" => annotated("json"),
+                _ => annotated("jsonb"),
+            },
+            Output::Jsonb => annotated("jsonb"),
+            Output::Text => Field::new(self.name(), DataType::Utf8, true),
+            Output::Boolean => Field::new(self.name(), DataType::Boolean, true),
+            Output::Integer => Field::new(self.name(), DataType::Int32, true),
+            Output::Key => Field::new(self.name(), DataType::Binary, true),
+            Output::Texts => Field::new_list(self.name(), Field::new("item", DataType::Utf8, true), true),
+        }))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let definition = self.definition();
+        on_arrays(&args, |arrays, rows| {
+            let columns = arrays
+                .iter()
+                .zip(&args.arg_fields)
+                .map(|(array, field)| Argument::new(array, field, definition.input))
+                .collect::<Result<Vec<_>>>()?;
+            let mut out = Vec::with_capacity(rows);
+            let mut budget = Budget::new(definition.name);
+            for row in 0..rows {
+                let cells: Option<Vec<Cell<'_>>> = columns.iter().map(|column| column.cell(row)).collect();
+                let value = match cells {
+                    Some(cells) => (definition.apply)(&cells)?,
+                    None => Out::Null,
+                };
+                budget.add(value.bytes())?;
+                out.push(value);
+            }
+            Ok(collect(definition.output, out))
+        })
+    }
+}
+
+fn collect(output: Output, values: Vec<Out>) -> ArrayRef {
+    let texts = |value: Out| match value {
+        Out::Text(text) => Some(text),
+        _ => None,
+    };
+    match output {
+        Output::Same | Output::Jsonb | Output::Text => {
+            Arc::new(values.into_iter().map(texts).collect::<StringArray>())
+        }
+        Output::Boolean => Arc::new(
+            values
+                .into_iter()
+                .map(|value| match value {
+                    Out::Boolean(value) => Some(value),
+                    _ => None,
+                })
+                .collect::<BooleanArray>(),
+        ),
+        Output::Integer => Arc::new(
+            values
+                .into_iter()
+                .map(|value| match value {
+                    Out::Integer(count) => i32::try_from(count).ok(),
+                    _ => None,
+                })
+                .collect::<Int32Array>(),
+        ),
+        Output::Key => {
+            let mut out = BinaryBuilder::new();
+            for value in values {
+                match value {
+                    Out::Key(key) => out.append_value(key),
+                    _ => out.append_null(),
+                }
+            }
+            Arc::new(out.finish())
+        }
+        Output::Texts => {
+            let mut out = arrow::array::ListBuilder::new(arrow::array::StringBuilder::new());
+            for value in values {
+                match value {
+                    Out::Texts(texts) => out.append_value(texts),
+                    _ => out.append_null(),
+                }
+            }
+            Arc::new(out.finish())
+        }
+    }
+}
+
+/// A column of arguments, in the type in which they are read.
+enum Argument {
+    Null,
+    Texts(StringArray),
+    Integers(Int64Array),
+    Booleans(BooleanArray),
+    Lists(ListArray),
+}
+
+impl Argument {
+    fn new(array: &ArrayRef, field: &Field, input: Input) -> Result<Self> {
+        if input != Input::Strict {
+            let column = JsonColumn::new(field, array)?;
+            let is_null = |row: usize| input == Input::AnyStrict && column.texts.is_null(row);
+            let texts = (0..array.len())
+                .map(|row| (!is_null(row)).then(|| column.json(row)).transpose())
+                .collect::<SqlResult<Vec<_>>>()?;
+            return Ok(Argument::Texts(StringArray::from(texts)));
+        }
+        Ok(match array.data_type() {
+            DataType::Null => Argument::Null,
+            DataType::Boolean => Argument::Booleans(array.as_boolean().clone()),
+            integer if integer.is_integer() => {
+                let wide = arrow::compute::cast(array, &DataType::Int64)?;
+                Argument::Integers(wide.as_primitive::<Int64Type>().clone())
+            }
+            DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => {
+                let item = Arc::new(Field::new("item", DataType::Utf8, true));
+                let lists = arrow::compute::cast(array, &DataType::List(item))?;
+                Argument::Lists(lists.as_list::<i32>().clone())
+            }
+            _ => {
+                let texts = arrow::compute::cast(array, &DataType::Utf8)?;
+                Argument::Texts(texts.as_string::<i32>().clone())
+            }
+        })
+    }
+
+    /// The value of a row; `None`: it is NULL.
+    fn cell(&self, row: usize) -> Option<Cell<'_>> {
+        match self {
+            Argument::Null => None,
+            Argument::Texts(texts) => texts.is_valid(row).then(|| Cell::Text(texts.value(row))),
+            Argument::Integers(values) => values.is_valid(row).then(|| Cell::Integer(values.value(row))),
+            Argument::Booleans(values) => values.is_valid(row).then(|| Cell::Boolean(values.value(row))),
+            Argument::Lists(lists) => lists.is_valid(row).then(|| {
+                let offsets = lists.offsets();
+                let (Ok(start), Ok(end)) = (usize::try_from(offsets[row]), usize::try_from(offsets[row + 1]))
+                else {
+                    return Cell::Texts(vec![]);
+                };
+                let items = lists.values().as_string::<i32>();
+                // A NULL among the keys is none of them.
+                Cell::Texts(
+                    (start..end)
+                        .filter(|index| items.is_valid(*index))
+                        .map(|index| items.value(index))
+                        .collect(),
+                )
+            }),
+        }
+    }
+}
+
+/// A column of any type whose values are written as JSON.
+struct JsonColumn {
+    texts: TextColumn,
+    form: JsonForm,
+}
+
+enum JsonForm {
+    /// The text is JSON: booleans aside, numbers and jsonb.
+    Plain,
+    Boolean,
+    /// A string.
+    Quoted,
+    /// A string in which the `T` stands between date and time, and the zone has its minutes.
+    Instant {
+        zoned: bool,
+    },
+    List(ListArray, Box<JsonColumn>),
+    /// The members with their names.
+    Row(Vec<(String, JsonColumn)>),
+}
+
+impl JsonColumn {
+    fn new(field: &Field, array: &ArrayRef) -> SqlResult<Self> {
+        let is_json = field
+            .metadata()
+            .get(ANNOTATION)
+            .is_some_and(|name| name == "json" || name == "jsonb");
+        let form = match array.data_type() {
+            DataType::Boolean => JsonForm::Boolean,
+            DataType::Utf8 if is_json => JsonForm::Plain,
+            DataType::List(item) => {
+                let list = array.as_list::<i32>();
+                JsonForm::List(list.clone(), Box::new(JsonColumn::new(item, list.values())?))
+            }
+            DataType::Struct(fields) => {
+                let columns = fields.iter().zip(array.as_struct().columns()).enumerate();
+                let members = columns.map(|(index, (field, column))| {
+                    // The values of ROW(..) have no names.
+                    let name = match field.name() {
+                        name if *name == format!("c{index}") => format!("f{}", index + 1),
+                        name => name.clone(),
+                    };
+                    Ok((name, JsonColumn::new(field, column)?))
+                });
+                JsonForm::Row(members.collect::<SqlResult<Vec<_>>>()?)
+            }
+            number if number.is_numeric() => JsonForm::Plain,
+            DataType::Timestamp(_, zone) => JsonForm::Instant {
+                zoned: zone.is_some(),
+            },
+            _ => JsonForm::Quoted,
+        };
+        Ok(JsonColumn {
+            texts: TextColumn::new(field, array)?,
+            form,
+        })
+    }
+
+    fn json(&self, row: usize) -> SqlResult<String> {
+        if self.texts.is_null(row) {
+            return Ok("null".to_string());
+        }
+        if let JsonForm::List(list, items) = &self.form {
+            let offsets = list.offsets();
+            let (start, end) = (offsets[row], offsets[row + 1]);
+            let items = (start..end)
+                .map(|index| items.json(usize::try_from(index).unwrap_or_default()))
+                .collect::<SqlResult<Vec<_>>>()?;
+            return Ok(format!("[{}]", items.join(", ")));
+        }
+        if let JsonForm::Row(members) = &self.form {
+            let mut out = String::from("{");
+            for (index, (name, column)) in members.iter().enumerate() {
+                if index > 0 {
+                    out.push_str(", ");
+                }
+                json::quote(name, &mut out);
+                out.push_str(": ");
+                out.push_str(&column.json(row)?);
+            }
+            out.push('}');
+            return Ok(out);
+        }
+        let mut text = vec![];
+        self.texts.write(row, &mut text)?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let quoted = |text: &str| {
+            let mut out = String::new();
+            json::quote(text, &mut out);
+            out
+        };
+        Ok(match self.form {
+            JsonForm::Boolean => if text == "t" { "true" } else { "false" }.to_string(),
+            // NaN and the infinities are strings in JSON.
+            JsonForm::Plain if text.ends_with(['N', 'y']) => quoted(&text),
+            JsonForm::Plain => text,
+            JsonForm::Instant { zoned } => {
+                let mut text = text.replacen(' ', "T", 1);
+                if zoned
+                    && text
+                        .as_bytes()
+                        .iter()
+                        .rev()
+                        .nth(2)
+                        .is_some_and(|byte| matches!(byte, b'+' | b'-'))
+                {
+                    text.push_str(":00");
+                }
+                quoted(&text)
+            }
+            _ => quoted(&text),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn apply(name: &str, cells: &[Cell<'_>]) -> Option<String> {
+        let definition = FUNCTIONS.iter().find(|known| known.name == name).unwrap();
+        match (definition.apply)(cells).unwrap() {
+            Out::Text(text) => Some(text),
+            Out::Boolean(value) => Some(value.to_string()),
+            Out::Integer(value) => Some(value.to_string()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn operators_answer_as_postgresqls() {
+        let object = || Cell::Text(r#"{"a": {"b": ["x", 1]}, "n": null}"#);
+        assert_eq!(
+            apply("jsonb_get", &[object(), Cell::Text("a")]).as_deref(),
+            Some(r#"{"b": ["x", 1]}"#)
+        );
+        assert_eq!(apply("jsonb_get_text", &[object(), Cell::Text("n")]), None);
+        assert_eq!(
+            apply("jsonb_path_text", &[object(), Cell::Texts(vec!["a", "b", "0"])]).as_deref(),
+            Some("x")
+        );
+        assert_eq!(
+            apply("jsonb_get_text", &[Cell::Text(r#""\u00fc""#), Cell::Integer(0)]).as_deref(),
+            Some("ü")
+        );
+        assert_eq!(
+            apply("jsonb_concat", &[Cell::Text("[1]"), Cell::Text("2")]).as_deref(),
+            Some("[1, 2]")
+        );
+        assert_eq!(
+            apply("jsonb_delete", &[Cell::Text("[1, 2, 3]"), Cell::Integer(-1)]).as_deref(),
+            Some("[1, 2]")
+        );
+        assert_eq!(
+            apply("jsonb_exists", &[Cell::Text(r#"["x", "y"]"#), Cell::Text("y")]).as_deref(),
+            Some("true")
+        );
+    }
+
+    #[test]
+    fn values_of_any_type_become_json() {
+        let booleans: ArrayRef = Arc::new(BooleanArray::from(vec![Some(true), None]));
+        let column = JsonColumn::new(&Field::new("b", DataType::Boolean, true), &booleans).unwrap();
+        assert_eq!(column.json(0).unwrap(), "true");
+        assert_eq!(column.json(1).unwrap(), "null");
+        let floats: ArrayRef = Arc::new(arrow::array::Float64Array::from(vec![1.5, f64::NAN]));
+        let column = JsonColumn::new(&Field::new("f", DataType::Float64, true), &floats).unwrap();
+        assert_eq!(column.json(0).unwrap(), "1.5");
+        assert_eq!(column.json(1).unwrap(), "\"NaN\"");
+    }
+}

@@ -1,0 +1,67 @@
+//! Functions that PostgreSQL has and DataFusion has not, and the rewriting of PostgreSQL's spellings into DataFusion's.
+//!
+//! ```text
+//!   sql ── what is rewritten in a statement, and in its plan      registry ── which functions there are
+//!    │                                                              │
+//!    └── arrays, regex, cast, datetime, jsonb, format, numeric, text, ... ── the functions
+//!          syntax, in_plans, arguments ── tools                   bounded ── limits around every function
+//! ```
+//!
+//! It knows no catalog and no session: what depends on them is replaced or registered by the layers above.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`sql`] | from PostgreSQL's spellings to DataFusion's, in syntax trees and in bound plans |
+//! | [`cast`] | `pg_cast`: casts with PostgreSQL's inputs, rounding and errors |
+//! | [`operators`] | operators chosen by the types of their sides: jsonb, intervals, dates, arrays |
+//! | [`jsonb`] | the functions over json and jsonb |
+//! | [`zoned_shift`] | `timestamptz + interval` in the time zone of the session |
+//! | [`date_part`] | `date_part`, EXTRACT |
+//! | [`date_trunc`] | `date_trunc` |
+//! | [`datetime`] | scaling and comparing intervals, `age`, `AT TIME ZONE`, `OVERLAPS` |
+//! | [`padded`] | char(n) where its padding counts |
+//! | [`arrays`] | subscripts, slices, `unnest`, `@>`, `&&` |
+//! | [`length`] | `length`, `array_length` |
+//! | [`system`] | `version()`, `pg_typeof`, `pg_sleep`, the visibility and size functions that clients ask |
+//! | [`arithmetic`] | integer operators that fail on overflow, literals beside typed expressions |
+//! | [`ranking`] | the types of `row_number` and the like |
+//! | [`division`] | division of floats and numerics |
+//! | [`numeric`] | rounding, logarithms, powers, `width_bucket` |
+//! | [`sum`] | sums of integers that fail on overflow |
+//! | [`regex`] | regular expressions, SIMILAR TO, `substring` |
+//! | [`text`] | `format`, quoting, lengths |
+//! | [`format`] | `to_char`, `to_number` |
+//! | [`bounded`] | limits on what functions make, and on how long they take |
+//! | [`by_pattern`] | `to_date`, `to_timestamp` by a pattern |
+//!
+//! Not there yet: the `*_populate_record` and `jsonb_path_*` families, text
+//! search, ranges, and functions over large objects.
+
+mod arguments;
+pub mod arithmetic;
+pub mod arrays;
+pub mod bounded;
+pub mod by_pattern;
+pub mod cast;
+pub mod date_part;
+pub mod date_trunc;
+pub mod datetime;
+pub mod division;
+pub mod format;
+mod in_plans;
+pub mod jsonb;
+pub mod length;
+pub mod numeric;
+pub mod operators;
+pub mod ordered_set;
+pub mod padded;
+mod ranking;
+pub mod regex;
+pub mod registry;
+pub mod sql;
+pub mod sum;
+pub mod syntax;
+pub mod system;
+pub mod text;
+mod without;
+pub mod zoned_shift;

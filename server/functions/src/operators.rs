@@ -1,0 +1,295 @@
+//! Operators that DataFusion has not, or has otherwise than PostgreSQL, put in by the types of their sides: jsonb,
+//! intervals, dates, overlapping arrays, and literals compared with a type that has more than one text for a value.
+//!
+//! Equality and order of jsonb and interval are not those of what holds them, so both sides of a comparison become the
+//! keys that compare as they should (`jsonb_sort_key`, `interval_sort_key`). Both remain plain comparisons, which joins
+//! and views know what to do with.
+
+use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
+use datafusion::common::{DFSchema, Result};
+use datafusion::functions_nested::expr_fn::array_has_any;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr, cast, lit};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+use millrace_postgres::types::{ANNOTATION, type_name};
+
+use crate::datetime::{self, Function};
+use crate::sql::type_check;
+use crate::{cast as pg_cast, jsonb};
+
+/// Puts them in.
+#[derive(Debug, Default)]
+pub struct PgOperators;
+
+/// What a side of an operator is, as far as the choice of an operator goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A text literal: it takes the type of the other side.
+    Unknown,
+    Jsonb,
+    Json,
+    Text,
+    Uuid,
+    Bytes,
+    Integer,
+    Number,
+    Date,
+    Time,
+    Timestamp,
+    Interval,
+    List,
+    Other,
+}
+
+fn kind(expr: &Expr, field: &Field) -> Kind {
+    if let Some(annotation) = field.metadata().get(ANNOTATION) {
+        match annotation.as_str() {
+            "jsonb" => return Kind::Jsonb,
+            "json" => return Kind::Json,
+            "uuid" => return Kind::Uuid,
+            _ => {}
+        }
+    }
+    match field.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => match expr {
+            Expr::Literal(_, _) => Kind::Unknown,
+            _ => Kind::Text,
+        },
+        DataType::Binary => Kind::Bytes,
+        integer if integer.is_integer() => Kind::Integer,
+        number if number.is_numeric() => Kind::Number,
+        DataType::Date32 => Kind::Date,
+        DataType::Time64(_) => Kind::Time,
+        DataType::Timestamp(..) => Kind::Timestamp,
+        DataType::Interval(_) | DataType::Duration(_) => Kind::Interval,
+        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => Kind::List,
+        _ => Kind::Other,
+    }
+}
+
+/// The comparison that an operator is.
+fn comparison(operator: &BinaryOperator) -> Option<Operator> {
+    Some(match operator {
+        BinaryOperator::Eq => Operator::Eq,
+        BinaryOperator::NotEq => Operator::NotEq,
+        BinaryOperator::Lt => Operator::Lt,
+        BinaryOperator::LtEq => Operator::LtEq,
+        BinaryOperator::Gt => Operator::Gt,
+        BinaryOperator::GtEq => Operator::GtEq,
+        _ => return None,
+    })
+}
+
+fn read_as(expr: Expr, type_name: &str) -> Expr {
+    pg_cast::udf().call(vec![expr, lit(type_name)])
+}
+
+impl ExprPlanner for PgOperators {
+    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        // What has no type yet is a parameter: DataFusion infers it.
+        let (Ok((_, left)), Ok((_, right))) = (expr.left.to_field(schema), expr.right.to_field(schema))
+        else {
+            return Ok(PlannerResult::Original(expr));
+        };
+        if let Some(operator) = comparison(&expr.op) {
+            type_check::sides(&expr.left, &operator.to_string(), &expr.right, schema)?;
+        }
+        let kinds = (kind(&expr.left, &left), kind(&expr.right, &right));
+        Ok(match planned(&expr, kinds, (&left, &right)) {
+            Some(planned) => PlannerResult::Planned(planned),
+            None => PlannerResult::Original(expr),
+        })
+    }
+}
+
+fn planned(expr: &RawBinaryExpr, kinds: (Kind, Kind), fields: (&FieldRef, &FieldRef)) -> Option<Expr> {
+    if let Some(operator) = comparison(&expr.op) {
+        return compared(expr, operator, kinds, fields);
+    }
+    json(expr, kinds)
+        .or_else(|| times(expr, kinds))
+        .or_else(|| match expr.op {
+            BinaryOperator::PGOverlap if kinds.0 == Kind::List || kinds.1 == Kind::List => {
+                let side = |side: &Expr, kind: Kind, other: &Field| match kind {
+                    Kind::Unknown => read_as(side.clone(), &type_name(other)),
+                    _ => side.clone(),
+                };
+                Some(array_has_any(
+                    side(&expr.left, kinds.0, fields.1),
+                    side(&expr.right, kinds.1, fields.0),
+                ))
+            }
+            _ => None,
+        })
+}
+
+/// Both sides of a comparison as what compares as PostgreSQL does; `None`: they do as they are.
+fn compared(
+    expr: &RawBinaryExpr,
+    operator: Operator,
+    kinds: (Kind, Kind),
+    fields: (&FieldRef, &FieldRef),
+) -> Option<Expr> {
+    // A literal is read by the input function of the type that it is compared with.
+    let reads = |kind| {
+        matches!(
+            kind,
+            Kind::Jsonb
+                | Kind::Uuid
+                | Kind::Bytes
+                | Kind::Date
+                | Kind::Time
+                | Kind::Timestamp
+                | Kind::Interval
+                | Kind::List
+        )
+    };
+    let (left, right, kind) = match kinds {
+        (left, Kind::Unknown) if reads(left) => {
+            let read = read_as(expr.right.clone(), &type_name(fields.0));
+            (expr.left.clone(), read, left)
+        }
+        (Kind::Unknown, right) if reads(right) => {
+            let read = read_as(expr.left.clone(), &type_name(fields.1));
+            (read, expr.right.clone(), right)
+        }
+        (left, right) if left == right && matches!(left, Kind::Jsonb | Kind::Interval) => {
+            (expr.left.clone(), expr.right.clone(), left)
+        }
+        _ => return None,
+    };
+    let key = match kind {
+        Kind::Jsonb => jsonb::udf(jsonb::SORT_KEY),
+        Kind::Interval => datetime::udf(Function::SortKey),
+        _ => return Some(binary_expr(left, operator, right)),
+    };
+    Some(binary_expr(key.call(vec![left]), operator, key.call(vec![right])))
+}
+
+fn json(expr: &RawBinaryExpr, (left, right): (Kind, Kind)) -> Option<Expr> {
+    let is_json = |kind| matches!(kind, Kind::Jsonb | Kind::Json);
+    // A bare text is taken as JSON by the operators that nothing else has.
+    let may_be_json = |kind| is_json(kind) || matches!(kind, Kind::Unknown | Kind::Text);
+    let call = |name: &str, left: &Expr, right: Expr| Some(jsonb::udf(name).call(vec![left.clone(), right]));
+    let plain = || expr.right.clone();
+    let texts = || match right {
+        Kind::Unknown | Kind::Text => read_as(expr.right.clone(), "text[]"),
+        _ => expr.right.clone(),
+    };
+    match expr.op {
+        BinaryOperator::Arrow if may_be_json(left) => call("jsonb_get", &expr.left, plain()),
+        BinaryOperator::LongArrow if may_be_json(left) => call("jsonb_get_text", &expr.left, plain()),
+        BinaryOperator::HashArrow if may_be_json(left) => call("jsonb_path", &expr.left, texts()),
+        BinaryOperator::HashLongArrow if may_be_json(left) => call("jsonb_path_text", &expr.left, texts()),
+        BinaryOperator::Question if may_be_json(left) => call("jsonb_exists", &expr.left, plain()),
+        BinaryOperator::QuestionPipe if may_be_json(left) => call("jsonb_exists_any", &expr.left, texts()),
+        BinaryOperator::QuestionAnd if may_be_json(left) => call("jsonb_exists_all", &expr.left, texts()),
+        BinaryOperator::HashMinus if may_be_json(left) => call("jsonb_delete_path", &expr.left, texts()),
+        BinaryOperator::AtArrow if left == Kind::Jsonb || right == Kind::Jsonb => {
+            call("jsonb_contains", &expr.left, plain())
+        }
+        BinaryOperator::ArrowAt if left == Kind::Jsonb || right == Kind::Jsonb => {
+            call("jsonb_contains", &expr.right, expr.left.clone())
+        }
+        BinaryOperator::StringConcat
+            if matches!(
+                (left, right),
+                (Kind::Jsonb, Kind::Jsonb | Kind::Unknown) | (Kind::Unknown, Kind::Jsonb)
+            ) =>
+        {
+            call("jsonb_concat", &expr.left, plain())
+        }
+        BinaryOperator::Minus if left == Kind::Jsonb => call("jsonb_delete", &expr.left, plain()),
+        _ => None,
+    }
+}
+
+fn times(expr: &RawBinaryExpr, kinds: (Kind, Kind)) -> Option<Expr> {
+    let (left, right) = (expr.left.clone(), expr.right.clone());
+    let timestamp = |date: Expr| cast(date, DataType::Timestamp(TimeUnit::Microsecond, None));
+    let interval = |length: Expr| cast(length, DataType::Interval(IntervalUnit::MonthDayNano));
+    let days = |date: Expr| cast(date, DataType::Int32);
+    let is_number = |kind| matches!(kind, Kind::Integer | Kind::Number);
+    let scale = |function, interval, number| Some(datetime::udf(function).call(vec![interval, number]));
+    match (&expr.op, kinds) {
+        (BinaryOperator::Multiply, (Kind::Interval, number)) if is_number(number) => {
+            scale(Function::Multiply, left, right)
+        }
+        (BinaryOperator::Multiply, (number, Kind::Interval)) if is_number(number) => {
+            scale(Function::Multiply, right, left)
+        }
+        (BinaryOperator::Divide, (Kind::Interval, number)) if is_number(number) => {
+            scale(Function::Divide, left, right)
+        }
+        (BinaryOperator::Plus, (Kind::Date, Kind::Interval)) => {
+            Some(binary_expr(timestamp(left), Operator::Plus, interval(right)))
+        }
+        (BinaryOperator::Plus, (Kind::Interval, Kind::Date)) => {
+            Some(binary_expr(timestamp(right), Operator::Plus, interval(left)))
+        }
+        (BinaryOperator::Minus, (Kind::Date, Kind::Interval)) => {
+            Some(binary_expr(timestamp(left), Operator::Minus, interval(right)))
+        }
+        (BinaryOperator::Minus, (Kind::Date, Kind::Date)) => {
+            Some(binary_expr(days(left), Operator::Minus, days(right)))
+        }
+        (BinaryOperator::Plus, (Kind::Date, Kind::Integer)) => Some(cast(
+            binary_expr(days(left), Operator::Plus, days(right)),
+            DataType::Date32,
+        )),
+        (BinaryOperator::Plus, (Kind::Integer, Kind::Date)) => Some(cast(
+            binary_expr(days(right), Operator::Plus, days(left)),
+            DataType::Date32,
+        )),
+        (BinaryOperator::Minus, (Kind::Date, Kind::Integer)) => Some(cast(
+            binary_expr(days(left), Operator::Minus, days(right)),
+            DataType::Date32,
+        )),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::logical_expr::col;
+    use millrace_postgres::types::SqlType;
+
+    fn schema() -> DFSchema {
+        let fields = vec![
+            SqlType::annotated(DataType::Utf8, "jsonb").field("j", true),
+            Field::new("d", DataType::Date32, true),
+            Field::new("i", DataType::Interval(IntervalUnit::MonthDayNano), true),
+            Field::new("n", DataType::Int32, true),
+            Field::new("t", DataType::Utf8, true),
+        ];
+        DFSchema::try_from(arrow::datatypes::Schema::new(fields)).unwrap()
+    }
+
+    fn plan(left: Expr, op: BinaryOperator, right: Expr) -> Option<String> {
+        let raw = RawBinaryExpr { op, left, right };
+        match PgOperators.plan_binary_op(raw, &schema()).unwrap() {
+            PlannerResult::Planned(expr) => Some(expr.to_string()),
+            PlannerResult::Original(_) => None,
+        }
+    }
+
+    #[test]
+    fn sides_choose_the_operator() {
+        assert_eq!(
+            plan(col("j"), BinaryOperator::Eq, lit("{}")).unwrap(),
+            "jsonb_sort_key(j) = jsonb_sort_key(pg_cast(Utf8(\"{}\"), Utf8(\"jsonb\")))"
+        );
+        assert_eq!(
+            plan(col("j"), BinaryOperator::Minus, lit("a")).unwrap(),
+            "jsonb_delete(j, Utf8(\"a\"))"
+        );
+        assert_eq!(
+            plan(col("i"), BinaryOperator::Multiply, col("n")).unwrap(),
+            "interval_multiply(i, n)"
+        );
+        assert_eq!(plan(col("t"), BinaryOperator::Eq, lit("x")), None);
+        assert_eq!(plan(col("n"), BinaryOperator::Plus, col("n")), None);
+        assert_eq!(plan(col("t"), BinaryOperator::StringConcat, lit("x")), None);
+    }
+}

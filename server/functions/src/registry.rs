@@ -1,0 +1,52 @@
+//! Which functions there are: the one list of them.
+
+use std::sync::Arc;
+
+use datafusion::error::Result;
+use datafusion::execution::FunctionRegistry;
+
+use crate::sql::quantified;
+use crate::{
+    arithmetic, arrays, by_pattern, cast, date_part, date_trunc, datetime, format, jsonb, length, numeric,
+    operators, ordered_set, ranking, regex, sum, system, text, without,
+};
+
+/// Registers all of them.
+///
+/// # Errors
+/// The registry refuses a function.
+pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
+    // The first planner that knows an operator has it.
+    registry.register_expr_planner(Arc::new(operators::PgOperators))?;
+    datafusion_functions_json::register_all(registry)?;
+    registry.register_expr_planner(Arc::new(arithmetic::CheckedIntegers::default()))?;
+    for function in cast::udfs() {
+        registry.register_udf(function)?;
+    }
+    for function in jsonb::udfs()
+        .into_iter()
+        .chain(datetime::udfs())
+        .chain([date_trunc::udf()])
+        .chain(date_part::udfs())
+        .chain(length::udfs())
+        .chain(by_pattern::udfs())
+        .chain(arithmetic::udfs())
+        .chain(quantified::udfs())
+        .chain(system::udfs())
+        .chain(format::udfs())
+        .chain(numeric::udfs())
+        .chain(text::udfs())
+        .chain(regex::udfs())
+        .chain(arrays::udfs())
+    {
+        registry.register_udf(function)?;
+    }
+    for function in ranking::udwfs() {
+        registry.register_udwf(function)?;
+    }
+    registry.register_udaf(sum::udaf())?;
+    for function in without::udafs().into_iter().chain(ordered_set::udafs()) {
+        registry.register_udaf(function)?;
+    }
+    Ok(())
+}

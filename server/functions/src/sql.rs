@@ -1,0 +1,29 @@
+//! From PostgreSQL's SQL to DataFusion's: what is rewritten in a statement, and why a plan is looked at again once it is bound.
+//!
+//! | module | looks at | what |
+//! |---|---|---|
+//! | [`rewrite`] | the syntax tree | casts, operators and names of functions; calls the others |
+//! | [`literals`] | the syntax tree | the types of literals |
+//! | [`quantified`] | the syntax tree | comparisons with ANY and ALL of an array; `ARRAY(SELECT ..)` |
+//! | [`row_values`] | the syntax tree | comparisons of rows |
+//! | [`column_names`] | the syntax tree | what columns are called that a query does not name |
+//! | [`comparisons`] | the bound plan | literals in IN and BETWEEN |
+//! | [`equality`] | the bound plan | groups, sets and joins of jsonb and interval by value |
+//! | [`bound`] | the bound plan | functions and operators that PostgreSQL has otherwise |
+//! | [`type_check`] | the bound plan | types that are not brought together |
+//! | [`sort_key`] | the bound plan | ORDER BY of jsonb and interval |
+//! | [`zoned_cast`] | the bound plan | casts in the time zone of the session |
+//!
+//! It uses the functions beside it; none of these uses it.
+
+pub mod bound;
+pub mod column_names;
+pub mod comparisons;
+pub mod equality;
+pub mod literals;
+pub mod quantified;
+pub mod rewrite;
+mod row_values;
+pub mod sort_key;
+pub mod type_check;
+pub mod zoned_cast;

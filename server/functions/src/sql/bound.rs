@@ -1,0 +1,89 @@
+//! Functions and operators that are replaced in a bound plan, where the types are known.
+//!
+//! | what | by |
+//! |---|---|
+//! | DataFusion's functions of lists | [`crate::arrays`] |
+//! | char(n) in comparisons, LIKE and functions that see its padding | [`crate::padded`] |
+//! | values of other types in `text || value` | their text |
+
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, binary_expr, lit};
+
+use crate::in_plans::in_expressions;
+use crate::{arrays, cast as pg_cast, padded};
+
+/// The plan with what PostgreSQL has in the place of what DataFusion has.
+///
+/// # Errors
+/// The plan cannot be put together again, or has what is not supported.
+pub fn as_postgresql(plan: LogicalPlan) -> Result<LogicalPlan> {
+    plan.transform_up_with_subqueries(|plan| {
+        if let LogicalPlan::Unnest(unnest) = &plan {
+            arrays::check_unnest(unnest)?;
+        }
+        in_expressions(plan, |expr, schema| {
+            arrays::replaced(expr, schema)
+                .transform_data(|expr| Ok(padded::replaced(expr, schema)))?
+                .transform_data(|expr| Ok(concatenated(expr, schema)))
+        })
+    })
+    .map(|transformed| transformed.data)
+}
+
+/// `text || value`, the value as its text.
+fn concatenated(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let Expr::BinaryExpr(BinaryExpr {
+        left,
+        op: Operator::StringConcat,
+        right,
+    }) = &expr
+    else {
+        return Transformed::no(expr);
+    };
+    let (Ok(types), Ok(right_type)) = (left.get_type(schema), right.get_type(schema)) else {
+        return Transformed::no(expr);
+    };
+    let as_text = |side: &Expr| pg_cast::udf().call(vec![side.clone(), lit("text")]);
+    let (left, right) = match (types.is_string(), right_type.is_string()) {
+        (true, false) if has_text(&right_type) => (left.as_ref().clone(), as_text(right)),
+        (false, true) if has_text(&types) => (as_text(left), right.as_ref().clone()),
+        _ => return Transformed::no(expr),
+    };
+    Transformed::yes(binary_expr(left, Operator::StringConcat, right))
+}
+
+fn has_text(data_type: &DataType) -> bool {
+    data_type.is_numeric()
+        || matches!(
+            data_type,
+            DataType::Boolean
+                | DataType::Date32
+                | DataType::Timestamp(..)
+                | DataType::Time64(_)
+                | DataType::Interval(_)
+                | DataType::Duration(_)
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::datatypes::{Field, Schema};
+    use datafusion::logical_expr::col;
+
+    #[test]
+    fn values_are_written_as_their_types_write_them() {
+        let fields = vec![
+            Field::new("t", DataType::Utf8, true),
+            Field::new("f", DataType::Float64, true),
+        ];
+        let schema = DFSchema::try_from(Schema::new(fields)).unwrap();
+        let joined = binary_expr(col("t"), Operator::StringConcat, col("f"));
+        let shown = concatenated(joined, &schema).data.to_string();
+        assert_eq!(shown, "t || pg_cast(f, Utf8(\"text\"))");
+        let texts = binary_expr(col("t"), Operator::StringConcat, col("t"));
+        assert!(!concatenated(texts, &schema).transformed);
+    }
+}

@@ -1,0 +1,683 @@
+//! PostgreSQL's spellings, rewritten in the AST before it is bound.
+//!
+//! * `CAST(x AS t)`, `x::t` and `t 'x'` become `pg_cast(x, 't')` (see [`crate::cast`]).
+//! * Intervals are read by their input function; `AT TIME ZONE` and `OVERLAPS` become calls.
+//! * `pg_catalog.f(..)` loses its schema; some functions have another name in DataFusion.
+//! * `x COLLATE "C"` is `x`: texts are ordered by their bytes.
+//! * Columns of a SELECT that were not named get a name (see [`super::column_names`]).
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    ObjectName, ObjectNamePart, Select, SelectItem, SetExpr, Statement, UnaryOperator, Value, VisitMut,
+    VisitorMut,
+};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::types;
+
+use crate::sql::column_names::name_columns;
+use crate::sql::{literals, quantified, row_values};
+use crate::syntax::{call, parsed_query, text};
+use crate::{arrays, cast, date_part, regex};
+
+/// Rewrites a query.
+///
+/// # Errors
+/// A cast names a type that does not exist.
+pub fn query(query: &mut ast::Query) -> SqlResult<()> {
+    run(query)
+}
+
+/// Rewrites a statement.
+///
+/// # Errors
+/// As [`query`].
+pub fn statement(statement: &mut Statement) -> SqlResult<()> {
+    run(statement)
+}
+
+/// Rewrites an expression.
+///
+/// # Errors
+/// As [`query`].
+pub fn expression(expression: &mut Expr) -> SqlResult<()> {
+    run(expression)
+}
+
+fn run(node: &mut impl VisitMut) -> SqlResult<()> {
+    match node.visit(&mut Rewriter) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+struct Rewriter;
+
+impl VisitorMut for Rewriter {
+    type Break = Box<SqlError>;
+
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Self::Break> {
+        if let SetExpr::Table(table) = query.body.as_ref() {
+            match whole_table(table) {
+                Ok(body) => query.body = body,
+                Err(error) => return ControlFlow::Break(Box::new(error)),
+            }
+        }
+        match fetch_as_limit(query) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(Box::new(error)),
+        }
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        name_columns(select);
+        match row_values::in_conditions(select) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(Box::new(error)),
+        }
+    }
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        for window in &mut select.named_window {
+            if let ast::NamedWindowExpr::WindowSpec(window) = &mut window.1 {
+                restore_bounds(window);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut ast::TableFactor) -> ControlFlow<Self::Break> {
+        if let ast::TableFactor::Table {
+            name, args: Some(_), ..
+        }
+        | ast::TableFactor::Function { name, .. } = factor
+        {
+            without_schema(name);
+        }
+        if let ast::TableFactor::UNNEST { array_exprs, .. } = factor {
+            array_exprs
+                .iter_mut()
+                .for_each(|array| *array = arrays::flatten(array));
+        }
+        match rows_in_from(factor) {
+            Ok(Some(derived)) => *factor = derived,
+            Ok(None) => {}
+            Err(error) => return ControlFlow::Break(Box::new(error)),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Self::Break> {
+        literals::in_query(query);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        if let Err(error) = literals::check_number(expr) {
+            return ControlFlow::Break(Box::new(error));
+        }
+        if let Expr::BinaryOp { op, .. } = expr {
+            without_operator_schema(op);
+        }
+        for rule in [
+            row_values::compared,
+            quantified::compared_with_each,
+            quantified::array_of_query,
+        ] {
+            match rule(expr) {
+                Ok(Some(new)) => *expr = new,
+                Ok(None) => {}
+                Err(error) => return ControlFlow::Break(Box::new(error)),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        literals::in_expression(expr);
+        match rewritten(expr) {
+            Ok(Some(new)) => *expr = new,
+            Ok(None) => {}
+            Err(error) => return ControlFlow::Break(Box::new(error)),
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// `FETCH FIRST n ROWS ONLY` is LIMIT n.
+fn fetch_as_limit(query: &mut ast::Query) -> SqlResult<()> {
+    let Some(fetch) = query.fetch.take() else {
+        return Ok(());
+    };
+    if fetch.with_ties || fetch.percent {
+        let what = if fetch.percent { "PERCENT" } else { "WITH TIES" };
+        return Err(
+            SqlError::unsupported(format!("FETCH FIRST .. {what} is not supported"))
+                .with_hint("Use rank() OVER (ORDER BY ..) <= n."),
+        );
+    }
+    let limit = fetch
+        .quantity
+        .unwrap_or_else(|| Expr::value(Value::Number("1".into(), false)));
+    let clause = query.limit_clause.take();
+    query.limit_clause = Some(match clause {
+        None => ast::LimitClause::LimitOffset {
+            limit: Some(limit),
+            offset: None,
+            limit_by: vec![],
+        },
+        Some(ast::LimitClause::LimitOffset {
+            limit: None,
+            offset,
+            limit_by,
+        }) => ast::LimitClause::LimitOffset {
+            limit: Some(limit),
+            offset,
+            limit_by,
+        },
+        Some(_) => {
+            return Err(SqlError::new(
+                SqlState::SyntaxError,
+                "multiple LIMIT clauses not allowed",
+            ));
+        }
+    });
+    Ok(())
+}
+
+/// Set-returning functions that DataFusion has not, in FROM: `f(x) AS a` is `LATERAL (SELECT f(x)) AS a`.
+fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::TableFactor>> {
+    let (name, arguments, alias, with_ordinality) = match factor {
+        ast::TableFactor::Table {
+            name,
+            args: Some(args),
+            alias,
+            with_ordinality,
+            ..
+        } => (name, &args.args, alias, with_ordinality),
+        ast::TableFactor::Function {
+            name,
+            args,
+            alias,
+            with_ordinality,
+            ..
+        } => (name, args, alias, with_ordinality),
+        _ => return Ok(None),
+    };
+    let Some(ObjectNamePart::Identifier(function)) = name.0.last() else {
+        return Ok(None);
+    };
+    let function = millrace_parser::fold(function);
+    // The elements of a JSON array are a column called value, whatever the relation is called.
+    let column = match function.as_str() {
+        "jsonb_array_elements"
+        | "json_array_elements"
+        | "jsonb_array_elements_text"
+        | "json_array_elements_text" => Ident::new("value"),
+        // It has two, with names of their own.
+        "pg_options_to_table" => Ident::new("option_name"),
+        "jsonb_object_keys"
+        | "json_object_keys"
+        | "string_to_table"
+        | "regexp_matches"
+        | "regexp_split_to_table" => match alias {
+            Some(alias) => alias.name.clone(),
+            None => Ident::new(function.as_str()),
+        },
+        _ => return Ok(None),
+    };
+    if *with_ordinality {
+        return Err(SqlError::unsupported(format!(
+            "{function}() WITH ORDINALITY is not supported; unnest() WITH ORDINALITY is"
+        )));
+    }
+    let expressions: Vec<Expr> = arguments
+        .iter()
+        .filter_map(|argument| match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+            _ => None,
+        })
+        .collect();
+    let mut query = parsed_query("SELECT 1")?;
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        select.projection = match (function.as_str(), expressions.as_slice()) {
+            ("pg_options_to_table", [options]) => options_columns(options),
+            _ => vec![SelectItem::ExprWithAlias {
+                expr: call(&function, expressions),
+                alias: column,
+            }],
+        };
+    }
+    let alias = alias.clone().unwrap_or_else(|| ast::TableAlias {
+        explicit: true,
+        name: Ident::new(function.as_str()),
+        columns: vec![],
+        at: None,
+    });
+    Ok(Some(ast::TableFactor::Derived {
+        lateral: true,
+        subquery: query,
+        alias: Some(alias),
+        sample: None,
+    }))
+}
+
+/// The names and values of options, which are texts such as `name=value`.
+fn options_columns(options: &Expr) -> Vec<SelectItem> {
+    let option = || call("unnest", vec![options.clone()]);
+    let column = |name: &str, expr| SelectItem::ExprWithAlias {
+        expr,
+        alias: Ident::new(name),
+    };
+    let name = call(
+        "split_part",
+        vec![option(), text("="), Expr::value(Value::Number("1".into(), false))],
+    );
+    let value = call("regexp_replace", vec![option(), text("^[^=]*=?"), text("")]);
+    vec![column("option_name", name), column("option_value", value)]
+}
+
+/// `TABLE t` is `SELECT * FROM t`.
+fn whole_table(table: &ast::Table) -> SqlResult<Box<SetExpr>> {
+    let name = table.table_name.as_deref().unwrap_or_default();
+    let schema = table
+        .schema_name
+        .as_ref()
+        .map(|schema| format!("{schema}."))
+        .unwrap_or_default();
+    Ok(parsed_query(&format!("SELECT * FROM {schema}{name}"))?.body)
+}
+
+/// What an expression becomes; `None`: it stays.
+fn rewritten(expr: &mut Expr) -> SqlResult<Option<Expr>> {
+    if let Some(call) = regex::spelling::rewritten(expr).or_else(|| arrays::rewritten(expr)) {
+        return Ok(Some(call));
+    }
+    Ok(match expr {
+        Expr::Cast {
+            kind: ast::CastKind::Cast | ast::CastKind::DoubleColon,
+            expr: inner,
+            data_type,
+            ..
+        } => Some(cast_to(inner.as_ref().clone(), data_type)?),
+        Expr::TypedString(typed) => Some(cast_to(Expr::Value(typed.value.clone()), &typed.data_type)?),
+        Expr::BinaryOp { left, op, right } => binary(left, op, right),
+        Expr::Function(function) => {
+            rename(function);
+            if let Some(ast::WindowType::WindowSpec(window)) = &mut function.over {
+                restore_bounds(window);
+            }
+            modulo(function).or_else(|| special_call(function))
+        }
+        Expr::UnaryOp {
+            op: UnaryOperator::BitwiseNot,
+            expr: inner,
+        } => Some(call("bit_not", vec![integer(inner)])),
+        Expr::UnaryOp {
+            op: UnaryOperator::PGAbs,
+            expr: inner,
+        } => Some(call("abs", vec![integer(inner)])),
+        Expr::AtTimeZone { timestamp, time_zone } => Some(call(
+            "timezone",
+            vec![time_zone.as_ref().clone(), timestamp.as_ref().clone()],
+        )),
+        Expr::Interval(interval) => interval_literal(interval),
+        Expr::Extract {
+            field, expr: inner, ..
+        } => Some(call(
+            date_part::EXTRACT,
+            vec![text(&field.to_string()), inner.as_ref().clone()],
+        )),
+        Expr::Collate {
+            expr: inner,
+            collation,
+        } => {
+            bytewise(collation)?;
+            Some(inner.as_ref().clone())
+        }
+        _ => None,
+    })
+}
+
+/// An operand; an integer literal is told its type.
+/// Texts are ordered by their bytes, as with the collations of these names.
+fn bytewise(collation: &ObjectName) -> SqlResult<()> {
+    const NAMES: [&str; 7] = [
+        "c",
+        "posix",
+        "default",
+        "ucs_basic",
+        "c.utf8",
+        "c.utf-8",
+        "pg_c_utf8",
+    ];
+    let name = match collation.0.last() {
+        Some(ObjectNamePart::Identifier(name)) => name.value.as_str(),
+        _ => "",
+    };
+    if NAMES.contains(&name.to_ascii_lowercase().as_str()) {
+        return Ok(());
+    }
+    Err(
+        SqlError::unsupported(format!("collation {collation} is not supported"))
+            .with_hint("Text is ordered by its bytes, as with COLLATE \"C\"."),
+    )
+}
+
+fn integer(operand: &Expr) -> Expr {
+    match literals::number_text(operand) {
+        Some(number) if number.parse::<i32>().is_ok() => {
+            call(cast::NAME, vec![text(&number), text("integer")])
+        }
+        _ => operand.clone(),
+    }
+}
+
+/// `mod(a, b)` is `a % b`.
+fn modulo(function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
+    let (
+        [ObjectNamePart::Identifier(name)],
+        [
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(left)),
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(right)),
+        ],
+    ) = (function.name.0.as_slice(), list.args.as_slice())
+    else {
+        return None;
+    };
+    let nested = |expr: &Expr| Box::new(Expr::Nested(Box::new(expr.clone())));
+    (millrace_parser::fold(name) == "mod").then(|| {
+        Expr::Nested(Box::new(Expr::BinaryOp {
+            left: nested(left),
+            op: BinaryOperator::Modulo,
+            right: nested(right),
+        }))
+    })
+}
+
+fn cast_to(inner: Expr, data_type: &DataType) -> SqlResult<Expr> {
+    // The alias types of pg_catalog are numbers there; the name of an object is looked up by other means.
+    let name = data_type.to_string().to_lowercase();
+    let bare = name.trim_start_matches("pg_catalog.").trim_matches('"');
+    if matches!(data_type, DataType::Regclass)
+        || (bare.starts_with("reg") && matches!(data_type, DataType::Custom(..)))
+        || matches!(bare, "oid" | "xid")
+    {
+        return Ok(plain_cast(inner, DataType::Int(None)));
+    }
+    if matches!(bare, "text" | "name") || bare == "char" && name != "char" {
+        return Ok(call(cast::NAME, vec![inner, text("text")]));
+    }
+    let sql_type = types::from_sql(data_type)?;
+    let name = types::type_name(&sql_type.field("", true));
+    let (inner, name) = literals::cast_of_literal(inner, &sql_type, &name);
+    Ok(call(cast::NAME, vec![inner, text(&name)]))
+}
+
+fn plain_cast(inner: Expr, data_type: DataType) -> Expr {
+    Expr::Cast {
+        kind: ast::CastKind::Cast,
+        expr: Box::new(inner),
+        data_type,
+        array: false,
+        format: None,
+    }
+}
+
+/// `(a, b) OVERLAPS (c, d)`; the other operators are chosen by the types of their sides, see [`crate::operators`].
+fn binary(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
+    match (op, left, right) {
+        (BinaryOperator::Overlaps, Expr::Tuple(left), Expr::Tuple(right))
+            if left.len() == 2 && right.len() == 2 =>
+        {
+            let arguments = left.iter().chain(right).cloned().collect();
+            Some(call("overlaps", arguments))
+        }
+        _ => None,
+    }
+}
+
+/// PostgreSQL's names of functions that DataFusion has under another name.
+const RENAMED: &[(&str, &str)] = &[
+    ("every", "bool_and"),
+    ("variance", "var_samp"),
+    ("first", "first_value"),
+    ("last", "last_value"),
+    ("gen_random_uuid", "uuid"),
+    ("json_array_length", "jsonb_array_length"),
+    ("json_build_array", "jsonb_build_array"),
+    ("json_build_object", "jsonb_build_object"),
+    ("json_extract_path", "jsonb_extract_path"),
+    ("json_extract_path_text", "jsonb_extract_path_text"),
+    ("json_strip_nulls", "jsonb_strip_nulls"),
+    ("json_typeof", "jsonb_typeof"),
+    ("to_json", "to_jsonb"),
+    ("row_to_json", "to_jsonb"),
+    ("array_remove", "array_without"),
+    ("array_dims", "array_bounds"),
+    ("array_replace", "array_replace_all"),
+    ("clock_timestamp", "now"),
+    ("statement_timestamp", "now"),
+    ("transaction_timestamp", "now"),
+    ("proctime", "now"),
+];
+
+/// `pg_catalog.f` is `f`.
+fn without_schema(function: &mut ObjectName) {
+    if let [
+        ObjectNamePart::Identifier(schema),
+        ObjectNamePart::Identifier(name),
+    ] = function.0.as_slice()
+        && matches!(
+            millrace_parser::fold(schema).as_str(),
+            "pg_catalog" | "information_schema"
+        )
+    {
+        *function = ObjectName(vec![ObjectNamePart::Identifier(name.clone())]);
+    }
+}
+
+/// `OPERATOR(pg_catalog.~)` is `~`.
+fn without_operator_schema(operator: &mut BinaryOperator) {
+    let BinaryOperator::PGCustomBinaryOperator(parts) = &*operator else {
+        return;
+    };
+    let name = match parts.as_slice() {
+        [name] => name,
+        [schema, name] if schema == "pg_catalog" => name,
+        _ => return,
+    };
+    let known = [
+        ("=", BinaryOperator::Eq),
+        ("<>", BinaryOperator::NotEq),
+        ("<", BinaryOperator::Lt),
+        ("<=", BinaryOperator::LtEq),
+        (">", BinaryOperator::Gt),
+        (">=", BinaryOperator::GtEq),
+        ("+", BinaryOperator::Plus),
+        ("-", BinaryOperator::Minus),
+        ("*", BinaryOperator::Multiply),
+        ("/", BinaryOperator::Divide),
+        ("%", BinaryOperator::Modulo),
+        ("||", BinaryOperator::StringConcat),
+        ("~", BinaryOperator::PGRegexMatch),
+        ("~*", BinaryOperator::PGRegexIMatch),
+        ("!~", BinaryOperator::PGRegexNotMatch),
+        ("!~*", BinaryOperator::PGRegexNotIMatch),
+        ("~~", BinaryOperator::PGLikeMatch),
+        ("~~*", BinaryOperator::PGILikeMatch),
+        ("!~~", BinaryOperator::PGNotLikeMatch),
+        ("!~~*", BinaryOperator::PGNotILikeMatch),
+    ];
+    if let Some((_, plain)) = known.iter().find(|(known, _)| known == name) {
+        *operator = plain.clone();
+    }
+}
+
+fn rename(function: &mut Function) {
+    without_schema(&mut function.name);
+    if let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() {
+        let folded = millrace_parser::fold(name);
+        if let Some((_, renamed)) = RENAMED.iter().find(|(from, _)| *from == folded) {
+            function.name = ObjectName(vec![ObjectNamePart::Identifier(Ident::new(*renamed))]);
+        }
+    }
+}
+
+/// Functions that become something else than a call of another name.
+fn special_call(function: &Function) -> Option<Expr> {
+    let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else {
+        return None;
+    };
+    let arguments: Vec<Expr> = match &function.args {
+        FunctionArguments::List(list) => list
+            .args
+            .iter()
+            .filter_map(|argument| match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+                _ => None,
+            })
+            .collect(),
+        _ => vec![],
+    };
+    // One row for each element of a list.
+    let rows_of = |name: &str, arguments: Vec<Expr>| Some(call("unnest", vec![call(name, arguments)]));
+    let folded = millrace_parser::fold(name);
+    if let Some(list) = regex::spelling::list_of(&folded) {
+        return rows_of(list, arguments);
+    }
+    match (folded.as_str(), arguments.len()) {
+        ("generate_series", 2 | 3) => rows_of("generate_series", arguments),
+        ("string_to_table", 2 | 3) => rows_of("string_to_array", arguments),
+        ("jsonb_object_keys" | "json_object_keys", 1) => rows_of("jsonb_keys", arguments),
+        ("jsonb_array_elements" | "json_array_elements", 1) => {
+            rows_of("jsonb_items", arguments).map(|rows| call(cast::NAME, vec![rows, text("jsonb")]))
+        }
+        ("jsonb_array_elements_text" | "json_array_elements_text", 1) => {
+            rows_of("jsonb_items_text", arguments)
+        }
+        // The age of one timestamp is its distance from midnight of today.
+        ("age", 1) => {
+            let today = call(
+                cast::NAME,
+                vec![call("current_date", vec![]), text("timestamp without time zone")],
+            );
+            Some(call("age", [vec![today], arguments].concat()))
+        }
+        ("to_timestamp", 2) => Some(call(crate::by_pattern::TO_TIMESTAMP, arguments)),
+        // DataFusion counts with unsigned numbers, which PostgreSQL has not.
+        ("cardinality" | "array_ndims" | "array_position", _) => signed(function, "integer"),
+        ("array_positions", _) => signed(function, "integer[]"),
+        ("regr_count", _) => signed(function, "bigint"),
+        ("localtimestamp", 0) => Some(call(
+            cast::NAME,
+            vec![call("now", vec![]), text("timestamp without time zone")],
+        )),
+        _ => None,
+    }
+}
+
+/// The call, with the type that PostgreSQL gives it.
+fn signed(function: &Function, name: &str) -> Option<Expr> {
+    Some(call(
+        cast::NAME,
+        vec![Expr::Function(function.clone()), text(name)],
+    ))
+}
+
+/// `INTERVAL '1 day'`, `INTERVAL '1' DAY`: read by the input function of interval.
+fn interval_literal(interval: &ast::Interval) -> Option<Expr> {
+    let Expr::Value(value) = interval.value.as_ref() else {
+        return None;
+    };
+    let Value::SingleQuotedString(amount) = &value.value else {
+        return None;
+    };
+    let amount = match (&interval.leading_field, &interval.last_field) {
+        (Some(unit), None)
+            if amount
+                .trim()
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.')) =>
+        {
+            format!("{amount} {unit}")
+        }
+        _ => amount.clone(),
+    };
+    Some(call(cast::NAME, vec![text(&amount), text("interval")]))
+}
+
+/// The bounds of a window's frame are literals to DataFusion, not expressions: an interval becomes a literal again.
+fn restore_bounds(window: &mut ast::WindowSpec) {
+    let Some(frame) = &mut window.window_frame else {
+        return;
+    };
+    for bound in [Some(&mut frame.start_bound), frame.end_bound.as_mut()]
+        .into_iter()
+        .flatten()
+    {
+        let (ast::WindowFrameBound::Preceding(Some(offset)) | ast::WindowFrameBound::Following(Some(offset))) =
+            bound
+        else {
+            continue;
+        };
+        let Expr::Function(function) = offset.as_ref() else {
+            continue;
+        };
+        let FunctionArguments::List(list) = &function.args else {
+            continue;
+        };
+        if let [
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(value)),
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(of))),
+        ] = list.args.as_slice()
+            && of.value == Value::SingleQuotedString("interval".into())
+        {
+            **offset = Expr::Interval(ast::Interval {
+                value: Box::new(value.clone()),
+                leading_field: None,
+                leading_precision: None,
+                last_field: None,
+                fractional_seconds_precision: None,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    fn rewritten_query(sql: &str) -> String {
+        let parsed = millrace_parser::parse(sql).unwrap().remove(0);
+        let millrace_parser::ast::Statement::Sql(mut statement) = parsed.statement else {
+            panic!("{sql}")
+        };
+        super::statement(&mut statement).unwrap();
+        statement.to_string()
+    }
+
+    #[test]
+    fn casts_become_calls() {
+        assert_eq!(
+            rewritten_query("SELECT '1'::int AS a, x::varchar(5) AS b, DATE '2013-01-01' AS c"),
+            "SELECT pg_cast('1', 'integer') AS a, pg_cast(x, 'character varying(5)') AS b, \
+             pg_cast('2013-01-01', 'date') AS c"
+        );
+    }
+
+    #[test]
+    fn times_become_calls() {
+        assert_eq!(
+            rewritten_query("SELECT INTERVAL '1' DAY AS a, t AT TIME ZONE 'UTC' AS b, age(t) AS c"),
+            "SELECT pg_cast('1 DAY', 'interval') AS a, timezone('UTC', t) AS b, \
+             age(pg_cast(current_date(), 'timestamp without time zone'), t) AS c"
+        );
+        let frame =
+            "SELECT sum(x) OVER (ORDER BY t RANGE BETWEEN INTERVAL '1 day' PRECEDING AND CURRENT ROW) AS a";
+        assert_eq!(rewritten_query(frame), frame);
+    }
+}

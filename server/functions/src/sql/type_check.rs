@@ -1,0 +1,495 @@
+//! Types that PostgreSQL does not bring together: refused when a statement is bound. DataFusion would cast one side to the
+//! other, most often to text or from it, and fail on some row, or compare digits by their letters.
+//!
+//! A quoted literal and a parameter have no type of their own: they take that of the other side. What is cast by
+//! PostgreSQL without being asked (among numbers, among dates and timestamps) stays as it is.
+
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::{InSubquery, SetComparison};
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, ExprSchemable, JoinType, LogicalPlan, Operator};
+use datafusion::scalar::ScalarValue;
+use millrace_postgres::error::{SqlError, SqlState};
+use millrace_postgres::types::plain_name;
+
+use crate::cast;
+use crate::sql::quantified;
+
+const HINT: &str =
+    "No operator matches the given name and argument types. You might need to add explicit type casts.";
+
+/// Types that are compared with each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Family {
+    /// Whatever is asked for: NULL, a quoted literal, a parameter.
+    Unknown,
+    Text,
+    Number,
+    Boolean,
+    /// Dates and timestamps.
+    Date,
+    /// Times of day, and intervals.
+    Time,
+    Bytes,
+    List(Box<Family>),
+    /// Nothing is refused of it.
+    Other,
+}
+
+fn of_type(data_type: &DataType) -> Family {
+    match data_type {
+        DataType::Null => Family::Unknown,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Family::Text,
+        DataType::Boolean => Family::Boolean,
+        DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => Family::Date,
+        DataType::Time32(_) | DataType::Time64(_) | DataType::Interval(_) | DataType::Duration(_) => {
+            Family::Time
+        }
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Family::Bytes,
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            Family::List(Box::new(of_type(item.data_type())))
+        }
+        number if number.is_numeric() => Family::Number,
+        _ => Family::Other,
+    }
+}
+
+/// Whether an expression is a literal without a type of its own.
+fn is_untyped(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(ScalarValue::Utf8(_) | ScalarValue::Null, _) | Expr::Placeholder(_) => true,
+        Expr::Alias(alias) => is_untyped(&alias.expr),
+        _ => false,
+    }
+}
+
+/// An expression's type, where it has one.
+fn typed(expr: &Expr, schema: &DFSchema) -> Option<FieldRef> {
+    match is_untyped(expr) {
+        true => None,
+        false => expr.to_field(schema).ok().map(|(_, field)| field),
+    }
+}
+
+fn meet(left: &Family, right: &Family) -> bool {
+    match (left, right) {
+        (Family::Unknown | Family::Other, _) | (_, Family::Unknown | Family::Other) => true,
+        (Family::List(left), Family::List(right)) => meet(left, right),
+        (left, right) => left == right,
+    }
+}
+
+fn fields_meet(left: &Field, right: &Field) -> bool {
+    meet(&of_type(left.data_type()), &of_type(right.data_type()))
+}
+
+fn no_operator(left: &Field, operator: &str, right: &Field) -> SqlError {
+    SqlError::new(
+        SqlState::UndefinedFunction,
+        format!(
+            "operator does not exist: {} {operator} {}",
+            plain_name(left),
+            plain_name(right)
+        ),
+    )
+    .with_hint(HINT)
+}
+
+fn unmatched(what: &str, left: &Field, right: &Field) -> SqlError {
+    SqlError::new(
+        SqlState::DatatypeMismatch,
+        format!(
+            "{what} types {} and {} cannot be matched",
+            plain_name(left),
+            plain_name(right)
+        ),
+    )
+}
+
+/// Checks a plan as it was bound, before anything is cast.
+///
+/// # Errors
+/// Types that have nothing in common: 42883, 42804, 42846.
+pub fn plan(plan: &LogicalPlan) -> Result<()> {
+    plan.apply_with_subqueries(|node| {
+        match node {
+            LogicalPlan::Union(union) => {
+                if let [first, others @ ..] = union.inputs.as_slice() {
+                    for other in others {
+                        branches(first, other)?;
+                    }
+                }
+            }
+            LogicalPlan::Join(join) => {
+                for (left, right) in &join.on {
+                    let (left, right) = (typed(left, join.left.schema()), typed(right, join.right.schema()));
+                    // As they are bound, only INTERSECT and EXCEPT are joins by pairs.
+                    if let (Some(left), Some(right)) = (left, right)
+                        && !fields_meet(&left, &right)
+                    {
+                        let what = match join.join_type {
+                            JoinType::LeftAnti => "EXCEPT",
+                            _ => "INTERSECT",
+                        };
+                        return Err(unmatched(what, &left, &right).into());
+                    }
+                }
+            }
+            _ => {}
+        }
+        let schema = merge_schema(&node.inputs());
+        node.apply_expressions(|expr| {
+            expression(expr, &schema)?;
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })
+    .map(|_| ())
+}
+
+/// The branches of a UNION.
+fn branches(first: &LogicalPlan, other: &LogicalPlan) -> Result<()> {
+    let of_branch = |plan: &LogicalPlan, index: usize| -> bool {
+        let mut plan = plan;
+        loop {
+            match plan {
+                LogicalPlan::Projection(projection) => {
+                    return projection.expr.get(index).is_some_and(is_untyped);
+                }
+                LogicalPlan::SubqueryAlias(alias) => plan = &alias.input,
+                _ => return false,
+            }
+        }
+    };
+    let columns = first.schema().fields().iter().zip(other.schema().fields());
+    for (index, (one, two)) in columns.enumerate() {
+        if !fields_meet(one, two) && !of_branch(first, index) && !of_branch(other, index) {
+            return Err(unmatched("UNION", one, two).into());
+        }
+    }
+    Ok(())
+}
+
+/// Checks an expression and all that it is made of.
+///
+/// # Errors
+/// As [`plan`].
+pub fn expression(expr: &Expr, schema: &DFSchema) -> Result<()> {
+    expr.apply(|node| {
+        one(node, schema)?;
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .map(|_| ())
+}
+
+/// Checks the sides of a comparison.
+///
+/// # Errors
+/// 42883: there is no such operator.
+pub fn sides(left: &Expr, operator: &str, right: &Expr, schema: &DFSchema) -> Result<()> {
+    match (typed(left, schema), typed(right, schema)) {
+        (Some(left), Some(right)) if !fields_meet(&left, &right) => {
+            let operator = if operator == "!=" { "<>" } else { operator };
+            Err(no_operator(&left, operator, &right).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn one(expr: &Expr, schema: &DFSchema) -> Result<()> {
+    let compared = |left: &Expr, operator: &str, right: &Expr| sides(left, operator, right, schema);
+    match expr {
+        Expr::BinaryExpr(binary) => match binary.op {
+            Operator::Eq
+            | Operator::NotEq
+            | Operator::Lt
+            | Operator::LtEq
+            | Operator::Gt
+            | Operator::GtEq => compared(&binary.left, &binary.op.to_string(), &binary.right),
+            Operator::IsDistinctFrom | Operator::IsNotDistinctFrom => {
+                compared(&binary.left, "=", &binary.right)
+            }
+            Operator::And | Operator::Or => {
+                for side in [&binary.left, &binary.right] {
+                    if let Some(field) = typed(side, schema)
+                        && !meet(&of_type(field.data_type()), &Family::Boolean)
+                    {
+                        return Err(SqlError::new(
+                            SqlState::DatatypeMismatch,
+                            format!(
+                                "argument of {} must be type boolean, not type {}",
+                                binary.op,
+                                plain_name(&field)
+                            ),
+                        )
+                        .into());
+                    }
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        },
+        Expr::InList(list) => list
+            .list
+            .iter()
+            .try_for_each(|item| compared(&list.expr, "=", item)),
+        Expr::Between(between) => {
+            compared(&between.expr, ">=", &between.low)?;
+            compared(&between.expr, "<=", &between.high)
+        }
+        Expr::InSubquery(InSubquery { expr, subquery, .. }) => {
+            of_query(expr, "=", &subquery.subquery, schema)
+        }
+        Expr::SetComparison(SetComparison {
+            expr, subquery, op, ..
+        }) => of_query(expr, &op.to_string(), &subquery.subquery, schema),
+        Expr::Case(case) => {
+            for (when, _) in &case.when_then_expr {
+                match &case.expr {
+                    Some(operand) => compared(operand, "=", when)?,
+                    None => boolean("CASE/WHEN", when, schema)?,
+                }
+            }
+            let results = case.when_then_expr.iter().map(|(_, then)| then.as_ref());
+            alike("CASE", results.chain(case.else_expr.as_deref()), schema)
+        }
+        Expr::Like(like) => {
+            for side in [&like.expr, &like.pattern] {
+                if let Some(field) = typed(side, schema)
+                    && !meet(&of_type(field.data_type()), &Family::Text)
+                {
+                    let operator = match (like.negated, like.case_insensitive) {
+                        (false, false) => "~~",
+                        (false, true) => "~~*",
+                        (true, false) => "!~~",
+                        (true, true) => "!~~*",
+                    };
+                    let name = |expr: &Expr| {
+                        typed(expr, schema).map_or_else(|| "unknown".to_string(), |field| plain_name(&field))
+                    };
+                    let (left, right) = (name(&like.expr), name(&like.pattern));
+                    return Err(SqlError::new(
+                        SqlState::UndefinedFunction,
+                        format!("operator does not exist: {left} {operator} {right}"),
+                    )
+                    .with_hint(HINT)
+                    .into());
+                }
+            }
+            Ok(())
+        }
+        Expr::ScalarFunction(function) => call(function, schema),
+        _ => Ok(()),
+    }
+}
+
+fn boolean(what: &str, argument: &Expr, schema: &DFSchema) -> Result<()> {
+    match typed(argument, schema) {
+        Some(field) if !meet(&of_type(field.data_type()), &Family::Boolean) => Err(SqlError::new(
+            SqlState::DatatypeMismatch,
+            format!(
+                "argument of {what} must be type boolean, not type {}",
+                plain_name(&field)
+            ),
+        )
+        .into()),
+        _ => Ok(()),
+    }
+}
+
+fn of_query(expr: &Expr, operator: &str, query: &LogicalPlan, schema: &DFSchema) -> Result<()> {
+    let right = query.schema().field(0);
+    match typed(expr, schema) {
+        Some(left) if !fields_meet(&left, right) => Err(no_operator(&left, operator, right).into()),
+        _ => Ok(()),
+    }
+}
+
+/// Expressions one of which is the value.
+fn alike<'a>(what: &str, all: impl Iterator<Item = &'a Expr>, schema: &DFSchema) -> Result<()> {
+    let mut first: Option<FieldRef> = None;
+    for field in all.filter_map(|expr| typed(expr, schema)) {
+        match &first {
+            Some(known) if !fields_meet(known, &field) => return Err(unmatched(what, known, &field).into()),
+            Some(known) if of_type(known.data_type()) != Family::Unknown => {}
+            _ => first = Some(field),
+        }
+    }
+    Ok(())
+}
+
+fn call(function: &datafusion::logical_expr::expr::ScalarFunction, schema: &DFSchema) -> Result<()> {
+    let name = function.func.name();
+    match name {
+        cast::NAME => return casts(function, schema),
+        "coalesce" | "greatest" | "least" => {
+            return alike(&name.to_uppercase(), function.args.iter(), schema);
+        }
+        "nullif" => {
+            if let [left, right] = function.args.as_slice()
+                && let (Some(left), Some(right)) = (typed(left, schema), typed(right, schema))
+                && !fields_meet(&left, &right)
+            {
+                return Err(no_operator(&left, "=", &right).into());
+            }
+            return Ok(());
+        }
+        _ => {}
+    }
+    if let Some(operator) = quantified::operator_of(name)
+        && let [left, list] = function.args.as_slice()
+        && let (Some(left), Some(list)) = (typed(left, schema), typed(list, schema))
+        && let DataType::List(element) | DataType::LargeList(element) = list.data_type()
+        && !fields_meet(&left, element)
+    {
+        return Err(no_operator(&left, &operator.to_string(), element).into());
+    }
+    // These take anything and write it out.
+    if matches!(name, "concat" | "concat_ws" | "format") {
+        return Ok(());
+    }
+    let fields: Option<Vec<FieldRef>> = function
+        .args
+        .iter()
+        .map(|arg| arg.to_field(schema).ok().map(|(_, field)| field))
+        .collect();
+    let Some(fields) = fields else { return Ok(()) };
+    let Ok(wanted) = fields_with_udf(&fields, function.func.as_ref()) else {
+        return Ok(());
+    };
+    let is_foreign = |(argument, (given, wanted)): (&Expr, (&FieldRef, &FieldRef))| {
+        let (given, wanted) = (of_type(given.data_type()), of_type(wanted.data_type()));
+        // What is cast to a text or from one, without having been written so.
+        !is_untyped(argument) && !meet(&given, &wanted) && (given == Family::Text || wanted == Family::Text)
+    };
+    if function
+        .args
+        .iter()
+        .zip(fields.iter().zip(&wanted))
+        .any(is_foreign)
+    {
+        let types: Vec<String> = function
+            .args
+            .iter()
+            .zip(&fields)
+            .map(|(argument, field)| match is_untyped(argument) {
+                true => "unknown".to_string(),
+                false => plain_name(field),
+            })
+            .collect();
+        return Err(SqlError::new(
+            SqlState::UndefinedFunction,
+            format!("function {name}({}) does not exist", types.join(", ")),
+        )
+        .with_hint(
+            "No function matches the given name and argument types. You might need to add explicit type casts.",
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// A cast that was written.
+fn casts(function: &datafusion::logical_expr::expr::ScalarFunction, schema: &DFSchema) -> Result<()> {
+    let Some(value) = function.args.first() else {
+        return Ok(());
+    };
+    let call = Expr::ScalarFunction(function.clone());
+    let (Some(from), Ok((_, to))) = (typed(value, schema), call.to_field(schema)) else {
+        return Ok(());
+    };
+    // A literal is an `integer` here that DataFusion has for a wider one.
+    let is_literal = matches!(value, Expr::Literal(..));
+    if has_cast(from.data_type(), to.data_type(), is_literal) {
+        return Ok(());
+    }
+    Err(SqlError::new(
+        SqlState::CannotCoerce,
+        format!("cannot cast type {} to {}", plain_name(&from), plain_name(&to)),
+    )
+    .into())
+}
+
+/// Whether PostgreSQL has a cast from the one type to the other.
+fn has_cast(from: &DataType, to: &DataType, is_literal: bool) -> bool {
+    let (given, wanted) = (of_type(from), of_type(to));
+    match (&given, &wanted) {
+        // Every type is written as a text and read from one.
+        (Family::Unknown | Family::Other | Family::Text, _) | (_, Family::Other | Family::Text) => true,
+        (Family::List(_), Family::List(_)) => match (from, to) {
+            (
+                DataType::List(from) | DataType::LargeList(from) | DataType::FixedSizeList(from, _),
+                DataType::List(to) | DataType::LargeList(to) | DataType::FixedSizeList(to, _),
+            ) => has_cast(from.data_type(), to.data_type(), is_literal),
+            _ => true,
+        },
+        (Family::Number, Family::Boolean) => {
+            matches!(from, DataType::Int32) || is_literal && from.is_integer()
+        }
+        (Family::Boolean, Family::Number) => matches!(to, DataType::Int32),
+        (Family::Date, Family::Time) => {
+            matches!(from, DataType::Timestamp(..)) && matches!(to, DataType::Time64(_) | DataType::Time32(_))
+        }
+        (given, wanted) => given == wanted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::datatypes::{IntervalUnit, Schema, TimeUnit};
+    use datafusion::logical_expr::{col, lit};
+
+    fn schema() -> DFSchema {
+        let fields = vec![
+            Field::new("t", DataType::Utf8, true),
+            Field::new("i", DataType::Int32, true),
+            Field::new("f", DataType::Float64, true),
+            Field::new("b", DataType::Boolean, true),
+            Field::new("d", DataType::Date32, true),
+            Field::new("ts", DataType::Timestamp(TimeUnit::Microsecond, None), true),
+        ];
+        DFSchema::try_from(Schema::new(fields)).unwrap()
+    }
+
+    #[test]
+    fn sides_without_a_type_in_common_are_refused() {
+        let refused = |expr: Expr| expression(&expr, &schema()).is_err();
+        assert!(refused(col("t").eq(lit(5))));
+        assert!(refused(col("i").lt(col("t"))));
+        assert!(refused(col("b").eq(lit(1))));
+        assert!(refused(col("i").eq(col("d"))));
+        assert!(refused(col("t").in_list(vec![lit("a"), lit(1)], false)));
+        assert!(refused(col("i").between(lit(1), col("t"))));
+        assert!(refused(col("i").and(col("b"))));
+        assert!(refused(col("i").like(lit("1%"))));
+        assert!(!refused(col("i").eq(lit("5"))));
+        assert!(!refused(col("i").eq(col("f"))));
+        assert!(!refused(col("d").eq(col("ts"))));
+        assert!(!refused(col("t").eq(lit(ScalarValue::Null))));
+    }
+
+    #[test]
+    fn casts_are_those_of_postgresql() {
+        let timestamp = DataType::Timestamp(TimeUnit::Microsecond, None);
+        let interval = DataType::Interval(IntervalUnit::MonthDayNano);
+        let time = DataType::Time64(TimeUnit::Microsecond);
+        for (from, to, has) in [
+            (DataType::Int32, &timestamp, false),
+            (DataType::Int32, &DataType::Boolean, true),
+            (DataType::Int64, &DataType::Boolean, false),
+            (DataType::Boolean, &DataType::Int64, false),
+            (DataType::Boolean, &DataType::Int32, true),
+            (timestamp.clone(), &time, true),
+            (DataType::Date32, &time, false),
+            (time.clone(), &interval, true),
+            (DataType::Date32, &DataType::Int32, false),
+            (DataType::Date32, &DataType::Utf8, true),
+            (DataType::Utf8, &DataType::Date32, true),
+        ] {
+            assert_eq!(has_cast(&from, to, false), has, "{from} to {to}");
+        }
+    }
+}

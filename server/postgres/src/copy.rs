@@ -1,0 +1,17 @@
+//! Rows as text: the formats of COPY (text, CSV) and JSON documents, read piece by piece and written.
+//!
+//! ```text
+//! bytes --split--> columns of texts        (text, csv)
+//! bytes --json--> typed columns            (NDJSON, JSON array)
+//! columns --encode--> lines                (text, csv)
+//! ```
+//!
+//! It knows columns and no relations. Sessions make rows of relations from what it reads; sinks write files with it.
+
+pub mod encode;
+pub mod json;
+pub mod layout;
+pub mod split;
+
+/// The longest line, in bytes.
+pub const LINE_BYTES_MAX: usize = 64 << 20;

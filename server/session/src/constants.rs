@@ -1,0 +1,276 @@
+//! What depends on the session, put into a statement before it is bound: `current_user`, `current_database()`,
+//! `current_setting(..)`, `pg_backend_pid()`, `pg_sleep(..)`.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Select, UnaryOperator,
+    Value, VisitMut, VisitorMut,
+};
+use millrace_catalog::settings;
+use millrace_functions::sql::column_names;
+use millrace_functions::syntax;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::types::parse;
+
+use crate::object_names;
+use crate::session::Session;
+
+/// What a statement asked of the session beside its values.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// How long `pg_sleep` wants to wait.
+    pub sleep: Duration,
+}
+
+/// Replaces the session's functions in a statement by their values.
+///
+/// # Errors
+/// A setting does not exist or does not take the value.
+pub fn replace(session: &Session, node: &mut impl VisitMut) -> SqlResult<Effects> {
+    let mut replacer = Replacer {
+        session,
+        effects: Effects::default(),
+        acts: true,
+    };
+    match node.visit(&mut replacer) {
+        ControlFlow::Continue(()) => Ok(replacer.effects),
+        ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+/// As [`replace`], but nothing of the session changes.
+///
+/// # Errors
+/// As [`replace`].
+pub fn replace_for_description(session: &Session, node: &mut impl VisitMut) -> SqlResult<()> {
+    let mut replacer = Replacer {
+        session,
+        effects: Effects::default(),
+        acts: false,
+    };
+    match node.visit(&mut replacer) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+struct Replacer<'a> {
+    session: &'a Session,
+    effects: Effects,
+    /// Whether `set_config` sets.
+    acts: bool,
+}
+
+impl VisitorMut for Replacer<'_> {
+    type Break = Box<SqlError>;
+
+    // A column is named after its function, which is gone afterwards.
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        column_names::name_columns(select);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        match object_names::replaced(self.session, expr) {
+            Ok(Some(value)) => *expr = value,
+            Ok(None) => {}
+            Err(error) => return ControlFlow::Break(Box::new(error)),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        // The parser has it for a name.
+        if let Expr::Identifier(name) = &*expr
+            && name.quote_style.is_none()
+            && name.value.eq_ignore_ascii_case("current_schema")
+        {
+            *expr = syntax::call("current_schema", vec![]);
+        }
+        let Expr::Function(function) = expr else {
+            return ControlFlow::Continue(());
+        };
+        match self.value_of(function) {
+            Ok(Some(value)) => {
+                *expr = value;
+                ControlFlow::Continue(())
+            }
+            Ok(None) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(Box::new(error)),
+        }
+    }
+}
+
+impl Replacer<'_> {
+    fn value_of(&mut self, function: &Function) -> SqlResult<Option<Expr>> {
+        let Some(name) = name_of(function) else {
+            return Ok(None);
+        };
+        let session = self.session;
+        let called = name.clone();
+        Ok(Some(match name.as_str() {
+            "current_user" | "session_user" | "user" | "current_role" => syntax::text(&session.info().user),
+            "current_database" | "current_catalog" => syntax::text(&session.info().database),
+            "current_schema" => {
+                let scope = session.scope();
+                match session.creation_schema(&scope) {
+                    Ok(schema) => syntax::text(&schema),
+                    Err(_) => Expr::value(Value::Null),
+                }
+            }
+            "current_schemas" => {
+                let scope = session.scope();
+                let implicit = matches!(arguments(function).first(), Some(Expr::Value(value)) if value.value == Value::Boolean(true));
+                let system = implicit.then(|| "pg_catalog".to_string());
+                let own = scope
+                    .search_path
+                    .iter()
+                    .filter(|schema| scope.catalog.has_schema(&scope.database, schema));
+                let names = system
+                    .into_iter()
+                    .chain(own.cloned())
+                    .map(|schema| syntax::text(&schema))
+                    .collect();
+                syntax::call("make_array", names)
+            }
+            "to_regclass" => match arguments(function).first().and_then(|argument| text_of(argument)) {
+                Some(name) => object_names::to_regclass(session, &name)?,
+                None => return Ok(None),
+            },
+            "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" => {
+                // The name of a relation stands for its oid.
+                match arguments(function).as_slice() {
+                    [Expr::Value(value)] => match &value.value {
+                        Value::SingleQuotedString(name) => {
+                            let cast = object_names::regclass(session, name)?;
+                            syntax::call(&called, vec![cast])
+                        }
+                        _ => return Ok(None),
+                    },
+                    _ => return Ok(None),
+                }
+            }
+            "pg_backend_pid" => number(session.id().to_string()),
+            "current_setting" => {
+                let arguments = arguments(function);
+                let Some(name) = arguments.first().and_then(|argument| text_of(argument)) else {
+                    return Ok(None);
+                };
+                let missing_ok = arguments.len() > 1;
+                match session.setting(&name) {
+                    Some(value) => syntax::text(&value),
+                    None if missing_ok => Expr::value(Value::Null),
+                    None => {
+                        return Err(SqlError::new(
+                            SqlState::UndefinedObject,
+                            format!("unrecognized configuration parameter \"{name}\""),
+                        ));
+                    }
+                }
+            }
+            "set_config" => {
+                let arguments = arguments(function);
+                let (Some(name), Some(value)) = (
+                    arguments.first().and_then(|argument| text_of(argument)),
+                    arguments.get(1).and_then(|argument| text_of(argument)),
+                ) else {
+                    return Ok(None);
+                };
+                let is_local = match arguments.get(2) {
+                    Some(Expr::Value(local)) => match &local.value {
+                        Value::Boolean(local) => *local,
+                        Value::SingleQuotedString(text) => parse::boolean(text).unwrap_or_default(),
+                        _ => return Ok(None),
+                    },
+                    _ => return Ok(None),
+                };
+                if self.acts {
+                    session.set_setting(&name, &value, is_local)?;
+                }
+                syntax::text(&value)
+            }
+            "pg_sleep" => {
+                let Some(seconds) = arguments(function)
+                    .first()
+                    .and_then(|argument| number_of(argument))
+                else {
+                    return Err(SqlError::unsupported("pg_sleep takes only a number"));
+                };
+                let longest = Duration::from_secs(u64::from(u32::MAX));
+                let sleep = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(longest);
+                self.effects.sleep = (self.effects.sleep + sleep).min(longest);
+                syntax::text("")
+            }
+            _ => return Ok(None),
+        }))
+    }
+}
+
+fn number(text: String) -> Expr {
+    Expr::value(Value::Number(text, false))
+}
+
+fn name_of(function: &Function) -> Option<String> {
+    match function.name.0.as_slice() {
+        [ObjectNamePart::Identifier(name)] => Some(millrace_parser::fold(name)),
+        [
+            ObjectNamePart::Identifier(schema),
+            ObjectNamePart::Identifier(name),
+        ] if millrace_parser::fold(schema) == "pg_catalog" => Some(millrace_parser::fold(name)),
+        _ => None,
+    }
+}
+
+fn arguments(function: &Function) -> Vec<&Expr> {
+    match &function.args {
+        FunctionArguments::List(list) => list
+            .args
+            .iter()
+            .filter_map(|argument| match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+                _ => None,
+            })
+            .collect(),
+        _ => vec![],
+    }
+}
+
+fn text_of(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => Some(text.clone()),
+            Value::Number(text, _) => Some(text.clone()),
+            _ => None,
+        },
+        Expr::Cast { expr, .. } | Expr::Nested(expr) => text_of(expr),
+        _ => None,
+    }
+}
+
+fn number_of(expr: &Expr) -> Option<f64> {
+    match expr {
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr,
+        } => number_of(expr).map(|number| -number),
+        other => text_of(other)?.trim().parse().ok(),
+    }
+}
+
+/// The search path as it is for a view that is made now: without `"$user"` and without what does not exist.
+pub fn lasting_search_path(session: &Session) -> Vec<String> {
+    let scope = session.scope();
+    let mut path: Vec<String> = scope
+        .search_path
+        .iter()
+        .filter(|schema| scope.catalog.has_schema(&scope.database, schema))
+        .cloned()
+        .collect();
+    path.dedup();
+    if path.is_empty() {
+        path = settings::split_list(millrace_catalog::DEFAULT_SCHEMA);
+    }
+    path
+}

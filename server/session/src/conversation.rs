@@ -1,0 +1,193 @@
+//! What a client asks of its session: to parse, prepare and execute statements, and to take in rows.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use datafusion::scalar::ScalarValue;
+use millrace_database::running::Running;
+use millrace_database::sessions::Activity;
+use millrace_parser::Parsed;
+use millrace_parser::ast::Statement;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::from_internal;
+use postgres_types::Type;
+
+use crate::copy_in::{CopyIn, IngestFormat};
+use crate::outcome::Outcome;
+use crate::prepared::Prepared;
+use crate::session::Session;
+use crate::simple::SimpleQuery;
+use crate::transaction::{self, Transaction};
+use crate::{light, parameters, position, statement};
+
+/// SQL text of so many bytes is parsed where the caller is; a longer one on the scheduler for statements.
+const PARSED_AT_ONCE_BYTES_MAX: usize = 16 << 10;
+
+impl Session {
+    /// Parses SQL text into its statements; an empty one is left out.
+    ///
+    /// # Errors
+    /// The text is not SQL, or parsing it was cancelled.
+    pub async fn parse(self: &Arc<Self>, sql: &str) -> SqlResult<Vec<Parsed>> {
+        if sql.len() <= PARSED_AT_ONCE_BYTES_MAX {
+            return millrace_parser::parse(sql).map_err(from_internal::parse);
+        }
+        let sql = sql.to_owned();
+        let running = self.begin_statement();
+        self.run_statement(&running, async move {
+            millrace_parser::parse(&sql).map_err(from_internal::parse)
+        })
+        .await
+    }
+
+    /// Finds out the parameters and columns of a statement; `None` is the empty statement.
+    ///
+    /// # Errors
+    /// Names or types do not bind, the transaction has failed, or it was cancelled.
+    pub async fn prepare(
+        self: &Arc<Self>,
+        parsed: Option<Parsed>,
+        types: &[Option<Type>],
+    ) -> SqlResult<Arc<Prepared>> {
+        let (session, types) = (Arc::clone(self), types.to_vec());
+        let running = self.begin_statement();
+        let prepared = self
+            .run_statement(&running, async move { session.make_prepared(parsed, &types) })
+            .await;
+        if prepared.is_err() {
+            self.fail_transaction();
+        }
+        prepared
+    }
+
+    /// The same as a part of the statement that runs.
+    pub(crate) fn make_prepared(
+        &self,
+        parsed: Option<Parsed>,
+        types: &[Option<Type>],
+    ) -> SqlResult<Arc<Prepared>> {
+        let Some(parsed) = parsed else {
+            return Ok(Arc::new(Prepared {
+                parsed: None,
+                param_types: vec![],
+                columns: None,
+            }));
+        };
+        self.check_not_failed(&parsed.statement)?;
+        let (param_types, columns) =
+            parameters::describe(self, &parsed, types).map_err(|error| position::locate(error, &parsed))?;
+        Ok(Arc::new(Prepared {
+            parsed: Some(Arc::new(parsed)),
+            param_types,
+            columns,
+        }))
+    }
+
+    /// Executes a statement. Outside a transaction, what it writes is committed when it returns.
+    ///
+    /// # Errors
+    /// Whatever is wrong with it; a transaction around it has then failed.
+    pub async fn execute(
+        self: &Arc<Self>,
+        prepared: &Prepared,
+        params: Vec<ScalarValue>,
+    ) -> SqlResult<Outcome> {
+        match &prepared.parsed {
+            None => Ok(Outcome::Empty),
+            Some(parsed) => self.execute_parsed(parsed, &prepared.param_types, params).await,
+        }
+    }
+
+    /// Executes the statements of a simple query, one at each call of [`SimpleQuery::next`].
+    ///
+    /// # Errors
+    /// The text is not SQL; nothing was executed.
+    pub async fn run(self: &Arc<Self>, sql: &str) -> SqlResult<SimpleQuery> {
+        let statements = match self.parse(sql).await {
+            Ok(statements) => statements,
+            Err(error) => {
+                self.fail_transaction();
+                return Err(error);
+            }
+        };
+        Ok(SimpleQuery::new(Arc::clone(self), statements))
+    }
+
+    /// Appends rows to a stream or table; all of them, or none.
+    ///
+    /// # Errors
+    /// The relation takes no rows, or a row is wrong; its number is in the context.
+    pub async fn ingest(
+        self: &Arc<Self>,
+        relation: &str,
+        format: IngestFormat,
+        body: Bytes,
+    ) -> SqlResult<u64> {
+        let mut copy = self.begin_ingest(relation, format).await?;
+        copy.push(&body).await?;
+        Ok(copy.finish().await?.rows)
+    }
+
+    /// Begins what [`Self::ingest`] does, for a body that comes in pieces.
+    ///
+    /// # Errors
+    /// The relation does not exist or takes no rows.
+    pub async fn begin_ingest(self: &Arc<Self>, relation: &str, format: IngestFormat) -> SqlResult<CopyIn> {
+        CopyIn::for_ingest(self, relation, format).await
+    }
+
+    pub(crate) fn check_not_failed(&self, statement: &Statement) -> SqlResult<()> {
+        let failed = matches!(*self.transaction.lock(), Transaction::Failed { implicit: false });
+        if failed && !statement::ends_transaction(statement) {
+            return Err(transaction::failed());
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn execute_parsed(
+        self: &Arc<Self>,
+        parsed: &Arc<Parsed>,
+        param_types: &[Type],
+        params: Vec<ScalarValue>,
+    ) -> SqlResult<Outcome> {
+        if self.db.is_closing() {
+            return Err(SqlError::new(
+                SqlState::AdminShutdown,
+                "the server is shutting down",
+            ));
+        }
+        self.check_not_failed(&parsed.statement)?;
+        let running = self.begin_statement();
+        let done = if light::is_light(self, parsed, &params) {
+            let work = self.execute_within(parsed, param_types, &params, running.clone());
+            self.run_here(&running, work).await
+        } else {
+            let (session, parsed, its_own) = (Arc::clone(self), Arc::clone(parsed), running.clone());
+            let param_types = param_types.to_vec();
+            let work = async move {
+                session
+                    .execute_within(&parsed, &param_types, &params, its_own)
+                    .await
+            };
+            self.run_statement(&running, work).await
+        };
+        done.map_err(|error| {
+            self.fail_transaction();
+            position::locate(error, parsed)
+        })
+    }
+
+    /// Executes a statement as a part of one that runs: it ends with it, and there is one point from which both are seen through.
+    pub(crate) async fn execute_within(
+        self: &Arc<Self>,
+        parsed: &Parsed,
+        param_types: &[Type],
+        params: &[ScalarValue],
+        running: Running,
+    ) -> SqlResult<Outcome> {
+        *self.activity.lock() = Some(Activity::begun(parsed.text.clone()));
+        let mut statement = parsed.statement.clone();
+        parameters::substitute(&mut statement, param_types, params)?;
+        statement::execute(self, statement, parsed, running).await
+    }
+}

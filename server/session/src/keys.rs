@@ -1,0 +1,194 @@
+//! Keys of a table that exist already: how they are found, and the check that there is none.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::row::{OwnedRow, RowConverter, Rows, SortField};
+use datafusion::catalog::MemTable;
+use datafusion::common::{Column, JoinType};
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::scalar::ScalarValue;
+use millrace_catalog::Relation;
+use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::from_internal::{self, df};
+use millrace_postgres::types::output;
+
+use crate::query::Providers;
+use crate::session::Session;
+use crate::write::{WriteScope, duplicate_key};
+
+/// Up to this many keys are looked up one by one, through the key's index; more are joined with the table.
+const LOOKUP_KEYS_MAX: usize = 64;
+
+/// Keys of rows in a form that compares.
+pub(crate) struct Keys {
+    converter: RowConverter,
+    columns: Vec<usize>,
+}
+
+impl Keys {
+    pub fn new(relation: &Relation) -> SqlResult<Self> {
+        let columns = relation.key().to_vec();
+        let schema = relation.schema();
+        let fields = columns
+            .iter()
+            .map(|column| SortField::new(schema.field(*column).data_type().clone()))
+            .collect();
+        let converter = RowConverter::new(fields).map_err(from_internal::arrow)?;
+        Ok(Keys { converter, columns })
+    }
+
+    fn arrays(&self, batch: &RecordBatch) -> Vec<ArrayRef> {
+        self.columns
+            .iter()
+            .map(|column| ArrayRef::clone(batch.column(*column)))
+            .collect()
+    }
+
+    pub fn of(&self, batch: &RecordBatch) -> SqlResult<Rows> {
+        self.converter
+            .convert_columns(&self.arrays(batch))
+            .map_err(from_internal::arrow)
+    }
+
+    pub fn all(&self, batches: &[RecordBatch]) -> SqlResult<HashSet<OwnedRow>> {
+        let mut all = HashSet::new();
+        for batch in batches {
+            all.extend(self.of(batch)?.iter().map(|row| row.owned()));
+        }
+        Ok(all)
+    }
+}
+
+/// `(id)=(1)`.
+pub(crate) fn key_text(relation: &Relation, batch: &RecordBatch, row: usize) -> String {
+    let schema = relation.schema();
+    let names: Vec<&str> = relation
+        .key()
+        .iter()
+        .map(|column| schema.field(*column).name().as_str())
+        .collect();
+    let values: Vec<String> = relation
+        .key()
+        .iter()
+        .map(|column| output::text(schema.field(*column), batch.column(*column), row))
+        .collect();
+    format!("({})=({})", names.join(", "), values.join(", "))
+}
+
+/// Checks that no key of `rows` exists, or comes twice. `gone` are rows that the same statement takes away.
+///
+/// # Errors
+/// 23505 with the key.
+pub(crate) async fn check_unique(
+    session: &Arc<Session>,
+    relation: &Relation,
+    write: &WriteScope,
+    rows: &[RecordBatch],
+    gone: &[RecordBatch],
+) -> SqlResult<()> {
+    let keys = Keys::new(relation)?;
+    let mut taken: HashSet<OwnedRow> = keys.all(&existing(session, relation, write, rows).await?)?;
+    for key in keys.all(gone)? {
+        taken.remove(&key);
+    }
+    for batch in rows {
+        for (row, key) in keys.of(batch)?.iter().enumerate() {
+            if !taken.insert(key.owned()) {
+                let catalog = session.database().catalog();
+                return Err(duplicate_key(
+                    &catalog,
+                    relation.info.id,
+                    &key_text(relation, batch, row),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The rows of the table whose keys are among those of `rows`.
+pub(crate) async fn existing(
+    session: &Arc<Session>,
+    relation: &Relation,
+    write: &WriteScope,
+    rows: &[RecordBatch],
+) -> SqlResult<Vec<RecordBatch>> {
+    let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
+    if count == 0 {
+        return Ok(vec![]);
+    }
+    let provider = write.current().await?;
+    let names: Vec<String> = relation
+        .key()
+        .iter()
+        .map(|column| relation.schema().field(*column).name().clone())
+        .collect();
+    let table = df(LogicalPlanBuilder::scan(
+        "existing",
+        provider_as_source(provider),
+        None,
+    ))?;
+    let plan = if count <= LOOKUP_KEYS_MAX {
+        let mut condition: Option<Expr> = None;
+        for batch in rows {
+            for row in 0..batch.num_rows() {
+                let equal = one_key(relation, &names, batch, row)?;
+                condition = Some(match condition {
+                    Some(before) => before.or(equal),
+                    None => equal,
+                });
+            }
+        }
+        match condition {
+            Some(condition) => df(table.filter(condition).and_then(LogicalPlanBuilder::build))?,
+            None => return Ok(vec![]),
+        }
+    } else {
+        join_keys(relation, table, &names, rows)?
+    };
+    session.collect(plan, &Providers::new()).await
+}
+
+fn one_key(relation: &Relation, names: &[String], batch: &RecordBatch, row: usize) -> SqlResult<Expr> {
+    let mut all: Option<Expr> = None;
+    for (name, column) in names.iter().zip(relation.key()) {
+        let value = df(ScalarValue::try_from_array(batch.column(*column), row))?;
+        let equal = Expr::Column(Column::new(Some("existing"), name)).eq(Expr::Literal(value, None));
+        all = Some(match all {
+            Some(before) => before.and(equal),
+            None => equal,
+        });
+    }
+    all.ok_or_else(|| SqlError::internal("a key without columns was looked up"))
+}
+
+fn join_keys(
+    relation: &Relation,
+    table: LogicalPlanBuilder,
+    names: &[String],
+    rows: &[RecordBatch],
+) -> SqlResult<LogicalPlan> {
+    let projected = rows
+        .iter()
+        .map(|batch| batch.project(relation.key()).map_err(from_internal::arrow))
+        .collect::<SqlResult<Vec<_>>>()?;
+    let schema = projected
+        .first()
+        .map(RecordBatch::schema)
+        .ok_or_else(|| SqlError::internal("no keys to join"))?;
+    let keys = Arc::new(df(MemTable::try_new(schema, vec![projected]))?);
+    let keys =
+        df(LogicalPlanBuilder::scan("keys", provider_as_source(keys), None)
+            .and_then(LogicalPlanBuilder::build))?;
+    let left: Vec<Column> = names
+        .iter()
+        .map(|name| Column::new(Some("existing"), name))
+        .collect();
+    let right: Vec<Column> = names.iter().map(|name| Column::new(Some("keys"), name)).collect();
+    df(table
+        .join(keys, JoinType::LeftSemi, (left, right), None)
+        .and_then(LogicalPlanBuilder::build))
+}

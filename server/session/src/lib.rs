@@ -1,0 +1,78 @@
+//! One client's conversation: settings, transaction, prepared statements, cursors, and the execution of statements.
+//!
+//! ```text
+//!   conversation ── parse, prepare, execute, ingest: what a wire asks of a session
+//!     ├── parameters ── what a prepared statement needs and answers with
+//!     ├── statement ── the statements, one kind a file
+//!     │     ├── copy_in ── rows that a client sends           keys ── keys that exist already
+//!     │     └── query ── a bound query on the runtime         names, constants, object_names ── what a statement's words mean
+//!     └── write ── locks, a transaction's changes, the atomic append         overlay ── a transaction sees its own
+//!   session ── Session: what one client has         transaction, cursor, outcome, notice, position
+//! ```
+//!
+//! The wire protocols own a [`Session`] each and translate. They may call it from any task, but one statement at a
+//! time; only [`CancelHandle::cancel`] may come from elsewhere while a statement runs.
+//!
+//! ```text
+//! let session = Session::new(db, info)?;                         // 3D000 when the database is unknown
+//! simple query:    let mut query = session.run(sql).await?;      // parse errors come from here
+//!                  while let Some(outcome) = query.next().await { .. }   // stop at the first error
+//! extended query:  let parsed = session.parse(sql).await?;       // one statement, or none
+//!                  let prepared = session.prepare(parsed.pop(), &types).await?;
+//!                  session.execute(&prepared, params).await?
+//! ingest:          session.ingest("stream", IngestFormat::NdJson, body).await?
+//! after each:      session.take_notices(), session.take_parameter_changes(), session.transaction_status()
+//! ```
+//!
+//! Whoever calls only waits: what takes time with the text, the plan or the values of a statement runs on the runtime's scheduler
+//! for statements ([`Session::run_statement`]).
+
+#[cfg(test)]
+mod alter_tests;
+mod constants;
+mod conversation;
+pub mod copy_in;
+mod cursor;
+#[cfg(test)]
+mod explain_tests;
+#[cfg(test)]
+mod external_tests;
+#[cfg(test)]
+mod job_tests;
+pub mod kept;
+mod keys;
+mod light;
+#[cfg(test)]
+mod memory_tests;
+mod names;
+mod notice;
+mod object_names;
+mod outcome;
+mod overlay;
+mod parameters;
+mod position;
+mod prepared;
+#[cfg(test)]
+mod psql_tests;
+mod query;
+#[cfg(test)]
+mod recovery_tests;
+#[cfg(test)]
+mod retention_tests;
+mod session;
+mod simple;
+#[cfg(test)]
+mod sink_tests;
+#[cfg(test)]
+mod size_tests;
+mod statement;
+#[cfg(test)]
+pub(crate) mod tests;
+mod transaction;
+mod write;
+
+pub use notice::{Notice, Severity};
+pub use outcome::{CommandTag, CopyOut, Outcome, TagRows};
+pub use prepared::Prepared;
+pub use session::Session;
+pub use simple::SimpleQuery;

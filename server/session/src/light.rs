@@ -1,0 +1,58 @@
+//! Statements whose work is known to be small before they are looked at closely: they run where their connection is.
+//!
+//! A hop to the scheduler for statements and back is two hand-overs between threads, which a single-row INSERT would feel. What is
+//! made of literals and parameters alone, and of few of them, needs no protection from itself.
+
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::{self, Expr, Insert, SetExpr};
+use millrace_parser::Parsed;
+use millrace_parser::ast::Statement;
+
+use crate::names;
+use crate::session::Session;
+
+/// Text and values of a light statement together, in bytes.
+const BYTES_MAX: usize = 8 << 10;
+
+/// Whether a statement with these parameters is light.
+pub(crate) fn is_light(session: &Session, parsed: &Parsed, params: &[ScalarValue]) -> bool {
+    let bytes = parsed.text.len() + params.iter().map(ScalarValue::size).sum::<usize>();
+    let is_light = || match &parsed.statement {
+        Statement::SetVariable(_) | Statement::ResetVariable(_) => true,
+        Statement::Sql(statement) => match statement.as_ref() {
+            ast::Statement::StartTransaction { .. } | ast::Statement::Rollback { .. } => true,
+            ast::Statement::Insert(insert) => is_light_insert(session, insert),
+            _ => false,
+        },
+        _ => false,
+    };
+    bytes <= BYTES_MAX && is_light()
+}
+
+/// Literals and parameters into a relation that computes nothing of its own.
+fn is_light_insert(session: &Session, insert: &Insert) -> bool {
+    let Some(SetExpr::Values(values)) = insert.source.as_ref().map(|source| source.body.as_ref()) else {
+        return false;
+    };
+    let is_plain = insert.on.is_none() && insert.returning.is_none();
+    is_plain
+        && values
+            .rows
+            .iter()
+            .flat_map(|row| row.content.iter())
+            .all(is_literal)
+        && names::insert_target(session, &session.scope(), insert).is_ok_and(|object| {
+            object.relation().is_some_and(|relation| {
+                let mut columns = relation.columns.iter();
+                columns.all(|column| column.default.is_none() && column.generated.is_none())
+            })
+        })
+}
+
+fn is_literal(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(_) => true,
+        Expr::UnaryOp { expr, .. } | Expr::Nested(expr) | Expr::Cast { expr, .. } => is_literal(expr),
+        _ => false,
+    }
+}

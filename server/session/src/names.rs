@@ -1,0 +1,152 @@
+//! Names in statements: what they name, and what is left of them without their qualifiers.
+
+use std::sync::Arc;
+
+use datafusion::common::TableReference;
+use datafusion::sql::sqlparser::ast::{
+    self, Delete, FromTable, Insert, ObjectName, ObjectNamePart, TableFactor, TableObject, TableWithJoins,
+};
+use millrace_catalog::Object;
+use millrace_catalog::scope::Scope;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+
+use crate::session::Session;
+
+/// The parts of a name, folded.
+///
+/// # Errors
+/// It has more than three parts.
+pub fn parts(name: &ObjectName) -> SqlResult<TableReference> {
+    let mut parts: Vec<String> = name.0.iter().map(part).collect();
+    match (parts.pop(), parts.pop(), parts.pop(), parts.is_empty()) {
+        (Some(table), None, None, true) => Ok(TableReference::bare(table)),
+        (Some(table), Some(schema), None, true) => Ok(TableReference::partial(schema, table)),
+        (Some(table), Some(schema), Some(catalog), true) => Ok(TableReference::full(catalog, schema, table)),
+        _ => Err(SqlError::new(
+            SqlState::SyntaxError,
+            format!("improper qualified name: {name}"),
+        )),
+    }
+}
+
+fn part(part: &ObjectNamePart) -> String {
+    match part {
+        ObjectNamePart::Identifier(ident) => millrace_parser::fold(ident),
+        ObjectNamePart::Function(function) => function.to_string(),
+    }
+}
+
+/// The last part of a name, folded.
+pub fn last(name: &ObjectName) -> String {
+    name.0.last().map(part).unwrap_or_default()
+}
+
+/// The last part of the name of what an INSERT inserts into.
+pub fn last_of_table(table: &TableObject) -> String {
+    match table {
+        TableObject::TableName(name) => last(name),
+        other => other.to_string(),
+    }
+}
+
+/// The object that a name names.
+///
+/// # Errors
+/// There is none; the nearest is suggested.
+pub fn resolve(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult<Arc<Object>> {
+    let reference = parts(name)?;
+    let reader = session.database().reader(scope);
+    let (schema, table) = reader.parts(&reference)?;
+    reader
+        .object(schema, table)
+        .cloned()
+        .ok_or_else(|| reader.undefined(schema, table))
+}
+
+/// The schema and the name of an object that is to be made.
+///
+/// # Errors
+/// The schema does not exist, or is the system's.
+pub fn new_name(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult<(String, String)> {
+    let reference = parts(name)?;
+    let reader = session.database().reader(scope);
+    let (schema, table) = reader.parts(&reference)?;
+    let schema = match schema {
+        Some(schema) => schema.to_string(),
+        None => session.creation_schema(scope)?,
+    };
+    if millrace_catalog::SYSTEM_SCHEMAS.contains(&schema.as_str()) {
+        return Err(SqlError::new(
+            SqlState::InsufficientPrivilege,
+            format!("permission denied to create \"{schema}.{table}\": it is a system schema"),
+        ));
+    }
+    if scope.catalog.schema(&scope.database, &schema).is_none() {
+        let known = scope
+            .catalog
+            .schemas(&scope.database)
+            .map(|object| object.name.as_str());
+        return Err(SqlError::new(
+            SqlState::InvalidSchemaName,
+            format!("schema \"{schema}\" does not exist"),
+        )
+        .with_hint_opt(millrace_postgres::names::did_you_mean(&schema, known)));
+    }
+    Ok((schema, table.to_string()))
+}
+
+/// The target of an INSERT.
+///
+/// # Errors
+/// It is not a relation that exists.
+pub fn insert_target(session: &Session, scope: &Scope, insert: &Insert) -> SqlResult<Arc<Object>> {
+    match &insert.table {
+        TableObject::TableName(name) => resolve(session, scope, name),
+        other => Err(SqlError::unsupported(format!(
+            "INSERT INTO {other} is not supported"
+        ))),
+    }
+}
+
+/// The name and alias of a table that stands alone.
+///
+/// # Errors
+/// It is a join or something else than a table.
+pub fn single_table(table: &TableWithJoins) -> SqlResult<(ObjectName, Option<String>)> {
+    match (&table.relation, table.joins.is_empty()) {
+        (TableFactor::Table { name, alias, .. }, true) => Ok((
+            name.clone(),
+            alias.as_ref().map(|alias| millrace_parser::fold(&alias.name)),
+        )),
+        _ => Err(
+            SqlError::new(SqlState::SyntaxError, "expected a single table here")
+                .with_hint("Join other tables in FROM or USING."),
+        ),
+    }
+}
+
+/// The name and alias of what a DELETE deletes from.
+///
+/// # Errors
+/// It is not one table.
+pub fn delete_target(delete: &Delete) -> SqlResult<(ObjectName, Option<String>)> {
+    let tables = match &delete.from {
+        FromTable::WithFromKeyword(tables) | FromTable::WithoutKeyword(tables) => tables,
+    };
+    match tables.as_slice() {
+        [table] => single_table(table),
+        _ => Err(
+            SqlError::new(SqlState::SyntaxError, "expected a single table here")
+                .with_hint("Join other tables in USING."),
+        ),
+    }
+}
+
+/// A list of tables with their joins, as SQL.
+pub fn joined(tables: &[ast::TableWithJoins]) -> String {
+    tables
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
+}

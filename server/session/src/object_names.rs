@@ -1,0 +1,292 @@
+//! `'name'::regclass`, `'name'::regtype`, `'name'::regnamespace`: the oid of a relation, a type or a schema by its name, as
+//! the session sees it.
+//!
+//! An oid is a number here, so `'name'::regclass` is one too; only `'name'::regclass::text` gives the name back.
+
+use datafusion::sql::sqlparser::ast::{self, DataType, Expr, Value};
+use millrace_functions::{cast, syntax};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::types;
+use millrace_system::pg_catalog::{FIRST_OID, namespace_oid};
+use postgres_types::Type;
+
+use crate::session::Session;
+
+/// The system's relations that are asked for by name, with PostgreSQL's oids.
+const SYSTEM: &[(&str, i64)] = &[
+    ("pg_aggregate", 2600),
+    ("pg_am", 2601),
+    ("pg_amop", 2602),
+    ("pg_amproc", 2603),
+    ("pg_attrdef", 2604),
+    ("pg_attribute", 1249),
+    ("pg_auth_members", 1261),
+    ("pg_authid", 1260),
+    ("pg_cast", 2605),
+    ("pg_class", 1259),
+    ("pg_collation", 3456),
+    ("pg_constraint", 2606),
+    ("pg_conversion", 2607),
+    ("pg_database", 1262),
+    ("pg_db_role_setting", 2964),
+    ("pg_default_acl", 826),
+    ("pg_depend", 2608),
+    ("pg_description", 2609),
+    ("pg_enum", 3501),
+    ("pg_event_trigger", 3466),
+    ("pg_extension", 3079),
+    ("pg_foreign_data_wrapper", 2328),
+    ("pg_foreign_server", 1417),
+    ("pg_foreign_table", 3118),
+    ("pg_index", 2610),
+    ("pg_inherits", 2611),
+    ("pg_init_privs", 3394),
+    ("pg_language", 2612),
+    ("pg_largeobject", 2613),
+    ("pg_largeobject_metadata", 2995),
+    ("pg_namespace", 2615),
+    ("pg_opclass", 2616),
+    ("pg_operator", 2617),
+    ("pg_opfamily", 2753),
+    ("pg_parameter_acl", 6243),
+    ("pg_partitioned_table", 3350),
+    ("pg_policy", 3256),
+    ("pg_proc", 1255),
+    ("pg_publication", 6104),
+    ("pg_publication_namespace", 6237),
+    ("pg_publication_rel", 6106),
+    ("pg_range", 3541),
+    ("pg_replication_origin", 6000),
+    ("pg_rewrite", 2618),
+    ("pg_seclabel", 3596),
+    ("pg_sequence", 2224),
+    ("pg_shdepend", 1214),
+    ("pg_shdescription", 2396),
+    ("pg_shseclabel", 3592),
+    ("pg_statistic", 2619),
+    ("pg_statistic_ext", 3381),
+    ("pg_statistic_ext_data", 3429),
+    ("pg_subscription", 6100),
+    ("pg_subscription_rel", 6102),
+    ("pg_tablespace", 1213),
+    ("pg_transform", 3576),
+    ("pg_trigger", 2620),
+    ("pg_ts_config", 3602),
+    ("pg_ts_config_map", 3603),
+    ("pg_ts_dict", 3600),
+    ("pg_ts_parser", 3601),
+    ("pg_ts_template", 3764),
+    ("pg_type", 1247),
+    ("pg_user_mapping", 1418),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Relation,
+    Schema,
+    Type,
+}
+
+fn kind(data_type: &DataType) -> Option<Kind> {
+    let name = data_type.to_string().to_lowercase();
+    match name.trim_start_matches("pg_catalog.") {
+        "regclass" => Some(Kind::Relation),
+        "regnamespace" => Some(Kind::Schema),
+        "regtype" => Some(Kind::Type),
+        _ => None,
+    }
+}
+
+fn literal(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => Some(text),
+            _ => None,
+        },
+        Expr::Nested(inner) => literal(inner),
+        _ => None,
+    }
+}
+
+/// The cast of a literal to a type of names, if the expression is one.
+fn named(expr: &Expr) -> Option<(&str, Kind)> {
+    match expr {
+        Expr::Cast { expr, data_type, .. } => Some((literal(expr)?, kind(data_type)?)),
+        Expr::TypedString(typed) => match &typed.value.value {
+            Value::SingleQuotedString(text) => Some((text, kind(&typed.data_type)?)),
+            _ => None,
+        },
+        Expr::Nested(inner) => named(inner),
+        _ => None,
+    }
+}
+
+/// What an expression becomes; `None`: it has nothing to do with names of objects.
+///
+/// # Errors
+/// There is no object of that name.
+pub fn replaced(session: &Session, expr: &Expr) -> SqlResult<Option<Expr>> {
+    if let Expr::Cast { expr, data_type, .. } = expr
+        && matches!(data_type, DataType::Text | DataType::Varchar(_))
+        && let Some((text, kind)) = named(expr)
+    {
+        return found(session, text, kind).map(|(_, name)| Some(syntax::text(&name)));
+    }
+    if let Some((text, kind)) = named(expr) {
+        let (oid, _) = found(session, text, kind)?;
+        return Ok(Some(Expr::value(Value::Number(oid.to_string(), false))));
+    }
+    Ok(None)
+}
+
+/// The oid of a relation that a function is asked about by name.
+///
+/// # Errors
+/// There is none of that name.
+pub fn regclass(session: &Session, text: &str) -> SqlResult<Expr> {
+    let (oid, _) = found(session, text, Kind::Relation)?;
+    Ok(syntax::call(
+        cast::NAME,
+        vec![
+            Expr::value(Value::Number(oid.to_string(), false)),
+            syntax::text("integer"),
+        ],
+    ))
+}
+
+/// `to_regclass`: NULL where there is no relation of the name.
+///
+/// # Errors
+/// None that a name can bring about.
+pub fn to_regclass(session: &Session, text: &str) -> SqlResult<Expr> {
+    match found(session, text, Kind::Relation) {
+        Ok((oid, _)) => Ok(Expr::value(Value::Number(oid.to_string(), false))),
+        Err(error) if error.code == SqlState::UndefinedTable => Ok(Expr::value(Value::Null)),
+        Err(error) => Err(error),
+    }
+}
+
+fn found(session: &Session, text: &str, kind: Kind) -> SqlResult<(i64, String)> {
+    if let Ok(oid) = text.trim().parse::<i64>() {
+        return Ok((oid, text.trim().to_string()));
+    }
+    match kind {
+        Kind::Relation => relation(session, text),
+        Kind::Schema => schema(session, text),
+        Kind::Type => data_type(text),
+    }
+}
+
+/// The parts of a name, with its quotes taken off and the rest folded.
+fn parts(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut quoted = false;
+    for character in text.trim().chars() {
+        match character {
+            '"' => quoted = !quoted,
+            '.' if !quoted => parts.push(String::new()),
+            other => {
+                let last = parts.last_mut().expect("there is always a part");
+                if quoted {
+                    last.push(other);
+                } else {
+                    last.extend(other.to_lowercase());
+                }
+            }
+        }
+    }
+    parts
+}
+
+fn relation(session: &Session, text: &str) -> SqlResult<(i64, String)> {
+    let scope = session.scope();
+    let parts = parts(text);
+    let (schema, name) = match parts.as_slice() {
+        [name] => (None, name),
+        [schema, name] => (Some(schema), name),
+        [_, schema, name] => (Some(schema), name),
+        _ => {
+            return Err(SqlError::new(
+                SqlState::SyntaxError,
+                format!("improper relation name: \"{text}\""),
+            ));
+        }
+    };
+    if schema.is_none_or(|schema| schema == "pg_catalog")
+        && let Some((_, oid)) = SYSTEM.iter().find(|(system, _)| system == name)
+    {
+        return Ok((*oid, name.clone()));
+    }
+    let object = match schema {
+        Some(schema) => scope.catalog.relation(&scope.database, schema, name),
+        None => scope
+            .search_path
+            .iter()
+            .find_map(|schema| scope.catalog.relation(&scope.database, schema, name)),
+    };
+    match object {
+        Some(object) => {
+            let number = i64::try_from(object.id.0).unwrap_or(i64::MAX - FIRST_OID);
+            let visible = scope.search_path.contains(&object.schema);
+            let quoted = millrace_parser::quote_identifier(&object.name).to_string();
+            let shown = if visible {
+                quoted
+            } else {
+                format!("{}.{quoted}", millrace_parser::quote_identifier(&object.schema))
+            };
+            Ok((FIRST_OID + number, shown))
+        }
+        None => Err(SqlError::new(
+            SqlState::UndefinedTable,
+            format!("relation \"{text}\" does not exist"),
+        )),
+    }
+}
+
+fn schema(session: &Session, text: &str) -> SqlResult<(i64, String)> {
+    let scope = session.scope();
+    let name = parts(text).join(".");
+    match namespace_oid(&scope.catalog, &scope.database, &name) {
+        0 => Err(SqlError::new(
+            SqlState::InvalidSchemaName,
+            format!("schema \"{name}\" does not exist"),
+        )),
+        oid => Ok((oid, millrace_parser::quote_identifier(&name).to_string())),
+    }
+}
+
+fn data_type(text: &str) -> SqlResult<(i64, String)> {
+    use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+    use datafusion::sql::sqlparser::parser::Parser;
+    let unknown = || {
+        SqlError::new(
+            SqlState::UndefinedObject,
+            format!("type \"{text}\" does not exist"),
+        )
+    };
+    let parsed: ast::DataType = Parser::new(&PostgreSqlDialect {})
+        .try_with_sql(text)
+        .and_then(|mut parser| parser.parse_data_type())
+        .map_err(|_| unknown())?;
+    let field = types::from_sql(&parsed)?.field("", true);
+    let pg: Type = types::pg_type(&field);
+    Ok((i64::from(pg.oid()), types::plain_name(&field)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_parts_and_quotes() {
+        assert_eq!(parts("T"), ["t"]);
+        assert_eq!(parts("Public.\"A.b\""), ["public", "A.b"]);
+    }
+
+    #[test]
+    fn types_have_the_oids_of_postgresql() {
+        assert_eq!(data_type("int4").unwrap(), (23, "integer".to_string()));
+        assert_eq!(data_type("text").unwrap(), (25, "text".to_string()));
+        assert_eq!(data_type("nosuch").unwrap_err().code, SqlState::UndefinedObject);
+    }
+}

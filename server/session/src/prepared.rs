@@ -1,0 +1,18 @@
+//! A statement that was parsed and looked at, but not executed.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use millrace_parser::Parsed;
+use postgres_types::Type;
+
+/// A statement that was parsed, and planned far enough to know its parameters and columns.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The statement. `None` is the empty statement (`;` or nothing but comments).
+    pub parsed: Option<Arc<Parsed>>,
+    /// The type of each parameter, `$1` first.
+    pub param_types: Vec<Type>,
+    /// The columns that the statement answers with; `None` when it answers with none.
+    pub columns: Option<SchemaRef>,
+}

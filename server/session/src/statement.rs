@@ -1,0 +1,264 @@
+//! The statements, one kind a file, and the dispatch to them.
+
+pub mod alter;
+pub mod alter_system;
+pub mod backup;
+pub mod clock;
+pub mod comment;
+pub mod copy;
+pub mod create_external;
+mod create_function;
+mod create_index;
+pub mod create_namespace;
+pub mod create_relation;
+mod create_sink;
+pub mod create_view;
+pub mod cursor;
+pub mod delete;
+pub mod drop;
+pub mod explain;
+pub mod insert;
+pub mod job;
+pub mod prepare;
+pub mod returning;
+pub mod select;
+pub mod set;
+pub mod show;
+pub mod transaction;
+pub mod truncate;
+pub mod update;
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast;
+use millrace_database::running::Running;
+use millrace_parser::Parsed;
+use millrace_parser::ast::Statement;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+
+use crate::outcome::{CommandTag, Outcome};
+use crate::session::Session;
+use crate::transaction::{Transaction, ddl_in_transaction};
+
+/// Executes one statement. Each kind's future is boxed: together they would make every statement's stack frame as large
+/// as the largest.
+pub async fn execute(
+    session: &Arc<Session>,
+    statement: Statement,
+    parsed: &Parsed,
+    running: Running,
+) -> SqlResult<Outcome> {
+    if let Some(command) = ddl_command(&statement) {
+        if session.is_read_only() {
+            return Err(read_only(command));
+        }
+        begin_ddl(session, command).await?;
+    }
+    match statement {
+        Statement::Sql(sql) => Box::pin(execute_sql(session, *sql, parsed, running)).await,
+        Statement::CreateStream(create) => {
+            Box::pin(create_relation::stream(session, *create, &parsed.text)).await
+        }
+        Statement::CreateTable(create) => {
+            Box::pin(create_relation::table(session, *create, &parsed.text)).await
+        }
+        Statement::CreateMaterializedView(create) => {
+            Box::pin(create_view::materialized(session, *create, &parsed.text)).await
+        }
+        Statement::Copy(copy) => Box::pin(copy::execute(session, *copy, running)).await,
+        Statement::Explain(explain) => Box::pin(explain::execute(session, *explain)).await,
+        Statement::Show(show) => show::execute(session, &show),
+        Statement::Describe(name) => show::describe(session, &name),
+        Statement::SetVariable(variable) => set::variable(session, &variable),
+        Statement::ResetVariable(name) => set::reset(session, name.as_deref()),
+        Statement::Drop(drop) => Box::pin(drop::execute(session, &drop)).await,
+        Statement::Fetch(fetch) => Box::pin(cursor::fetch(session, &fetch, running)).await,
+        Statement::Flush => Box::pin(transaction::flush(session)).await,
+        Statement::Checkpoint => Box::pin(transaction::checkpoint(session)).await,
+        Statement::Wait => Box::pin(job::wait(session)).await,
+        Statement::CreateSink(create) => Box::pin(create_sink::execute(session, *create, &parsed.text)).await,
+        Statement::CreateSubscription(_) => unsupported("CREATE SUBSCRIPTION"),
+        Statement::CreateExternalTable(create) => {
+            Box::pin(create_external::execute(session, *create, &parsed.text)).await
+        }
+        Statement::CreateFunction(create) => {
+            Box::pin(create_function::execute(session, *create, &parsed.text)).await
+        }
+        Statement::Subscribe(_) => unsupported("SUBSCRIBE"),
+        Statement::DeclareSubscribeCursor(_) => unsupported("a cursor for SUBSCRIBE"),
+        Statement::DeclareSubscriptionCursor(_) => unsupported("a subscription cursor"),
+        Statement::AlterRelation(alter) => Box::pin(alter::execute(session, *alter)).await,
+        Statement::AlterSystemSet(alter) => alter_system::execute(session, &alter).await,
+        Statement::CancelJob(number) => Box::pin(job::cancel(session, number)).await,
+        Statement::Pause(_) => unsupported("PAUSE"),
+        Statement::Resume(_) => unsupported("RESUME"),
+        Statement::AddWorker => job::add_worker(session),
+        Statement::DropWorker(number) => job::drop_worker(session, number),
+        Statement::KillWorker(number) => job::kill_worker(session, number),
+        Statement::Backup { to } => Box::pin(backup::execute(session, &to)).await,
+    }
+}
+
+async fn execute_sql(
+    session: &Arc<Session>,
+    mut sql: ast::Statement,
+    parsed: &Parsed,
+    running: Running,
+) -> SqlResult<Outcome> {
+    if let ast::Statement::Query(query) = &mut sql
+        && let Some(changing) = insert::with_before(query)
+    {
+        sql = changing;
+    }
+    match sql {
+        ast::Statement::Query(_) => Box::pin(select::execute(session, &mut sql, running)).await,
+        ast::Statement::Insert(insert) => Box::pin(insert::execute(session, insert, running)).await,
+        ast::Statement::Update(update) => Box::pin(update::execute(session, update, running)).await,
+        ast::Statement::Delete(delete) => Box::pin(delete::execute(session, delete, running)).await,
+        ast::Statement::Truncate(truncate) => Box::pin(truncate::execute(session, &truncate)).await,
+        ast::Statement::StartTransaction { modes, .. } => transaction::begin(session, &modes),
+        ast::Statement::Commit { chain, .. } => Box::pin(transaction::commit(session, chain)).await,
+        ast::Statement::Rollback { chain, savepoint } => {
+            transaction::rollback(session, chain, savepoint.is_some())
+        }
+        ast::Statement::Savepoint { .. } => transaction::savepoint("SAVEPOINT"),
+        ast::Statement::ReleaseSavepoint { .. } => transaction::savepoint("RELEASE SAVEPOINT"),
+        ast::Statement::Prepare {
+            name,
+            data_types,
+            statement,
+        } => prepare::prepare(session, &name, &data_types, *statement, &running),
+        ast::Statement::Execute { name, parameters, .. } => {
+            Box::pin(prepare::execute(session, name.as_ref(), &parameters, running)).await
+        }
+        ast::Statement::Deallocate { name, .. } => prepare::deallocate(session, &name),
+        ast::Statement::Declare { stmts } => {
+            Box::pin(cursor::declare(session, stmts, &parsed.text, running)).await
+        }
+        ast::Statement::Close { cursor } => cursor::close(session, &cursor),
+        ast::Statement::Discard { object_type } => set::discard(session, &object_type),
+        ast::Statement::Comment {
+            object_type,
+            object_name,
+            comment,
+            if_exists,
+        } => {
+            Box::pin(comment::execute(
+                session,
+                object_type,
+                &object_name,
+                comment,
+                if_exists,
+            ))
+            .await
+        }
+        ast::Statement::CreateView(view) => Box::pin(create_view::plain(session, view, &parsed.text)).await,
+        ast::Statement::CreateIndex(index) => {
+            Box::pin(create_index::execute(session, index, &parsed.text)).await
+        }
+        ast::Statement::CreateSchema {
+            schema_name,
+            if_not_exists,
+            ..
+        } => {
+            Box::pin(create_namespace::schema(
+                session,
+                &schema_name,
+                if_not_exists,
+                &parsed.text,
+            ))
+            .await
+        }
+        ast::Statement::CreateDatabase {
+            db_name,
+            if_not_exists,
+            ..
+        } => {
+            Box::pin(create_namespace::database(
+                session,
+                &db_name,
+                if_not_exists,
+                &parsed.text,
+            ))
+            .await
+        }
+        ast::Statement::Set(set) => set::other(session, &set),
+        other => unsupported(&first_words(&other.to_string())),
+    }
+}
+
+/// The first words of a statement: what it is called in a message.
+fn first_words(text: &str) -> String {
+    let upper = |word: &&str| word.chars().all(|character| character.is_ascii_uppercase());
+    let words: Vec<&str> = text.split_whitespace().take(3).take_while(upper).collect();
+    words.join(" ")
+}
+
+fn unsupported(what: &str) -> SqlResult<Outcome> {
+    Err(SqlError::unsupported(format!("{what} is not supported")))
+}
+
+/// An outcome without rows.
+pub fn done(command: &'static str) -> SqlResult<Outcome> {
+    Ok(Outcome::Done {
+        tag: CommandTag::plain(command),
+    })
+}
+
+/// Whether the statement ends a transaction.
+pub(crate) fn ends_transaction(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::Sql(sql) if matches!(**sql, ast::Statement::Commit { .. } | ast::Statement::Rollback { .. })
+    )
+}
+
+/// Whether the statement begins one.
+pub(crate) fn begins_transaction(statement: &Statement) -> bool {
+    matches!(statement, Statement::Sql(sql) if matches!(**sql, ast::Statement::StartTransaction { .. }))
+}
+
+/// What the statement is called if it changes definitions.
+fn ddl_command(statement: &Statement) -> Option<&'static str> {
+    Some(match statement {
+        Statement::CreateStream(_) => "CREATE STREAM",
+        Statement::CreateTable(_) => "CREATE TABLE",
+        Statement::CreateExternalTable(_) => "CREATE EXTERNAL TABLE",
+        Statement::CreateFunction(_) => "CREATE FUNCTION",
+        Statement::CreateMaterializedView(_) => "CREATE MATERIALIZED VIEW",
+        Statement::CreateSink(_) => "CREATE SINK",
+        Statement::Drop(_) => "DROP",
+        Statement::AlterRelation(_) => "ALTER",
+        Statement::Sql(sql) => match **sql {
+            ast::Statement::CreateView(_) => "CREATE VIEW",
+            ast::Statement::CreateIndex(_) => "CREATE INDEX",
+            ast::Statement::CreateSchema { .. } => "CREATE SCHEMA",
+            ast::Statement::CreateDatabase { .. } => "CREATE DATABASE",
+            ast::Statement::Comment { .. } => "COMMENT",
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
+/// A statement that changes something, where nothing may be changed.
+pub(crate) fn read_only(command: &str) -> SqlError {
+    SqlError::new(
+        SqlState::ReadOnlySqlTransaction,
+        format!("cannot execute {command} in a read-only transaction"),
+    )
+}
+
+/// DDL commits what an implicit transaction holds, and is refused in any other.
+async fn begin_ddl(session: &Arc<Session>, command: &'static str) -> SqlResult<()> {
+    let implicit = match &*session.transaction.lock() {
+        Transaction::Active(active) => active.implicit,
+        _ => return Ok(()),
+    };
+    if !implicit {
+        return Err(ddl_in_transaction(command));
+    }
+    session.commit().await?;
+    // What came before lasts; the definition can still be given up.
+    session.running().reopen()
+}

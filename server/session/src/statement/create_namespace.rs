@@ -1,0 +1,107 @@
+//! CREATE SCHEMA and CREATE DATABASE.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{ObjectName, SchemaName};
+use millrace_catalog::{DEFAULT_SCHEMA, Definition, Object};
+use millrace_database::clock::now_ms;
+use millrace_database::database::ddl::DdlGuard;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_storage::ObjectKind;
+
+use crate::names;
+use crate::notice::Severity;
+use crate::outcome::Outcome;
+use crate::session::Session;
+use crate::statement::done;
+
+fn object(
+    guard: &DdlGuard<'_>,
+    kind: ObjectKind,
+    database: &str,
+    name: &str,
+    text: &str,
+) -> SqlResult<Object> {
+    Ok(Object {
+        id: guard.next_id()?,
+        kind,
+        database: database.to_string(),
+        schema: String::new(),
+        name: name.to_string(),
+        sql: text.to_string(),
+        comment: None,
+        created_at_ms: now_ms(),
+        depends: vec![],
+        definition: Definition::Other,
+    })
+}
+
+/// CREATE SCHEMA.
+pub async fn schema(
+    session: &Arc<Session>,
+    name: &SchemaName,
+    if_not_exists: bool,
+    text: &str,
+) -> SqlResult<Outcome> {
+    let name = match name {
+        SchemaName::Simple(name) | SchemaName::NamedAuthorization(name, _) => names::last(name),
+        SchemaName::UnnamedAuthorization(user) => millrace_parser::fold(user),
+    };
+    let guard = session.ddl().await?;
+    let scope = session.scope();
+    if scope.catalog.has_schema(&scope.database, &name) {
+        if if_not_exists {
+            session.notice(
+                Severity::Notice,
+                format!("schema \"{name}\" already exists, skipping"),
+            );
+            return done("CREATE SCHEMA");
+        }
+        return Err(SqlError::new(
+            SqlState::DuplicateSchema,
+            format!("schema \"{name}\" already exists"),
+        ));
+    }
+    if name.starts_with("pg_") {
+        return Err(SqlError::new(
+            SqlState::InvalidSchemaName,
+            format!("unacceptable schema name \"{name}\""),
+        )
+        .with_detail("The prefix \"pg_\" is reserved for system schemas."));
+    }
+    guard.put(object(&guard, ObjectKind::Schema, &scope.database, &name, text)?)?;
+    done("CREATE SCHEMA")
+}
+
+/// CREATE DATABASE.
+pub async fn database(
+    session: &Arc<Session>,
+    name: &ObjectName,
+    if_not_exists: bool,
+    text: &str,
+) -> SqlResult<Outcome> {
+    let name = names::last(name);
+    let guard = session.ddl().await?;
+    if guard.catalog().database(&name).is_some() {
+        if if_not_exists {
+            session.notice(
+                Severity::Notice,
+                format!("database \"{name}\" already exists, skipping"),
+            );
+            return done("CREATE DATABASE");
+        }
+        return Err(SqlError::new(
+            SqlState::DuplicateDatabase,
+            format!("database \"{name}\" already exists"),
+        ));
+    }
+    guard.put(object(&guard, ObjectKind::Database, "", &name, text)?)?;
+    guard.put(object(
+        &guard,
+        ObjectKind::Schema,
+        &name,
+        DEFAULT_SCHEMA,
+        "CREATE SCHEMA public",
+    )?)?;
+    done("CREATE DATABASE")
+}

@@ -1,0 +1,529 @@
+//! CREATE STREAM and CREATE TABLE, with columns or AS a query.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::sql::sqlparser::ast::{self, Ident, ObjectName, TableConstraint};
+use millrace_catalog::connector::ConnectorDef;
+use millrace_catalog::event_time::{EventTimeDef, IDLE_TIMEOUT, Late};
+use millrace_catalog::keeping::Keeping;
+use millrace_catalog::scope::Scope;
+use millrace_catalog::{ColumnDef, Definition, Object, Relation};
+use millrace_database::clock::now_ms;
+use millrace_database::database::ddl::DdlGuard;
+use millrace_database::database::rows::RowBuilder;
+use millrace_functions::sql::equality;
+use millrace_parser::ast::{ColumnDefinition, CreateStream, CreateTable, Options};
+use millrace_planner::RelationKind;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::names::did_you_mean;
+use millrace_postgres::types::{self, SqlType};
+use millrace_sql::copies;
+use millrace_storage::{ChangeBatch, ObjectKind};
+
+use crate::names;
+use crate::notice::Severity;
+use crate::outcome::{CommandTag, Outcome};
+use crate::query::{Providers, schema_of};
+use crate::session::Session;
+use crate::statement::{done, select};
+
+/// How many columns a relation may have.
+const COLUMNS_MAX: usize = 1600;
+
+/// What is to be made.
+struct New<'a> {
+    kind: ObjectKind,
+    name: &'a ObjectName,
+    if_not_exists: bool,
+    columns: Vec<ColumnDef>,
+    key: Vec<usize>,
+    event_time: Option<EventTimeDef>,
+    connector: Option<ConnectorDef>,
+    keeping: Keeping,
+    text: &'a str,
+}
+
+/// CREATE STREAM.
+pub async fn stream(session: &Arc<Session>, create: CreateStream, text: &str) -> SqlResult<Outcome> {
+    if create.or_replace {
+        return Err(SqlError::unsupported("CREATE OR REPLACE STREAM is not supported"));
+    }
+    if !create.primary_key.is_empty() {
+        return Err(
+            SqlError::new(SqlState::InvalidTableDefinition, "a stream has no primary key")
+                .with_hint("Rows of a stream never change. Use CREATE TABLE for rows with a key."),
+        );
+    }
+    let names: Vec<String> = (create.columns.iter())
+        .map(|column| millrace_parser::fold(&column.name))
+        .collect();
+    let mut options = create.options.clone();
+    let event_time = EventTimeDef::new(create.watermark.as_ref(), &names, &mut options)?;
+    let mut given = create.options.0.iter();
+    if given.any(|option| option.name.value.eq_ignore_ascii_case(IDLE_TIMEOUT)) {
+        let message = format!(
+            "option \"{IDLE_TIMEOUT}\" has no effect: a stream has a single partition, which never waits \
+             for another"
+        );
+        session.notice(Severity::Notice, message);
+    }
+    let keeping = Keeping::new(&mut options, ObjectKind::Stream)?;
+    let connector = ConnectorDef::new(&mut options)?;
+    if connector.is_some()
+        && event_time
+            .as_ref()
+            .is_some_and(|time| time.future_skew_max.is_some())
+    {
+        let message = "option \"watermark.max_future_skew\" is not supported with a generator";
+        return Err(SqlError::unsupported(message)
+            .with_detail("The event times of a generator are not related to the clock."));
+    }
+    refuse_extras(&create.constraints, false, &options, create.format.is_some())?;
+    let columns = columns(&create.columns, &[])?;
+    let new = New {
+        kind: ObjectKind::Stream,
+        name: &create.name,
+        if_not_exists: create.if_not_exists,
+        columns,
+        key: vec![],
+        event_time,
+        connector,
+        keeping,
+        text,
+    };
+    make(session, new).await?;
+    done("CREATE STREAM")
+}
+
+/// CREATE TABLE.
+pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) -> SqlResult<Outcome> {
+    if create.or_replace {
+        return Err(SqlError::unsupported("CREATE OR REPLACE TABLE is not supported"));
+    }
+    if create.temporary {
+        return Err(SqlError::unsupported("temporary tables are not supported"));
+    }
+    if create.append_only {
+        return Err(
+            SqlError::unsupported("APPEND ONLY tables are not supported").with_hint("Use CREATE STREAM.")
+        );
+    }
+    let mut options = create.options.clone();
+    let keeping = Keeping::new(&mut options, ObjectKind::Table)?;
+    refuse_extras(
+        &create.constraints,
+        create.watermark.is_some(),
+        &options,
+        create.format.is_some(),
+    )?;
+    match create.as_query.take() {
+        None => {
+            let key = key_positions(&create.columns, &create.primary_key)?;
+            let columns = columns(&create.columns, &key)?;
+            for column in key.iter().filter_map(|position| columns.get(*position)) {
+                equality::check_key(&column.field)?;
+            }
+            let new = New {
+                kind: ObjectKind::Table,
+                name: &create.name,
+                if_not_exists: create.if_not_exists,
+                columns,
+                key,
+                event_time: None,
+                connector: None,
+                keeping,
+                text,
+            };
+            make(session, new).await?;
+            done("CREATE TABLE")
+        }
+        Some(query) => table_as(session, &create, *query, keeping, text).await,
+    }
+}
+
+async fn table_as(
+    session: &Arc<Session>,
+    create: &CreateTable,
+    query: ast::Query,
+    keeping: Keeping,
+    text: &str,
+) -> SqlResult<Outcome> {
+    let scope = session.scope();
+    let mut statement = ast::Statement::Query(Box::new(query));
+    let (plan, names) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
+    let given: Vec<String> = create.column_names.iter().map(millrace_parser::fold).collect();
+    if given.len() > plan.schema().fields().len() {
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            "too many column names were specified",
+        ));
+    }
+    let columns: Vec<ColumnDef> = schema_of(&plan)
+        .fields()
+        .iter()
+        .enumerate()
+        .map(|(index, field)| {
+            let name = given
+                .get(index)
+                .or_else(|| names.get(index))
+                .map_or(copies::original(field.name()), String::as_str)
+                .to_string();
+            let stored = types::stored(field);
+            ColumnDef {
+                field: Arc::new(SqlType::of(&stored).field(name, true)),
+                default: None,
+                generated: None,
+                proctime: false,
+                comment: None,
+                added: None,
+            }
+        })
+        .collect();
+    check_columns(columns.iter().map(|column| column.field.name().as_str()))?;
+    let positions: Vec<usize> = (0..columns.len()).collect();
+    let new = New {
+        kind: ObjectKind::Table,
+        name: &create.name,
+        if_not_exists: create.if_not_exists,
+        columns,
+        key: vec![],
+        event_time: None,
+        connector: None,
+        keeping,
+        text,
+    };
+    let (schema, name) = names::new_name(session, &scope, &create.name)?;
+    let exists = scope.catalog.relation(&scope.database, &schema, &name).is_some();
+    // The rows first: from the table's being made on, the statement is not ended any more.
+    let batches = match create.with_no_data || exists {
+        true => vec![],
+        false => session.collect(plan, &Providers::new()).await?,
+    };
+    let Some(object) = make(session, new).await? else {
+        return done("CREATE TABLE AS");
+    };
+    if create.with_no_data {
+        return done("CREATE TABLE AS");
+    }
+    let filled = fill(session, &object, batches, &positions).await;
+    match filled {
+        Ok(rows) => Ok(Outcome::Done {
+            tag: CommandTag::rows("SELECT", rows),
+        }),
+        Err(error) => {
+            let guard = session.ddl().await?;
+            guard.drop(&[object.id].into()).await?;
+            Err(error)
+        }
+    }
+}
+
+async fn fill(
+    session: &Arc<Session>,
+    object: &Object,
+    batches: Vec<RecordBatch>,
+    positions: &[usize],
+) -> SqlResult<u64> {
+    let relation = object
+        .relation()
+        .ok_or_else(|| SqlError::internal("a table that was just created is not a relation"))?;
+    let scope = session.scope();
+    let builder = RowBuilder::new(session.database(), &scope, relation, positions)?;
+    let mut changes = vec![];
+    let mut rows = 0;
+    for batch in batches {
+        let schema = batch.schema();
+        let given: Vec<_> = schema
+            .fields()
+            .iter()
+            .cloned()
+            .zip(batch.columns().iter().cloned())
+            .collect();
+        let whole = builder
+            .build(&given, batch.num_rows())
+            .map_err(|failure| *failure.error)?;
+        rows += whole.num_rows() as u64;
+        changes.push(ChangeBatch::insertions(whole));
+    }
+    let write = session.begin_write(relation).await?;
+    write.finish(changes).await?;
+    Ok(rows)
+}
+
+/// Makes the relation; `None`: it exists, and that is well.
+async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Object>>> {
+    let guard = session.ddl().await?;
+    let scope = session.scope();
+    let (schema, name) = names::new_name(session, &scope, new.name)?;
+    if new.if_not_exists && scope.catalog.relation(&scope.database, &schema, &name).is_some() {
+        session.notice(
+            Severity::Notice,
+            format!("relation \"{name}\" already exists, skipping"),
+        );
+        return Ok(None);
+    }
+    guard.check_free(&scope.database, &schema, &name)?;
+    let id = guard.next_id()?;
+    let kind = if new.kind == ObjectKind::Stream {
+        RelationKind::Stream
+    } else {
+        RelationKind::Table
+    };
+    let mut objects = vec![];
+    let mut event_time = new.event_time;
+    if let Some(event_time) = &mut event_time
+        && event_time.late == Late::Kept(None)
+    {
+        let late = late_rows(&scope, &guard, &schema, &name, &new.columns, new.keeping)?;
+        event_time.late = Late::Kept(Some(late.id));
+        objects.push(late);
+    }
+    let relation = Relation::new(
+        id,
+        &name,
+        kind,
+        new.columns,
+        &new.key,
+        kind == RelationKind::Stream,
+    )
+    .with_event_time(event_time)
+    .with_connector(new.connector)
+    .with_keeping(new.keeping);
+    check_expressions(session, &scope, &relation)?;
+    session.database().try_generator(&scope, &relation)?;
+    let object = Object {
+        id,
+        kind: new.kind,
+        database: scope.database.clone(),
+        schema,
+        name,
+        sql: new.text.to_string(),
+        comment: None,
+        created_at_ms: now_ms(),
+        depends: objects.iter().map(|late| late.id).collect(),
+        definition: Definition::Relation(Box::new(relation)),
+    };
+    objects.push(object.clone());
+    guard.create_all(objects).await?;
+    Ok(Some(Arc::new(object)))
+}
+
+/// The stream that keeps the late rows of another: its columns, and the watermark that a row missed.
+fn late_rows(
+    scope: &Scope,
+    guard: &DdlGuard<'_>,
+    schema: &str,
+    name: &str,
+    columns: &[ColumnDef],
+    keeping: Keeping,
+) -> SqlResult<Object> {
+    let name = format!("{name}$late");
+    guard.check_free(&scope.database, schema, &name)?;
+    let given = columns.iter().map(|column| ColumnDef {
+        default: None,
+        generated: None,
+        proctime: false,
+        ..column.clone()
+    });
+    let watermark = ColumnDef {
+        field: Arc::new(SqlType::plain(types::timestamptz()).field("watermark", true)),
+        default: None,
+        generated: None,
+        proctime: false,
+        comment: Some("the watermark when the row arrived".into()),
+        added: None,
+    };
+    let columns: Vec<ColumnDef> = given.chain([watermark]).collect();
+    check_columns(columns.iter().map(|column| column.field.name().as_str()))?;
+    let id = guard.next_id()?;
+    let relation = Relation::new(id, &name, RelationKind::Stream, columns, &[], true).with_keeping(keeping);
+    let mut object = Object {
+        id,
+        kind: ObjectKind::Stream,
+        database: scope.database.clone(),
+        schema: schema.to_owned(),
+        name,
+        sql: String::new(),
+        comment: None,
+        created_at_ms: now_ms(),
+        depends: vec![],
+        definition: Definition::Relation(Box::new(relation)),
+    };
+    object.restate();
+    Ok(object)
+}
+
+/// Defaults and generated columns must bind, and defaults must fit their columns.
+fn check_expressions(session: &Session, scope: &Scope, relation: &Relation) -> SqlResult<()> {
+    let given: Vec<usize> = relation
+        .columns
+        .iter()
+        .enumerate()
+        .filter(|(_, column)| column.default.is_none() && column.generated.is_none() && !column.proctime)
+        .map(|(position, _)| position)
+        .collect();
+    let builder = RowBuilder::new(session.database(), scope, relation, &given)?;
+    let nothing: Vec<_> = given
+        .iter()
+        .map(|position| {
+            let field = &relation.schema().fields()[*position];
+            (
+                Arc::clone(field),
+                arrow::array::new_empty_array(field.data_type()),
+            )
+        })
+        .collect();
+    builder
+        .build(&nothing, 0)
+        .map(|_| ())
+        .map_err(|failure| *failure.error)?;
+    session.database().event_time(relation).map(|_| ())
+}
+
+/// Columns from their definitions. Those of the key are not nullable.
+pub(super) fn columns(definitions: &[ColumnDefinition], key: &[usize]) -> SqlResult<Vec<ColumnDef>> {
+    let names: Vec<String> = definitions
+        .iter()
+        .map(|column| millrace_parser::fold(&column.name))
+        .collect();
+    check_columns(names.iter().map(String::as_str))?;
+    if definitions.is_empty() {
+        return Err(SqlError::new(
+            SqlState::InvalidTableDefinition,
+            "a relation must have at least one column",
+        ));
+    }
+    definitions
+        .iter()
+        .zip(names)
+        .enumerate()
+        .map(|(position, (definition, name))| {
+            let sql_type = if definition.proctime {
+                SqlType::plain(types::timestamptz())
+            } else {
+                types::from_sql(&definition.data_type)?
+            };
+            let nullable = !(definition.not_null || key.contains(&position));
+            if let Some(generated) = &definition.generated {
+                check_generated(&name, generated, definitions)?;
+            }
+            Ok(ColumnDef {
+                field: Arc::new(sql_type.field(name, nullable)),
+                default: definition.default.clone(),
+                generated: definition.generated.clone(),
+                proctime: definition.proctime,
+                comment: definition.comment.clone(),
+                added: None,
+            })
+        })
+        .collect()
+}
+
+/// A generated column is computed from given ones: one that reads another generated column would read nothing.
+fn check_generated(name: &str, expression: &ast::Expr, definitions: &[ColumnDefinition]) -> SqlResult<()> {
+    use datafusion::sql::sqlparser::ast::visit_expressions;
+    use std::ops::ControlFlow;
+    let generated: Vec<String> = definitions
+        .iter()
+        .filter(|definition| definition.generated.is_some())
+        .map(|definition| millrace_parser::fold(&definition.name))
+        .collect();
+    let found = visit_expressions(expression, |expr| match expr {
+        ast::Expr::Identifier(ident) if generated.contains(&millrace_parser::fold(ident)) => {
+            ControlFlow::Break(millrace_parser::fold(ident))
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    match found {
+        ControlFlow::Break(other) => Err(SqlError::new(
+            SqlState::InvalidTableDefinition,
+            format!("cannot use generated column \"{other}\" in column generation expression"),
+        )
+        .with_detail(format!(
+            "Column \"{name}\" depends on a column that is itself generated."
+        ))),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// Refuses names that come twice, and too many of them.
+pub(super) fn check_columns<'a>(names: impl Iterator<Item = &'a str>) -> SqlResult<()> {
+    let mut seen = std::collections::BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(SqlError::new(
+                SqlState::DuplicateColumn,
+                format!("column \"{name}\" specified more than once"),
+            ));
+        }
+    }
+    if seen.len() > COLUMNS_MAX {
+        return Err(SqlError::new(
+            SqlState::ProgramLimitExceeded,
+            format!("a relation can have at most {COLUMNS_MAX} columns"),
+        ));
+    }
+    Ok(())
+}
+
+fn key_positions(definitions: &[ColumnDefinition], key: &[Ident]) -> SqlResult<Vec<usize>> {
+    key.iter()
+        .map(|ident| {
+            let name = millrace_parser::fold(ident);
+            let mut all = definitions
+                .iter()
+                .map(|definition| millrace_parser::fold(&definition.name));
+            all.position(|column| column == name).ok_or_else(|| {
+                let known: Vec<String> = definitions
+                    .iter()
+                    .map(|definition| millrace_parser::fold(&definition.name))
+                    .collect();
+                SqlError::new(
+                    SqlState::UndefinedColumn,
+                    format!("column \"{name}\" named in key does not exist"),
+                )
+                .with_hint_opt(did_you_mean(&name, known.iter().map(String::as_str)))
+            })
+        })
+        .collect()
+}
+
+fn refuse_extras(
+    constraints: &[TableConstraint],
+    watermark: bool,
+    options: &Options,
+    format: bool,
+) -> SqlResult<()> {
+    if let Some(constraint) = constraints.first() {
+        let what = match constraint {
+            TableConstraint::Unique(_) => "UNIQUE".to_string(),
+            TableConstraint::ForeignKey(_) => "FOREIGN KEY".to_string(),
+            TableConstraint::Check(_) => "CHECK".to_string(),
+            other => other.to_string(),
+        };
+        return Err(
+            SqlError::unsupported(format!("{what} constraints are not supported"))
+                .with_hint("The supported constraints are PRIMARY KEY and NOT NULL."),
+        );
+    }
+    if watermark {
+        return Err(
+            SqlError::new(SqlState::WrongObjectType, "a table has no watermark").with_hint(
+                "Rows of a table can change at any time. Use CREATE STREAM for rows with an event time.",
+            ),
+        );
+    }
+    if let Some(option) = options.0.first() {
+        return Err(
+            SqlError::unsupported(format!("option \"{}\" is not supported", option.name.value))
+                .with_hint("A stream without a connector gets its rows from INSERT, COPY and HTTP."),
+        );
+    }
+    if format {
+        return Err(SqlError::unsupported(
+            "FORMAT .. ENCODE .. is not supported without a connector",
+        ));
+    }
+    Ok(())
+}

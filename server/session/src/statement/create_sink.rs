@@ -1,0 +1,141 @@
+//! CREATE SINK: files that follow a relation, or a query for which a view is made.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use millrace_catalog::scope::Scope;
+use millrace_catalog::sink::{SinkDef, SinkOptions};
+use millrace_catalog::{Definition, Object, QueryDef, Relation};
+use millrace_database::clock::now_ms;
+use millrace_database::database::jobs::Making;
+use millrace_database::sink_files::directory::Directory;
+use millrace_database::sink_files::encode::Encoder;
+use millrace_engine::ViewSpec;
+use millrace_parser::ast::{CreateSink, Emit, SinkInput};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_storage::{ObjectId, ObjectKind};
+
+use crate::constants::lasting_search_path;
+use crate::names;
+use crate::notice::Severity;
+use crate::outcome::Outcome;
+use crate::query::view_flow;
+use crate::session::Session;
+use crate::statement::create_view::{check_names, emit, make, plan, say_what_is_gone, slides};
+use crate::statement::done;
+
+/// Executes CREATE SINK. Of a query, returns when its view is filled.
+pub async fn execute(session: &Arc<Session>, create: CreateSink, text: &str) -> SqlResult<Outcome> {
+    let options = SinkOptions::new(&create.options, create.format.as_ref())?;
+    let guard = session.ddl().await?;
+    let scope = session.scope();
+    let (schema, name) = names::new_name(session, &scope, &create.name)?;
+    if create.if_not_exists && scope.catalog.relation(&scope.database, &schema, &name).is_some() {
+        session.notice(
+            Severity::Notice,
+            format!("relation \"{name}\" already exists, skipping"),
+        );
+        return done("CREATE SINK");
+    }
+    guard.check_free(&scope.database, &schema, &name)?;
+    let object = |id: ObjectId, depends: Vec<ObjectId>, def: SinkDef| Object {
+        id,
+        kind: ObjectKind::Sink,
+        database: scope.database.clone(),
+        schema: schema.clone(),
+        name: name.clone(),
+        sql: text.to_string(),
+        comment: None,
+        created_at_ms: now_ms(),
+        depends,
+        definition: Definition::Sink(Arc::new(def)),
+    };
+    let query = match create.input {
+        SinkInput::Query(query) => query,
+        SinkInput::Relation(from) => {
+            if create.emit != Emit::default() {
+                return Err(
+                    SqlError::unsupported("EMIT is not supported in CREATE SINK .. FROM").with_hint(
+                        "Use EMIT in the definition of the view, or use CREATE SINK .. AS SELECT \
+                                    ..",
+                    ),
+                );
+            }
+            let from = names::resolve(session, &scope, &from)?;
+            from.check_up()?;
+            let relation = from.relation().ok_or_else(|| {
+                SqlError::new(
+                    SqlState::WrongObjectType,
+                    format!("cannot create a sink from {}", from.described()),
+                )
+                .with_hint("A sink can read a materialized view, a table or a stream.")
+            })?;
+            session.database().jobs().check_unlocked(&[from.id])?;
+            let info = &relation.info;
+            let def = options.sink(&name, from.id, None, &info.schema, info.append_only)?;
+            Encoder::new(&def, &info.schema)?.check()?;
+            check_directory(&scope, &def)?;
+            guard.create(object(guard.next_id()?, vec![from.id], def)).await?;
+            return done("CREATE SINK");
+        }
+    };
+    let emit = emit(session, &create.emit)?;
+    check_names(&query, &[])?;
+    let query = QueryDef::new(query.to_string(), lasting_search_path(session), vec![]).with_emit(emit);
+    let query = query.with_slides(slides(session)).with_flow(view_flow(session)?);
+    let (planned, depends) = plan(session, &scope, &query)?;
+    let view_name = format!("{name}$rows");
+    guard.check_free(&scope.database, &schema, &view_name)?;
+    let view = guard.next_id()?;
+    let relation = Relation::of_view(view, &view_name, &planned, &[]);
+    let fields: &Schema = &relation.info.schema;
+    let def = options.sink(&name, view, Some(view), fields, relation.info.append_only)?;
+    Encoder::new(&def, fields)?.check()?;
+    check_directory(&scope, &def)?;
+    let sink = object(guard.next_id()?, vec![view], def);
+    say_what_is_gone(session, &name, &planned.graph);
+    let spec = ViewSpec {
+        id: relation.info.id,
+        name: view_name.clone(),
+        graph: planned.graph,
+    };
+    let mut view = Object {
+        id: view,
+        kind: ObjectKind::MaterializedView,
+        name: view_name,
+        depends,
+        definition: Definition::Relation(Box::new(relation)),
+        ..sink.clone()
+    };
+    view.restate();
+    let making = Making {
+        specs: vec![spec],
+        put: vec![view, sink],
+        removed: vec![],
+    };
+    make(session, guard, making).await?;
+    done("CREATE SINK")
+}
+
+/// Refuses a directory that cannot be written, or whose files would be those of another sink.
+fn check_directory(scope: &Scope, def: &SinkDef) -> SqlResult<()> {
+    Directory::of(def).check_new()?;
+    let is_same =
+        |other: &SinkDef| other.path == def.path && other.prefix == def.prefix && other.format == def.format;
+    let other = scope.catalog.objects().find(|object| match &object.definition {
+        Definition::Sink(other) => is_same(other),
+        _ => false,
+    });
+    match other {
+        None => Ok(()),
+        Some(other) => Err(SqlError::new(
+            SqlState::DuplicateObject,
+            format!(
+                "{} writes files with the same names to \"{}\"",
+                other.described(),
+                def.path.display()
+            ),
+        )
+        .with_hint("Use another directory or name.")),
+    }
+}

@@ -1,0 +1,435 @@
+//! CREATE VIEW and CREATE MATERIALIZED VIEW.
+
+use std::sync::Arc;
+
+use datafusion::common::ScalarValue;
+use datafusion::sql::sqlparser::ast::{self, CreateView};
+use millrace_catalog::flow::FlowDef;
+use millrace_catalog::scope::Scope;
+use millrace_catalog::{Definition, Object, Planned, QueryDef, Relation};
+use millrace_database::clock::now_ms;
+use millrace_database::database::ddl::DdlGuard;
+use millrace_database::database::jobs::{Making, Waiting};
+use millrace_database::database::replace::check_no_circle;
+use millrace_engine::{BackfillOptions, ViewSpec};
+use millrace_functions::sql::column_names;
+use millrace_parser::ast::{CreateMaterializedView, Emit, OptionEntry, Options};
+use millrace_planner::growth::Growth;
+use millrace_planner::{Binder, OnError, Priority, StageGraph};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_sql::copies;
+use millrace_storage::{ObjectId, ObjectKind};
+
+use crate::constants::lasting_search_path;
+use crate::names;
+use crate::notice::Severity;
+use crate::outcome::Outcome;
+use crate::query::view_flow;
+use crate::session::Session;
+use crate::statement::create_relation::check_columns;
+use crate::statement::{done, select};
+
+/// CREATE VIEW.
+pub async fn plain(session: &Arc<Session>, view: CreateView, text: &str) -> SqlResult<Outcome> {
+    if view.materialized {
+        return Err(SqlError::internal("a materialized view reached CREATE VIEW"));
+    }
+    if view.temporary {
+        return Err(SqlError::unsupported("temporary views are not supported"));
+    }
+    let columns: Vec<String> = view
+        .columns
+        .iter()
+        .map(|column| millrace_parser::fold(&column.name))
+        .collect();
+    check_names(&view.query, &columns)?;
+    let mut query = QueryDef::new(view.query.to_string(), lasting_search_path(session), columns);
+    let guard = session.ddl().await?;
+    let scope = session.scope();
+    let (schema, name) = names::new_name(session, &scope, &view.name)?;
+    let before = scope.catalog.relation(&scope.database, &schema, &name).cloned();
+    let id = match &before {
+        Some(_) if view.if_not_exists => {
+            session.notice(
+                Severity::Notice,
+                format!("relation \"{name}\" already exists, skipping"),
+            );
+            return done("CREATE VIEW");
+        }
+        Some(old) if view.or_replace && old.kind == ObjectKind::View => old.id,
+        Some(old) if view.or_replace => {
+            return Err(
+                SqlError::new(SqlState::WrongObjectType, format!("\"{name}\" is not a view"))
+                    .with_detail(format!("It is a {}.", millrace_catalog::kind_name(old.kind))),
+            );
+        }
+        _ => {
+            guard.check_free(&scope.database, &schema, &name)?;
+            guard.next_id()?
+        }
+    };
+    let path_scope = millrace_catalog::scope::Scope {
+        search_path: query.search_path.clone(),
+        ..scope.clone()
+    };
+    let reader = session.database().reader(&path_scope);
+    let plan = reader.bind_query_text(&query)?;
+    check_columns((plan.schema().fields().iter()).map(|field| copies::original(field.name())))?;
+    query.names = reader.names();
+    let depends = query.depends();
+    session.database().jobs().check_unlocked(&depends)?;
+    if let Some(old) = &before {
+        check_no_circle(&scope.catalog, old, &depends)?;
+    }
+    let object = Object {
+        id,
+        kind: ObjectKind::View,
+        database: scope.database.clone(),
+        schema,
+        name,
+        sql: text.to_string(),
+        comment: before.as_ref().and_then(|old| old.comment.clone()),
+        created_at_ms: now_ms(),
+        depends,
+        definition: Definition::View(Arc::new(query)),
+    };
+    if let Definition::View(query) = &object.definition {
+        reader.view(&object, query)?;
+    }
+    let Some(old) = before else {
+        guard.put(object)?;
+        return done("CREATE VIEW");
+    };
+    let making = guard.replace(&old, object, None)?;
+    if making.specs.is_empty() {
+        guard.put_all(making.put)?;
+        return done("CREATE VIEW");
+    }
+    make(session, guard, making).await?;
+    done("CREATE VIEW")
+}
+
+/// Refuses a view two of whose columns would have one name. The plan cannot tell: names are made distinct before it.
+pub(super) fn check_names(query: &ast::Query, columns: &[String]) -> SqlResult<()> {
+    let names = column_names::output_names(query);
+    check_columns(
+        columns
+            .iter()
+            .chain(names.iter().skip(columns.len()))
+            .map(String::as_str),
+    )
+}
+
+/// Begins a job; unless it is one for the background, waits for its end.
+pub(super) async fn make(session: &Session, guard: DdlGuard<'_>, making: Making) -> SqlResult<()> {
+    let options = backfill_options(session)?;
+    let is_background = session.setting("background_ddl").as_deref() == Some("on");
+    let job = guard.start_job(making, options, is_background)?;
+    // Other definitions may change while the views are filled.
+    drop(guard);
+    if is_background {
+        return Ok(());
+    }
+    // Whoever goes away from here takes the job along.
+    let waiting = Waiting(job);
+    waiting.0.wait().await
+}
+
+/// When the rows of a view are shown.
+///
+/// # Errors
+/// An interval is not a constant, is not positive, or has months.
+pub(super) fn emit(session: &Session, clause: &Emit) -> SqlResult<millrace_planner::Emit> {
+    use millrace_planner::Emit as Planned;
+    let micros = |what: &str, interval: &ast::Expr| -> SqlResult<i64> {
+        let wrong = |why: &str| {
+            SqlError::new(SqlState::InvalidParameterValue, format!("{what} {why}"))
+                .with_hint("Use a constant interval: INTERVAL '10 seconds'.")
+        };
+        let scope = session.scope();
+        let reader = session.database().reader(&scope);
+        let binder = Binder::new(session.database().state(), &reader);
+        let value = binder
+            .constant(interval)
+            .map_err(|_| wrong("must be a constant interval"))?;
+        let ScalarValue::IntervalMonthDayNano(Some(interval)) = value else {
+            return Err(wrong("must be an interval"));
+        };
+        if interval.months != 0 {
+            return Err(wrong("cannot contain months, which vary in length"));
+        }
+        let days = i64::from(interval.days).checked_mul(86_400_000_000);
+        let micros = days.and_then(|days| days.checked_add(interval.nanoseconds / 1_000));
+        micros.ok_or_else(|| wrong("is out of range"))
+    };
+    match clause {
+        Emit::Changes => Ok(Planned::Changes),
+        Emit::OnWindowClose { delay: None } => Ok(Planned::OnWindowClose { delay: 0 }),
+        Emit::OnWindowClose { delay: Some(delay) } => {
+            match micros("the delay of EMIT ON WINDOW CLOSE", delay)? {
+                delay if delay < 0 => Err(SqlError::new(
+                    SqlState::InvalidParameterValue,
+                    "the delay of EMIT ON WINDOW CLOSE must not be negative",
+                )),
+                delay => Ok(Planned::OnWindowClose { delay }),
+            }
+        }
+        Emit::Every(every) => match micros("the interval of EMIT EVERY", every)? {
+            every if every <= 0 => Err(SqlError::new(
+                SqlState::InvalidParameterValue,
+                "the interval of EMIT EVERY must be positive",
+            )),
+            every => Ok(Planned::Every(every)),
+        },
+    }
+}
+
+/// Whether overlapping windows are put together from panes.
+pub(super) fn slides(session: &Session) -> bool {
+    session.setting("sliding_windows").as_deref() != Some("recompute")
+}
+
+/// What the options of a view say.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ViewOptions {
+    /// How much of it may be in flight.
+    flow: FlowDef,
+    priority: Priority,
+    on_error: OnError,
+}
+
+impl ViewOptions {
+    /// The query of a view with these options.
+    pub fn apply(self, query: QueryDef) -> QueryDef {
+        query
+            .with_flow(self.flow)
+            .with_priority(self.priority)
+            .with_on_error(self.on_error)
+    }
+}
+
+/// What the options of a view say, and where they say nothing the session's settings.
+///
+/// # Errors
+/// An option is not known, or has a value that it cannot have.
+pub(super) fn options(session: &Session, options: &Options) -> SqlResult<ViewOptions> {
+    let mut found = ViewOptions {
+        flow: view_flow(session)?,
+        ..ViewOptions::default()
+    };
+    let invalid = |option: &OptionEntry| {
+        let message = format!(
+            "invalid value for option \"{}\": \"{}\"",
+            option.name.value, option.value
+        );
+        SqlError::new(SqlState::InvalidParameterValue, message)
+    };
+    for option in &options.0 {
+        let name = option.name.value.as_str();
+        if name == "priority" {
+            found.priority = [Priority::Stream, Priority::Batch]
+                .into_iter()
+                .find(|priority| option.value.eq_ignore_ascii_case(priority.name()))
+                .ok_or_else(|| invalid(option).with_hint("The priorities are stream and batch."))?;
+        } else if name == "on_error" {
+            found.on_error = OnError::ALL
+                .into_iter()
+                .find(|on_error| option.value.eq_ignore_ascii_case(on_error.name()))
+                .ok_or_else(|| invalid(option).with_hint("It can be 'null', 'skip' or 'fail'."))?;
+        } else if !found.flow.set(name, &option.value)? {
+            return Err(
+                SqlError::unsupported(format!("option \"{name}\" is not supported")).with_hint(
+                    "The options of a materialized view are on_error, priority, flow_batches and \
+                     flow_batch_rows.",
+                ),
+            );
+        }
+    }
+    Ok(found)
+}
+
+/// The plan of a view that is to be made, and what it names.
+///
+/// # Errors
+/// It cannot be maintained, two of its columns have one name, or a job is making something that it names.
+pub(super) fn plan(
+    session: &Session,
+    scope: &Scope,
+    query: &QueryDef,
+) -> SqlResult<(Planned, Vec<ObjectId>)> {
+    let database = session.database();
+    let planned = database.plan_materialized(&scope.catalog, &scope.database, query)?;
+    let fields = planned.graph.schema.fields();
+    check_columns(fields.iter().map(|field| copies::original(field.name())))?;
+    let depends = planned.query.depends();
+    database.jobs().check_unlocked(&depends)?;
+    Ok((planned, depends))
+}
+
+/// CREATE MATERIALIZED VIEW: returns when the view is live.
+pub(crate) async fn materialized(
+    session: &Arc<Session>,
+    create: CreateMaterializedView,
+    text: &str,
+) -> SqlResult<Outcome> {
+    let emit = emit(session, &create.emit)?;
+    let options = options(session, &create.options)?;
+    let columns: Vec<String> = create.columns.iter().map(millrace_parser::fold).collect();
+    if let Ok(ast::Statement::Query(query)) = select::parse_query(&create.query_text) {
+        check_names(&query, &columns)?;
+    }
+    let guard = session.ddl().await?;
+    let scope = session.scope();
+    let (schema, name) = names::new_name(session, &scope, &create.name)?;
+    if create.if_not_exists
+        && let Some(job) = session.database().jobs().making(&scope.database, &schema, &name)
+    {
+        let what = job.described();
+        session.notice(
+            Severity::Notice,
+            format!("relation \"{name}\" already exists, skipping: {what}"),
+        );
+        return done("CREATE MATERIALIZED VIEW");
+    }
+    let before = scope.catalog.relation(&scope.database, &schema, &name).cloned();
+    match &before {
+        Some(_) if create.if_not_exists => {
+            session.notice(
+                Severity::Notice,
+                format!("relation \"{name}\" already exists, skipping"),
+            );
+            return done("CREATE MATERIALIZED VIEW");
+        }
+        Some(old) if create.or_replace && old.kind == ObjectKind::MaterializedView => {}
+        Some(old) if create.or_replace => {
+            return Err(SqlError::new(
+                SqlState::WrongObjectType,
+                format!("\"{name}\" is not a materialized view"),
+            )
+            .with_detail(format!("It is a {}.", millrace_catalog::kind_name(old.kind))));
+        }
+        _ => guard.check_free(&scope.database, &schema, &name)?,
+    }
+    let query =
+        QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns).with_emit(emit);
+    let query = options.apply(query.with_slides(slides(session)));
+    let (planned, depends) = plan(session, &scope, &query)?;
+    if let Some(old) = &before {
+        check_no_circle(&scope.catalog, old, &depends)?;
+    }
+    let id = guard.next_id()?;
+    let columns_before = before.as_ref().and_then(|old| old.relation());
+    let columns_before = columns_before.map_or(&[][..], |relation| &relation.columns);
+    let relation = Relation::of_view(id, &name, &planned, columns_before);
+    say_what_grows(session, &name, &planned.growth);
+    let connected = scope.catalog.connected(&depends);
+    say_what_is_urgent(
+        session,
+        &name,
+        options.priority,
+        connected.into_iter().filter(|(object, _)| object.id != id),
+    );
+    say_what_is_gone(session, &name, &planned.graph);
+    let graph = planned.graph;
+    let relation_id = relation.info.id;
+    let object = Object {
+        id,
+        kind: ObjectKind::MaterializedView,
+        database: scope.database.clone(),
+        schema,
+        name,
+        sql: text.to_string(),
+        comment: before.as_ref().and_then(|old| old.comment.clone()),
+        created_at_ms: now_ms(),
+        depends,
+        definition: Definition::Relation(Box::new(relation)),
+    };
+    let making = match &before {
+        Some(old) => guard.replace(old, object, Some(graph))?,
+        None => Making {
+            specs: vec![ViewSpec {
+                id: relation_id,
+                name: object.name.clone(),
+                graph,
+            }],
+            put: vec![object],
+            removed: vec![],
+        },
+    };
+    make(session, guard, making).await?;
+    done("CREATE MATERIALIZED VIEW")
+}
+
+/// Views with common epochs are urgent if one of them is: what was asked for and is not so is said.
+fn say_what_is_urgent<'a>(
+    session: &Session,
+    name: &str,
+    priority: Priority,
+    connected: impl Iterator<Item = (&'a Arc<Object>, &'a Arc<QueryDef>)>,
+) {
+    let mut urgent =
+        connected.filter(|(_, query)| (query.priority == Priority::Batch) != (priority == Priority::Batch));
+    let Some((other, _)) = urgent.next() else { return };
+    let (batch, stream) = match priority {
+        Priority::Batch => (name, other.name.as_str()),
+        Priority::Stream => (other.name.as_str(), name),
+    };
+    session.notice(
+        Severity::Notice,
+        format!(
+            "materialized view \"{batch}\" runs at the priority of streams, because it shares inputs with \
+             \"{stream}\" and views that share inputs have common epochs"
+        ),
+    );
+}
+
+/// State that grows for ever is accepted, but said.
+fn say_what_grows(session: &Session, name: &str, growth: &Growth) {
+    for state in &growth.state {
+        session.notice(
+            Severity::Notice,
+            format!(
+                "the state of materialized view \"{name}\" grows without bound: {} keeps {} of stream \
+                 \"{}\"; if old rows are not needed, remove them with a condition such as ts > now() - \
+                 INTERVAL '1 day'",
+                state.operator, state.keeps, state.stream
+            ),
+        );
+    }
+}
+
+/// A view is made of the rows that there are; that there were others is said.
+pub(super) fn say_what_is_gone(session: &Session, name: &str, graph: &StageGraph) {
+    for input in &graph.inputs {
+        let first = session.database().store().logs().first(input.id.0);
+        if first > 0 {
+            session.notice(
+                Severity::Notice,
+                format!(
+                    "\"{name}\" does not include the first {first} rows of stream \"{}\", which retention \
+                     has removed",
+                    input.name
+                ),
+            );
+        }
+    }
+}
+
+/// What the session wants of a back-fill: `backfill_rate_limit`, in rows a second.
+fn backfill_options(session: &Session) -> SqlResult<BackfillOptions> {
+    let limit = session.setting("backfill_rate_limit").unwrap_or_default();
+    let rows_per_second = match limit.as_str() {
+        "default" | "-1" => None,
+        number => Some(number.parse().ok().filter(|rate| *rate > 0).ok_or_else(|| {
+            SqlError::new(
+                SqlState::InvalidParameterValue,
+                format!("invalid value for parameter \"backfill_rate_limit\": \"{number}\""),
+            )
+            .with_hint("Give a number of rows per second, at least 1, or \"default\" for no limit.")
+        })?),
+    };
+    Ok(BackfillOptions {
+        rows_per_second,
+        ..BackfillOptions::default()
+    })
+}

@@ -1,0 +1,61 @@
+//! DELETE: one query gives the rows that go.
+
+use std::sync::Arc;
+
+use arrow::array::{Int64Array, RecordBatch};
+use datafusion::sql::sqlparser::ast::Delete;
+use millrace_catalog::Relation;
+use millrace_database::running::Running;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::from_internal;
+use millrace_storage::ChangeBatch;
+
+use crate::outcome::{CommandTag, Outcome};
+use crate::session::Session;
+use crate::statement::returning;
+use crate::statement::update::{changing_query, changing_rows, once_each};
+use crate::{names, write};
+
+/// Executes DELETE.
+pub async fn execute(session: &Arc<Session>, delete: Delete, running: Running) -> SqlResult<Outcome> {
+    let scope = session.scope();
+    let (name, alias) = names::delete_target(&delete)?;
+    let object = names::resolve(session, &scope, &name)?;
+    let relation = write::table(&object, "delete from")?;
+    if !delete.order_by.is_empty() || delete.limit.is_some() {
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            "ORDER BY and LIMIT are not supported in DELETE",
+        ));
+    }
+    let using = delete.using.as_deref().map(names::joined);
+    let shown = alias.unwrap_or_else(|| names::last(&name));
+    let text = changing_query(&name, &shown, "", using.as_deref(), delete.selection.as_ref());
+    let write = session.begin_write(relation).await?;
+    let batches = changing_rows(session, &scope, relation, &text, write.current().await?).await?;
+    let gone = once_each(relation, batches, using.is_some(), "DELETE .. USING")?;
+    let (changes, gone) = removals(relation, gone)?;
+    let count: usize = gone.iter().map(RecordBatch::num_rows).sum();
+    let items = delete.returning.as_deref();
+    let returned = returning::evaluate(session, &scope, relation, &shown, items, gone).await?;
+    write.finish(changes).await?;
+    let tag = CommandTag::rows("DELETE", count as u64);
+    Ok(returning::outcome(session, returned, tag, running))
+}
+
+/// The changes that take rows away, and the rows under the table's own schema.
+pub(crate) fn removals(
+    relation: &Relation,
+    rows: Vec<RecordBatch>,
+) -> SqlResult<(Vec<ChangeBatch>, Vec<RecordBatch>)> {
+    let mut changes = vec![];
+    let mut gone = vec![];
+    for batch in rows {
+        let batch = RecordBatch::try_new(Arc::clone(relation.schema()), batch.columns().to_vec())
+            .map_err(from_internal::arrow)?;
+        let weights = Int64Array::from_value(-1, batch.num_rows());
+        changes.push(ChangeBatch::new(batch.clone(), Some(weights))?);
+        gone.push(batch);
+    }
+    Ok((changes, gone))
+}

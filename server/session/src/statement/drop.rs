@@ -1,0 +1,321 @@
+//! DROP, with what depends on the objects named (RESTRICT) or dropped as well (CASCADE).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use millrace_catalog::scope::Scope;
+use millrace_catalog::{CatalogSnapshot, DEFAULT_DATABASE, Definition, Object, kind_name};
+use millrace_parser::ast::{DropBehavior, DropStatement, ObjectKind as Kind};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_storage::{ObjectId, ObjectKind};
+
+use crate::names;
+use crate::notice::Severity;
+use crate::outcome::Outcome;
+use crate::session::Session;
+use crate::statement::done;
+
+/// Executes DROP.
+pub async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<Outcome> {
+    let (tag, wanted): (&'static str, &[ObjectKind]) = match drop.kind {
+        Kind::Stream => ("DROP STREAM", &[ObjectKind::Stream]),
+        Kind::Table => ("DROP TABLE", &[ObjectKind::Table, ObjectKind::ExternalTable]),
+        Kind::View => ("DROP VIEW", &[ObjectKind::View]),
+        Kind::MaterializedView => ("DROP MATERIALIZED VIEW", &[ObjectKind::MaterializedView]),
+        Kind::Index => ("DROP INDEX", &[ObjectKind::Index]),
+        Kind::Schema => ("DROP SCHEMA", &[ObjectKind::Schema]),
+        Kind::Database => ("DROP DATABASE", &[ObjectKind::Database]),
+        Kind::Sink => ("DROP SINK", &[ObjectKind::Sink]),
+        Kind::Subscription => return missing_kind(session, drop, "subscription", "DROP SUBSCRIPTION"),
+        Kind::Function => ("DROP FUNCTION", &[ObjectKind::Function]),
+    };
+    let guard = session.ddl().await?;
+    let scope = session.scope();
+    let mut targets: Vec<Arc<Object>> = vec![];
+    for name in &drop.names {
+        match target(session, &scope, drop.kind, name, wanted) {
+            Ok(object) => targets.push(object),
+            Err(error) if drop.if_exists && is_missing(error.code) => {
+                let what = kind_name(wanted[0]);
+                let what = if what == "materialized view" || what == "stream" {
+                    "relation"
+                } else {
+                    what
+                };
+                session.notice(
+                    Severity::Notice,
+                    format!("{what} \"{name}\" does not exist, skipping"),
+                );
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if targets.is_empty() {
+        return done(tag);
+    }
+    let mut ids: BTreeSet<ObjectId> = BTreeSet::new();
+    for object in &targets {
+        ids.extend(contents(session, &scope.catalog, object)?);
+    }
+    // Indexes go with their relation, late rows with their stream and the view of a sink with it, whatever was said.
+    let roots: Vec<ObjectId> = targets.iter().map(|object| object.id).collect();
+    let implied: BTreeSet<ObjectId> = scope
+        .catalog
+        .objects()
+        .filter(|object| {
+            object.kind == ObjectKind::Index && object.depends.iter().any(|id| roots.contains(id))
+        })
+        .map(|object| object.id)
+        .chain(
+            targets
+                .iter()
+                .filter_map(|object| object.relation()?.event_time.as_ref()?.late_stream()),
+        )
+        .chain(targets.iter().filter_map(|object| match &object.definition {
+            Definition::Sink(sink) => sink.view,
+            _ => None,
+        }))
+        .collect();
+    let contained = ids.clone();
+    ids.extend(implied);
+    let named: BTreeSet<ObjectId> = ids.clone();
+    let all = scope.catalog.closure(&ids.iter().copied().collect::<Vec<_>>());
+    let in_the_way: Vec<&ObjectId> = if matches!(drop.kind, Kind::Schema) {
+        all.iter().filter(|id| !roots.contains(id)).collect()
+    } else {
+        all.difference(&named).collect()
+    };
+    if drop.behavior == DropBehavior::Restrict && !in_the_way.is_empty() {
+        let first = targets
+            .iter()
+            .find(|object| {
+                !scope.catalog.dependents(&BTreeSet::from([object.id])).is_empty() || contained.len() > 1
+            })
+            .unwrap_or(&targets[0]);
+        let message = format!(
+            "cannot drop {} because other objects depend on it",
+            first.described()
+        );
+        return Err(if matches!(drop.kind, Kind::Schema) {
+            let lines = in_the_way
+                .iter()
+                .filter_map(|id| scope.catalog.object(**id))
+                .map(|object| format!("{} depends on schema {}", object.described(), first.name));
+            with_detail(&message, lines.collect())
+        } else {
+            dependents_error(&message, first, &scope.catalog)
+        });
+    }
+    let gone: Vec<Arc<Object>> = all
+        .iter()
+        .filter_map(|id| scope.catalog.object(*id).cloned())
+        .collect();
+    let jobs = session.database().jobs().over(&gone);
+    if drop.behavior == DropBehavior::Restrict
+        && let Some(job) = jobs.first()
+    {
+        return Err(SqlError::new(
+            SqlState::DependentObjectsStillExist,
+            format!("cannot drop {} because a job needs it", targets[0].described()),
+        )
+        .with_detail(format!("{}.", job.described()))
+        .with_hint(format!(
+            "Wait for it, use CANCEL JOB {}, or use DROP .. CASCADE, which also cancels it.",
+            job.id
+        )));
+    }
+    session.database().cancel_jobs(&jobs).await;
+    let others = all.len() - named.len();
+    if others > 0 {
+        session.notice(
+            Severity::Notice,
+            format!(
+                "drop cascades to {others} other object{}",
+                if others == 1 { "" } else { "s" }
+            ),
+        );
+    }
+    guard.drop(&all).await?;
+    done(tag)
+}
+
+fn is_missing(code: SqlState) -> bool {
+    matches!(
+        code,
+        SqlState::UndefinedTable
+            | SqlState::UndefinedObject
+            | SqlState::InvalidSchemaName
+            | SqlState::InvalidCatalogName
+            | SqlState::UndefinedFunction
+    )
+}
+
+/// Kinds of which there are none yet: nothing of the name exists.
+fn missing_kind(
+    session: &Session,
+    drop: &DropStatement,
+    kind: &str,
+    tag: &'static str,
+) -> SqlResult<Outcome> {
+    for name in &drop.names {
+        if !drop.if_exists {
+            return Err(SqlError::new(
+                SqlState::UndefinedObject,
+                format!("{kind} \"{name}\" does not exist"),
+            ));
+        }
+        session.notice(
+            Severity::Notice,
+            format!("{kind} \"{name}\" does not exist, skipping"),
+        );
+    }
+    done(tag)
+}
+
+fn target(
+    session: &Session,
+    scope: &Scope,
+    kind: Kind,
+    name: &millrace_parser::ast::ObjectName,
+    wanted: &[ObjectKind],
+) -> SqlResult<Arc<Object>> {
+    match kind {
+        Kind::Schema => {
+            let name = names::last(name);
+            scope
+                .catalog
+                .schema(&scope.database, &name)
+                .cloned()
+                .ok_or_else(|| {
+                    SqlError::new(
+                        SqlState::InvalidSchemaName,
+                        format!("schema \"{name}\" does not exist"),
+                    )
+                })
+        }
+        Kind::Database => {
+            let name = names::last(name);
+            if name == scope.database {
+                return Err(SqlError::new(
+                    SqlState::ObjectInUse,
+                    "cannot drop the currently open database",
+                ));
+            }
+            if name == DEFAULT_DATABASE {
+                return Err(SqlError::new(
+                    SqlState::InsufficientPrivilege,
+                    format!("cannot drop database \"{name}\""),
+                ));
+            }
+            scope.catalog.database(&name).cloned().ok_or_else(|| {
+                SqlError::new(
+                    SqlState::InvalidCatalogName,
+                    format!("database \"{name}\" does not exist"),
+                )
+            })
+        }
+        Kind::Function => {
+            let reference = names::parts(name)?;
+            let reader = session.database().reader(scope);
+            let (schema, function) = reader.parts(&reference)?;
+            reader.function_object(schema, function).cloned().ok_or_else(|| {
+                SqlError::new(
+                    SqlState::UndefinedFunction,
+                    format!("function \"{name}\" does not exist"),
+                )
+            })
+        }
+        _ => {
+            let object = names::resolve(session, scope, name).map_err(|mut error| {
+                if error.code == SqlState::UndefinedTable && !matches!(kind, Kind::Stream) {
+                    error.message = error.message.replacen("relation", kind_name(wanted[0]), 1);
+                    if matches!(wanted[0], ObjectKind::Index) {
+                        error.code = SqlState::UndefinedObject;
+                    }
+                }
+                error
+            })?;
+            if wanted.contains(&object.kind) {
+                return Ok(object);
+            }
+            let article = |kind: ObjectKind| {
+                if matches!(kind, ObjectKind::Index) {
+                    "an"
+                } else {
+                    "a"
+                }
+            };
+            Err(SqlError::new(
+                SqlState::WrongObjectType,
+                format!(
+                    "\"{}\" is not {} {}",
+                    object.name,
+                    article(wanted[0]),
+                    kind_name(wanted[0])
+                ),
+            )
+            .with_hint(format!(
+                "Use DROP {} to remove {} {}.",
+                kind_name(object.kind).to_uppercase(),
+                article(object.kind),
+                kind_name(object.kind)
+            )))
+        }
+    }
+}
+
+/// An object and what is inside it: a schema's relations, a database's schemas.
+fn contents(session: &Session, catalog: &CatalogSnapshot, object: &Arc<Object>) -> SqlResult<Vec<ObjectId>> {
+    Ok(match object.kind {
+        ObjectKind::Schema => {
+            let inside = catalog
+                .relations(&object.database)
+                .chain(catalog.functions(&object.database))
+                .filter(|inner| inner.schema == object.name);
+            inside.map(|inner| inner.id).chain([object.id]).collect()
+        }
+        ObjectKind::Database => {
+            let open = session
+                .database()
+                .sessions()
+                .iter()
+                .any(|other| other.info().database == object.name);
+            if open {
+                return Err(SqlError::new(
+                    SqlState::ObjectInUse,
+                    format!("database \"{}\" is being accessed by other users", object.name),
+                ));
+            }
+            let inside = catalog
+                .relations(&object.name)
+                .chain(catalog.functions(&object.name));
+            let relations = inside.map(|inner| inner.id);
+            let schemas = catalog.schemas(&object.name).map(|inner| inner.id);
+            relations.chain(schemas).chain([object.id]).collect()
+        }
+        _ => vec![object.id],
+    })
+}
+
+/// "cannot ... because other objects depend on it", naming them.
+pub(crate) fn dependents_error(message: &str, object: &Arc<Object>, catalog: &CatalogSnapshot) -> SqlError {
+    let mut lines = vec![];
+    let mut seen = BTreeSet::from([object.id]);
+    let mut next = vec![Arc::clone(object)];
+    while let Some(on) = next.pop() {
+        for dependent in catalog.dependents(&BTreeSet::from([on.id])) {
+            if dependent.kind == ObjectKind::Index || !seen.insert(dependent.id) {
+                continue;
+            }
+            lines.push(format!("{} depends on {}", dependent.described(), on.described()));
+            next.push(Arc::clone(dependent));
+        }
+    }
+    with_detail(message, lines)
+}
+
+fn with_detail(message: &str, lines: Vec<String>) -> SqlError {
+    SqlError::new(SqlState::DependentObjectsStillExist, message)
+        .with_detail(lines.join("\n"))
+        .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
+}

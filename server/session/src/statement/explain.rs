@@ -1,0 +1,234 @@
+//! EXPLAIN: the logical plan, the physical plan, the stages, and with ANALYZE where the time went.
+
+mod analyze;
+mod placement;
+mod predict;
+mod predict_view;
+mod unnested;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
+use datafusion::sql::sqlparser::ast;
+use millrace_catalog::{Definition, QueryDef};
+use millrace_parser::ast::{Explain, ExplainFormat, ExplainTarget, ExplainType, Statement};
+use millrace_planner::{RelationId, StageGraph, plan_view};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::from_internal::df;
+
+use crate::constants::lasting_search_path;
+use crate::names;
+use crate::outcome::{CommandTag, Outcome};
+use crate::query::{Providers, view_flow};
+use crate::session::Session;
+use crate::statement::create_view::{emit, options, slides};
+use crate::statement::{select, show};
+
+/// Executes EXPLAIN.
+pub async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResult<Outcome> {
+    check(&explain)?;
+    let verbose = explain.options.verbose;
+    let plan_type = explain.options.plan_type;
+    let lines = match explain.target {
+        ExplainTarget::Statement(statement) => match *statement {
+            Statement::Sql(mut sql) if matches!(*sql, ast::Statement::Query(_)) => {
+                if explain.analyze {
+                    analyze::query(session, &mut sql, &explain.options).await?
+                } else if explain.options.predict {
+                    predict::query(session, &mut sql, &explain.options).await?
+                } else {
+                    query(session, &mut sql, plan_type, verbose).await?
+                }
+            }
+            Statement::CreateMaterializedView(create) if !explain.analyze => {
+                let columns = create.columns.iter().map(millrace_parser::fold).collect();
+                let options = options(session, &create.options)?;
+                let definition =
+                    QueryDef::new(create.query_text.clone(), lasting_search_path(session), columns)
+                        .with_emit(emit(session, &create.emit)?)
+                        .with_slides(slides(session));
+                let definition = options.apply(definition);
+                match explain.options.predict {
+                    true => predict_view::view(session, &definition, &explain.options).await?,
+                    false => view(session, &definition, plan_type, &BTreeMap::new())?,
+                }
+            }
+            other => {
+                return Err(SqlError::unsupported(format!(
+                    "EXPLAIN {} is not supported",
+                    first_word(&other)
+                ))
+                .with_hint("EXPLAIN supports queries and CREATE MATERIALIZED VIEW."));
+            }
+        },
+        ExplainTarget::MaterializedView(name) | ExplainTarget::Sink(name) => {
+            let scope = session.scope();
+            let mut object = names::resolve(session, &scope, &name)?;
+            // What a sink costs is what it reads.
+            if let Definition::Sink(sink) = &object.definition
+                && let Some(from) = scope.catalog.object(sink.relation).cloned()
+            {
+                object = from;
+            }
+            object.check_up()?;
+            let definition = object
+                .relation()
+                .and_then(|relation| relation.query.clone())
+                .ok_or_else(|| {
+                    SqlError::new(
+                        SqlState::WrongObjectType,
+                        format!("\"{}\" is not a materialized view", object.name),
+                    )
+                })?;
+            match explain.analyze {
+                true => {
+                    let db = session.database();
+                    let planned = db.plan_materialized(&scope.catalog, &scope.database, &definition)?;
+                    watch::view(session, &object, &planned.graph, &explain.options).await?
+                }
+                false if explain.options.predict => {
+                    predict_view::view(session, &definition, &explain.options).await?
+                }
+                false => {
+                    let runs = placement::faucets(session.database().runtime(), RelationId(object.id.0));
+                    view(session, &definition, plan_type, &runs)?
+                }
+            }
+        }
+    };
+    let rows = lines.iter().map(|line| vec![Some(unnested::as_written(line))]);
+    let rows = rows.collect();
+    let outcome = show::answer(show::schema(&["QUERY PLAN"]), &rows, "EXPLAIN")?;
+    Ok(match outcome {
+        Outcome::Rows { schema, stream, .. } => Outcome::Rows {
+            schema,
+            stream,
+            tag: CommandTag::plain("EXPLAIN"),
+        },
+        other => other,
+    })
+}
+
+/// Refuses options that say nothing together.
+fn check(explain: &Explain) -> SqlResult<()> {
+    let options = &explain.options;
+    let is_query = matches!(&explain.target, ExplainTarget::Statement(statement)
+        if matches!(statement.as_ref(), Statement::Sql(_)));
+    let watches = !is_query && (explain.analyze || options.predict);
+    let refused = |message: &str, hint: &str| {
+        Err(SqlError::new(SqlState::InvalidParameterValue, message).with_hint(hint))
+    };
+    if options.what_if.is_some() && !explain.analyze {
+        return refused(
+            "EXPLAIN option WHAT IF requires ANALYZE",
+            "Use EXPLAIN ANALYZE (WHAT IF (..)).",
+        );
+    }
+    if options.duration.is_some() && !watches {
+        return refused(
+            "EXPLAIN option DURATION requires a materialized view",
+            "Use EXPLAIN ANALYZE (DURATION '10s') MATERIALIZED VIEW, or EXPLAIN (PREDICT, DURATION '10s') CREATE MATERIALIZED VIEW.",
+        );
+    }
+    if options.predict && explain.analyze {
+        return refused(
+            "EXPLAIN options ANALYZE and PREDICT cannot be combined",
+            "ANALYZE runs the statement, and PREDICT does not; ANALYZE shows the prediction, too.",
+        );
+    }
+    if options.format == ExplainFormat::Dot && (explain.analyze || options.predict) {
+        return Err(
+            SqlError::unsupported("EXPLAIN options ANALYZE and PREDICT do not support FORMAT DOT")
+                .with_hint("The formats are TEXT and JSON."),
+        );
+    }
+    if options.format != ExplainFormat::Text && !explain.analyze && !options.predict {
+        return Err(SqlError::unsupported(
+            "EXPLAIN of plans in formats other than TEXT is not supported yet",
+        ));
+    }
+    Ok(())
+}
+
+fn first_word(statement: &Statement) -> String {
+    statement
+        .to_string()
+        .split_whitespace()
+        .next()
+        .unwrap_or_default()
+        .to_string()
+}
+
+async fn query(
+    session: &Arc<Session>,
+    sql: &mut ast::Statement,
+    plan_type: ExplainType,
+    verbose: bool,
+) -> SqlResult<Vec<String>> {
+    let scope = session.scope();
+    let (plan, _) = select::bind(session, &scope, sql, select::Purpose::Run)?;
+    match plan_type {
+        ExplainType::Logical => Ok(logical(session, &plan)?),
+        ExplainType::Physical => {
+            let choice = Arc::new(session.cyclic_joins(&plan)?);
+            let physical = session
+                .physical_plan_choosing(plan, &Providers::new(), Arc::clone(&choice))
+                .await?;
+            let mut lines = physical_lines(physical.as_ref(), verbose);
+            let why = choice.binary().into_iter();
+            lines.extend(why.map(|why| format!("cycle with binary joins: {why}")));
+            Ok(lines)
+        }
+        ExplainType::Stages => {
+            let database = session.database();
+            let graph = plan_view(
+                database.state(),
+                plan,
+                database.view_options(slides(session), view_flow(session)?),
+            )?;
+            Ok(stages(&graph, &BTreeMap::new()))
+        }
+    }
+}
+
+/// The plan of a view; `faucets` is what those of a view that runs do, by stage.
+fn view(
+    session: &Session,
+    definition: &QueryDef,
+    plan_type: ExplainType,
+    faucets: &BTreeMap<usize, String>,
+) -> SqlResult<Vec<String>> {
+    let db = session.database();
+    let scope = session.scope();
+    if plan_type == ExplainType::Logical {
+        let scope = millrace_catalog::scope::Scope {
+            search_path: definition.search_path.clone(),
+            ..scope
+        };
+        let plan = db.reader(&scope).bind_query_text(definition)?;
+        return logical(session, &plan);
+    }
+    let planned = db.plan_materialized(&scope.catalog, &scope.database, definition)?;
+    Ok(stages(&planned.graph, faucets))
+}
+
+fn logical(session: &Session, plan: &LogicalPlan) -> SqlResult<Vec<String>> {
+    let optimized = df(session.database().state().optimize(plan))?;
+    Ok(split(&optimized.display_indent().to_string()))
+}
+
+fn physical_lines(plan: &dyn ExecutionPlan, verbose: bool) -> Vec<String> {
+    split(&DisplayableExecutionPlan::new(plan).indent(verbose).to_string())
+}
+
+fn stages(graph: &StageGraph, faucets: &BTreeMap<usize, String>) -> Vec<String> {
+    split(&millrace_planner::explain::stages_with(graph, faucets))
+}
+
+fn split(text: &str) -> Vec<String> {
+    text.trim_end().lines().map(str::to_string).collect()
+}

@@ -1,0 +1,218 @@
+//! EXPLAIN ANALYZE MATERIALIZED VIEW: counts what a running view does for a while, by taking the difference of what the
+//! runtime has counted before and after.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_catalog::Object;
+use millrace_clarity::render::json::{Document, Watched};
+use millrace_clarity::render::view::view_text;
+use millrace_clarity::task_counts::TaskCounts;
+use millrace_clarity::view::{Coordination, EpochSample, LogUse, ViewProfile, ViewStage, analyse_view};
+use millrace_engine::{ActivityCounts, PipelineStatus, ViewStatus};
+use millrace_parser::ast::{ExplainFormat, ExplainOptions};
+use millrace_planner::{RelationId, StageGraph, explain};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::units;
+use millrace_resource::cpu::{process_cpu_time, stolen_time};
+use millrace_resource::disk::Totals;
+
+use super::analyze::{json, scenario};
+use crate::session::Session;
+
+/// For how long a view is watched if the statement does not say.
+const DURATION_DEFAULT: Duration = Duration::from_secs(5);
+const DURATION_MAX: Duration = Duration::from_secs(3_600);
+
+/// Watches a view that was planned as `graph`.
+pub(super) async fn view(
+    session: &Arc<Session>,
+    object: &Object,
+    graph: &StageGraph,
+    options: &ExplainOptions,
+) -> SqlResult<Vec<String>> {
+    let duration = duration(options, DURATION_DEFAULT)?;
+    let relation = RelationId(object.id.0);
+    let before = Counts::of(session, relation)?;
+    let begun = Instant::now();
+    tokio::time::sleep(duration).await;
+    let watched = begun.elapsed();
+    let after = Counts::of(session, relation)?;
+    let profile = ViewProfile {
+        view: object.name.clone(),
+        watched: u64::try_from(watched.as_nanos()).unwrap_or(u64::MAX),
+        cores: session.database().cores(),
+        epochs: after.pipeline.committed - before.pipeline.committed.min(after.pipeline.committed),
+        group_size: after.pipeline.group_size,
+        coordination: coordination(&before, &after),
+        samples: samples(&before, &after),
+        stages: stages(graph, &before.view.activity, &after.view.activity),
+        pipeline_busy: after.pipeline_busy.saturating_sub(before.pipeline_busy),
+        outside: nanos(after.outside(), before.outside()),
+        stolen: nanos(after.stolen, before.stolen),
+        rows: after.view.rows as u64,
+        state_bytes: after.view.state_bytes as u64,
+        on_disk_bytes: after.view.on_disk_bytes as u64,
+        log: log(session, &before.log, &after.log),
+    };
+    let analysis = analyse_view(&profile, options.what_if.as_ref().map(scenario));
+    match options.format {
+        ExplainFormat::Text => Ok(view_text(&profile, &analysis)),
+        _ => json(&Document::new(Watched {
+            view: profile,
+            analysis,
+        })),
+    }
+}
+
+/// For how long to watch; `default` if the statement does not say.
+pub(super) fn duration(options: &ExplainOptions, default: Duration) -> SqlResult<Duration> {
+    let Some(text) = &options.duration else {
+        return Ok(default);
+    };
+    let found = units::duration(text).ok();
+    found
+        .filter(|duration| !duration.is_zero() && *duration <= DURATION_MAX)
+        .ok_or_else(|| {
+            SqlError::new(
+                SqlState::InvalidParameterValue,
+                format!("invalid value for EXPLAIN option \"duration\": \"{text}\""),
+            )
+            .with_hint("Give a time with its unit, such as 5s, at most 1h.")
+        })
+}
+
+/// What the runtime has counted of a view and its pipeline.
+struct Counts {
+    view: ViewStatus,
+    pipeline: millrace_schedule::driver::PipelineRecord,
+    /// Time of the tasks of all the pipeline's views.
+    pipeline_busy: u64,
+    /// Writes of the log, of all streams and tables.
+    log: Totals,
+    /// Of the process on processors, and of its tasks on slots.
+    process: Duration,
+    tasks: Duration,
+    /// By the machine's host, of each processor.
+    stolen: Duration,
+}
+
+impl Counts {
+    fn of(session: &Session, relation: RelationId) -> SqlResult<Counts> {
+        let runtime = session.database().runtime();
+        let gone = || {
+            SqlError::new(
+                SqlState::ObjectNotInPrerequisiteState,
+                "the materialized view is not running",
+            )
+        };
+        let views = runtime.views();
+        let view = views
+            .iter()
+            .find(|view| view.relation == relation)
+            .ok_or_else(gone)?;
+        if let Some(why) = &view.failure {
+            return Err(gone().with_detail(why.clone()));
+        }
+        let PipelineStatus { pipeline, .. } = runtime
+            .pipelines()
+            .into_iter()
+            .find(|status| status.pipeline.views.contains(&relation))
+            .ok_or_else(gone)?;
+        let pipeline_busy = views
+            .iter()
+            .filter(|view| pipeline.views.contains(&view.relation))
+            .flat_map(|view| view.activity.iter().flatten())
+            .map(|counts| counts.busy_ns)
+            .sum();
+        Ok(Counts {
+            view: view.clone(),
+            pipeline,
+            pipeline_busy,
+            log: runtime.disks().data().totals().log,
+            process: process_cpu_time().unwrap_or_default(),
+            stolen: stolen_time(),
+            tasks: runtime
+                .workers()
+                .iter()
+                .map(|worker| Duration::from_nanos(worker.cpu_ns))
+                .sum(),
+        })
+    }
+}
+
+impl Counts {
+    /// What was computed and is no task's.
+    fn outside(&self) -> Duration {
+        self.process.saturating_sub(self.tasks)
+    }
+}
+
+fn nanos(after: Duration, before: Duration) -> u64 {
+    u64::try_from(after.saturating_sub(before).as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn log(session: &Session, before: &Totals, after: &Totals) -> Option<LogUse> {
+    let groups = after.monotasks - before.monotasks;
+    (groups > 0).then(|| LogUse {
+        disk: session.database().runtime().disks().data().name().to_owned(),
+        groups,
+        bytes: after.bytes - before.bytes,
+        queue: nanos(after.queue, before.queue),
+        service: nanos(after.service, before.service),
+    })
+}
+
+fn coordination(before: &Counts, after: &Counts) -> Coordination {
+    let mut sums = Coordination::default();
+    let groups = after.pipeline.groups.iter();
+    for group in groups.filter(|group| group.last_epoch > before.pipeline.committed) {
+        sums.scheduling += group.costs.scheduling_ns;
+        sums.waited += group.costs.waited_ns;
+        sums.execution += group.costs.execution_ns;
+    }
+    sums
+}
+
+fn samples(before: &Counts, after: &Counts) -> Vec<EpochSample> {
+    let committed = before.pipeline.committed + 1..=after.pipeline.committed;
+    let epochs = after.pipeline.epochs.iter();
+    epochs
+        .filter(|epoch| committed.contains(&epoch.epoch) && epoch.rows > 0)
+        .map(|epoch| EpochSample {
+            rows: epoch.rows,
+            busy: epoch.busy_ns,
+            waited: epoch.waited_ns,
+            elapsed: epoch.elapsed_ns,
+        })
+        .collect()
+}
+
+fn stages(
+    graph: &StageGraph,
+    before: &[Vec<ActivityCounts>],
+    after: &[Vec<ActivityCounts>],
+) -> Vec<ViewStage> {
+    let counts = after.iter().zip(before);
+    counts
+        .enumerate()
+        .map(|(id, (after, before))| ViewStage {
+            id,
+            name: graph.stages.get(id).map(explain::stage_name).unwrap_or_default(),
+            partitions: (after.iter().zip(before))
+                .map(|(after, before)| task_counts(after).since(task_counts(before)))
+                .collect(),
+        })
+        .collect()
+}
+
+/// What the runtime counted of some tasks, as the time model has it.
+pub(super) fn task_counts(activity: &ActivityCounts) -> TaskCounts {
+    TaskCounts {
+        tasks: activity.tasks,
+        rows_in: activity.rows_in,
+        rows_out: activity.rows_out,
+        busy: activity.busy_ns,
+        queue: activity.queue_ns,
+    }
+}

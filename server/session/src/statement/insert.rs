@@ -1,0 +1,320 @@
+//! INSERT: VALUES or a query, defaults, ON CONFLICT, RETURNING.
+
+pub(crate) mod conflict;
+mod values;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::Field;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::ast::{self, Expr, Insert, OnInsert, SetExpr, Value};
+use millrace_catalog::Relation;
+use millrace_catalog::scope::Scope;
+use millrace_database::database::rows::{RowBuilder, positions};
+use millrace_database::running::Running;
+use millrace_functions::{cast, syntax};
+use millrace_planner::RelationKind;
+use millrace_planner::relation::relations;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::from_internal::df;
+use millrace_postgres::types;
+use millrace_storage::ChangeBatch;
+
+use crate::keys::check_unique;
+use crate::names;
+use crate::outcome::{CommandTag, Outcome};
+use crate::query::Providers;
+use crate::session::Session;
+use crate::statement::{returning, select};
+use crate::write::{WriteScope, writable};
+
+/// Executes INSERT.
+pub async fn execute(session: &Arc<Session>, mut insert: Insert, running: Running) -> SqlResult<Outcome> {
+    let scope = session.scope();
+    let object = names::insert_target(session, &scope, &insert)?;
+    let relation = writable(&object, "insert into")?;
+    if insert.or.is_some() || insert.replace_into || insert.ignore {
+        return Err(
+            SqlError::unsupported("INSERT OR .. and REPLACE are not supported")
+                .with_hint("Use INSERT .. ON CONFLICT (key) DO UPDATE SET .."),
+        );
+    }
+    let listed: Vec<String> = insert.columns.iter().map(names::last).collect();
+    // Without a list, values are those of the columns in their order, computed ones as well.
+    let mut given = match listed.is_empty() {
+        true => (0..relation.columns.len()).collect(),
+        false => positions(relation, &listed)?,
+    };
+    if let Some(query) = &mut insert.source
+        && let SetExpr::Values(values) = query.body.as_mut()
+    {
+        without_computed(relation, values, &mut given);
+    }
+    let write = session.begin_write(relation).await?;
+    let rows = match insert.source.take() {
+        Some(query) => {
+            let batches = source(
+                session,
+                &scope,
+                relation,
+                *query,
+                &mut given,
+                !listed.is_empty(),
+                &write,
+            )
+            .await?;
+            let builder = RowBuilder::new(session.database(), &scope, relation, &given)?;
+            whole_rows(&builder, &batches)?
+        }
+        None => {
+            let builder = RowBuilder::new(session.database(), &scope, relation, &[])?;
+            vec![builder.build(&[], 1).map_err(|failure| *failure.error)?]
+        }
+    };
+    let name = insert.table_alias.as_ref().map_or_else(
+        || names::last_of_table(&insert.table),
+        |alias| millrace_parser::fold(&alias.alias),
+    );
+    let changes = match &insert.on {
+        None => {
+            if write.in_transaction()
+                && !relation.key().is_empty()
+                && relation.info.kind == RelationKind::Table
+            {
+                check_unique(session, relation, &write, &rows, &[]).await?;
+            }
+            conflict::Resolved::inserted(rows)
+        }
+        Some(OnInsert::OnConflict(clause)) => {
+            conflict::resolve(
+                session,
+                &scope,
+                &object.name,
+                &name,
+                relation,
+                &write,
+                rows,
+                clause,
+            )
+            .await?
+        }
+        Some(other) => {
+            return Err(SqlError::unsupported(format!(
+                "{} is not supported",
+                other.to_string().trim()
+            )));
+        }
+    };
+    let count = changes.rows.iter().map(|batch| batch.num_rows() as u64).sum();
+    let items = insert.returning.as_deref();
+    let returned = returning::evaluate(session, &scope, relation, &name, items, changes.rows).await?;
+    write.finish(changes.changes).await?;
+    let tag = CommandTag::rows("INSERT 0", count);
+    Ok(returning::outcome(session, returned, tag, running))
+}
+
+/// `WITH .. INSERT .. SELECT` as an INSERT whose query has the WITH; `None`: it is something else.
+pub(crate) fn with_before(query: &mut ast::Query) -> Option<ast::Statement> {
+    let SetExpr::Insert(ast::Statement::Insert(insert)) = query.body.as_mut() else {
+        return None;
+    };
+    let source = insert.source.as_mut()?;
+    if source.with.is_some() {
+        return None;
+    }
+    source.with = query.with.take();
+    Some(ast::Statement::Insert(insert.clone()))
+}
+
+/// The rows of the query, one column for each that is given. `given` is cut to what VALUES without a column list has.
+async fn source(
+    session: &Arc<Session>,
+    scope: &Scope,
+    relation: &Relation,
+    mut query: ast::Query,
+    given: &mut Vec<usize>,
+    listed: bool,
+    write: &WriteScope,
+) -> SqlResult<Vec<RecordBatch>> {
+    if let SetExpr::Values(values) = query.body.as_mut() {
+        for row in &mut values.rows {
+            for (expr, position) in row.content.iter_mut().zip(given.iter()) {
+                if is_default(expr) {
+                    *expr = relation.columns[*position]
+                        .default
+                        .clone()
+                        .unwrap_or(Expr::value(Value::Null));
+                }
+            }
+        }
+        if query.with.is_none()
+            && query.order_by.is_none()
+            && query.limit_clause.is_none()
+            && query.fetch.is_none()
+        {
+            if let SetExpr::Values(values) = query.body.as_ref()
+                && let Some(batch) = values::literals(values, relation, given)?
+            {
+                fit(given, batch.num_columns(), listed)?;
+                return Ok(vec![batch]);
+            }
+            assign(&mut query, relation, given);
+            rows_with_queries(&mut query)?;
+        }
+    }
+    let mut statement = ast::Statement::Query(Box::new(query));
+    let (plan, _) = select::bind(session, scope, &mut statement, select::Purpose::Run)?;
+    fit(given, plan.schema().fields().len(), listed)?;
+    check_assignable(&plan, relation, given)?;
+    let mut instead = Providers::new();
+    if relation.info.kind == RelationKind::Table && df(relations(&plan))?.contains(&relation.info.id) {
+        instead.insert(relation.info.id, write.current().await?);
+    }
+    session.collect(plan, &instead).await
+}
+
+/// Takes DEFAULT for computed columns out of VALUES: they are computed anyway.
+fn without_computed(relation: &Relation, values: &mut ast::Values, given: &mut Vec<usize>) {
+    let width = values.rows.iter().map(|row| row.content.len()).min().unwrap_or(0);
+    let computed = |position: usize| {
+        let column = &relation.columns[position];
+        column.generated.is_some() || column.proctime
+    };
+    let all = given.clone();
+    let mut kept = vec![true; all.len()];
+    for (index, position) in all.iter().enumerate().take(width) {
+        kept[index] = !(computed(*position) && values.rows.iter().all(|row| is_default(&row.content[index])));
+    }
+    for row in &mut values.rows {
+        let mut index = 0;
+        row.content.retain(|_| {
+            index += 1;
+            kept.get(index - 1).copied().unwrap_or(true)
+        });
+    }
+    *given = all
+        .into_iter()
+        .zip(kept)
+        .filter(|(_, kept)| *kept)
+        .map(|(position, _)| position)
+        .collect();
+}
+
+/// Refuses expressions of types that their columns do not take. A quoted literal is read by the column's type.
+fn check_assignable(plan: &LogicalPlan, relation: &Relation, given: &[usize]) -> SqlResult<()> {
+    let expressions: &[datafusion::logical_expr::Expr] = match plan {
+        LogicalPlan::Projection(projection) => &projection.expr,
+        _ => &[],
+    };
+    for (index, position) in given.iter().enumerate() {
+        let mut expression = expressions.get(index);
+        while let Some(datafusion::logical_expr::Expr::Alias(alias)) = expression {
+            expression = Some(&alias.expr);
+        }
+        if matches!(expression, Some(datafusion::logical_expr::Expr::Literal(..))) {
+            continue;
+        }
+        let (from, to) = (plan.schema().field(index), relation.schema().field(*position));
+        if !cast::assignable(from, to) {
+            return Err(cast::not_assignable(to.name(), from, to));
+        }
+    }
+    Ok(())
+}
+
+/// Cuts the given columns to those for which there are values.
+fn fit(given: &mut Vec<usize>, columns: usize, listed: bool) -> SqlResult<()> {
+    if columns > given.len() {
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            "INSERT has more expressions than target columns",
+        ));
+    }
+    if columns < given.len() {
+        if listed {
+            return Err(SqlError::new(
+                SqlState::SyntaxError,
+                "INSERT has more target columns than expressions",
+            ));
+        }
+        given.truncate(columns);
+    }
+    Ok(())
+}
+
+/// Casts each cell to its column: the rows of VALUES need not have one type among themselves.
+fn assign(query: &mut ast::Query, relation: &Relation, given: &[usize]) {
+    let SetExpr::Values(values) = query.body.as_mut() else {
+        return;
+    };
+    for row in &mut values.rows {
+        for (expr, position) in row.content.iter_mut().zip(given) {
+            let name = types::type_name(relation.schema().field(*position));
+            let column = relation.schema().field(*position).name();
+            *expr = syntax::call(
+                cast::ASSIGN,
+                vec![expr.clone(), syntax::text(&name), syntax::text(column)],
+            );
+        }
+    }
+}
+
+/// Makes VALUES with subqueries a UNION ALL of SELECTs, which is where subqueries can be run.
+fn rows_with_queries(query: &mut ast::Query) -> SqlResult<()> {
+    let SetExpr::Values(values) = query.body.as_ref() else {
+        return Ok(());
+    };
+    let found = ast::visit_expressions(values, |expr| match expr {
+        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    if found.is_continue() {
+        return Ok(());
+    }
+    let selects: Vec<String> = values
+        .rows
+        .iter()
+        .map(|row| {
+            let cells: Vec<String> = row
+                .content
+                .iter()
+                .enumerate()
+                .map(|(index, cell)| format!("{cell} AS \"column{}\"", index + 1))
+                .collect();
+            format!("SELECT {}", cells.join(", "))
+        })
+        .collect();
+    if let ast::Statement::Query(rows) = select::parse_query(&selects.join(" UNION ALL "))? {
+        query.body = rows.body;
+    }
+    Ok(())
+}
+
+fn is_default(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(name) if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"))
+}
+
+fn whole_rows(builder: &RowBuilder, batches: &[RecordBatch]) -> SqlResult<Vec<RecordBatch>> {
+    batches
+        .iter()
+        .map(|batch| {
+            let schema = batch.schema();
+            let given: Vec<(Arc<Field>, _)> = schema
+                .fields()
+                .iter()
+                .cloned()
+                .zip(batch.columns().iter().cloned())
+                .collect();
+            builder
+                .build(&given, batch.num_rows())
+                .map_err(|failure| *failure.error)
+        })
+        .collect()
+}
+
+/// Rows that are all new.
+pub fn insertions(rows: &[RecordBatch]) -> Vec<ChangeBatch> {
+    rows.iter().cloned().map(ChangeBatch::insertions).collect()
+}

@@ -1,0 +1,187 @@
+//! Keys that exist already: the check inside transactions, and ON CONFLICT.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, Int64Array, RecordBatch};
+use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::row::OwnedRow;
+use datafusion::sql::sqlparser::ast::{ConflictTarget, DoUpdate, OnConflict, OnConflictAction};
+use millrace_catalog::Relation;
+use millrace_catalog::scope::Scope;
+use millrace_parser::quote_identifier;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::from_internal;
+use millrace_storage::ChangeBatch;
+
+use crate::keys::{Keys, existing};
+use crate::names;
+use crate::query::Providers;
+use crate::session::Session;
+use crate::statement::insert::insertions;
+use crate::statement::returning::{bind_over, table_of};
+use crate::statement::update::{Assigned, new_rows};
+use crate::write::WriteScope;
+
+/// What an INSERT comes to.
+pub struct Resolved {
+    /// The changes to make.
+    pub changes: Vec<ChangeBatch>,
+    /// The rows that were inserted or updated, as they are now.
+    pub rows: Vec<RecordBatch>,
+}
+
+impl Resolved {
+    /// Rows without any conflict.
+    pub fn inserted(rows: Vec<RecordBatch>) -> Self {
+        Resolved {
+            changes: insertions(&rows),
+            rows,
+        }
+    }
+}
+
+/// Resolves ON CONFLICT.
+///
+/// # Errors
+/// The target is not the key, or the update fails.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is something that only the statement knows"
+)]
+pub async fn resolve(
+    session: &Arc<Session>,
+    scope: &Scope,
+    object: &str,
+    name: &str,
+    relation: &Relation,
+    write: &WriteScope,
+    rows: Vec<RecordBatch>,
+    clause: &OnConflict,
+) -> SqlResult<Resolved> {
+    check_target(relation, object, clause)?;
+    if rows.is_empty() {
+        return Ok(Resolved::inserted(rows));
+    }
+    let keys = Keys::new(relation)?;
+    let old = existing(session, relation, write, &rows).await?;
+    let mut taken = keys.all(&old)?;
+    let updates = matches!(clause.action, OnConflictAction::DoUpdate(_));
+    let mut fresh = vec![];
+    let mut conflicting = vec![];
+    let mut seen: HashMap<OwnedRow, ()> = HashMap::new();
+    for batch in &rows {
+        let converted = keys.of(batch)?;
+        let mut is_new = Vec::with_capacity(batch.num_rows());
+        for key in &converted {
+            let key = key.owned();
+            if updates && seen.insert(key.clone(), ()).is_some() {
+                return Err(SqlError::new(
+                    SqlState::CardinalityViolation,
+                    "ON CONFLICT DO UPDATE command cannot affect row a second time",
+                )
+                .with_hint("Ensure that no rows proposed for insertion within the same command have duplicate constrained values."));
+            }
+            is_new.push(taken.insert(key));
+        }
+        let is_new = BooleanArray::from(is_new);
+        fresh.push(filter_record_batch(batch, &is_new).map_err(from_internal::arrow)?);
+        let not_new = arrow::compute::not(&is_new).map_err(from_internal::arrow)?;
+        conflicting.push(filter_record_batch(batch, &not_new).map_err(from_internal::arrow)?);
+    }
+    let mut resolved = Resolved::inserted(fresh);
+    if let OnConflictAction::DoUpdate(update) = &clause.action {
+        let tables = BTreeMap::from([
+            (name.to_string(), table_of(relation, old)?),
+            ("excluded".to_string(), table_of(relation, conflicting)?),
+        ]);
+        let (before, after) = updated(session, scope, name, relation, update, tables).await?;
+        for (before, after) in before.into_iter().zip(after) {
+            let count = before.num_rows();
+            let both = concat_batches(relation.schema(), [&before, &after]).map_err(from_internal::arrow)?;
+            let weights =
+                Int64Array::from_iter_values((0..2 * count).map(|row| if row < count { -1 } else { 1 }));
+            resolved.changes.push(ChangeBatch::new(both, Some(weights))?);
+            resolved.rows.push(after);
+        }
+    }
+    Ok(resolved)
+}
+
+/// The rows that DO UPDATE changes, before and after.
+async fn updated(
+    session: &Arc<Session>,
+    scope: &Scope,
+    name: &str,
+    relation: &Relation,
+    update: &DoUpdate,
+    tables: BTreeMap<String, Arc<dyn datafusion::catalog::TableProvider>>,
+) -> SqlResult<(Vec<RecordBatch>, Vec<RecordBatch>)> {
+    let assigned = Assigned::new(relation, &update.assignments)?;
+    let table = quote_identifier(name);
+    let on: Vec<String> = relation
+        .key()
+        .iter()
+        .map(|column| quote_identifier(relation.schema().field(*column).name()).to_string())
+        .map(|column| format!("{table}.{column} = excluded.{column}"))
+        .collect();
+    let condition = update
+        .selection
+        .as_ref()
+        .map(|condition| format!(" WHERE {condition}"))
+        .unwrap_or_default();
+    let text = format!(
+        "SELECT {table}.*{} FROM {table} JOIN excluded ON {}{condition}",
+        assigned.select_list(),
+        on.join(" AND ")
+    );
+    let plan = bind_over(session, scope, &text, tables)?;
+    let batches = session.collect(plan, &Providers::new()).await?;
+    new_rows(session, scope, relation, &assigned, &batches)
+}
+
+fn check_target(relation: &Relation, object: &str, clause: &OnConflict) -> SqlResult<()> {
+    let no_constraint = || {
+        SqlError::new(
+            SqlState::InvalidColumnReference,
+            "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+        )
+    };
+    if relation.key().is_empty() {
+        return Err(no_constraint().with_detail(format!("\"{object}\" has no primary key.")));
+    }
+    match &clause.conflict_target {
+        None if matches!(clause.action, OnConflictAction::DoNothing) => Ok(()),
+        None => Err(SqlError::new(
+            SqlState::SyntaxError,
+            "ON CONFLICT DO UPDATE requires inference specification or constraint name",
+        )
+        .with_hint("For example, ON CONFLICT (column_name).")),
+        Some(ConflictTarget::Columns(columns)) => {
+            let mut named: Vec<String> = columns.iter().map(millrace_parser::fold).collect();
+            let mut key: Vec<String> = relation
+                .key()
+                .iter()
+                .map(|column| relation.schema().field(*column).name().clone())
+                .collect();
+            named.sort();
+            key.sort();
+            if named == key {
+                Ok(())
+            } else {
+                Err(no_constraint())
+            }
+        }
+        Some(ConflictTarget::OnConstraint(name)) => {
+            let name = names::last(name);
+            if relation.key_name.as_deref() == Some(name.as_str()) {
+                Ok(())
+            } else {
+                Err(SqlError::new(
+                    SqlState::UndefinedObject,
+                    format!("constraint \"{name}\" for table \"{object}\" does not exist"),
+                ))
+            }
+        }
+    }
+}

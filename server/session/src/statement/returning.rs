@@ -1,0 +1,141 @@
+//! RETURNING, and other queries over rows that a statement has in its hands.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::{MemTable, TableProvider};
+use datafusion::common::TableReference;
+use datafusion::error::Result;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::ast;
+use millrace_catalog::scope::Scope;
+use millrace_catalog::{Reader, Relation};
+use millrace_database::running::Running;
+use millrace_parser::quote_identifier;
+use millrace_planner::Binder;
+use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::from_internal::df;
+use millrace_sql::CatalogReader;
+
+use crate::outcome::{CommandTag, Outcome};
+use crate::query::{Providers, rows_of};
+use crate::session::Session;
+use crate::statement::select;
+
+/// A catalog in which some names mean given rows.
+struct WithTables<'a> {
+    reader: Reader<'a>,
+    tables: BTreeMap<String, Arc<dyn TableProvider>>,
+}
+
+impl CatalogReader for WithTables<'_> {
+    fn table(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>> {
+        match name {
+            TableReference::Bare { table } => match self.tables.get(table.as_ref()) {
+                Some(provider) => Ok(Arc::clone(provider)),
+                None => self.reader.table(name),
+            },
+            _ => self.reader.table(name),
+        }
+    }
+}
+
+/// Binds the text of a query in which `tables` are names of given rows.
+///
+/// # Errors
+/// It does not bind.
+pub fn bind_over(
+    session: &Session,
+    scope: &Scope,
+    text: &str,
+    tables: BTreeMap<String, Arc<dyn TableProvider>>,
+) -> SqlResult<LogicalPlan> {
+    let mut statement = select::parse_query(text)?;
+    select::prepare(session, &mut statement)?;
+    let ast::Statement::Query(query) = &statement else {
+        return Err(SqlError::internal(format!("not a query: {text}")));
+    };
+    let catalog = WithTables {
+        reader: session.database().reader(scope),
+        tables,
+    };
+    df(Binder::new(session.database().state(), &catalog).query(query))
+}
+
+/// Rows of a relation as a table.
+///
+/// # Errors
+/// The rows have another schema.
+pub fn table_of(relation: &Relation, rows: Vec<RecordBatch>) -> SqlResult<Arc<dyn TableProvider>> {
+    Ok(Arc::new(df(MemTable::try_new(
+        Arc::clone(relation.schema()),
+        vec![rows],
+    ))?))
+}
+
+/// Binds the items of RETURNING over rows of a relation that the statement calls `name`.
+///
+/// # Errors
+/// The items do not bind.
+pub fn bind(
+    session: &Session,
+    scope: &Scope,
+    relation: &Relation,
+    name: &str,
+    items: &[ast::SelectItem],
+    rows: Vec<RecordBatch>,
+) -> SqlResult<(LogicalPlan, Vec<String>)> {
+    let list: Vec<String> = items.iter().map(ToString::to_string).collect();
+    let text = format!("SELECT {} FROM {}", list.join(", "), quote_identifier(name));
+    let names = match select::parse_query(&text)? {
+        ast::Statement::Query(query) => millrace_functions::sql::column_names::output_names(&query),
+        _ => vec![],
+    };
+    let tables = BTreeMap::from([(name.to_string(), table_of(relation, rows)?)]);
+    Ok((bind_over(session, scope, &text, tables)?, names))
+}
+
+/// What a statement says of the rows that it is about to change.
+pub struct Returned {
+    names: Vec<String>,
+    schema: SchemaRef,
+    rows: Vec<RecordBatch>,
+}
+
+/// Evaluates RETURNING over `rows`, if there is one: before they are changed, because an error means that nothing was.
+///
+/// # Errors
+/// RETURNING does not bind or fails.
+pub async fn evaluate(
+    session: &Arc<Session>,
+    scope: &Scope,
+    relation: &Relation,
+    name: &str,
+    items: Option<&[ast::SelectItem]>,
+    rows: Vec<RecordBatch>,
+) -> SqlResult<Option<Returned>> {
+    let Some(items) = items else {
+        return Ok(None);
+    };
+    let (plan, names) = bind(session, scope, relation, name, items, rows)?;
+    let physical = session.physical_plan(plan, &Providers::new()).await?;
+    let schema = physical.schema();
+    let rows = session.collect_physical(physical).await?;
+    Ok(Some(Returned { names, schema, rows }))
+}
+
+/// What a statement answers with when it has changed the rows.
+pub fn outcome(
+    session: &Arc<Session>,
+    returned: Option<Returned>,
+    tag: CommandTag,
+    running: Running,
+) -> Outcome {
+    let Some(Returned { names, schema, rows }) = returned else {
+        return Outcome::Done { tag };
+    };
+    let (schema, stream) = session.guarded(rows_of(schema, rows), &names, running);
+    Outcome::Rows { schema, stream, tag }
+}

@@ -1,0 +1,152 @@
+//! SELECT: bind, take a snapshot, plan, run.
+
+use std::sync::Arc;
+
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::ast;
+use millrace_catalog::scope::Scope;
+use millrace_database::running::Running;
+use millrace_functions::sql::{column_names, rewrite};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::from_internal;
+
+use crate::constants;
+use crate::outcome::{CommandTag, Outcome};
+use crate::query::Providers;
+use crate::session::Session;
+
+/// Why a query is bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To be run.
+    Run,
+    /// To learn its parameters and columns: nothing is done.
+    Describe,
+}
+
+/// Executes a SELECT.
+pub async fn execute(
+    session: &Arc<Session>,
+    statement: &mut ast::Statement,
+    running: Running,
+) -> SqlResult<Outcome> {
+    let written = statement.clone();
+    let mut has_slept = false;
+    loop {
+        let scope = session.scope();
+        let Bound { plan, names, effects } = bind_with_effects(session, &scope, statement, Purpose::Run)?;
+        if !effects.sleep.is_zero() && !has_slept {
+            tokio::time::sleep(effects.sleep).await;
+            has_slept = true;
+        }
+        let tag = CommandTag::sent("SELECT");
+        match run(session, plan, &names, running.clone(), tag).await {
+            // A view was replaced between binding and reading: what has its name now is read.
+            Err(error)
+                if error.code == SqlState::UndefinedTable
+                    && session.database().catalog().version != scope.catalog.version =>
+            {
+                statement.clone_from(&written);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Runs a bound query for its rows.
+pub async fn run(
+    session: &Arc<Session>,
+    plan: LogicalPlan,
+    names: &[String],
+    running: Running,
+    tag: CommandTag,
+) -> SqlResult<Outcome> {
+    let physical = session.physical_plan(plan, &Providers::new()).await?;
+    let stream = session.start(physical)?;
+    let (schema, stream) = session.guarded(stream, names, running);
+    Ok(Outcome::Rows { schema, stream, tag })
+}
+
+/// A bound query.
+struct Bound {
+    plan: LogicalPlan,
+    /// What its columns are called, if that is not what the plan says.
+    names: Vec<String>,
+    effects: constants::Effects,
+}
+
+/// Binds a query. Its columns are to be called by the names beside the plan, if there are any.
+///
+/// # Errors
+/// Names, types or constructs that do not bind.
+pub fn bind(
+    session: &Session,
+    scope: &Scope,
+    statement: &mut ast::Statement,
+    purpose: Purpose,
+) -> SqlResult<(LogicalPlan, Vec<String>)> {
+    bind_with_effects(session, scope, statement, purpose).map(|bound| (bound.plan, bound.names))
+}
+
+fn bind_with_effects(
+    session: &Session,
+    scope: &Scope,
+    statement: &mut ast::Statement,
+    purpose: Purpose,
+) -> SqlResult<Bound> {
+    let names = match statement {
+        ast::Statement::Query(query) => column_names::output_names(query),
+        _ => vec![],
+    };
+    let effects = match purpose {
+        Purpose::Run => constants::replace(session, statement)?,
+        Purpose::Describe => {
+            // What `set_config` would do happens when the query runs.
+            constants::replace_for_description(session, statement)?;
+            constants::Effects::default()
+        }
+    };
+    rewrite::statement(statement)?;
+    let ast::Statement::Query(query) = statement else {
+        return Err(SqlError::new(SqlState::SyntaxError, "expected a query"));
+    };
+    if let ast::SetExpr::Select(select) = query.body.as_ref()
+        && let Some(into) = &select.into
+    {
+        return Err(
+            SqlError::unsupported(format!("SELECT .. {into} is not supported"))
+                .with_hint("Use CREATE TABLE .. AS SELECT .."),
+        );
+    }
+    if !query.locks.is_empty() {
+        return Err(SqlError::unsupported("SELECT .. FOR UPDATE is not supported")
+            .with_hint("A table is locked by the first statement of a transaction that changes it."));
+    }
+    let reader = session.database().reader(scope);
+    let plan = reader.bind_query(query)?;
+    Ok(Bound { plan, names, effects })
+}
+
+/// The text of a query, parsed.
+///
+/// # Errors
+/// It is not one query.
+pub(crate) fn parse_query(text: &str) -> SqlResult<ast::Statement> {
+    let mut parsed = millrace_parser::parse(text).map_err(from_internal::parse)?;
+    match parsed.pop().map(|parsed| parsed.statement) {
+        Some(millrace_parser::ast::Statement::Sql(sql)) if parsed.is_empty() => Ok(*sql),
+        _ => Err(SqlError::internal(format!("not one query: {text}"))),
+    }
+}
+
+/// Replaces the session's functions and PostgreSQL's spellings in a statement.
+pub(crate) fn prepare_sql(session: &Session, sql: &mut ast::Statement) -> SqlResult<constants::Effects> {
+    let effects = constants::replace(session, sql)?;
+    rewrite::statement(sql)?;
+    Ok(effects)
+}
+
+/// Prepares a statement's expressions for binding.
+pub fn prepare(session: &Session, statement: &mut ast::Statement) -> SqlResult<()> {
+    prepare_sql(session, statement).map(|_| ())
+}

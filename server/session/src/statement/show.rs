@@ -1,0 +1,549 @@
+//! SHOW and DESCRIBE.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{
+    Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray, TimestampMicrosecondArray,
+};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use millrace_catalog::scope::Scope;
+use millrace_catalog::{Definition, Object, kind_name};
+use millrace_database::Database;
+use millrace_database::sessions::Activity;
+use millrace_parser::ast::{ObjectName, ShowStatement, ShowTarget};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::{from_internal, types};
+use millrace_schedule::driver::GroupRecord;
+use millrace_storage::{ObjectId, ObjectKind};
+use millrace_system::mr_catalog;
+
+use crate::names;
+use crate::outcome::{CommandTag, Outcome};
+use crate::query::rows_of;
+use crate::session::Session;
+
+/// A table of texts: what SHOW answers with.
+type Rows = Vec<Vec<Option<String>>>;
+
+/// Columns of text.
+pub fn schema(names: &[&str]) -> SchemaRef {
+    Arc::new(Schema::new(
+        names
+            .iter()
+            .map(|name| Field::new(*name, DataType::Utf8, true))
+            .collect::<Vec<_>>(),
+    ))
+}
+
+/// The columns that SHOW of something has.
+pub fn columns(target: &ShowTarget) -> SchemaRef {
+    match target {
+        ShowTarget::Variable(name) => schema(&[name.as_str()]),
+        ShowTarget::All | ShowTarget::Parameters => schema(&["name", "setting", "description"]),
+        ShowTarget::Columns(_) => schema(&["name", "type", "nullable", "default", "comment"]),
+        ShowTarget::Create(_) => schema(&["name", "create_sql"]),
+        ShowTarget::Indexes(_) => schema(&["name", "on", "key"]),
+        ShowTarget::Jobs => schema(&[
+            "id",
+            "view",
+            "state",
+            "rows_done",
+            "rows_total",
+            "percent",
+            "elapsed",
+            "time_left",
+            "on_disk_bytes",
+            "error",
+        ]),
+        ShowTarget::Processlist => schema(&[
+            "id",
+            "user",
+            "database",
+            "peer",
+            "application",
+            "state",
+            "priority",
+            "started_at",
+            "info",
+        ]),
+        ShowTarget::Batches => schema(&[
+            "pipeline",
+            "epoch",
+            "sources",
+            "views",
+            "group_size",
+            "scheduling_us",
+            "execution_us",
+            "idle_us",
+            "workers",
+            "writes_waiting",
+        ]),
+        ShowTarget::Workers => schema(&["id", "address", "state", "cores", "partitions", "tasks_waiting"]),
+        ShowTarget::Watermarks => schema(&["relation", "watermark", "late_rows", "future_rows"]),
+        ShowTarget::Backpressure => schema(&["view", "stage", "waits_for", "tasks", "waiting_us", "source"]),
+        ShowTarget::Suspended => schema(&[
+            "task",
+            "worker",
+            "class",
+            "pauses",
+            "paused",
+            "pause_latency_max",
+            "cpu",
+            "held_bytes",
+        ]),
+        ShowTarget::Cursors => schema(&["name", "hold", "query"]),
+        ShowTarget::Databases | ShowTarget::Schemas => schema(&["name", "comment"]),
+        ShowTarget::Functions => schema(&["name"]),
+        ShowTarget::Streams | ShowTarget::Sources => schema(&["name", "schema", "comment", "late_rows"]),
+        ShowTarget::Tables
+        | ShowTarget::Views
+        | ShowTarget::MaterializedViews
+        | ShowTarget::Sinks
+        | ShowTarget::Subscriptions => schema(&["name", "schema", "comment"]),
+    }
+}
+
+/// Executes SHOW.
+pub fn execute(session: &Arc<Session>, show: &ShowStatement) -> SqlResult<Outcome> {
+    let scope = session.scope();
+    let mut rows = rows(session, &scope, show)?;
+    if let Some(pattern) = &show.like {
+        rows.retain(|row| {
+            row.first()
+                .and_then(Option::as_deref)
+                .is_some_and(|name| like(name, pattern))
+        });
+    }
+    answer(columns(&show.target), &rows, "SHOW")
+}
+
+/// Executes DESCRIBE.
+pub fn describe(session: &Arc<Session>, name: &ObjectName) -> SqlResult<Outcome> {
+    let target = ShowTarget::Columns(name.clone());
+    let show = ShowStatement {
+        target,
+        schema: None,
+        like: None,
+    };
+    let scope = session.scope();
+    let rows = rows(session, &scope, &show)?;
+    answer(columns(&show.target), &rows, "DESCRIBE")
+}
+
+/// An outcome of texts.
+pub fn answer(schema: SchemaRef, rows: &Rows, command: &'static str) -> SqlResult<Outcome> {
+    let columns: Vec<ArrayRef> = (0..schema.fields().len())
+        .map(|column| {
+            let values: StringArray = rows
+                .iter()
+                .map(|row| row.get(column).cloned().flatten())
+                .collect();
+            Arc::new(values) as ArrayRef
+        })
+        .collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+    let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)
+        .map_err(from_internal::arrow)?;
+    let stream = rows_of(Arc::clone(&schema), vec![batch]);
+    Ok(Outcome::Rows {
+        schema,
+        stream,
+        tag: CommandTag::plain(command),
+    })
+}
+
+fn some(text: impl ToString) -> Option<String> {
+    Some(text.to_string())
+}
+
+fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResult<Rows> {
+    let db = session.database();
+    let kind = |kind: ObjectKind| relations(scope, show.schema.as_ref(), kind);
+    Ok(match &show.target {
+        ShowTarget::Streams | ShowTarget::Sources => streams(db, scope, show.schema.as_ref())?,
+        ShowTarget::Tables => kind(ObjectKind::Table)?,
+        ShowTarget::Views => kind(ObjectKind::View)?,
+        ShowTarget::MaterializedViews => kind(ObjectKind::MaterializedView)?,
+        ShowTarget::Sinks => kind(ObjectKind::Sink)?,
+        ShowTarget::Subscriptions => kind(ObjectKind::Subscription)?,
+        ShowTarget::Indexes(relation) => {
+            let relation = relation
+                .as_ref()
+                .map(|name| names::resolve(session, scope, name))
+                .transpose()?;
+            scope
+                .catalog
+                .relations(&scope.database)
+                .filter_map(|object| {
+                    let Definition::Index(index) = &object.definition else {
+                        return None;
+                    };
+                    let on = scope.catalog.object(index.relation)?;
+                    if relation.as_ref().is_some_and(|relation| relation.id != on.id) {
+                        return None;
+                    }
+                    let key = key_names(on, &index.columns).join(", ");
+                    Some(vec![some(&object.name), some(&on.name), Some(key)])
+                })
+                .collect()
+        }
+        ShowTarget::Functions => {
+            let state = db.state();
+            let own: Vec<String> = (scope.catalog.functions(&scope.database))
+                .map(|object| object.display_name())
+                .collect();
+            let mut names: Vec<&String> = state
+                .scalar_functions()
+                .keys()
+                .chain(state.aggregate_functions().keys())
+                .chain(state.window_functions().keys())
+                .chain(&own)
+                .collect();
+            names.sort();
+            names.dedup();
+            names.into_iter().map(|name| vec![some(name)]).collect()
+        }
+        ShowTarget::Databases => scope
+            .catalog
+            .databases()
+            .map(|object| vec![some(&object.name), object.comment.clone()])
+            .collect(),
+        ShowTarget::Schemas => {
+            let system = millrace_catalog::SYSTEM_SCHEMAS
+                .iter()
+                .map(|name| vec![some(name), None]);
+            let own = scope.catalog.schemas(&scope.database);
+            let mut all: Rows = own
+                .map(|object| vec![some(&object.name), object.comment.clone()])
+                .chain(system)
+                .collect();
+            all.sort();
+            all
+        }
+        ShowTarget::Cursors => session
+            .cursors
+            .lock()
+            .iter()
+            .map(|(name, cursor)| vec![some(name), some(cursor.hold), some(&cursor.query)])
+            .collect(),
+        ShowTarget::Columns(name) => columns_of(session, scope, name)?,
+        ShowTarget::Create(reference) => {
+            let object = names::resolve(session, scope, &reference.name)?;
+            vec![vec![some(object.display_name()), some(&object.sql)]]
+        }
+        ShowTarget::Jobs => db
+            .job_infos()
+            .into_iter()
+            .map(|job| {
+                vec![
+                    some(job.id),
+                    some(&job.view),
+                    some(job.state),
+                    some(job.rows_done),
+                    some(job.rows_total),
+                    Some(format!("{:.1}", job.percent())),
+                    Some(clock(job.elapsed)),
+                    job.time_left.map(clock),
+                    some(job.on_disk_bytes),
+                    job.error,
+                ]
+            })
+            .collect(),
+        ShowTarget::Processlist => processes(session),
+        ShowTarget::Batches => db
+            .runtime()
+            .pipelines()
+            .into_iter()
+            .map(|status| {
+                let pipeline = status.pipeline;
+                // Of the group that ended last.
+                let micros = |time: fn(&GroupRecord) -> u64| {
+                    let group = pipeline.groups.last();
+                    group.map(|group| (time(group) / 1_000).to_string())
+                };
+                vec![
+                    some(pipeline.id.0),
+                    some(pipeline.committed),
+                    some(pipeline.sources.len()),
+                    some(pipeline.views.len()),
+                    some(pipeline.group_size),
+                    micros(|group| group.costs.scheduling_ns),
+                    micros(|group| group.costs.execution_ns),
+                    micros(|group| group.idle_ns),
+                    some(pipeline.workers),
+                    some(status.writes_waiting),
+                ]
+            })
+            .collect(),
+        ShowTarget::Workers => db
+            .runtime()
+            .workers()
+            .into_iter()
+            .map(|worker| {
+                vec![
+                    some(worker.id),
+                    some("in process"),
+                    some(worker.state()),
+                    some(worker.cores),
+                    some(worker.partitions),
+                    some(worker.tasks_waiting),
+                ]
+            })
+            .collect(),
+        ShowTarget::Suspended => db
+            .runtime()
+            .paused_tasks()
+            .into_iter()
+            .map(|(worker, task)| {
+                let name = match task.label {
+                    Some(label) => format!(
+                        "query {}, stage {}, partition {}",
+                        label.query, label.stage, label.partition
+                    ),
+                    None => "of an epoch".to_owned(),
+                };
+                vec![
+                    Some(name),
+                    some(worker),
+                    some(task.class),
+                    some(task.pauses),
+                    some(format!("{:.3?}", task.paused)),
+                    some(format!("{:.3?}", task.pause_latency_max)),
+                    some(format!("{:.3?}", task.cpu)),
+                    some(task.held),
+                ]
+            })
+            .collect(),
+        ShowTarget::Watermarks => {
+            let catalog = db.catalog();
+            let known = db.runtime().watermarks().into_iter();
+            let rows = known.map(|status| {
+                let object = catalog.object(ObjectId(status.relation.0));
+                vec![
+                    object.map(|object| object.display_name()),
+                    status.watermark.map(timestamp),
+                    some(status.late_rows),
+                    some(status.future_rows),
+                ]
+            });
+            rows.collect()
+        }
+        // Flow control has nothing to report before there is such.
+        ShowTarget::Backpressure => mr_catalog::flow::waiting(session.database())
+            .into_iter()
+            .map(|row| row.into_iter().map(Some).collect())
+            .collect(),
+        ShowTarget::All | ShowTarget::Parameters => session
+            .settings_shown()
+            .into_iter()
+            .map(|shown| {
+                let description = shown
+                    .known
+                    .map_or("Created by the session.", |known| known.description);
+                vec![Some(shown.name), Some(shown.value), some(description)]
+            })
+            .collect(),
+        ShowTarget::Variable(name) => vec![vec![Some(session.setting_shown(name)?)]],
+    })
+}
+
+/// A time in microseconds since 1970-01-01 00:00 UTC.
+fn timestamp(micros: i64) -> String {
+    let time = TimestampMicrosecondArray::from(vec![micros]).with_timezone("UTC");
+    let field = Field::new("", time.data_type().clone(), true);
+    let time: ArrayRef = Arc::new(time);
+    types::output::text(&field, &time, 0)
+}
+
+/// Streams, each with the rows that were too late for it since the start of the server, if it has a watermark.
+fn streams(db: &Database, scope: &Scope, schema: Option<&ObjectName>) -> SqlResult<Rows> {
+    let late: BTreeMap<u64, u64> = (db.runtime().watermarks().into_iter())
+        .map(|status| (status.relation.0, status.late_rows))
+        .collect();
+    let rows = objects(scope, schema, ObjectKind::Stream)?.map(|object| {
+        let late = late.get(&object.id.0).map(u64::to_string);
+        vec![
+            some(&object.name),
+            some(&object.schema),
+            object.comment.clone(),
+            late,
+        ]
+    });
+    Ok(rows.collect())
+}
+
+fn relations(scope: &Scope, schema: Option<&ObjectName>, kind: ObjectKind) -> SqlResult<Rows> {
+    let objects = objects(scope, schema, kind)?;
+    let row = |object: &Arc<Object>| vec![some(&object.name), some(&object.schema), object.comment.clone()];
+    Ok(objects.map(row).collect())
+}
+
+fn objects<'a>(
+    scope: &'a Scope,
+    schema: Option<&ObjectName>,
+    kind: ObjectKind,
+) -> SqlResult<impl Iterator<Item = &'a Arc<Object>>> {
+    let schema = schema.map(names::last);
+    if let Some(schema) = &schema
+        && !scope.catalog.has_schema(&scope.database, schema)
+    {
+        return Err(SqlError::new(
+            SqlState::InvalidSchemaName,
+            format!("schema \"{schema}\" does not exist"),
+        ));
+    }
+    Ok(scope
+        .catalog
+        .relations(&scope.database)
+        .filter(move |object| {
+            object.kind == kind || (kind == ObjectKind::Table && object.kind == ObjectKind::ExternalTable)
+        })
+        .filter(move |object| schema.as_ref().is_none_or(|schema| *schema == object.schema)))
+}
+
+fn columns_of(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult<Rows> {
+    let reference = names::parts(name)?;
+    let reader = session.database().reader(scope);
+    let (schema, table) = reader.parts(&reference)?;
+    if let Some(object) = reader.object(schema, table)
+        && let Some(relation) = object.relation()
+    {
+        return Ok(relation
+            .columns
+            .iter()
+            .map(|column| {
+                let default = match (&column.generated, &column.default, column.proctime) {
+                    (Some(expression), _, _) => Some(format!("generated always as ({expression})")),
+                    (None, Some(expression), _) => Some(expression.to_string()),
+                    (None, None, true) => some("proctime()"),
+                    (None, None, false) => None,
+                };
+                vec![
+                    some(column.field.name()),
+                    Some(types::type_name(&column.field)),
+                    some(if column.field.is_nullable() { "yes" } else { "no" }),
+                    default,
+                    column.comment.clone(),
+                ]
+            })
+            .collect());
+    }
+    let provider =
+        millrace_sql::CatalogReader::table(&reader, &reference).map_err(from_internal::datafusion)?;
+    Ok(provider
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| {
+            let nullable = if field.is_nullable() { "yes" } else { "no" };
+            vec![
+                some(field.name()),
+                Some(types::type_name(field)),
+                some(nullable),
+                None,
+                None,
+            ]
+        })
+        .collect())
+}
+
+/// The names of columns by position.
+pub(crate) fn key_names(object: &Object, positions: &[usize]) -> Vec<String> {
+    match object.relation() {
+        Some(relation) => positions
+            .iter()
+            .filter_map(|position| relation.columns.get(*position))
+            .map(|column| column.field.name().clone())
+            .collect(),
+        None => vec![kind_name(object.kind).to_string()],
+    }
+}
+
+fn processes(session: &Session) -> Rows {
+    session
+        .database()
+        .sessions()
+        .into_iter()
+        .map(|other| {
+            let info = other.info();
+            let activity = other.activity();
+            let running = activity.as_ref().is_some_and(Activity::is_running);
+            let started = activity.as_ref().and_then(|activity| {
+                chrono::DateTime::from_timestamp_millis(activity.started_at_ms).map(|time| time.to_rfc3339())
+            });
+            vec![
+                some(other.id()),
+                some(&info.user),
+                some(&info.database),
+                some(&info.peer),
+                other.setting("application_name"),
+                some(if running { "active" } else { "idle" }),
+                some(other.query_class()),
+                started,
+                activity.map(|activity| activity.statement),
+            ]
+        })
+        .collect()
+}
+
+/// `hh:mm:ss`, as PostgreSQL writes an interval of less than a day.
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!(
+        "{:02}:{:02}:{:02}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
+}
+
+/// SQL's LIKE with `%` and `_`.
+fn like(text: &str, pattern: &str) -> bool {
+    let (text, pattern): (Vec<char>, Vec<char>) = (text.chars().collect(), pattern.chars().collect());
+    let (mut at, mut next) = (0, 0);
+    // Where to go on after the last `%`, with one character more eaten by it.
+    let mut retry: Option<(usize, usize)> = None;
+    while at < text.len() {
+        match pattern.get(next) {
+            Some('%') => {
+                retry = Some((at, next));
+                next += 1;
+            }
+            Some(character) if *character == '_' || *character == text[at] => {
+                at += 1;
+                next += 1;
+            }
+            _ => match retry {
+                Some((eaten, percent)) => {
+                    retry = Some((eaten + 1, percent));
+                    at = eaten + 1;
+                    next = percent + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[next..].iter().all(|character| *character == '%')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_in_sql() {
+        for (text, pattern, expected) in [
+            ("flights", "fl%", true),
+            ("flights", "%g%s", true),
+            ("flights", "f_ights", true),
+            ("flights", "flight", false),
+            ("", "%", true),
+            ("aab", "%ab", true),
+            ("x", "", false),
+        ] {
+            assert_eq!(like(text, pattern), expected, "{text} like {pattern}");
+        }
+    }
+}

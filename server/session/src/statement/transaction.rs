@@ -1,0 +1,180 @@
+//! BEGIN, COMMIT, ROLLBACK, SAVEPOINT (refused), FLUSH, CHECKPOINT.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{TransactionAccessMode, TransactionIsolationLevel, TransactionMode};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+
+use crate::notice::Severity;
+use crate::outcome::Outcome;
+use crate::session::Session;
+use crate::statement::done;
+use crate::transaction::{Active, Transaction};
+
+/// BEGIN and START TRANSACTION. In the implicit transaction of a simple query it makes that one explicit.
+pub fn begin(session: &Session, modes: &[TransactionMode]) -> SqlResult<Outcome> {
+    let read_only = match access(modes)? {
+        Some(read_only) => read_only,
+        None => session.setting("default_transaction_read_only").as_deref() == Some("on"),
+    };
+    let mut transaction = session.transaction.lock();
+    match &mut *transaction {
+        Transaction::Idle => *transaction = Transaction::Active(Box::new(Active::new(false, read_only))),
+        Transaction::Active(active) if active.implicit => {
+            active.implicit = false;
+            active.read_only = read_only;
+        }
+        Transaction::Active(_) | Transaction::Failed { .. } => {
+            drop(transaction);
+            session.notice(Severity::Warning, "there is already a transaction in progress");
+        }
+    }
+    done("BEGIN")
+}
+
+/// What modes say of writing: whether it is refused. Each statement reads what is committed when it begins; stronger
+/// isolation is not there, and is not promised.
+///
+/// # Errors
+/// 0A000.
+pub(crate) fn access(modes: &[TransactionMode]) -> SqlResult<Option<bool>> {
+    let mut read_only = None;
+    for mode in modes {
+        match mode {
+            TransactionMode::AccessMode(mode) => read_only = Some(*mode == TransactionAccessMode::ReadOnly),
+            TransactionMode::IsolationLevel(
+                TransactionIsolationLevel::ReadCommitted | TransactionIsolationLevel::ReadUncommitted,
+            ) => {}
+            TransactionMode::IsolationLevel(other) => {
+                return Err(
+                    SqlError::unsupported(format!("isolation level {other} is not supported"))
+                        .with_hint("Transactions are READ COMMITTED."),
+                );
+            }
+        }
+    }
+    Ok(read_only)
+}
+
+/// SET TRANSACTION: for the transaction that is open.
+pub fn set(session: &Session, modes: &[TransactionMode]) -> SqlResult<Outcome> {
+    let read_only = access(modes)?;
+    let mut transaction = session.transaction.lock();
+    match &mut *transaction {
+        Transaction::Active(active) => active.read_only = read_only.unwrap_or(active.read_only),
+        _ => {
+            drop(transaction);
+            session.notice(
+                Severity::Warning,
+                "SET TRANSACTION can only be used in transaction blocks",
+            );
+        }
+    }
+    done("SET")
+}
+
+/// COMMIT and END. A failed transaction is rolled back instead.
+pub async fn commit(session: &Session, chain: bool) -> SqlResult<Outcome> {
+    enum State {
+        None,
+        Open,
+        Failed,
+    }
+    let state = match &*session.transaction.lock() {
+        Transaction::Idle => State::None,
+        Transaction::Active(_) => State::Open,
+        Transaction::Failed { .. } => State::Failed,
+    };
+    let modes = modes_to_keep(session, chain);
+    let outcome = match state {
+        State::None => {
+            session.notice(Severity::Warning, "there is no transaction in progress");
+            done("COMMIT")
+        }
+        State::Open => {
+            session.commit().await?;
+            done("COMMIT")
+        }
+        State::Failed => {
+            *session.transaction.lock() = Transaction::Idle;
+            done("ROLLBACK")
+        }
+    };
+    if chain {
+        begin(session, &modes)?;
+    }
+    outcome
+}
+
+/// What AND CHAIN keeps: whether the transaction changes anything.
+fn modes_to_keep(session: &Session, chain: bool) -> Vec<TransactionMode> {
+    match &*session.transaction.lock() {
+        Transaction::Active(active) if chain => {
+            let access = match active.read_only {
+                true => TransactionAccessMode::ReadOnly,
+                false => TransactionAccessMode::ReadWrite,
+            };
+            vec![TransactionMode::AccessMode(access)]
+        }
+        _ => vec![],
+    }
+}
+
+/// ROLLBACK.
+pub fn rollback(session: &Session, chain: bool, to_savepoint: bool) -> SqlResult<Outcome> {
+    if to_savepoint {
+        return savepoint("ROLLBACK TO SAVEPOINT");
+    }
+    let modes = modes_to_keep(session, chain);
+    if matches!(*session.transaction.lock(), Transaction::Idle) {
+        session.notice(Severity::Warning, "there is no transaction in progress");
+    }
+    session.fail_transaction();
+    *session.transaction.lock() = Transaction::Idle;
+    if chain {
+        begin(session, &modes)?;
+    }
+    done("ROLLBACK")
+}
+
+/// Savepoints are refused.
+pub(crate) fn savepoint(command: &str) -> SqlResult<Outcome> {
+    Err(SqlError::unsupported(format!("{command} is not supported"))
+        .with_hint("Split the work into several transactions."))
+}
+
+/// FLUSH: until everything that was acknowledged before it is visible in every relation, and in the files of sinks.
+pub async fn flush(session: &Arc<Session>) -> SqlResult<Outcome> {
+    everything_visible(session).await?;
+    session.database().sinks().flush().await;
+    done("FLUSH")
+}
+
+/// CHECKPOINT: until everything that was acknowledged before it is in a checkpoint, so that a start need not replay it.
+pub async fn checkpoint(session: &Arc<Session>) -> SqlResult<Outcome> {
+    everything_visible(session).await?;
+    let runtime = session.database().runtime();
+    let failed = runtime.checkpoint_totals().failed;
+    runtime.checkpoint().await;
+    if runtime.checkpoint_totals().failed > failed {
+        return Err(
+            SqlError::new(SqlState::IoError, "a checkpoint could not be written").with_detail(
+                "See the server's log for the reason. Nothing is lost: a start replays the log \
+                          from the previous checkpoint.",
+            ),
+        );
+    }
+    done("CHECKPOINT")
+}
+
+/// Waits for the views: they have all that was acknowledged until now.
+async fn everything_visible(session: &Arc<Session>) -> SqlResult<()> {
+    let runtime = session.database().runtime();
+    // What was acknowledged before the start counts too.
+    runtime.caught_up().await?;
+    let written = runtime.acknowledged();
+    // Of a view that is made anew nobody waits for more than was acknowledged; it has all of that when it is there again.
+    runtime.filled_again().await?;
+    runtime.wait_for(&written).await?;
+    Ok(())
+}

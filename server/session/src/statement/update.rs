@@ -1,0 +1,341 @@
+//! UPDATE: one query gives each row that changes and its new values; the change is the old row -1 and the new row +1.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
+use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::datatypes::Field;
+use arrow::row::{RowConverter, SortField};
+use datafusion::sql::sqlparser::ast::{
+    Assignment, AssignmentTarget, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, SelectItem, SetExpr,
+    Update, UpdateTableFromKind,
+};
+use millrace_catalog::Relation;
+use millrace_catalog::scope::Scope;
+use millrace_database::database::rows::{RowBuilder, positions};
+use millrace_database::running::Running;
+use millrace_functions::{cast, syntax};
+use millrace_parser::quote_identifier;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::{from_internal, types};
+use millrace_storage::ChangeBatch;
+
+use crate::keys::check_unique;
+use crate::outcome::{CommandTag, Outcome};
+use crate::query::Providers;
+use crate::session::Session;
+use crate::statement::{returning, select};
+use crate::{names, write};
+
+/// The columns that a statement assigns, and to what.
+pub(crate) struct Assigned {
+    /// Positions in the table.
+    columns: Vec<usize>,
+    values: Vec<Expr>,
+    /// The type and the name of each column.
+    types: Vec<(String, String)>,
+}
+
+impl Assigned {
+    /// Checks assignments.
+    ///
+    /// # Errors
+    /// A column is unknown, generated, or assigned twice.
+    pub fn new(relation: &Relation, assignments: &[Assignment]) -> SqlResult<Self> {
+        let assignments = one_by_one(assignments)?;
+        let names: Vec<String> = assignments.iter().map(|(name, _)| name.clone()).collect();
+        let columns = positions(relation, &names).map_err(|error| {
+            if error.code == SqlState::DuplicateColumn {
+                SqlError::new(
+                    SqlState::SyntaxError,
+                    error
+                        .message
+                        .replace("column ", "multiple assignments to same column ")
+                        .replace(" specified more than once", ""),
+                )
+            } else {
+                error
+            }
+        })?;
+        let mut values = vec![];
+        let mut types = vec![];
+        for ((_, value), position) in assignments.into_iter().zip(&columns) {
+            let column = &relation.columns[*position];
+            types.push((types::type_name(&column.field), column.field.name().clone()));
+            let default = matches!(&value, Expr::Identifier(name)
+                if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"));
+            if column.generated.is_some() && !default {
+                return Err(SqlError::new(
+                    SqlState::GeneratedAlways,
+                    format!(
+                        "column \"{}\" can only be updated to DEFAULT",
+                        column.field.name()
+                    ),
+                )
+                .with_detail(format!(
+                    "Column \"{}\" is a generated column.",
+                    column.field.name()
+                )));
+            }
+            values.push(if default {
+                column
+                    .default
+                    .clone()
+                    .unwrap_or(Expr::value(datafusion::sql::sqlparser::ast::Value::Null))
+            } else {
+                value
+            });
+        }
+        Ok(Assigned {
+            columns,
+            values,
+            types,
+        })
+    }
+
+    /// What follows the table's own columns in the select list.
+    pub(crate) fn select_list(&self) -> String {
+        self.values
+            .iter()
+            .enumerate()
+            .zip(&self.types)
+            .map(|((index, value), (name, column))| {
+                let arguments = vec![value.clone(), syntax::text(name), syntax::text(column)];
+                let cast = syntax::call(cast::ASSIGN, arguments);
+                format!(", {cast} AS \"assigned {index}\"")
+            })
+            .collect()
+    }
+
+    /// Whether one of these columns is assigned.
+    pub(crate) fn touches(&self, columns: &[usize]) -> bool {
+        columns.iter().any(|column| self.columns.contains(column))
+    }
+}
+
+/// Assignments of single columns: `(a, b) = (1, 2)` is two of them.
+fn one_by_one(assignments: &[Assignment]) -> SqlResult<Vec<(String, Expr)>> {
+    let mut all = vec![];
+    for assignment in assignments {
+        match &assignment.target {
+            AssignmentTarget::ColumnName(name) => all.push((names::last(name), assignment.value.clone())),
+            AssignmentTarget::Tuple(columns) => {
+                let values = row_values(&assignment.value)?;
+                if values.len() != columns.len() {
+                    return Err(SqlError::new(
+                        SqlState::SyntaxError,
+                        "number of columns does not match number of values",
+                    ));
+                }
+                all.extend(columns.iter().map(names::last).zip(values));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The values of a row that is assigned: `(1, 2)`, `ROW(1, 2)`, or a subquery for each of its columns.
+fn row_values(value: &Expr) -> SqlResult<Vec<Expr>> {
+    match value {
+        Expr::Tuple(values) => return Ok(values.clone()),
+        Expr::Nested(inner) => return Ok(vec![inner.as_ref().clone()]),
+        Expr::Function(function) if names::last(&function.name) == "row" => {
+            if let FunctionArguments::List(list) = &function.args {
+                return Ok(list
+                    .args
+                    .iter()
+                    .filter_map(|argument| match argument {
+                        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+                        _ => None,
+                    })
+                    .collect());
+            }
+        }
+        Expr::Subquery(query) => {
+            if let SetExpr::Select(select) = query.body.as_ref()
+                && select.distinct.is_none()
+            {
+                let one = |item: &SelectItem| {
+                    let mut query = query.clone();
+                    if let SetExpr::Select(select) = query.body.as_mut() {
+                        select.projection = vec![item.clone()];
+                    }
+                    Expr::Subquery(query)
+                };
+                return Ok(select.projection.iter().map(one).collect());
+            }
+        }
+        _ => {}
+    }
+    Err(SqlError::unsupported(
+        "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression",
+    )
+    .with_hint("Assign the columns one by one."))
+}
+
+/// Executes UPDATE.
+pub async fn execute(session: &Arc<Session>, update: Update, running: Running) -> SqlResult<Outcome> {
+    let scope = session.scope();
+    let (name, alias) = names::single_table(&update.table)?;
+    let object = names::resolve(session, &scope, &name)?;
+    let relation = write::table(&object, "update")?;
+    if !update.order_by.is_empty() || update.limit.is_some() {
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            "ORDER BY and LIMIT are not supported in UPDATE",
+        ));
+    }
+    let assigned = Assigned::new(relation, &update.assignments)?;
+    let from = match &update.from {
+        None => None,
+        Some(UpdateTableFromKind::BeforeSet(tables) | UpdateTableFromKind::AfterSet(tables)) => {
+            Some(names::joined(tables))
+        }
+    };
+    let shown = alias.clone().unwrap_or_else(|| names::last(&name));
+    let text = changing_query(
+        &name,
+        &shown,
+        &assigned.select_list(),
+        from.as_deref(),
+        update.selection.as_ref(),
+    );
+    let write = session.begin_write(relation).await?;
+    let batches = changing_rows(session, &scope, relation, &text, write.current().await?).await?;
+    let batches = once_each(relation, batches, from.is_some(), "UPDATE .. FROM")?;
+    let (old, new) = new_rows(session, &scope, relation, &assigned, &batches)?;
+    if write.in_transaction() && assigned.touches(relation.key()) {
+        check_unique(session, relation, &write, &new, &old).await?;
+    }
+    let count: usize = new.iter().map(RecordBatch::num_rows).sum();
+    let mut changes = vec![];
+    if count > 0 {
+        // All in one batch: a key that moves from one row to another must not meet itself half way.
+        let old = concat_batches(relation.schema(), &old).map_err(from_internal::arrow)?;
+        let new = concat_batches(relation.schema(), &new).map_err(from_internal::arrow)?;
+        let both = concat_batches(relation.schema(), [&old, &new]).map_err(from_internal::arrow)?;
+        let weights =
+            Int64Array::from_iter_values((0..2 * count).map(|row| if row < count { -1 } else { 1 }));
+        changes.push(ChangeBatch::new(both, Some(weights))?);
+    }
+    let items = update.returning.as_deref();
+    let returned = returning::evaluate(session, &scope, relation, &shown, items, new).await?;
+    write.finish(changes).await?;
+    let tag = CommandTag::rows("UPDATE", count as u64);
+    Ok(returning::outcome(session, returned, tag, running))
+}
+
+/// The query for the rows that a statement changes.
+pub(crate) fn changing_query(
+    name: &datafusion::sql::sqlparser::ast::ObjectName,
+    shown: &str,
+    more: &str,
+    from: Option<&str>,
+    condition: Option<&Expr>,
+) -> String {
+    let table = quote_identifier(shown);
+    let from = from.map(|from| format!(", {from}")).unwrap_or_default();
+    let condition = condition
+        .map(|condition| format!(" WHERE {condition}"))
+        .unwrap_or_default();
+    format!("SELECT {table}.*{more} FROM {name} AS {table}{from}{condition}")
+}
+
+/// The rows that a statement changes, read from the locked state.
+pub(crate) async fn changing_rows(
+    session: &Arc<Session>,
+    scope: &Scope,
+    relation: &Relation,
+    text: &str,
+    current: Arc<dyn datafusion::catalog::TableProvider>,
+) -> SqlResult<Vec<RecordBatch>> {
+    let mut statement = select::parse_query(text)?;
+    let (plan, _) = select::bind(session, scope, &mut statement, select::Purpose::Run)?;
+    let instead = Providers::from([(relation.info.id, current)]);
+    session.collect(plan, &instead).await
+}
+
+/// Each row of the table at most once, however many rows it was joined with.
+pub(crate) fn once_each(
+    relation: &Relation,
+    batches: Vec<RecordBatch>,
+    joined: bool,
+    what: &str,
+) -> SqlResult<Vec<RecordBatch>> {
+    if !joined {
+        return Ok(batches);
+    }
+    if relation.key().is_empty() {
+        return Err(
+            SqlError::unsupported(format!("{what} needs a table with a primary key"))
+                .with_hint("Use WHERE .. IN (SELECT ..) instead."),
+        );
+    }
+    let schema = relation.schema();
+    let fields = relation
+        .key()
+        .iter()
+        .map(|column| SortField::new(schema.field(*column).data_type().clone()))
+        .collect();
+    let converter = RowConverter::new(fields).map_err(from_internal::arrow)?;
+    let mut seen = HashSet::new();
+    batches
+        .into_iter()
+        .map(|batch| {
+            let keys: Vec<ArrayRef> = relation
+                .key()
+                .iter()
+                .map(|column| ArrayRef::clone(batch.column(*column)))
+                .collect();
+            let rows = converter.convert_columns(&keys).map_err(from_internal::arrow)?;
+            let first: BooleanArray = rows.iter().map(|row| Some(seen.insert(row.owned()))).collect();
+            filter_record_batch(&batch, &first).map_err(from_internal::arrow)
+        })
+        .collect()
+}
+
+/// The rows before and after, from batches of the table's columns followed by the assigned values.
+pub(crate) fn new_rows(
+    session: &Session,
+    scope: &Scope,
+    relation: &Relation,
+    assigned: &Assigned,
+    batches: &[RecordBatch],
+) -> SqlResult<(Vec<RecordBatch>, Vec<RecordBatch>)> {
+    let width = relation.columns.len();
+    let given = positions(relation, &[])?;
+    let builder = RowBuilder::new(session.database(), scope, relation, &given)?;
+    let mut old = vec![];
+    let mut new = vec![];
+    for batch in batches {
+        let schema = batch.schema();
+        let before = RecordBatch::try_new(Arc::clone(relation.schema()), batch.columns()[..width].to_vec())
+            .map_err(from_internal::arrow)?;
+        let columns: Vec<(Arc<Field>, ArrayRef)> = given
+            .iter()
+            .map(
+                |column| match assigned.columns.iter().position(|target| target == column) {
+                    Some(index) => {
+                        let at = width + index;
+                        (
+                            Arc::clone(&schema.fields()[at]),
+                            ArrayRef::clone(batch.column(at)),
+                        )
+                    }
+                    None => (
+                        Arc::clone(&relation.schema().fields()[*column]),
+                        ArrayRef::clone(batch.column(*column)),
+                    ),
+                },
+            )
+            .collect();
+        new.push(
+            builder
+                .build(&columns, batch.num_rows())
+                .map_err(|failure| *failure.error)?,
+        );
+        old.push(before);
+    }
+    Ok((old, new))
+}

@@ -1,0 +1,157 @@
+//! Transactions: what DML has changed and not yet committed.
+//!
+//! * DML is evaluated when its statement runs, and its changes wait in the session. COMMIT hands all of them to the
+//!   runtime as one atomic append: they become visible as one epoch, or not at all.
+//! * The tables that a transaction changes stay locked from the first change until its end. Reading takes no locks. A
+//!   transaction that changes a further table may fail with 40001 when another session was waiting to write.
+//! * Inside, tables show the transaction's own changes; streams and views show them after COMMIT.
+//! * A statement that fails makes the transaction fail: its changes and locks go at once, and only its end is accepted.
+//! * Several statements in one simple query are one transaction, unless they say BEGIN themselves.
+//! * DDL commits by itself and cannot be taken back. Inside BEGIN it is refused (25001); inside the implicit transaction
+//!   of a simple query it first commits what came before it.
+//! * SAVEPOINT is refused: there is nothing to return to but the beginning.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_catalog::settings::Settings;
+use millrace_database::sessions::TransactionStatus;
+use millrace_engine::TableLocks;
+use millrace_planner::RelationId;
+use millrace_postgres::error::{SqlError, SqlState};
+use millrace_storage::ChangeBatch;
+
+/// The state of a session's transaction.
+#[derive(Default)]
+pub enum Transaction {
+    /// There is none: each statement commits by itself.
+    #[default]
+    Idle,
+    /// One is open.
+    Active(Box<Active>),
+    /// One is open and has failed.
+    Failed {
+        /// Whether it is that of a simple query.
+        implicit: bool,
+    },
+}
+
+/// An open transaction.
+pub struct Active {
+    /// Whether it is that of a simple query.
+    pub implicit: bool,
+    /// Whether it was begun READ ONLY.
+    pub read_only: bool,
+    /// What was changed, in order, by relation.
+    pub changes: BTreeMap<RelationId, Vec<ChangeBatch>>,
+    /// The right to change the tables in `locked`.
+    pub locks: Option<TableLocks>,
+    /// The tables that are locked.
+    pub locked: BTreeSet<RelationId>,
+    /// The settings from before the first SET: they come back if it fails or is rolled back.
+    pub settings_before: Option<Settings>,
+    /// What SET without LOCAL made of them, once there was a SET LOCAL: they are the session's after COMMIT.
+    pub settings_after: Option<Settings>,
+}
+
+impl Active {
+    /// A transaction that has done nothing.
+    pub fn new(implicit: bool, read_only: bool) -> Self {
+        Active {
+            implicit,
+            read_only,
+            changes: BTreeMap::new(),
+            locks: None,
+            locked: BTreeSet::new(),
+            settings_before: None,
+            settings_after: None,
+        }
+    }
+
+    /// Takes the changes as one write.
+    pub fn take_changes(&mut self) -> Vec<(RelationId, ChangeBatch)> {
+        std::mem::take(&mut self.changes)
+            .into_iter()
+            .flat_map(|(relation, batches)| batches.into_iter().map(move |batch| (relation, batch)))
+            .collect()
+    }
+}
+
+impl Transaction {
+    /// As the wire shows it. The transaction of a simple query does not show.
+    pub fn status(&self) -> TransactionStatus {
+        match self {
+            Transaction::Idle => TransactionStatus::Idle,
+            Transaction::Active(active) if active.implicit => TransactionStatus::Idle,
+            Transaction::Active(_) => TransactionStatus::Active,
+            Transaction::Failed { implicit: true } => TransactionStatus::Idle,
+            Transaction::Failed { implicit: false } => TransactionStatus::Failed,
+        }
+    }
+
+    /// The open transaction.
+    pub fn active(&mut self) -> Option<&mut Active> {
+        match self {
+            Transaction::Active(active) => Some(active),
+            _ => None,
+        }
+    }
+
+    /// Marks it as failed; what it held is let go. Returns the settings to put back.
+    pub fn fail(&mut self) -> Option<Settings> {
+        match std::mem::take(self) {
+            Transaction::Active(active) => {
+                *self = Transaction::Failed {
+                    implicit: active.implicit,
+                };
+                active.settings_before
+            }
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+}
+
+/// What every statement but the end of the transaction gets after a failure.
+pub fn failed() -> SqlError {
+    SqlError::new(
+        SqlState::InFailedSqlTransaction,
+        "current transaction is aborted, commands ignored until end of transaction block",
+    )
+}
+
+/// DDL inside BEGIN.
+pub fn ddl_in_transaction(command: &str) -> SqlError {
+    SqlError::new(
+        SqlState::ActiveSqlTransaction,
+        format!("{command} cannot run inside a transaction block"),
+    )
+    .with_hint(
+        "Statements that define objects commit immediately and cannot be rolled back: run it before BEGIN \
+         or after COMMIT.",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_kept_until_the_end() {
+        let mut transaction = Transaction::Active(Box::new(Active::new(false, false)));
+        assert_eq!(transaction.status(), TransactionStatus::Active);
+        transaction.fail();
+        assert_eq!(transaction.status(), TransactionStatus::Failed);
+        transaction.fail();
+        assert_eq!(transaction.status(), TransactionStatus::Failed);
+    }
+
+    #[test]
+    fn the_transaction_of_a_simple_query_does_not_show() {
+        let mut transaction = Transaction::Active(Box::new(Active::new(true, false)));
+        assert_eq!(transaction.status(), TransactionStatus::Idle);
+        transaction.fail();
+        assert_eq!(transaction.status(), TransactionStatus::Idle);
+    }
+}

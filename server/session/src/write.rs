@@ -1,0 +1,410 @@
+//! From changes to a commit: locks, the buffer of a transaction, and the atomic append.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
+use millrace_catalog::{CatalogSnapshot, Object, Relation};
+use millrace_database::database::ddl::DdlGuard;
+use millrace_database::sessions::Locking;
+use millrace_engine::{LateRows, Note, RuntimeError, TableLocks};
+use millrace_planner::{RelationId, RelationKind};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::from_internal;
+use millrace_resource::error::ResourceError;
+use millrace_storage::{ChangeBatch, ObjectId};
+
+use crate::notice::Severity;
+use crate::overlay;
+use crate::session::Session;
+use crate::transaction::{Active, Transaction};
+
+/// The right of one statement to change one relation. Dropping it without [`WriteScope::finish`] changes nothing.
+pub struct WriteScope {
+    session: Arc<Session>,
+    relation: RelationId,
+    /// Its columns as the statement knows them.
+    schema: SchemaRef,
+    /// Whether it is a table, and so locked.
+    table: bool,
+    locks: Option<TableLocks>,
+    /// Whether a transaction is open that takes the changes.
+    in_transaction: bool,
+    /// What the transaction has changed in this relation before.
+    before: Vec<ChangeBatch>,
+}
+
+impl Session {
+    /// Waits for the right to change definitions, as long as `lock_timeout` says.
+    ///
+    /// # Errors
+    /// 55P03.
+    pub(crate) async fn ddl(&self) -> SqlResult<DdlGuard<'_>> {
+        let guard = self.within_lock_timeout(self.database().ddl()).await?;
+        Ok(guard.held_by(self.running()))
+    }
+
+    /// Locks of tables, waited for as long as `lock_timeout` says.
+    ///
+    /// # Errors
+    /// 55P03; a table was dropped.
+    async fn lock_tables(&self, ids: &[RelationId]) -> SqlResult<TableLocks> {
+        let locks = self.db.runtime().lock_tables(ids);
+        Ok(self.within_lock_timeout(locks).await??)
+    }
+
+    /// Locks one table for a statement that does not write rows.
+    ///
+    /// # Errors
+    /// As [`Session::lock_tables`].
+    pub(crate) async fn lock_table(&self, id: RelationId) -> SqlResult<TableLocks> {
+        *self.locking.lock() = Some(Locking::awaited(id));
+        let locks = self.lock_tables(&[id]).await?;
+        *self.locking.lock() = Some(Locking::held(id));
+        Ok(locks)
+    }
+
+    /// Waits for a lock as long as `lock_timeout` says.
+    ///
+    /// # Errors
+    /// 55P03.
+    pub(crate) async fn within_lock_timeout<T>(&self, lock: impl Future<Output = T>) -> SqlResult<T> {
+        let wait_max = self.settings.lock().lock_timeout();
+        match wait_max {
+            None => Ok(lock.await),
+            Some(wait_max) => tokio::time::timeout(wait_max, lock).await.map_err(|_| {
+                SqlError::new(
+                    SqlState::LockNotAvailable,
+                    "canceling statement due to lock timeout",
+                )
+            }),
+        }
+    }
+
+    /// Begins a change of one relation: waits for its lock if it is a table.
+    ///
+    /// # Errors
+    /// The transaction is read-only, or the lock is not to be had.
+    pub(crate) async fn begin_write(self: &Arc<Self>, relation: &Relation) -> SqlResult<WriteScope> {
+        let id = relation.info.id;
+        let table = relation.info.kind == RelationKind::Table;
+        if self.is_read_only() {
+            return Err(SqlError::new(
+                SqlState::ReadOnlySqlTransaction,
+                "cannot change data in a read-only transaction",
+            ));
+        }
+        let mut held: Vec<RelationId> = vec![];
+        let (mut locks, in_transaction, before, locked) = {
+            let mut transaction = self.transaction.lock();
+            match &mut *transaction {
+                Transaction::Active(active) => {
+                    let before = active.changes.get(&id).cloned().unwrap_or_default();
+                    let locked = active.locked.contains(&id);
+                    held.extend(active.locked.iter().copied());
+                    (
+                        if table { active.locks.take() } else { None },
+                        true,
+                        before,
+                        locked,
+                    )
+                }
+                _ => (None, false, vec![], false),
+            }
+        };
+        if table && !locked {
+            *self.locking.lock() = Some(Locking::awaited(id));
+            locks = Some(self.lock_also(locks, &held, id).await?);
+            *self.locking.lock() = Some(Locking::held(id));
+            self.check_unaltered(relation)?;
+        }
+        Ok(WriteScope {
+            session: Arc::clone(self),
+            relation: id,
+            schema: Arc::clone(relation.schema()),
+            table,
+            locks,
+            in_transaction,
+            before,
+        })
+    }
+
+    /// Refuses to change a locked table to which a column was added since the statement was bound: it would lose what
+    /// others wrote there since.
+    fn check_unaltered(&self, relation: &Relation) -> SqlResult<()> {
+        let catalog = self.db.catalog();
+        let now = catalog
+            .object(ObjectId(relation.info.id.0))
+            .and_then(|object| object.relation());
+        match now {
+            Some(now) if now.columns.len() != relation.columns.len() => Err(SqlError::new(
+                SqlState::SerializationFailure,
+                format!(
+                    "table \"{}\" was altered while the statement waited for it",
+                    relation.info.name
+                ),
+            )
+            .with_hint("Run the transaction again.")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The locks of the tables `held` and of one more.
+    ///
+    /// Locks are always taken together and in one order, so that nobody waits in a circle: those that are held are given
+    /// up and taken again with the new one. Whoever wrote in between has made this transaction's work stale.
+    async fn lock_also(
+        &self,
+        locks: Option<TableLocks>,
+        held: &[RelationId],
+        more: RelationId,
+    ) -> SqlResult<TableLocks> {
+        let heads = |ids: &[RelationId]| -> Vec<u64> {
+            ids.iter().map(|id| self.db.store().logs().head(id.0)).collect()
+        };
+        let before = heads(held);
+        drop(locks);
+        let mut all = held.to_vec();
+        all.push(more);
+        let locks = self.lock_tables(&all).await?;
+        if heads(held) != before {
+            return Err(SqlError::new(
+                SqlState::SerializationFailure,
+                "could not serialize access due to concurrent update",
+            )
+            .with_detail("Another session changed a table between two statements of this transaction.")
+            .with_hint("Run the transaction again."));
+        }
+        Ok(locks)
+    }
+
+    /// Commits the open transaction, if there is one: its changes become one epoch.
+    ///
+    /// # Errors
+    /// The write failed; nothing of it was kept.
+    pub async fn commit(&self) -> SqlResult<()> {
+        let active = {
+            let mut transaction = self.transaction.lock();
+            match std::mem::take(&mut *transaction) {
+                Transaction::Active(active) => active,
+                _ => return Ok(()),
+            }
+        };
+        self.end_transaction(active).await
+    }
+
+    async fn end_transaction(&self, mut active: Box<Active>) -> SqlResult<()> {
+        self.cursors.lock().retain(|_, cursor| cursor.hold);
+        let changes = active.take_changes();
+        let written = match changes.is_empty() {
+            true => Ok(()),
+            false => {
+                let written = self.append(changes, active.locks.as_ref(), &|_| vec![]).await;
+                written.map(|_| ())
+            }
+        };
+        let settings = match &written {
+            Ok(()) => active.settings_after,
+            Err(_) => active.settings_before,
+        };
+        if let Some(settings) = settings {
+            self.put_settings(settings);
+        }
+        written
+    }
+
+    /// Writes changes at once and for good. Until they are handed to the log the statement can be ended, and nothing of
+    /// it stays; from then on it is seen through. Returns which rows did not enter their streams.
+    async fn append(
+        &self,
+        changes: Vec<(RelationId, ChangeBatch)>,
+        locks: Option<&TableLocks>,
+        note: Note<'_>,
+    ) -> SqlResult<LateRows> {
+        let running = self.running();
+        let may = || running.submit().is_ok();
+        let runtime = self.db.runtime();
+        let written = runtime
+            .append_unless_ended(changes, locks, note, self.write_timeout(), &may)
+            .await;
+        let written = match written {
+            Err(RuntimeError::Ended) => {
+                running.submit()?;
+                return Err(RuntimeError::Ended.into());
+            }
+            written => written.map_err(|error| self.explain_write(error))?,
+        };
+        self.say_late(&written.late);
+        Ok(written.late)
+    }
+
+    /// Tells the client of rows that did not enter their streams.
+    fn say_late(&self, late: &LateRows) {
+        let past = "late and left out: their event time is before the watermark of the stream";
+        let ahead = "left out: their event time is ahead of the clock by more than watermark.max_future_skew";
+        for (rows, why) in [(late.rows - late.future_rows, past), (late.future_rows, ahead)] {
+            match rows {
+                0 => {}
+                1 => self.notice(Severity::Notice, format!("1 row is {why}")),
+                _ => self.notice(Severity::Notice, format!("{rows} rows are {why}")),
+            }
+        }
+    }
+
+    /// Waits until there is room for more rows of a relation.
+    ///
+    /// # Errors
+    /// There is none in time, or the relation was dropped.
+    pub(crate) async fn wait_for_room(&self, relation: ObjectId) -> SqlResult<()> {
+        let (relation, wait_max) = (RelationId(relation.0), self.write_timeout());
+        Ok(self.db.runtime().wait_for_room(relation, wait_max).await?)
+    }
+
+    /// How long the session's writes wait for room.
+    fn write_timeout(&self) -> Option<Duration> {
+        self.settings.lock().write_timeout()
+    }
+
+    /// The error of a write, with the names of what it broke.
+    pub(crate) fn explain_write(&self, error: RuntimeError) -> SqlError {
+        match error {
+            RuntimeError::DuplicateKey { relation, key } => duplicate_key(&self.db.catalog(), relation, &key),
+            other => from_internal::runtime(other),
+        }
+    }
+}
+
+/// A key that exists already, with the name of its constraint.
+pub(crate) fn duplicate_key(catalog: &CatalogSnapshot, relation: RelationId, key: &str) -> SqlError {
+    let mut error = from_internal::duplicate_key(key);
+    let relation = catalog
+        .object(ObjectId(relation.0))
+        .and_then(|object| object.relation());
+    if let Some(name) = relation.and_then(|relation| relation.key_name.as_ref()) {
+        error.message = format!("duplicate key value violates unique constraint \"{name}\"");
+    }
+    error
+}
+
+impl WriteScope {
+    /// Whether the changes wait for COMMIT.
+    pub fn in_transaction(&self) -> bool {
+        self.in_transaction
+    }
+
+    /// The rows of the locked table, the transaction's own changes included.
+    ///
+    /// # Errors
+    /// The table was dropped meanwhile.
+    pub async fn current(&self) -> SqlResult<Arc<dyn TableProvider>> {
+        let locks = self
+            .locks
+            .as_ref()
+            .ok_or_else(|| SqlError::internal("the rows of a relation were requested that is not locked"))?;
+        let snapshot = self.session.db.runtime().latest(locks).await?;
+        let base = snapshot.table_provider_as(self.relation, &self.schema)?;
+        overlay::provider(&self.session, base, &self.before).await
+    }
+
+    /// Makes the changes: in the transaction if one is open, else at once and for good.
+    ///
+    /// # Errors
+    /// The write failed; nothing of it was kept.
+    pub async fn finish(self, changes: Vec<ChangeBatch>) -> SqlResult<()> {
+        self.finish_noted(changes, &|_| vec![]).await.map(|_| ())
+    }
+
+    /// As [`finish`](Self::finish). Without a transaction, `note` lasts if and only if the write does, and which rows did not
+    /// enter their stream is known.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub async fn finish_noted(mut self, changes: Vec<ChangeBatch>, note: Note<'_>) -> SqlResult<LateRows> {
+        let changes: Vec<ChangeBatch> = changes.into_iter().filter(|batch| batch.num_rows() > 0).collect();
+        if self.in_transaction {
+            let memory = self.session.db.runtime().memory();
+            if memory.is_short() {
+                // It could only be given back by its end.
+                let who = "the open transaction".to_owned();
+                let held = memory.shown();
+                return Err(ResourceError::OutOfMemory { who, held }.into());
+            }
+            let mut transaction = self.session.transaction.lock();
+            let Some(active) = transaction.active() else {
+                return Err(SqlError::internal(
+                    "the transaction ended while a statement of it ran",
+                ));
+            };
+            if self.table {
+                active.locks = self.locks.take();
+                active.locked.insert(self.relation);
+            }
+            active.changes.entry(self.relation).or_default().extend(changes);
+            return Ok(LateRows::default());
+        }
+        if changes.is_empty() {
+            return Ok(LateRows::default());
+        }
+        let changes = changes.into_iter().map(|batch| (self.relation, batch)).collect();
+        self.session.append(changes, self.locks.as_ref(), note).await
+    }
+}
+
+/// Refuses what is neither a stream nor a table.
+///
+/// # Errors
+/// The object is a view, an index, or something else without rows of its own, or it failed to load.
+pub(crate) fn writable<'a>(object: &'a Object, verb: &str) -> SqlResult<&'a Relation> {
+    use millrace_storage::ObjectKind;
+    object.check_up()?;
+    match (object.kind, object.relation()) {
+        (
+            ObjectKind::Stream,
+            Some(Relation {
+                connector: Some(connector),
+                ..
+            }),
+        ) => Err(SqlError::new(
+            SqlState::WrongObjectType,
+            format!("cannot {verb} stream \"{}\"", object.name),
+        )
+        .with_detail(format!("Its rows come from connector \"{}\".", connector.name()))),
+        (ObjectKind::Stream | ObjectKind::Table, Some(relation)) => Ok(relation),
+        (ObjectKind::View | ObjectKind::MaterializedView, _) => Err(SqlError::new(
+            SqlState::WrongObjectType,
+            format!(
+                "cannot {verb} {} \"{}\"",
+                millrace_catalog::kind_name(object.kind),
+                object.name
+            ),
+        )
+        .with_hint("A view shows the result of its query. Change the streams and tables that it reads.")),
+        (kind, _) => Err(SqlError::new(
+            SqlState::WrongObjectType,
+            format!(
+                "cannot {verb} {} \"{}\"",
+                millrace_catalog::kind_name(kind),
+                object.name
+            ),
+        )),
+    }
+}
+
+/// Refuses what is no table.
+///
+/// # Errors
+/// The object is a stream, which only takes new rows, or anything else.
+pub fn table<'a>(object: &'a Object, verb: &str) -> SqlResult<&'a Relation> {
+    let relation = writable(object, verb)?;
+    if relation.info.kind == RelationKind::Stream {
+        return Err(SqlError::new(
+            SqlState::WrongObjectType,
+            format!("cannot {verb} stream \"{}\"", object.name),
+        )
+        .with_detail("A stream is append-only: its rows are never changed or deleted.")
+        .with_hint("Use a table for rows that change."));
+    }
+    Ok(relation)
+}

@@ -1,0 +1,128 @@
+//! Columns of `pg_catalog` that are arrays. The crate has them as texts, which are read here; two of `pg_class` it has not.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, lit};
+use millrace_functions::cast;
+use millrace_postgres::error::SqlResult;
+use millrace_postgres::from_internal::df;
+
+/// Relations, columns, and the types of their elements.
+const COLUMNS: &[(&str, &str, &str)] = &[
+    ("pg_attribute", "attacl", "text"),
+    ("pg_attribute", "attfdwoptions", "text"),
+    ("pg_attribute", "attoptions", "text"),
+    ("pg_available_extension_versions", "requires", "name"),
+    ("pg_class", "relacl", "text"),
+    ("pg_class", "reloptions", "text"),
+    ("pg_constraint", "conexclop", "integer"),
+    ("pg_constraint", "confdelsetcols", "smallint"),
+    ("pg_constraint", "conffeqop", "integer"),
+    ("pg_constraint", "confkey", "smallint"),
+    ("pg_constraint", "conkey", "smallint"),
+    ("pg_constraint", "conpfeqop", "integer"),
+    ("pg_constraint", "conppeqop", "integer"),
+    ("pg_db_role_setting", "setconfig", "text"),
+    ("pg_default_acl", "defaclacl", "text"),
+    ("pg_event_trigger", "evttags", "text"),
+    ("pg_extension", "extcondition", "text"),
+    ("pg_extension", "extconfig", "integer"),
+    ("pg_foreign_data_wrapper", "fdwacl", "text"),
+    ("pg_foreign_data_wrapper", "fdwoptions", "text"),
+    ("pg_foreign_server", "srvacl", "text"),
+    ("pg_foreign_server", "srvoptions", "text"),
+    ("pg_foreign_table", "ftoptions", "text"),
+    ("pg_init_privs", "initprivs", "text"),
+    ("pg_language", "lanacl", "text"),
+    ("pg_largeobject_metadata", "lomacl", "text"),
+    ("pg_namespace", "nspacl", "text"),
+    ("pg_parameter_acl", "paracl", "text"),
+    ("pg_policy", "polroles", "integer"),
+    ("pg_proc", "proacl", "text"),
+    ("pg_proc", "proallargtypes", "integer"),
+    ("pg_proc", "proargmodes", "text"),
+    ("pg_proc", "proargnames", "text"),
+    ("pg_proc", "proconfig", "text"),
+    ("pg_proc", "protrftypes", "integer"),
+    ("pg_subscription", "subpublications", "text"),
+    ("pg_tablespace", "spcacl", "text"),
+    ("pg_tablespace", "spcoptions", "text"),
+    ("pg_type", "typacl", "text"),
+    ("pg_user_mapping", "umoptions", "text"),
+    ("pg_user_mappings", "umoptions", "text"),
+    ("pg_publication_rel", "prattrs", "smallint"),
+    ("pg_statistic_ext", "stxkind", "text"),
+];
+
+/// Columns that are not there: the crate's `pg_class` ends before them.
+const MISSING: &[(&str, &str)] = &[("pg_class", "relacl"), ("pg_class", "reloptions")];
+
+/// The type of a column that is an array.
+fn element(relation: &str, column: &str) -> Option<&'static str> {
+    let mut columns = COLUMNS.iter();
+    columns
+        .find(|(of, name, _)| *of == relation && *name == column)
+        .map(|(_, _, element)| *element)
+}
+
+/// The columns of a relation of ours, of the types that PostgreSQL's have.
+///
+/// # Errors
+/// A type is not known.
+pub fn schema(relation: &str, schema: &SchemaRef) -> SqlResult<SchemaRef> {
+    let typed = |field: &Field| -> SqlResult<Field> {
+        Ok(match element(relation, field.name()) {
+            Some(element) => {
+                let array = df(cast::named(&format!("{element}[]")))?;
+                Field::new(field.name(), array.data_type, field.is_nullable())
+            }
+            None => field.clone(),
+        })
+    };
+    let mut fields = schema
+        .fields()
+        .iter()
+        .map(|field| typed(field))
+        .collect::<SqlResult<Vec<Field>>>()?;
+    for (of, name) in MISSING {
+        if *of == relation && schema.field_with_name(name).is_err() {
+            fields.push(typed(&Field::new(*name, DataType::Utf8, true))?);
+        }
+    }
+    Ok(Arc::new(Schema::new(fields)))
+}
+
+/// A relation that never changes, with its arrays read.
+///
+/// # Errors
+/// The plan that reads them cannot be made.
+pub fn provider(relation: &str, provider: Arc<dyn TableProvider>) -> SqlResult<Arc<dyn TableProvider>> {
+    let schema = provider.schema();
+    if !schema
+        .fields()
+        .iter()
+        .any(|field| element(relation, field.name()).is_some())
+    {
+        return Ok(provider);
+    }
+    let columns: Vec<Expr> = schema
+        .fields()
+        .iter()
+        .map(|field| {
+            let column = Expr::Column(datafusion::common::Column::new_unqualified(field.name()));
+            match element(relation, field.name()) {
+                Some(element) => cast::udf()
+                    .call(vec![column, lit(format!("{element}[]"))])
+                    .alias(field.name()),
+                None => column,
+            }
+        })
+        .collect();
+    let plan = LogicalPlanBuilder::scan(relation, provider_as_source(provider), None)
+        .and_then(|plan| plan.project(columns))
+        .and_then(LogicalPlanBuilder::build);
+    Ok(Arc::new(ViewTable::new(df(plan)?, None)))
+}

@@ -1,0 +1,136 @@
+//! What the system shows of itself in SQL, put together for a database.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use datafusion::catalog::TableProvider;
+use datafusion::prelude::SessionContext;
+use millrace_catalog::CatalogSnapshot;
+use millrace_catalog::settings::Settings;
+use millrace_database::database::system::{System, SystemCatalog};
+use millrace_database::sessions::Sessions;
+use millrace_database::{Database, DatabaseOptions};
+use millrace_postgres::error::SqlResult;
+
+use crate::pg_catalog::{self, PgCatalog};
+use crate::{cancel, information_schema, mr_catalog};
+
+/// Opens a data directory with all that the system shows of itself.
+///
+/// # Errors
+/// As [`Database::open`].
+pub async fn open(options: DatabaseOptions) -> SqlResult<Arc<Database>> {
+    Database::open(options, system).await
+}
+
+/// The relations of the system's schemas, and the functions that need the catalog or the sessions.
+///
+/// # Errors
+/// Functions cannot be registered, which only a wrong build brings about.
+pub fn system(
+    context: &SessionContext,
+    catalog: &Arc<ArcSwap<CatalogSnapshot>>,
+    sessions: &Arc<Sessions>,
+) -> SqlResult<System> {
+    let schemas = Schemas {
+        pg_catalog: PgCatalog::install(context)?,
+    };
+    let mut functions = pg_catalog::functions::udfs(catalog);
+    functions.extend(cancel::udfs(sessions).into_iter().map(Arc::new));
+    Ok(System {
+        catalog: Box::new(schemas),
+        functions,
+    })
+}
+
+/// The system's schemas.
+struct Schemas {
+    pg_catalog: PgCatalog,
+}
+
+impl SystemCatalog for Schemas {
+    fn relation(
+        &self,
+        db: &Database,
+        catalog: &CatalogSnapshot,
+        database: &str,
+        schema: &str,
+        name: &str,
+    ) -> SqlResult<Option<Arc<dyn TableProvider>>> {
+        match schema {
+            "pg_catalog" if name == "pg_stat_activity" => pg_catalog::activity::relation(db).map(Some),
+            "pg_catalog" if name == "pg_locks" => pg_catalog::locks::relation(db).map(Some),
+            "pg_catalog" => {
+                let system = || mr_catalog::shapes(db);
+                self.pg_catalog.relation(catalog, database, name, system)
+            }
+            "information_schema" => information_schema::relation(catalog, database, name),
+            "mr_catalog" => mr_catalog::relation(db, name),
+            _ => Ok(None),
+        }
+    }
+
+    fn settings(&self, db: &Database, settings: &Settings) -> SqlResult<Arc<dyn TableProvider>> {
+        pg_catalog::settings::relation(db, settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use datafusion::execution::SessionState;
+    use millrace_database::database::engine::build;
+    use millrace_resource::disk::Disks;
+    use millrace_resource::memory::{Memory, Resident};
+    use millrace_resource::spill::query::SpillFiles;
+
+    fn state() -> (SessionState, Box<dyn SystemCatalog>) {
+        let directory = std::path::PathBuf::from("unused");
+        let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
+        let memory = Memory::new(None, Resident::Unknown);
+        let disks = Disks::new(&directory, &memory);
+        let spills = Arc::new(SpillFiles::new(&disks, directory.clone(), &Arc::default()));
+        build(
+            &DatabaseOptions::new(directory),
+            system,
+            &memory,
+            spills,
+            &catalog,
+            &Arc::default(),
+        )
+        .unwrap()
+    }
+
+    /// The functions that come with the system's relations, by name, so that a new one is looked at: how its result grows, and
+    /// its time (`functions::bounded`). Those of the layer below have a list of their own.
+    #[test]
+    fn every_function_was_looked_at() {
+        let (state, _) = state();
+        let mut below = datafusion::prelude::SessionContext::new().state();
+        millrace_functions::registry::register(&mut below).unwrap();
+        let names = |state: &SessionState| -> BTreeSet<String> {
+            let functions = state.scalar_functions().values();
+            functions.map(|function| function.name().to_owned()).collect()
+        };
+        let found: BTreeSet<String> = names(&state).difference(&names(&below)).cloned().collect();
+        let known = include_str!("pg_catalog/functions.txt").split_whitespace();
+        assert_eq!(found, known.map(str::to_owned).collect());
+    }
+
+    #[test]
+    fn the_shared_state_can_be_built() {
+        let (state, _) = state();
+        for name in [
+            "pg_cast",
+            "json_get_json",
+            "pg_typeof",
+            "pg_get_indexdef",
+            "format_type",
+            "to_char",
+        ] {
+            assert!(state.scalar_functions().contains_key(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The server's configuration. Every key is one row of [`keys::KEYS`]: its name, default, explanation and how its text is read.
+//! Where texts come from (a file, the environment, flags) is the command line's business.
+
+pub mod keys;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use millrace_database::tuning::Tuning;
+
+use self::keys::KEYS;
+
+/// The server's configuration. [`keys::KEYS`] explains every field.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Where everything lasting is kept.
+    pub data: PathBuf,
+    /// Where to listen for PostgreSQL clients; port 0 takes any free port.
+    pub pg: SocketAddr,
+    /// Where to listen for HTTP; port 0 takes any free port.
+    pub http: SocketAddr,
+    /// The password that clients must know.
+    pub password: Option<String>,
+    /// Whether to listen beyond loopback without a password.
+    pub insecure: bool,
+    /// Processor cores to use; `None` is all.
+    pub cores: Option<usize>,
+    /// Workers; `None` is one.
+    pub workers: Option<usize>,
+    /// How epochs are cut and grouped.
+    pub tuning: Tuning,
+    /// The most PostgreSQL connections at a time.
+    pub connections_max: usize,
+    /// Rows of a relation that make one partition of a query.
+    pub query_partition_rows: usize,
+    /// Iterations of a recursion in a view within one epoch.
+    pub recursion_iterations_max: usize,
+    /// Rows that a recursion in a view may make within one epoch.
+    pub recursion_rows_max: usize,
+    /// The longest SQL text, in bytes.
+    pub statement_bytes_max: usize,
+    /// The longest message of the PostgreSQL protocol, in bytes.
+    pub message_bytes_max: usize,
+    /// The longest body of an HTTP request, in bytes.
+    pub http_body_bytes_max: usize,
+    /// How long running statements may take to end when the server stops.
+    pub shutdown_timeout: Duration,
+    /// Whether the materialized views that there are run.
+    pub views: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let loopback = SocketAddr::new(IpAddr::from([127, 0, 0, 1]), 0);
+        let mut config = Config {
+            data: PathBuf::new(),
+            pg: loopback,
+            http: loopback,
+            password: None,
+            insecure: false,
+            cores: None,
+            workers: None,
+            tuning: Tuning::default(),
+            connections_max: 0,
+            query_partition_rows: 0,
+            recursion_iterations_max: 0,
+            recursion_rows_max: 0,
+            statement_bytes_max: 0,
+            message_bytes_max: 0,
+            http_body_bytes_max: 0,
+            shutdown_timeout: Duration::ZERO,
+            views: true,
+        };
+        for key in KEYS {
+            (key.set)(&mut config, key.default).expect("a default is a valid value of its key");
+        }
+        config
+    }
+}

@@ -1,0 +1,344 @@
+//! Every configuration key: name, default, explanation, and how its text becomes a value.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use millrace_postgres::units;
+
+use super::Config;
+
+/// One configuration key.
+pub struct Key {
+    /// Its name in the file.
+    pub name: &'static str,
+    /// Its value where nothing is said, in the form in which it would be written.
+    pub default: &'static str,
+    /// What it does.
+    pub help: &'static str,
+    /// Reads a value; the error says what would be valid.
+    pub set: fn(&mut Config, &str) -> Result<(), String>,
+}
+
+/// All keys, in the order in which they are explained.
+pub const KEYS: &[Key] = &[
+    Key {
+        name: "data",
+        default: "./millrace-data",
+        help: "Data directory; created if it does not exist.",
+        set: |config, text| {
+            if text.is_empty() {
+                return Err("it needs a directory".to_owned());
+            }
+            config.data = text.into();
+            Ok(())
+        },
+    },
+    Key {
+        name: "pg",
+        default: "127.0.0.1:5433",
+        help: "Address for PostgreSQL clients. Port 0 picks a free port.",
+        set: |config, text| {
+            config.pg = address(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "http",
+        default: "127.0.0.1:8033",
+        help: "Address for HTTP. Port 0 picks a free port.",
+        set: |config, text| {
+            config.http = address(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "password",
+        default: "",
+        help: "Password of every user: SCRAM-SHA-256 for PostgreSQL clients, Basic or Bearer for HTTP. \
+               Empty: no password is required.",
+        set: |config, text| {
+            config.password = Some(text.to_owned()).filter(|password| !password.is_empty());
+            Ok(())
+        },
+    },
+    Key {
+        name: "insecure",
+        default: "false",
+        help: "Allow listening on other addresses than loopback without a password.",
+        set: |config, text| {
+            config.insecure = boolean(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "cores",
+        default: "auto",
+        help: "CPU cores of a worker, for queries and views; auto: all cores of the machine.",
+        set: |config, text| {
+            config.cores = auto_or(text, positive)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "workers",
+        default: "auto",
+        help: "Workers in this process, each with its own cores; auto: one.",
+        set: |config, text| {
+            config.workers = auto_or(text, positive)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "batch_interval",
+        default: "auto",
+        help: "Time between two epochs, such as 100ms; auto: an epoch starts as soon as there is input.",
+        set: |config, text| tuned(config, "batch_interval", text),
+    },
+    Key {
+        name: "checkpoint_interval",
+        default: "10s",
+        help: "Time between two checkpoints, from which the next start resumes; off: no checkpoints.",
+        set: |config, text| tuned(config, "checkpoint_interval", text),
+    },
+    Key {
+        name: "recovery_reads",
+        default: "wait",
+        help: "What reads do after a start while the log is replayed: wait until it is, or read the last \
+               checkpoint (checkpoint).",
+        set: |config, text| tuned(config, "recovery_reads", text),
+    },
+    Key {
+        name: "durability",
+        default: "group",
+        help: "What an acknowledged write survives: with fsync and group a power failure (with group, \
+               concurrent writes share a sync, for which a write waits at most 5ms), with off a crash of \
+               the process.",
+        set: |config, text| tuned(config, "durability", text),
+    },
+    Key {
+        name: "flush_writes",
+        default: "on",
+        help: "Whether spilled files and checkpoints are written through to the device, so that their disk \
+               time is measured correctly; off: into the system's cache.",
+        set: |config, text| tuned(config, "flush_writes", text),
+    },
+    Key {
+        name: "group_size",
+        default: "auto",
+        help: "Epochs that are scheduled together (group size); auto: adjusted to the measured cost of \
+               coordination (AIMD).",
+        set: |config, text| tuned(config, "group_size", text),
+    },
+    Key {
+        name: "group_overhead_bounds",
+        default: "5%,10%",
+        help: "Bounds for the share of time spent on coordination, within which an automatic group_size \
+               keeps it.",
+        set: |config, text| tuned(config, "group_overhead_bounds", text),
+    },
+    Key {
+        name: "pipeline_spread",
+        default: "auto",
+        help: "Workers over which the views of a pipeline are spread: auto (as many as their epochs have \
+               work for) or all.",
+        set: |config, text| tuned(config, "pipeline_spread", text),
+    },
+    Key {
+        name: "scheduler_policy",
+        default: "lma",
+        help: "How tasks are scheduled on cores: lma and lb pause batch work for streams, fifo and fair \
+               pause nothing, kill aborts batch queries and restarts them.",
+        set: |config, text| tuned(config, "scheduler_policy", text),
+    },
+    Key {
+        name: "suspension_max",
+        default: "1s",
+        help: "The longest time that work waits for more urgent work before it runs for undisturbed_time.",
+        set: |config, text| tuned(config, "suspension_max", text),
+    },
+    Key {
+        name: "undisturbed_time",
+        default: "10ms",
+        help: "How long work that has waited for suspension_max runs without being paused.",
+        set: |config, text| tuned(config, "undisturbed_time", text),
+    },
+    Key {
+        name: "query_partition_rows",
+        default: "65536",
+        help: "Rows of a relation per partition of a query that reads it; a query with one partition runs \
+               as one task.",
+        set: |config, text| {
+            config.query_partition_rows = count(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "memory_limit",
+        default: "auto",
+        help: "Memory limit of the process, such as 600MB; auto: 70 % of the machine's memory, or of its \
+               control group's limit.",
+        set: |config, text| tuned(config, "memory_limit", text),
+    },
+    Key {
+        name: "connections_max",
+        default: "200",
+        help: "Maximum number of PostgreSQL connections at a time.",
+        set: |config, text| {
+            config.connections_max = positive(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "recursion_iterations_max",
+        default: "10000",
+        help: "Maximum number of iterations of WITH RECURSIVE in a materialized view within an epoch; a \
+               query that exceeds it counts as endless.",
+        set: |config, text| {
+            config.recursion_iterations_max = count(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "recursion_rows_max",
+        default: "10000000",
+        help: "Maximum number of rows that WITH RECURSIVE in a materialized view may produce within an \
+               epoch; a query that exceeds it counts as endless.",
+        set: |config, text| {
+            config.recursion_rows_max = count(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "statement_bytes_max",
+        default: "16MB",
+        help: "Maximum length of an SQL text.",
+        set: |config, text| {
+            config.statement_bytes_max = bounded_size(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "message_bytes_max",
+        default: "64MB",
+        help: "Maximum length of a single message of the PostgreSQL protocol (a statement, a Bind, one \
+               piece of COPY data).",
+        set: |config, text| {
+            config.message_bytes_max = bounded_size(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "http_body_bytes_max",
+        default: "64MB",
+        help: "Maximum length of the body of an HTTP request.",
+        set: |config, text| {
+            config.http_body_bytes_max = bounded_size(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "shutdown_timeout",
+        default: "10s",
+        help: "How long running statements may take to end when the server stops, before they are cancelled.",
+        set: |config, text| {
+            config.shutdown_timeout = units::duration(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "views",
+        default: "on",
+        help: "Whether existing materialized views are loaded at this start; with off none is, so that one \
+               that crashes the server can be dropped.",
+        set: |config, text| {
+            config.views = boolean(text)?;
+            Ok(())
+        },
+    },
+];
+
+/// The keys as a text for `--help`.
+pub fn help_text() -> String {
+    let mut text = String::from(
+        "Configuration keys (in the file, as MILLRACE_<KEY> in the environment, the most common ones as \
+         flags):\n",
+    );
+    for key in KEYS {
+        let default = if key.default.is_empty() {
+            "none"
+        } else {
+            key.default
+        };
+        text.push_str(&format!(
+            "\n  {} (default: {default})\n      {}\n",
+            key.name, key.help
+        ));
+    }
+    text.push_str(
+        "\nMILLRACE_CONFIG is the path of the file, MILLRACE_LOG the log level (info, debug, ...).",
+    );
+    text
+}
+
+/// Sets what belongs to the runtime's tuning.
+fn tuned(config: &mut Config, name: &str, text: &str) -> Result<(), String> {
+    let set = config.tuning.set(name, text);
+    set.map_err(|allowed| format!("valid values: {allowed}"))
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = "an address is host:port, such as 127.0.0.1:5433";
+    let mut addresses = text.to_socket_addrs().map_err(|_| wrong.to_owned())?;
+    addresses.next().ok_or_else(|| wrong.to_owned())
+}
+
+fn boolean(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "on" | "yes" | "1" => Ok(true),
+        "false" | "off" | "no" | "0" => Ok(false),
+        _ => Err("it must be true or false".to_owned()),
+    }
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if (1..=65_536).contains(&number) => Ok(number),
+        _ => Err("it must be a whole number from 1 to 65536".to_owned()),
+    }
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if (1..=1_000_000_000).contains(&number) => Ok(number),
+        _ => Err("it must be a whole number from 1 to 1000000000".to_owned()),
+    }
+}
+
+fn auto_or<T>(text: &str, read: fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
+    if text.eq_ignore_ascii_case("auto") {
+        return Ok(None);
+    }
+    read(text)
+        .map(Some)
+        .map_err(|reason| format!("{reason}, or auto"))
+}
+
+/// Limits of single things stay below what the protocol's signed 32-bit lengths can express.
+fn bounded_size(text: &str) -> Result<usize, String> {
+    match units::size(text)? {
+        bytes @ 1_024..=0x3fff_ffff => Ok(bytes as usize),
+        _ => Err("it must be a size of at least 1kB and less than 1GB".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_explained() {
+        let text = help_text();
+        for key in KEYS {
+            assert!(text.contains(key.name) && key.help.ends_with('.'), "{}", key.name);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! HTTP: SQL and ingest for programs that do not speak PostgreSQL's protocol, and what operators ask.
+//!
+//! | path | |
+//! |---|---|
+//! | `POST /api/sql`, `GET /api/sql?query=` | statements; see [`sql`] |
+//! | `POST /api/ingest/{stream}` | rows; see [`ingest`] |
+//! | `DELETE /api/queries/{id}` | cancels a statement; its id is the answer's `x-query-id`, or the request's own |
+//! | `GET /api/jobs/{id}/profile` | where a run's time went; see [`profile`] |
+//! | `GET /health`, `GET /ready`, `GET /metrics` | alive; recovered and serving; Prometheus |
+//! | `GET /` | a page with links |
+//!
+//! A request is a session of its own: settings and transactions end with it.
+
+mod connections;
+pub mod error;
+pub mod guard;
+pub mod ingest;
+pub mod negotiate;
+pub mod profile;
+pub mod queries;
+pub mod request;
+pub mod results;
+pub mod sql;
+
+use std::sync::Arc;
+
+use axum::extract::{DefaultBodyLimit, Path, State as Extracted};
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use axum::{Json, Router, middleware};
+use millrace_database::sessions::SessionInfo;
+use millrace_postgres::error::SqlResult;
+use millrace_session::Session;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+
+pub use self::guard::REQUESTS_MAX;
+pub use self::queries::QueryRegistry;
+use crate::metrics::Metrics;
+use crate::slot::{DatabaseSlot, signalled};
+
+/// What all requests share.
+#[derive(Clone)]
+pub struct State {
+    /// The database, once it has been opened.
+    pub database: Arc<DatabaseSlot>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// The statements that run.
+    pub queries: Arc<QueryRegistry>,
+    /// The password to ask for, if any.
+    pub password: Option<Arc<str>>,
+    /// The longest SQL text.
+    pub statement_bytes_max: usize,
+    /// The longest body.
+    pub body_bytes_max: usize,
+    /// Whether only this machine can reach the server.
+    pub loopback_only: bool,
+    /// A place for each request that may be worked on at a time.
+    pub requests: Arc<Semaphore>,
+}
+
+impl State {
+    /// A session for one request.
+    pub(crate) fn session(&self, options: Vec<(String, String)>) -> SqlResult<Arc<Session>> {
+        let info = SessionInfo {
+            user: "millrace".to_owned(),
+            database: "millrace".to_owned(),
+            application: "http".to_owned(),
+            peer: "http".to_owned(),
+            options,
+        };
+        Session::new(self.database.get()?, info)
+    }
+}
+
+/// Serves HTTP, at most so many connections at a time, until the server stops; then lets running requests end, or drops them when `abandon` turns true.
+pub async fn run(
+    listener: TcpListener,
+    connections_max: usize,
+    state: State,
+    mut stopping: watch::Receiver<bool>,
+    mut abandon: watch::Receiver<bool>,
+) {
+    let stop = async move { signalled(&mut stopping).await };
+    let listener = connections::Limited::new(listener, connections_max);
+    let serving = axum::serve(listener, router(state)).with_graceful_shutdown(stop);
+    tokio::select! {
+        served = async { serving.await } => {
+            if let Err(error) = served {
+                tracing::error!(%error, "HTTP ended");
+            }
+        }
+        () = signalled(&mut abandon) => {}
+    }
+}
+
+/// All paths.
+pub fn router(state: State) -> Router {
+    let api = Router::new()
+        .route("/api/sql", post(sql::post).get(sql::get))
+        .route("/api/ingest/{stream}", post(ingest::post))
+        .layer(middleware::from_fn_with_state(state.clone(), guard::crowd))
+        .route("/api/queries/{id}", delete(cancel))
+        .route("/api/jobs/{id}/profile", get(profile::get))
+        .route("/metrics", get(metrics))
+        .layer(middleware::from_fn_with_state(state.clone(), guard::password));
+    Router::new()
+        .route("/", get(async || Html(include_str!("http/index.html"))))
+        .route(
+            "/health",
+            get(async || Json(json!({"status": "alive", "version": crate::VERSION}))),
+        )
+        .route("/ready", get(ready))
+        .merge(api)
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(state.body_bytes_max))
+        .layer(middleware::from_fn_with_state(state.clone(), guard::origin))
+        .with_state(state)
+}
+
+async fn ready(Extracted(state): Extracted<State>) -> Response {
+    match state.database.get() {
+        Ok(_) => Json(json!({"status": "ready"})).into_response(),
+        Err(error) => error::response(&error),
+    }
+}
+
+async fn metrics(Extracted(state): Extracted<State>) -> impl IntoResponse {
+    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, content_type)], state.metrics.render())
+}
+
+async fn cancel(Extracted(state): Extracted<State>, Path(id): Path<String>) -> Response {
+    match state.queries.cancel(&id) {
+        true => Json(json!({"cancelled": id})).into_response(),
+        false => error::plain(
+            StatusCode::NOT_FOUND,
+            &format!("no statement with the id \"{id}\" is running"),
+        ),
+    }
+}
+
+async fn unknown_path(uri: Uri) -> Response {
+    error::plain(StatusCode::NOT_FOUND, &format!("{} does not exist", uri.path()))
+}
+
+async fn wrong_method(uri: Uri) -> Response {
+    error::plain(
+        StatusCode::METHOD_NOT_ALLOWED,
+        &format!("{} does not support this method", uri.path()),
+    )
+}

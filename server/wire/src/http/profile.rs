@@ -1,0 +1,49 @@
+//! `GET /api/jobs/{id}/profile`: a run that EXPLAIN ANALYZE looked at, as its JSON or as a trace.
+
+use axum::Json;
+use axum::extract::{Path, Query, State as Extracted};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use millrace_clarity::analyse;
+use millrace_clarity::render::json::{Document, Run};
+use millrace_clarity::render::trace::trace;
+use serde::Deserialize;
+
+use super::{State, error};
+
+/// What the query string may say.
+#[derive(Debug, Deserialize)]
+pub struct Parameters {
+    /// `json`, or `trace`: events for Chrome's and Perfetto's viewers.
+    format: Option<String>,
+}
+
+/// See the module.
+pub async fn get(
+    Extracted(state): Extracted<State>,
+    Path(id): Path<String>,
+    Query(parameters): Query<Parameters>,
+) -> Response {
+    let database = match state.database.get() {
+        Ok(database) => database,
+        Err(error) => return error::response(&error),
+    };
+    let Some(recent) = id.parse().ok().and_then(|id| database.profiles().get(id)) else {
+        return error::plain(
+            StatusCode::NOT_FOUND,
+            &format!("profile \"{id}\" does not exist; only those of the last runs are stored"),
+        );
+    };
+    match parameters.format.as_deref() {
+        None | Some("json") => {
+            let analysis = analyse(&recent.profile, None);
+            let profile = recent.profile.clone();
+            Json(Document::new(Run { profile, analysis })).into_response()
+        }
+        Some("trace") => Json(trace(&recent.profile)).into_response(),
+        Some(other) => error::plain(
+            StatusCode::BAD_REQUEST,
+            &format!("invalid profile format \"{other}\": the formats are json and trace"),
+        ),
+    }
+}

@@ -1,0 +1,29 @@
+//! The two wires over sessions, and the server that they make together.
+//!
+//! ```text
+//!   serve ── Server: listeners and a database, started and stopped together
+//!     ├── pg ── PostgreSQL's protocol          ┐ they translate between bytes and a session,
+//!     ├── http ── SQL and ingest for programs  ┘ and do nothing else
+//!     ├── metrics ── what is counted, in Prometheus' format
+//!     └── slot ── the database, while there is one          config ── what a server can be told
+//! ```
+//!
+//! It knows no statement and no catalog beyond what a session answers.
+
+pub mod config;
+pub mod http;
+pub mod metrics;
+pub mod pg;
+pub mod serve;
+pub mod slot;
+
+pub use config::Config;
+pub use serve::Server;
+
+/// The guide's program, so that it compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/reducers.md")]
+pub struct ReducersGuide;
+
+/// The version of this build.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
