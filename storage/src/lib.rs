@@ -22,6 +22,7 @@ pub mod checkpoint;
 pub mod decoders;
 mod directory;
 mod disk;
+mod durability;
 mod error;
 pub mod log;
 mod memory;
@@ -31,10 +32,11 @@ pub use backup::{Backup, restore};
 pub use catalog::{Catalog, CatalogChange, CatalogObject, ObjectId, ObjectKind};
 pub use change_batch::ChangeBatch;
 pub use checkpoint::Checkpoints;
+pub use durability::Durability;
 pub use error::StorageError;
 pub use log::{
     AppendReceipt, Appended, LogBlock, LogDevice, LogGroup, LogHold, LogNote, LogOwner, LogReader, LogStore,
     LogWrite, PreparedWrite, RelationOptions,
 };
 pub use memory::{column_bytes, rows_bytes};
-pub use store::{Durability, Store, StoreOptions};
+pub use store::{Store, StoreOptions};
