@@ -1,4 +1,4 @@
-//! What a suite of experiments is, and all that every suite would otherwise do anew: its options on the command line, the
+//! What a suite of experiments is, and all that every suite would otherwise do again: its options on the command line, the
 //! choice of experiments, the command that repeats a run, and where results are kept.
 //!
 //! ```text

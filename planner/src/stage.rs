@@ -86,7 +86,7 @@ impl StageGraph {
         self.stages.iter().any(|stage| stage.root.goes_by_watermarks())
     }
 
-    /// Whether rows that exist already can be put out only when all of them are there.
+    /// Whether rows that exist already can be emitted only when all of them are there.
     pub fn awaits_all(&self) -> bool {
         self.stages.iter().any(|stage| stage.root.awaits_all())
     }

@@ -1,7 +1,7 @@
 //! Watermarks in plans: what is known of the event times that are still to come.
 //!
 //! A stream's watermark W is a promise: no row with an event time before W will be added to it. From there a plan derives, for
-//! columns of what its operators put out, a [`Bound`]: no row that is still to change has a value below it. So a row whose
+//! columns of what its operators emit, a [`Bound`]: no row that is still to change has a value below it. So a row whose
 //! value is below the bound of any of its columns is final, and an operator may forget what only such rows need.
 //!
 //! ```text

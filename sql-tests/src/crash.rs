@@ -131,7 +131,7 @@ fn damage_some(
 ) -> Result<(), Failure> {
     if random.random_bool(DAMAGED) {
         seen.damaged += damage::checkpoint(&directory.join("checkpoints"), random)?;
-        // Without the epoch log rows are cut anew, and a lookup join may find others.
+        // Without the epoch log rows are cut again, and a lookup join may find others.
         known.looked_up.clear();
     }
     if random.random_bool(DAMAGED) {

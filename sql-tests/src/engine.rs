@@ -238,7 +238,7 @@ impl Engine {
         self.runtime.checkpoint().await;
     }
 
-    /// Starts the runtime anew with the relations that there are, views from the last checkpoints. Returns how many views
+    /// Starts the runtime again with the relations that there are, views from the last checkpoints. Returns how many views
     /// came back that way, and why others were filled.
     ///
     /// # Errors
@@ -285,7 +285,7 @@ impl Engine {
         &self.runtime
     }
 
-    /// Starts the runtime anew, without relations, at this time (microseconds since 1970-01-01 00:00 UTC).
+    /// Starts the runtime again, without relations, at this time (microseconds since 1970-01-01 00:00 UTC).
     ///
     /// # Errors
     /// The runtime does not start.

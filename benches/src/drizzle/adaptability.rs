@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use millrace_engine::Runtime;
-use millrace_schedule::group::GroupSize;
+use millrace_schedule::group_size::GroupSize;
 use millrace_schedule::id::WorkerId;
 
 use super::Scale;

@@ -6,7 +6,7 @@
 pub(crate) mod cluster;
 
 use millrace_planner::RelationId;
-use millrace_schedule::group::GroupSize;
+use millrace_schedule::group_size::GroupSize;
 use millrace_schedule::simulation::{GroupSeen, Report};
 use millrace_schedule::template::{StageInput, StageShape};
 

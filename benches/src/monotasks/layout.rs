@@ -177,7 +177,7 @@ fn conclude_memory(run: &mut Run, scale: &Scale, measured: &Measured) {
     report(run, MEMORY, MEMORY_CHART, method, &measured.cases(&[change]));
 }
 
-/// Tells anew what follows from profiles that were kept.
+/// Computes again what follows from profiles that were kept.
 ///
 /// # Errors
 /// They cannot be read.

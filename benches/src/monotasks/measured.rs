@@ -1,5 +1,5 @@
 //! What queries took on several machines, with their profiles: measured once, and kept if that is asked for, so that what the model
-//! makes of them can be told anew.
+//! makes of them can be computed again.
 
 use std::collections::HashMap;
 use std::fs::{self, File};

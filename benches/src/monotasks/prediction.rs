@@ -144,7 +144,7 @@ pub async fn run(run: &mut Run, part: &Part, workload: &Workload, scale: &Scale)
 }
 
 impl Part {
-    /// Tells anew what follows from profiles that were kept.
+    /// Computes again what follows from profiles that were kept.
     ///
     /// # Errors
     /// They cannot be read.

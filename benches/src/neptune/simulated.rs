@@ -3,7 +3,7 @@
 
 use millrace_planner::RelationId;
 use millrace_schedule::cpu::policy::SchedulerPolicy;
-use millrace_schedule::group::GroupSize;
+use millrace_schedule::group_size::GroupSize;
 use millrace_schedule::simulation::{BatchJob, BatchReport};
 
 use super::Scale;

@@ -86,7 +86,7 @@ impl Ideal {
     }
 }
 
-/// How much longer the same work takes each of so many cores than one by itself: a tenth at the most. Measured with TPC-H from
+/// How much longer the same work takes each of so many cores than one by itself: a tenth at most. Measured with TPC-H from
 /// memory, whose queries took two cores 4 % more time (`-- monotasks` of the benches).
 const CROWDING: f64 = 0.1;
 

@@ -19,7 +19,7 @@ pub type Nanoseconds = u64;
 pub struct Profile {
     /// Parsing, binding and planning, before the run began.
     pub planning: Nanoseconds,
-    /// When the last row was put out.
+    /// When the last row was emitted.
     pub end: Nanoseconds,
     pub machine: Machine,
     /// In topological order: a stage comes after those that it depends on.
@@ -35,7 +35,7 @@ pub struct Machine {
     pub disks: Vec<Device>,
     /// `None` with one process: nothing crosses a network.
     pub network: Option<Device>,
-    /// So many tasks of a stage that reads the input were under way at the most.
+    /// So many tasks of a stage that reads the input were under way at most.
     #[serde(default)]
     pub tasks_in_flight: usize,
     /// Time for which the machine's host gave each processor to others meanwhile, on average.
@@ -91,7 +91,7 @@ pub struct OperatorProfile {
     pub name: String,
     /// Operators above it within the stage.
     pub depth: usize,
-    /// Rows that it put out; `None`: it does not count them.
+    /// Rows that it emitted; `None`: it does not count them.
     pub rows: Option<u64>,
     /// Bytes of these rows in memory; 0 where it does not count them.
     pub bytes: u64,
@@ -112,7 +112,7 @@ pub struct TaskProfile {
     pub pauses: u32,
     /// Time in which it could not compute because it waited for something else than a core.
     pub blocked: Blocked,
-    /// Rows and bytes that it put out.
+    /// Rows and bytes that it emitted.
     pub rows: u64,
     pub bytes: u64,
     /// What its monotasks come to, for each resource and kind that it used.

@@ -144,7 +144,7 @@ fn extra_by_rows(tasks: &[&TaskProfile], task: &TaskProfile) -> f64 {
     (rows(task) as f64 / usual_rows - 1.0).max(0.0) * usual_cpu
 }
 
-/// Rows that a task went through: those of its monotasks, or where none counts rows those that it put out.
+/// Rows that a task went through: those of its monotasks, or where none counts rows those that it emitted.
 fn rows(task: &TaskProfile) -> u64 {
     let most = task.usage.iter().map(|usage| usage.rows).max().unwrap_or(0);
     most.max(task.rows)

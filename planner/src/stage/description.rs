@@ -45,7 +45,7 @@ pub(crate) trait Description {
 
     /// The stream for whose sake its rows grow in number without bound; notes state that does. `inputs`: the same of its inputs.
     fn grows(&self, inputs: &[Option<String>], _note: &mut Note<'_>) -> Option<String> {
-        // It keeps nothing, and puts out no more than comes in.
+        // It keeps nothing, and emits no more than comes in.
         inputs.iter().flatten().next().cloned()
     }
 
@@ -54,12 +54,12 @@ pub(crate) trait Description {
         false
     }
 
-    /// Whether watermarks decide what it puts out or what it may forget.
+    /// Whether watermarks decide what it emits or what it may forget.
     fn goes_by_watermarks(&self) -> bool {
         false
     }
 
-    /// Whether rows that exist already can be put out only when all of them are there.
+    /// Whether rows that exist already can be emitted only when all of them are there.
     fn awaits_all(&self) -> bool {
         false
     }
@@ -80,7 +80,7 @@ pub(crate) trait Description {
         false
     }
 
-    /// Whether it may put out far more rows than it reads, and why.
+    /// Whether it may emit far more rows than it reads, and why.
     fn multiplies(&self) -> Option<Faucet> {
         None
     }

@@ -18,7 +18,7 @@ pub struct EmitOnClose {
     pub schema: SchemaRef,
 }
 
-/// EMIT EVERY: what changes is held back until the time is a multiple of the interval, and put out as one change.
+/// EMIT EVERY: what changes is held back until the time is a multiple of the interval, and emitted as one change.
 #[derive(Debug, Clone)]
 pub struct EmitEvery {
     pub input: Operator,

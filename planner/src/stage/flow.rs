@@ -1,6 +1,6 @@
 //! Flow control of a view's epochs: where rows may multiply, and how much may be in flight there.
 
-/// Flow control of a view's epochs (Faucet, section 4). What a task with a faucet puts out is divided into batches; a batch
+/// Flow control of a view's epochs (Faucet, section 4). What a task with a faucet emits is divided into batches; a batch
 /// is in flight until the tasks that it goes to have worked it off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowLimits {
@@ -38,7 +38,7 @@ impl FlowLimits {
     }
 }
 
-/// A place for a faucet: behind a stage that may put out far more rows than it reads.
+/// A place for a faucet: behind a stage that may emit far more rows than it reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Faucet {
     pub reason: Explosion,
@@ -57,7 +57,7 @@ impl Faucet {
     }
 }
 
-/// Why a stage may put out far more rows than it reads.
+/// Why a stage may emit far more rows than it reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Explosion {
     /// Each row of one side meets every row of the other.

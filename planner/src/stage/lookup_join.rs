@@ -12,7 +12,7 @@ use super::origins::{Origin, Origins};
 use super::words::{flags, key_pairs, outer};
 
 /// Each change of the left side, with the right side as it is in that epoch; later changes of the right side do not change
-/// what was put out. The rows that exist when the view is made are joined when all of them are there. Inner, or left outer.
+/// what was emitted. The rows that exist when the view is made are joined when all of them are there. Inner, or left outer.
 #[derive(Debug, Clone)]
 pub struct LookupJoin {
     pub left: Operator,

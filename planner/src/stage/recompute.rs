@@ -19,7 +19,7 @@ pub struct Recompute {
     /// Input columns that tell partitions apart; empty: all rows are one.
     pub partition_by: Vec<usize>,
     /// Input columns that order a partition's rows. Equal rows are ordered by all their columns, so that what is computed
-    /// again is what was put out before.
+    /// again is what was emitted before.
     pub order_by: Vec<(usize, arrow::compute::SortOptions)>,
     /// Each makes one column from the rows of one partition, in their order.
     pub functions: Vec<Arc<dyn WindowExpr>>,

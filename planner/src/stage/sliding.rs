@@ -28,7 +28,7 @@ pub struct Sliding {
     pub form: SlidingForm,
     /// A window whose start plus so many microseconds is below the bound is final.
     pub closes: Option<(i64, Bound)>,
-    /// Each window is put out once, when it is final, and not whenever it changes.
+    /// Each window is emitted once, when it is final, and not whenever it changes.
     pub once: bool,
 }
 

@@ -10,7 +10,7 @@ use super::description::{Description, Note, State};
 use super::operator::Operator;
 use super::origins::{Origin, Origins};
 
-/// Rows while their time is: a row is put out when it has entered by all bounds, until it leaves by one. What is to enter
+/// Rows while their time is: a row is emitted when it has entered by all bounds, until it leaves by one. What is to enter
 /// or leave later is kept in the order of the time when it does.
 #[derive(Debug, Clone)]
 pub struct TemporalFilter {

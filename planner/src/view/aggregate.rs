@@ -38,7 +38,7 @@ impl Lowering {
         self.aggregate_once(aggregate, None).map(|(fragment, _)| fragment)
     }
 
-    /// As [`Lowering::aggregate`], for a view whose rows are put out when they are final, and by how much later. Whether that
+    /// As [`Lowering::aggregate`], for a view whose rows are emitted when they are final, and by how much later. Whether that
     /// is already so tells the second value.
     pub(super) fn aggregate_once(
         &mut self,

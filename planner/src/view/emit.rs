@@ -28,7 +28,7 @@ impl Lowering {
                 Ok(Fragment {
                     // What is shown late has old event times.
                     watermarks: vec![],
-                    // Changes of one interval are put out as one: what came and went is not seen.
+                    // Changes of one interval are emitted as one: what came and went is not seen.
                     ..over(fragment, |input| {
                         Operator::EmitEvery(Box::new(EmitEvery {
                             input,

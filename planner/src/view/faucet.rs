@@ -1,6 +1,6 @@
 //! Where flow control is placed: behind the operators that may multiply rows (Faucet, section 4).
 //!
-//! A stage with a faucet puts out its rows in batches while it makes them, and the stages behind it take an epoch in parts.
+//! A stage with a faucet emits its rows in batches while it makes them, and the stages behind it take an epoch in parts.
 //! For that each batch has to be a change by itself:
 //!
 //! * its rows must be *settled*: none is taken back before it came. What comes out of keyed state is, and what a linear

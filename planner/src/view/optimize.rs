@@ -1,4 +1,4 @@
-//! DataFusion's analyzer and optimizer, with the rules that suit a plan which runs once an epoch for ever.
+//! DataFusion's analyzer and optimizer, with the rules that suit a plan which runs once an epoch forever.
 
 use std::sync::Arc;
 

@@ -45,7 +45,7 @@ struct Hop {
 
 impl Lowering {
     /// The aggregation by panes, if the input's rows are those of overlapping windows and all calls can be put together from
-    /// panes. `input` has the group columns first. `once`: rows are put out when they are final, so much later than that.
+    /// panes. `input` has the group columns first. `once`: rows are emitted when they are final, so much later than that.
     pub(super) fn sliding(
         &mut self,
         input: &Fragment,
@@ -180,7 +180,7 @@ fn merges_small_states(call: &AggregateCall) -> bool {
 }
 
 /// Whether a pane can be taken away from a window again. Floating-point sums come out in other bits by another way, which
-/// only does not matter where a window's value is put out once and never taken back.
+/// only does not matter where a window's value is emitted once and never taken back.
 fn subtracts(call: &AggregateCall, once: bool) -> bool {
     let is_float = || {
         let argument = call.arguments.first();
@@ -317,7 +317,7 @@ fn by_panes(operator: &Operator, group_columns: usize) -> Result<Option<(Hop, Op
     Ok(Some((hop, filtered)))
 }
 
-/// An expression over what a projection puts out, as one over what it reads.
+/// An expression over what a projection emits, as one over what it reads.
 fn over(
     outer: &Arc<dyn PhysicalExpr>,
     inner: &[Arc<dyn PhysicalExpr>],

@@ -1,5 +1,5 @@
-//! What waits to be cut: writes in the order of their submission, one queue a pipeline. It has room for so much
-//! ([`FeedLimits`]); whoever writes waits for room before the log has the write (`runtime/room.rs`).
+//! What waits to be cut: writes in the order of their submission, one queue a pipeline. It has space for so much
+//! ([`FeedLimits`]); whoever writes waits for space before the log has the write (`runtime/backpressure.rs`).
 //!
 //! A write enters when it is handed to the log and may be cut once it is durable. A cut takes whole writes from the front,
 //! up to a number of rows, so that a transaction over several relations is in one epoch, and an epoch is always a prefix of

@@ -226,7 +226,7 @@ impl Default for How {
 /// A batch for the client, charged until it is taken.
 type Taken = (DataFusionResult<RecordBatch>, Option<Charge>);
 
-/// A run and where its rows come out. Dropping it gives up the run.
+/// A run and where its rows come out. Dropping it cancels the run.
 struct Attempt {
     receiver: mpsc::Receiver<Taken>,
     /// Dropped with the stream: that cancels it.
@@ -274,7 +274,7 @@ impl Attempt {
                         return Ok(());
                     }
                 };
-                // A batch is made only once there is room for it.
+                // A batch is made only once there is space for it.
                 while let Some(room) = client.room(&sender).await
                     && let Some(batch) = rows.next().await
                 {

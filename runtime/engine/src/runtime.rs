@@ -1,6 +1,7 @@
 //! The handle by which the server uses the runtime, and the loop that joins driver and worker.
 
 pub(crate) mod backfill;
+mod backpressure;
 mod decisions;
 pub(crate) mod definitions;
 pub(crate) mod durable;
@@ -8,7 +9,6 @@ pub(crate) mod follow;
 mod memory;
 mod queries;
 mod relations;
-mod room;
 mod transport;
 mod workers;
 pub(crate) mod write;
@@ -36,7 +36,7 @@ use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::cpu::policy::SchedulerPolicy;
 use millrace_schedule::cpu::queue::Patience;
 use millrace_schedule::driver::{CheckpointPolicy, Event, HEARTBEAT_NS, PipelineRecord, Spread};
-use millrace_schedule::group::GroupSize;
+use millrace_schedule::group_size::GroupSize;
 
 use millrace_storage::{Checkpoints, LogStore};
 use parking_lot::RwLock;
@@ -49,7 +49,7 @@ pub use self::relations::{SourceKind, SourceSpec};
 use self::write::{WriteToken, Writes};
 use crate::checkpoint::encode::Slices;
 
-pub use self::room::{FeedStatus, Lack};
+pub use self::backpressure::{FeedStatus, Lack};
 pub use self::workers::WorkerStatus;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Result, RuntimeError};
@@ -157,7 +157,7 @@ pub struct ViewStatus {
     pub activity: Vec<Vec<ActivityCounts>>,
     /// What of that was for the rows that existed before it.
     pub filled: Option<Filled>,
-    /// What stages that may multiply rows put out in batches.
+    /// What stages that may multiply rows emitted in batches.
     pub flows: Vec<FlowStatus>,
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millrace_planner::RelationId;
 use millrace_schedule::cpu::policy::SchedulerPolicy;
 use millrace_schedule::driver::CheckpointPolicy;
-use millrace_schedule::group::GroupSize;
+use millrace_schedule::group_size::GroupSize;
 use millrace_schedule::id::{PipelineId, Ticket};
 use millrace_schedule::simulation::{BatchJob, BatchReport, Costs, Setup, Simulation};
 use millrace_schedule::template::{StageInput, StageShape, ViewShape};

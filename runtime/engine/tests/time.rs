@@ -24,7 +24,7 @@ use millrace_planner::{
 };
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::driver::CheckpointPolicy;
-use millrace_schedule::group::GroupSize;
+use millrace_schedule::group_size::GroupSize;
 use millrace_sql::CatalogReader;
 use millrace_storage::{ChangeBatch, Store, StoreOptions};
 use rand::rngs::StdRng;

@@ -333,7 +333,7 @@ impl Nexmark {
         }
     }
 
-    /// A channel has one address for ever; most of those that are not hot tell their number in it.
+    /// A channel has one address forever; most of those that are not hot tell their number in it.
     fn url(&self, event: u64, text: &mut String) {
         let channel = self.channel(event);
         let number = match channel {

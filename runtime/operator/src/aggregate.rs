@@ -5,7 +5,7 @@
 //!  PartialAggregate: this epoch's rows to    AggregateInstance: merges into keyed state, and for each group that was
 //!  one row a group (the combiner)      ==>   touched emits the retraction of its old row and its new row
 //! ```
-//! While a view is filled nobody sees its rows: groups then are only merged, and put out once at the end.
+//! While a view is filled nobody sees its rows: groups then are only merged, and emitted once at the end.
 //!
 //! Both halves use the same [`super::groups`]: an epoch's partial state is a group state that started empty.
 

@@ -206,7 +206,7 @@ impl AsofJoinInstance {
         })
     }
 
-    /// Applies what changed on both sides and puts out how the pairs differ.
+    /// Applies what changed on both sides and emits how the pairs differ.
     pub async fn advance(
         &mut self,
         left: Vec<ChangeBatch>,
@@ -215,7 +215,7 @@ impl AsofJoinInstance {
     ) -> Result<Vec<ChangeBatch>> {
         let mut output = vec![];
         let mut pairs = Pairs::new();
-        // Left rows that go need not be joined anew with right rows that come, nor those that come with those that go.
+        // Left rows that go need not be joined again with right rows that come, nor those that come with those that go.
         let merged = |batches, append_only: bool| {
             if append_only {
                 concat(batches)

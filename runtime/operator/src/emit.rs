@@ -4,7 +4,7 @@
 //! ```text
 //!  changes --> held: rows with their weights, in the order of the value that makes them final --> final rows, once each
 //! ```
-//! A row that is final never changes, so what is put out on close is only ever added.
+//! A row that is final never changes, so what is emitted on close is only ever added.
 
 mod image;
 
@@ -180,7 +180,7 @@ impl EmitInstance {
         Ok(rows.row(0).data().into())
     }
 
-    /// Holds what changed and puts out what is let go. EMIT EVERY shows the rows that there were and those written while
+    /// Holds what changed and emits what is let go. EMIT EVERY shows the rows that there were and those written while
     /// they were brought to the view at once, before its first interval.
     pub async fn advance(
         &mut self,

@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 
 use crate::error::{OperatorError, Result};
 
-/// What one expression makes for the rows of a batch at the most, in bytes.
+/// What one expression makes for the rows of a batch at most, in bytes.
 const MADE_BYTES_MAX: usize = 1 << 30;
 
 /// How often an expression of a view failed, and what it said last.

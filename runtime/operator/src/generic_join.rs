@@ -41,7 +41,7 @@ use crate::error::{OperatorError, Result};
 pub use query::Found;
 use search::Search;
 
-/// Rows that are put out in one batch.
+/// Rows that are emitted in one batch.
 const OUTPUT_ROWS_STEP: usize = 65_536;
 /// Changes between two suspension points, where each makes little.
 const CHANGES_STEP: usize = 1_024;

@@ -46,7 +46,7 @@ pub struct OperatorWaits {
     /// See [`super::OperatorInstance::due`].
     pub due: Option<i64>,
     pub(super) is_idle: bool,
-    /// For each operator of the tree, whether it has put off what it is to put out once the view is filled.
+    /// For each operator of the tree, whether it has postponed what it is to emit once the view is filled.
     pub(super) put_off: Vec<bool>,
 }
 
@@ -74,9 +74,9 @@ impl OperatorImage {
     }
 
     /// Whether some of it is on disk.
-    pub fn is_away(&self) -> bool {
+    pub fn is_spilled(&self) -> bool {
         self.parts.iter().any(|part| match part {
-            Part::Table(table) => table.is_away(),
+            Part::Table(table) => table.is_spilled(),
             Part::Columns(_) => false,
             Part::Away(_) => true,
         })

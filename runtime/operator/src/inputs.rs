@@ -27,9 +27,9 @@ pub struct Inputs {
     pub combiner: Arc<Combiner>,
     /// Whether rows that existed before the view are still to come, for operators that wait for them.
     pub is_filling: bool,
-    /// Whether the view is filled, and nobody sees it: what would be taken back again may be put out once, later.
+    /// Whether the view is filled, and nobody sees it: what would be taken back again may be emitted once, later.
     pub is_bulk: bool,
-    /// Whether further parts of the epoch's input follow: what they may take back again is put out with the last one.
+    /// Whether further parts of the epoch's input follow: what they may take back again is emitted with the last one.
     pub has_more: bool,
 }
 

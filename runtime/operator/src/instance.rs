@@ -69,7 +69,7 @@ pub(crate) trait Operator: Send {
         true
     }
 
-    /// Whether it has put off what it is to put out once the view is filled.
+    /// Whether it has postponed what it is to emit once the view is filled.
     fn puts_off(&self) -> bool {
         false
     }
@@ -125,7 +125,7 @@ impl OperatorInstance {
         self.operator.run(&mut self.inputs, epoch, gate, errors, output)
     }
 
-    /// As [`OperatorInstance::run`], with all that it puts out.
+    /// As [`OperatorInstance::run`], with all that it emits.
     pub async fn collect(
         &mut self,
         epoch: &mut Inputs,
@@ -164,7 +164,7 @@ impl OperatorInstance {
 
     /// Whether an epoch without input leaves the output as it is, time apart (see [`OperatorInstance::due`]). Not so for the
     /// first epoch of an aggregate without groups, which has a row even over nothing, and for the first after the view was
-    /// filled (`is_bulk` until then), in which what was put off is put out.
+    /// filled (`is_bulk` until then), in which what was postponed is emitted.
     pub fn idle_without_input(&self, is_bulk: bool) -> bool {
         let mut inputs = self.inputs.iter();
         self.operator.idle_without_input(is_bulk) && inputs.all(|input| input.idle_without_input(is_bulk))

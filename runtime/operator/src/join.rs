@@ -43,7 +43,7 @@ use super::output::Output;
 use crate::error::Result;
 use side::{Appearance, Side};
 
-/// Rows that one step of a join may put out at most, before it pushes them on and looks at the gate again.
+/// Rows that one step of a join may emit at most, before it pushes them on and looks at the gate again.
 const OUTPUT_ROWS_STEP: usize = 65_536;
 /// Rows whose counts changed are looked through for doubles when there are this many more.
 const TOUCHED_ROWS_STEP: usize = 1 << 20;
@@ -65,7 +65,7 @@ pub struct JoinInstance {
 const LEFT: usize = 0;
 const RIGHT: usize = 1;
 
-/// Whether pairs are put out, and how the left and right rows appear by themselves.
+/// Whether pairs are emitted, and how the left and right rows appear by themselves.
 fn shape(kind: JoinKind) -> (bool, Appearance, Appearance) {
     use Appearance::*;
     match kind {

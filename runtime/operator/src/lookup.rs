@@ -2,7 +2,7 @@
 //! the right side changes later.
 //!
 //! ```text
-//!  left row comes  -->  pairs with the right rows of its key now  -->  put out, and kept by left row
+//!  left row comes  -->  pairs with the right rows of its key now  -->  emitted, and kept by left row
 //!  left row goes   -->  what was kept for it, taken back
 //! ```
 //! Where left rows only arrive nothing is kept of them. Of equal left rows the first that came goes first. Rows that existed
@@ -66,7 +66,7 @@ struct Waiting {
 struct Memory {
     left: RowConverter,
     output: RowConverter,
-    /// For each left row, for each time that it came: the rows that were put out.
+    /// For each left row, for each time that it came: the rows that were emitted.
     given: HashMap<Bytes, VecDeque<Vec<Bytes>>>,
     bytes: usize,
 }

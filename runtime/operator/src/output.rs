@@ -1,7 +1,7 @@
 //! Where an operator's rows go: batch by batch, to whoever is behind it.
 //!
 //! An operator that may multiply rows does not return them all at once. It *pushes* each batch that it has made, and is
-//! suspended in the middle of its work until what is behind it has room again: the task is a coroutine, so that an expansion
+//! suspended in the middle of its work until what is behind it has space again: the task is a coroutine, so that an expansion
 //! is an iterator without anybody having to write one (Faucet, section 4: the batcher's lazy transformation).
 
 use futures::FutureExt;
@@ -14,7 +14,7 @@ use crate::error::Result;
 
 /// See the module.
 pub trait Output: Send {
-    /// Takes a batch. Resolves when there is room for the next one.
+    /// Takes a batch. Resolves when there is space for the next one.
     fn push(&mut self, batch: ChangeBatch) -> BoxFuture<'_, Result<()>>;
 }
 

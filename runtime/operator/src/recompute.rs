@@ -1,5 +1,5 @@
 //! Functions of whole partitions (OVER windows): a partition that changed is computed again, before and after the change,
-//! and the difference is put out. An epoch costs what its partitions hold, and a logarithm for their order.
+//! and the difference is emitted. An epoch costs what its partitions hold, and a logarithm for their order.
 
 mod image;
 
@@ -118,7 +118,7 @@ impl RecomputeInstance {
         Ok(())
     }
 
-    /// Applies what changed and puts out how the results of the changed partitions differ.
+    /// Applies what changed and emits how the results of the changed partitions differ.
     pub async fn advance(
         &mut self,
         batches: Vec<ChangeBatch>,

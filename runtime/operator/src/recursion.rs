@@ -123,7 +123,7 @@ impl Operator for RecursionInstance {
     ) -> BoxFuture<'a, Result<()>> {
         async move {
             let base = inputs[0].collect(epoch, gate, errors).await?;
-            // What the body puts out decides what it is given next.
+            // What the body emits decides what it is given next.
             let is_bulk = std::mem::take(&mut epoch.is_bulk);
             let done = self
                 .advance(base, &mut inputs[1], epoch, gate, errors, output)
@@ -232,7 +232,7 @@ impl RecursionInstance {
         Ok(())
     }
 
-    /// Notes what the body put out, and how much that is.
+    /// Notes what the body emitted, and how much that is.
     fn derived(&mut self, batch: &ChangeBatch, rows_made: &mut usize) -> Result<()> {
         *rows_made += match &batch.weights {
             Some(weights) => weights

@@ -5,7 +5,7 @@
 //! hold, and not what the key has ever had.
 //!
 //! ```text
-//!  key a:   x x x .... x x ........ x      a row between the first two sessions makes them one: their rows are put out anew
+//!  key a:   x x x .... x x ........ x      a row between the first two sessions makes them one: their rows are emitted again
 //! ```
 
 mod image;
@@ -45,7 +45,7 @@ type Bytes = Box<[u8]>;
 /// The rows of one key by their times, each with how often it is there.
 type Rows = BTreeMap<(i64, Bytes), i64>;
 
-/// Rows with the session that they are in: what is put out.
+/// Rows with the session that they are in: what is emitted.
 type Told = HashMap<(Bytes, i64, i64), i64>;
 
 /// See the module.
@@ -124,7 +124,7 @@ impl SessionInstance {
         })
     }
 
-    /// Applies what changed and puts out how the rows' sessions differ.
+    /// Applies what changed and emits how the rows' sessions differ.
     pub async fn advance(&mut self, batches: Vec<ChangeBatch>, gate: &dyn Gate) -> Result<Vec<ChangeBatch>> {
         let mut changes: HashMap<Bytes, Rows> = HashMap::new();
         for batch in &batches {

@@ -5,7 +5,7 @@
 //!                                                                       `--> the windows that have become final, once
 //! ```
 //! Only panes are kept. What a window showed before a change is told by its panes too, before they change; that it is told in
-//! the same bits is why floating-point panes are added in their order there, and taken away only where a window is put out
+//! the same bits is why floating-point panes are added in their order there, and taken away only where a window is emitted
 //! once.
 
 mod image;
@@ -61,9 +61,9 @@ pub struct SlidingInstance {
     groups: Groups,
     /// The numbers of the groups of each key, by pane.
     panes: HashMap<Bytes, BTreeMap<i64, usize>>,
-    /// Windows are still to be put out that came while the view was filled.
+    /// Windows are still to be emitted that came while the view was filled.
     is_deferred: bool,
-    /// The last window that is final: it and those before it are put out, or forgotten.
+    /// The last window that is final: it and those before it are emitted, or forgotten.
     last_closed: Option<i64>,
     /// Groups that were left when it was last looked for those that nobody needs.
     kept: usize,
@@ -97,7 +97,7 @@ impl Operator for SlidingInstance {
         is_bulk || !self.is_deferred
     }
 
-    /// Whether windows become final under these watermarks, and are to be put out.
+    /// Whether windows become final under these watermarks, and are to be emitted.
     fn is_closed(&self, watermarks: &Watermarks) -> bool {
         self.once
             && !self.panes.is_empty()

@@ -7,7 +7,7 @@
 //!   at most one row across each border, so it costs the logarithm of the partition. Used where rows count one by one
 //!   and their number is not asked for.
 //! * [`prefix`]: one ordered multiset; the first rows of a partition that changed are numbered again. Used for ranks, and for
-//!   numbers that are put out, since all behind a change have other ones anyway.
+//!   numbers that are emitted, since all behind a change have other ones anyway.
 
 mod image;
 mod prefix;
@@ -195,7 +195,7 @@ impl TopNInstance {
         Ok(())
     }
 
-    /// Applies what changed and puts out how the first rows differ.
+    /// Applies what changed and emits how the first rows differ.
     pub async fn advance(&mut self, batches: Vec<ChangeBatch>, gate: &dyn Gate) -> Result<Vec<ChangeBatch>> {
         let mut changes = Changes::new();
         let mut touched: HashMap<Key, Vec<(Key, u64)>> = HashMap::new();

@@ -22,7 +22,7 @@ use crate::error::Result;
 pub use expansion::Expansion;
 pub use list_steps::ListSteps;
 
-/// Rows that are put out in one batch.
+/// Rows that are emitted in one batch.
 const OUTPUT_ROWS_STEP: usize = 65_536;
 
 /// See the module.
@@ -68,7 +68,7 @@ impl Operator for UnnestInstance {
     }
 }
 
-/// Unnests each batch in steps, and is suspended after each until there is room for the next (Faucet, section 4).
+/// Unnests each batch in steps, and is suspended after each until there is space for the next (Faucet, section 4).
 struct Unnesting<'a> {
     columns: &'a [UnnestColumn],
     null_handling: NullHandling,

@@ -73,7 +73,7 @@ impl WideFunction {
         arguments.map(|argument| argument.evaluate(rows)).collect()
     }
 
-    /// Bytes that it takes at the most for so many rows of one frame: its arguments, and what it makes.
+    /// Bytes that it takes at most for so many rows of one frame: its arguments, and what it makes.
     pub fn bytes(&self, rows: usize, read: Sizes) -> usize {
         let made = match self.makes {
             Makes::Each => read.all,

@@ -81,7 +81,7 @@ struct Shared {
     device: usize,
     state: Mutex<State>,
     work: Condvar,
-    /// Requests in flight at the most; changed under the lock.
+    /// Requests in flight at most; changed under the lock.
     concurrency: AtomicUsize,
     /// Bytes a second; 0: as fast as it is.
     rate: AtomicU64,
@@ -104,7 +104,7 @@ impl Drop for DiskScheduler {
 }
 
 impl DiskScheduler {
-    /// For a device with this name and place. `concurrency`: requests in flight at the most, to begin with.
+    /// For a device with this name and place. `concurrency`: requests in flight at most, to begin with.
     pub fn new(name: &str, device: usize, concurrency: usize, memory: &Arc<Memory>) -> Arc<DiskScheduler> {
         let tuner = Tuner::new(concurrency);
         let concurrency = AtomicUsize::new(tuner.concurrency());
@@ -138,7 +138,7 @@ impl DiskScheduler {
         &self.name
     }
 
-    /// Requests in flight at the most.
+    /// Requests in flight at most.
     pub fn concurrency(&self) -> usize {
         self.shared.concurrency.load(Ordering::Relaxed)
     }
@@ -167,7 +167,7 @@ impl DiskScheduler {
     }
 
     /// Serves a request when its turn comes. `buffer_bytes`: what it will hold in memory. The work answers with its result
-    /// and what it moved. Dropping the future gives up what has not begun.
+    /// and what it moved. Dropping the future cancels what has not begun.
     ///
     /// # Errors
     /// The work panicked, or the operating system refuses a thread.

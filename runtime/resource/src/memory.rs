@@ -95,11 +95,11 @@ pub struct MemoryStatus {
     pub resident: usize,
     /// Requests of queries that were refused or made them spill.
     pub queries_refused: u64,
-    /// Writes that had to wait for room.
+    /// Writes that had to wait for space.
     pub writes_waited: u64,
     /// Views that failed because memory ran out.
-    pub views_set_aside: u64,
-    /// Views that were made anew in more partitions, so that their state can be on disk in part.
+    pub views_failed: u64,
+    /// Views that were rebuilt with more partitions, so that their state can be on disk in part.
     pub views_divided: u64,
     /// Bytes of views' state that were written to disk and read again because memory was short.
     pub spilled: u64,
@@ -120,7 +120,7 @@ pub struct Memory {
     freed: Notify,
     pub(crate) queries_refused: AtomicU64,
     writes_waited: AtomicU64,
-    views_set_aside: AtomicU64,
+    views_failed: AtomicU64,
     views_divided: AtomicU64,
     spilled: AtomicU64,
     brought_back: AtomicU64,
@@ -147,7 +147,7 @@ impl Memory {
             freed: Notify::new(),
             queries_refused: AtomicU64::new(0),
             writes_waited: AtomicU64::new(0),
-            views_set_aside: AtomicU64::new(0),
+            views_failed: AtomicU64::new(0),
             views_divided: AtomicU64::new(0),
             spilled: AtomicU64::new(0),
             brought_back: AtomicU64::new(0),
@@ -223,7 +223,7 @@ impl Memory {
     }
 
     /// Resolves when somebody has given something back, or the limit has changed: to be made before it is looked whether
-    /// there is room.
+    /// there is space.
     pub fn freed(&self) -> Notified<'_> {
         self.freed.notified()
     }
@@ -234,8 +234,8 @@ impl Memory {
     }
 
     /// A view failed because memory ran out.
-    pub fn note_set_aside(&self) {
-        self.views_set_aside.fetch_add(1, Ordering::Relaxed);
+    pub fn note_view_failed(&self) {
+        self.views_failed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// So many bytes of a view's state were written to disk because memory was short.
@@ -248,7 +248,7 @@ impl Memory {
         self.brought_back.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A view is made anew in more partitions.
+    /// A view is rebuilt with more partitions.
     pub fn note_divided(&self) {
         self.views_divided.fetch_add(1, Ordering::Relaxed);
     }
@@ -263,7 +263,7 @@ impl Memory {
         self.tell();
     }
 
-    /// Has those look again who wait for room.
+    /// Has those look again who wait for space.
     pub fn tell(&self) {
         self.freed.notify_waiters();
     }
@@ -331,7 +331,7 @@ impl Memory {
             resident: self.resident_bytes.load(Ordering::Relaxed),
             queries_refused: self.queries_refused.load(Ordering::Relaxed),
             writes_waited: self.writes_waited.load(Ordering::Relaxed),
-            views_set_aside: self.views_set_aside.load(Ordering::Relaxed),
+            views_failed: self.views_failed.load(Ordering::Relaxed),
             views_divided: self.views_divided.load(Ordering::Relaxed),
             spilled: self.spilled.load(Ordering::Relaxed),
             brought_back: self.brought_back.load(Ordering::Relaxed),

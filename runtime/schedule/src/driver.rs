@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use millrace_planner::RelationId;
 
-use crate::group::GroupSize;
+use crate::group_size::GroupSize;
 use crate::id::{PipelineId, Ticket, WorkerId};
 use crate::message::{ToDriver, ToWorker};
 use crate::template::Template;
@@ -101,7 +101,7 @@ pub struct Driver {
     group_size: GroupSize,
     checkpoints: CheckpointPolicy,
     spread: Spread,
-    /// Lost workers whose part could not be given to another yet, for want of one.
+    /// Lost workers whose part could not be given to another yet, because there is none.
     lost: BTreeSet<WorkerId>,
     /// Tickets whose pipeline lost its views while it was held.
     disturbed: BTreeSet<Ticket>,

@@ -19,7 +19,7 @@ pub struct Ticket(pub u64);
 /// appeared at or before `v` and went after `v`.
 pub type Version = u64;
 
-/// Names a task for ever.
+/// Names a task forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskId {
     pub view: RelationId,

@@ -25,7 +25,7 @@
 
 pub mod cpu;
 pub mod driver;
-pub mod group;
+pub mod group_size;
 pub mod id;
 pub mod local;
 pub mod message;

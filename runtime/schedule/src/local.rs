@@ -504,7 +504,7 @@ impl Work<'_> {
     }
 }
 
-/// Blocks of a shuffle, at the most: each piece of the input leaves one for each partition, which are many if the view's state is
+/// Blocks of a shuffle at most: each piece of the input leaves one for each partition, which are many if the view's state is
 /// larger than memory, and a block of a few rows takes many times what they do.
 const BLOCKS_MAX: usize = 8_192;
 

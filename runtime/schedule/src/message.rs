@@ -152,11 +152,11 @@ pub struct StageCosts {
     pub view: RelationId,
     pub stage: usize,
     pub tasks: u64,
-    /// Changes that they were given, and that they put out, with the memory that these take.
+    /// Changes that they were given, and that they emit, with the memory that these take.
     pub rows_in: u64,
     pub rows_out: u64,
     pub bytes_out: u64,
-    /// The most that one task put out in an epoch.
+    /// The most that one task emitted in an epoch.
     pub rows_out_max: u64,
     /// Nanoseconds in which they ran: all of them, and those of the partition that took longest.
     pub busy_ns: u64,
@@ -223,7 +223,7 @@ pub enum ToPeer {
         /// Some of its rows went on in batches: see [`ToPeer::StageFlows`].
         is_flowing: bool,
     },
-    /// A task of a stage puts out more than it may hold back: from now on its rows go on in batches, while
+    /// A task of a stage emits more than it may hold back: from now on its rows go on in batches, while
     /// it makes them. The reader's tasks are to run and take them.
     StageFlows {
         pipeline: PipelineId,

@@ -77,7 +77,7 @@ enum Delivery {
         task: ReadyTask,
         lost: WorkerId,
     },
-    /// What a copy put out has been fetched.
+    /// What a copy emitted has been fetched.
     CopyTaken {
         worker: WorkerId,
         pipeline: PipelineId,

@@ -29,7 +29,7 @@ pub enum Source {
 pub struct Ended {
     pub filled: Vec<u32>,
     pub busy_ns: u64,
-    /// Changes that it was given, and that it put out, with the memory that these take.
+    /// Changes that it was given, and that it emitted, with the memory that these take.
     pub rows_in: u64,
     pub rows_out: u64,
     pub bytes_out: u64,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_planner::RelationId;
 use millrace_schedule::driver::CheckpointPolicy;
-use millrace_schedule::group::GroupSize;
+use millrace_schedule::group_size::GroupSize;
 use millrace_schedule::id::{PipelineId, Ticket, WorkerId};
 use millrace_schedule::local::STRAGGLER_NS_MIN;
 use millrace_schedule::simulation::{Costs, Report, Setup, Simulation};

@@ -119,7 +119,7 @@ impl HashIndex {
         }
     }
 
-    /// Makes room for so many chains more: at most four slots of five are used.
+    /// Reserves space for so many chains more: at most four slots of five are used.
     fn reserve(&mut self, chains: usize) {
         if (self.used + chains) * 5 > self.slots.len() * 4 {
             self.grow(self.used + chains);
@@ -177,7 +177,7 @@ impl HashIndex {
         std::hint::black_box(rows);
     }
 
-    /// Makes room for so many chains and some more.
+    /// Reserves space for so many chains and some more.
     fn grow(&mut self, wanted: usize) {
         let slots = (wanted * 5 / 4 + 1).max(self.slots.len() * 7 / 5).max(SLOTS_MIN);
         let old = std::mem::replace(&mut self.slots, vec![FREE; slots]);

@@ -14,11 +14,11 @@
 //! 4. While many rows arrive and few are looked for, indexes are only brought up to date when they are asked for
 //!    ([`RowTable::set_lazy`]).
 
-mod away;
 mod delete;
 mod image;
 mod probe;
 mod rebuild;
+mod spilled;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -38,11 +38,11 @@ use super::chunk::Chunk;
 use super::index::HashIndex;
 use super::width::Widths;
 use crate::error::{Result, StateError};
-pub use away::write as write_away;
 use image::ChunkImage;
 pub use image::TableImage;
 pub use image::Tags;
 pub use probe::Matches;
+pub use spilled::write as write_spilled;
 pub use view::TableView;
 
 /// Small chunks are merged up to this size, so that a merge never copies more.
@@ -172,7 +172,7 @@ impl RowTable {
         }
         self.indexes.push(HashIndex::new(columns));
         let added = self.indexes.len() - 1;
-        if !self.is_lazy && !self.is_away() {
+        if !self.is_lazy && !self.is_spilled() {
             self.catch_up(added)?;
         }
         Ok(added)
@@ -181,7 +181,7 @@ impl RowTable {
     /// Whether rows that are inserted from now on enter the indexes only when these are asked for
     /// ([`RowTable::catch_up`]). Ends with all indexes up to date.
     pub fn set_lazy(&mut self, is_lazy: bool) -> Result<()> {
-        if std::mem::replace(&mut self.is_lazy, is_lazy) && !is_lazy && !self.is_away() {
+        if std::mem::replace(&mut self.is_lazy, is_lazy) && !is_lazy && !self.is_spilled() {
             self.catch_up_all()?;
         }
         Ok(())
@@ -223,7 +223,7 @@ impl RowTable {
 
     /// An index that lacks all rows, to be made while the table goes on.
     pub fn begin_index(&self) -> Option<IndexDraft> {
-        if self.is_away() || self.is_lazy {
+        if self.is_spilled() || self.is_lazy {
             return None;
         }
         let place = self.indexes.iter().position(|index| index.rows() == 0)?;
@@ -240,7 +240,7 @@ impl RowTable {
     /// # Errors
     /// A column cannot be hashed.
     pub fn put_index(&mut self, made: IndexDraft) -> Result<()> {
-        let is_same = Arc::ptr_eq(&self.numbering, &made.numbering) && !self.is_away();
+        let is_same = Arc::ptr_eq(&self.numbering, &made.numbering) && !self.is_spilled();
         if is_same && self.indexes[made.place].rows() == 0 {
             self.indexes[made.place] = made.index;
             self.catch_up(made.place)?;

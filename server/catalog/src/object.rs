@@ -28,14 +28,14 @@ use crate::event_time::EventTimeDef;
 use crate::external::ExternalTable;
 use crate::flow::FlowDef;
 use crate::function::FunctionDef;
-use crate::keeping::Keeping;
+use crate::retention::Retention;
 use crate::sink::SinkDef;
 pub use stored::lasting_columns;
 
 /// An object.
 #[derive(Debug, Clone)]
 pub struct Object {
-    /// Its identity for ever.
+    /// Its identity forever.
     pub id: ObjectId,
     /// What it is.
     pub kind: ObjectKind,
@@ -73,7 +73,7 @@ pub enum Definition {
     /// A sink.
     Sink(Arc<SinkDef>),
     /// An object that failed to load at startup, and why.
-    SetAside(String),
+    FailedToLoad(String),
     /// A database or a schema.
     Other,
 }
@@ -92,7 +92,7 @@ pub struct Relation {
     /// What fills it, if it is a stream that is not written to.
     pub connector: Option<ConnectorDef>,
     /// How its rows are kept, if it is a stream or table.
-    pub keeping: Keeping,
+    pub keeping: Retention,
     /// The query, if it is a materialized view.
     pub query: Option<Arc<QueryDef>>,
     /// What of it grows without bound, if it is a materialized view.
@@ -173,7 +173,7 @@ impl Relation {
             key_name,
             event_time: None,
             connector: None,
-            keeping: Keeping::default(),
+            keeping: Retention::default(),
             query: None,
             growth: Growth::default(),
             provider,
@@ -234,7 +234,7 @@ impl Relation {
 
     /// The relation with rows that are kept so.
     #[must_use]
-    pub fn with_keeping(mut self, keeping: Keeping) -> Self {
+    pub fn with_keeping(mut self, keeping: Retention) -> Self {
         self.keeping = keeping;
         self
     }
@@ -440,7 +440,7 @@ impl Object {
     /// # Errors
     /// 55000, with the reason.
     pub fn check_up(&self) -> SqlResult<()> {
-        let Definition::SetAside(why) = &self.definition else {
+        let Definition::FailedToLoad(why) = &self.definition else {
             return Ok(());
         };
         Err(SqlError::new(
@@ -456,7 +456,7 @@ impl Object {
         format!("{} {}", super::kind_name(self.kind), self.display_name())
     }
 
-    /// Writes the statement anew, after what it defines was altered.
+    /// Rewrites the statement, after what it defines was altered.
     pub fn restate(&mut self) {
         let name = match self.schema.as_str() {
             super::DEFAULT_SCHEMA | "" => quote_identifier(&self.name).to_string(),
@@ -505,7 +505,7 @@ impl Object {
             | Definition::Function(_)
             | Definition::Index(_)
             | Definition::Sink(_)
-            | Definition::SetAside(_)
+            | Definition::FailedToLoad(_)
             | Definition::Other => {
                 return;
             }

@@ -298,7 +298,7 @@ impl<'a> Reader<'a> {
             Definition::Function(_)
             | Definition::Index(_)
             | Definition::Sink(_)
-            | Definition::SetAside(_)
+            | Definition::FailedToLoad(_)
             | Definition::Other => Err(SqlError::new(
                 SqlState::WrongObjectType,
                 format!("cannot open {} as a relation", object.described()),
@@ -336,7 +336,7 @@ impl<'a> Reader<'a> {
         };
         let plan = reader.bind_query_text(query)?;
         let provider: Arc<dyn TableProvider> = Arc::new(ViewTable::new(plan, Some(query.text.clone())));
-        // A view over the system's relations is bound anew each time: those hold the rows of one moment.
+        // A view over the system's relations is bound again each time: those hold the rows of one moment.
         if !query.text.contains("pg_")
             && !query.text.contains("_schema")
             && !query.text.contains("mr_catalog")

@@ -218,7 +218,7 @@ impl Settings {
         self.timeout("lock_timeout")
     }
 
-    /// How long a write waits for room.
+    /// How long a write waits for space.
     pub fn write_timeout(&self) -> Option<Duration> {
         self.timeout("write_timeout")
     }

@@ -245,7 +245,7 @@ impl Play {
         Ok(())
     }
 
-    /// Sends the month, once or for ever.
+    /// Sends the month, once or forever.
     async fn replay(
         &self,
         replay: &mut Replay,

@@ -16,13 +16,13 @@ mod deaths;
 pub mod engine;
 pub mod generators;
 pub mod jobs;
+pub mod maintenance;
 pub mod profiles;
 pub mod recovery;
 pub mod replace;
 pub mod rows;
 pub mod sinks;
 pub mod system;
-pub mod upkeep;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -131,7 +131,7 @@ pub struct Database {
     generators: generators::Generators,
     sinks: sinks::Sinks,
     ingest_keys: ingest_keys::IngestKeys,
-    upkeep: upkeep::Upkeep,
+    maintenance: maintenance::Maintenance,
     profiles: profiles::Profiles,
     recovery: recovery::Recovery,
     deaths: deaths::Deaths,
@@ -166,7 +166,7 @@ impl Database {
         self.restore_tuning()?;
         self.load().await?;
         self.ingest_keys.restore(self.store.logs().take_notes());
-        self.start_upkeep();
+        self.start_maintenance();
         Ok(())
     }
 
@@ -229,7 +229,7 @@ impl Database {
             generators: generators::Generators::default(),
             sinks: sinks::Sinks::default(),
             ingest_keys: ingest_keys::IngestKeys::default(),
-            upkeep: upkeep::Upkeep::default(),
+            maintenance: maintenance::Maintenance::default(),
             profiles: profiles::Profiles::default(),
             recovery: recovery::Recovery::default(),
             deaths,
@@ -248,7 +248,7 @@ impl Database {
         for session in self.sessions() {
             session.cancel_handle().cancel();
         }
-        self.stop_upkeep().await;
+        self.stop_maintenance().await;
         self.cancel_jobs(&self.jobs.active()).await;
         self.generators.stop_all().await;
         // They note with the last checkpoint what they have delivered.
@@ -492,7 +492,7 @@ impl Database {
             Definition::Sink(_)
             | Definition::External(_)
             | Definition::Function(_)
-            | Definition::SetAside(_)
+            | Definition::FailedToLoad(_)
             | Definition::Other => Ok(None),
         }
     }
@@ -654,5 +654,5 @@ fn mark_failed(object: &mut Object, error: SqlError) {
         detail = error.detail,
         "an object failed to load at startup"
     );
-    object.definition = Definition::SetAside(error.message);
+    object.definition = Definition::FailedToLoad(error.message);
 }

@@ -11,7 +11,7 @@ use millrace_resource::memory::machine_bytes;
 use millrace_schedule::cpu::policy::SchedulerPolicy;
 use millrace_schedule::cpu::queue::Patience;
 use millrace_schedule::driver::Spread;
-use millrace_schedule::group::{GROUP_MAX, GroupSize};
+use millrace_schedule::group_size::{GROUP_MAX, GroupSize};
 use millrace_storage::Durability;
 
 /// The settings' names.
@@ -67,7 +67,7 @@ pub struct Tuning {
     pub pipeline_spread: Spread,
     /// Who goes first on a core, and who is paused for whom.
     pub scheduler_policy: SchedulerPolicy,
-    /// How long work waits for more urgent work at the most.
+    /// How long work waits for more urgent work at most.
     pub suspension_max: Duration,
     /// How long it then runs without being paused.
     pub undisturbed_time: Duration,

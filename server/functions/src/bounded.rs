@@ -100,7 +100,7 @@ impl Room {
     }
 
     /// Takes what a call will have at its end, and again while it grows. What other calls made that is still there shows in
-    /// the size of the process: it is looked at anew.
+    /// the size of the process: it is measured again.
     fn ask(&self, name: &str, bytes: u64) -> Result<Option<MemoryReservation>> {
         if bytes < ASKED_BYTES {
             return Ok(None);

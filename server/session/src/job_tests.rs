@@ -167,7 +167,7 @@ async fn so_many_views_are_made_at_a_time() {
         tokio::task::yield_now().await;
     }
     waits.abort();
-    // The next one begins when one has been given up.
+    // The next one begins when one has been abandoned.
     let cancelled = f
         .ok("SELECT min(id) FROM mr_catalog.jobs WHERE state = 'filling'")
         .await;

@@ -39,9 +39,9 @@ mod explain_tests;
 mod external_tests;
 #[cfg(test)]
 mod job_tests;
-pub mod kept;
 mod keys;
 mod light;
+pub mod limits;
 #[cfg(test)]
 mod memory_tests;
 mod names;

@@ -3,7 +3,7 @@
 use futures::StreamExt;
 use millrace_postgres::error::SqlState;
 
-use crate::kept::KEPT_MAX;
+use crate::limits::SESSION_OBJECTS_MAX;
 use crate::outcome::Outcome;
 use crate::tests::{Fixture, run};
 
@@ -205,7 +205,7 @@ async fn what_a_query_unnests_is_in_flight_a_few_batches_at_a_time() {
 #[tokio::test]
 async fn a_session_keeps_so_many_statements() {
     let f = Fixture::new().await;
-    for number in 0..KEPT_MAX {
+    for number in 0..SESSION_OBJECTS_MAX {
         f.ok(&format!("PREPARE p{number} AS SELECT {number}")).await;
     }
     let error = f.error("PREPARE more AS SELECT 1").await;

@@ -1,6 +1,6 @@
 //! Parameters of statements: `$1` and its like, found, typed, and replaced by values.
 //!
-//! A statement is bound anew at each execution, with its parameters in the AST as literals with their types. What a
+//! A statement is bound again at each execution, with its parameters in the AST as literals with their types. What a
 //! parameter's type is when the client does not say is found out where it stands: beside what it is compared with, or in
 //! the place of which column.
 

@@ -187,7 +187,7 @@ async fn damage_that_only_the_replay_finds_is_left_out_too() {
         options.store.segment_bytes_max = 4 << 10;
     };
     let f = Fixture::open_with(tempfile::tempdir().unwrap(), small).await;
-    f.db.stop_upkeep().await;
+    f.db.stop_maintenance().await;
     f.ok("ALTER SYSTEM SET checkpoint_interval = 'off'").await;
     f.ok("CREATE STREAM s (v INT)").await;
     f.ok("CREATE TABLE u (id INT PRIMARY KEY)").await;
@@ -202,7 +202,7 @@ async fn damage_that_only_the_replay_finds_is_left_out_too() {
     for _ in 0..60 {
         f.ok("INSERT INTO s VALUES (1)").await;
         let now = millrace_database::clock::now_ms();
-        f.db.upkeep(now, now).await;
+        f.db.maintain(now, now).await;
     }
     let data = f.copied();
     let log = log_of(&f, "s", data.path());

@@ -259,6 +259,6 @@ async fn begin_ddl(session: &Arc<Session>, command: &'static str) -> SqlResult<(
         return Err(ddl_in_transaction(command));
     }
     session.commit().await?;
-    // What came before lasts; the definition can still be given up.
+    // What came before lasts; the definition can still be abandoned.
     session.running().reopen()
 }

@@ -253,7 +253,7 @@ impl Session {
         }
     }
 
-    /// Waits until there is room for more rows of a relation.
+    /// Waits until there is space for more rows of a relation.
     ///
     /// # Errors
     /// There is none in time, or the relation was dropped.
@@ -262,7 +262,7 @@ impl Session {
         Ok(self.db.runtime().wait_for_room(relation, wait_max).await?)
     }
 
-    /// How long the session's writes wait for room.
+    /// How long the session's writes wait for space.
     fn write_timeout(&self) -> Option<Duration> {
         self.settings.lock().write_timeout()
     }

@@ -10,7 +10,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::base::Base;
 
-/// Plain DataFusion with base relations, and views that are evaluated anew by every query.
+/// Plain DataFusion with base relations, and views that are evaluated again by every query.
 pub struct Plain {
     context: SessionContext,
     relations: BTreeMap<String, Base>,

@@ -232,7 +232,7 @@ impl Relation {
                 if column.nullable && random.random_bool(0.15) {
                     Value::Null
                 } else if in_key == [index] {
-                    // Few rows would have room in the small range that other columns have.
+                    // Few rows would have space in the small range that other columns have.
                     Value::Int(random.random_range(0..24))
                 } else {
                     Value::random(random, column.data_type)

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The identity of an object for ever: from a counter that never goes back, so that a name may be reused
+/// The identity of an object forever: from a counter that never goes back, so that a name may be reused
 /// but an id never is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

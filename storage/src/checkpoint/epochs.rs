@@ -7,7 +7,7 @@
 //! What an epoch contains follows from the log of its sources and this: replaying what came after a checkpoint takes the same
 //! cuts at the same times, so that what depends on them (a lookup join, EMIT EVERY) comes out as readers saw it. A record is
 //! written but not synced: it outlives the process, and not always the machine. Where records are missing the log is cut
-//! anew, which views that are functions of their inputs do not notice.
+//! again, which views that are functions of their inputs do not notice.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;

@@ -4,7 +4,7 @@
 //!   removed) lasts when its directory was synced; of what came since, a crash keeps a prefix in each directory.
 //! * A failed sync loses what was written before, sector by sector, for good: a later sync that succeeds does not bring
 //!   it back, while reads may still see it, as with the page cache of Linux.
-//! * Any operation may fail, half done; there may be no room; a disk may lie about its syncs.
+//! * Any operation may fail, half done; there may be no space; a disk may lie about its syncs.
 //! * After [`SimulatedDisk::crash`] whoever holds the old disk gets nothing but errors.
 //!
 //! All chance comes from a seed.

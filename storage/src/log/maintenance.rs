@@ -29,9 +29,9 @@ use crate::log::types::LogOwner;
 
 /// The longest time between two segments of a log with retention by time.
 const SEGMENT_MS_MAX: i64 = 3_600_000;
-/// Parts of the retention's time that a segment spans at the most.
+/// Parts of the retention's time that a segment spans at most.
 const RETENTION_PARTS: i64 = 8;
-/// Neighbours that are put together are at least so many, and so many bytes in all at the most.
+/// Neighbours that are put together are at least so many, and so many bytes in all at most.
 const COMPACTION_SEGMENTS_MIN: usize = 4;
 const COMPACTION_BYTES_MAX: u64 = 16 << 20;
 

@@ -32,7 +32,7 @@ use crate::log::tail::{Tail, Trust};
 use crate::log::types::LogNote;
 use crate::{StorageError, disk};
 
-/// So many notes are told of at the most, the newest.
+/// So many notes are told of at most, the newest.
 const NOTES_MAX: usize = 100_000;
 
 /// All logs of a directory.
@@ -232,7 +232,7 @@ impl Scan {
     fn relation(&mut self, id: u64, directory: PathBuf) -> Result<Scanned, StorageError> {
         let list = |e| StorageError::io("list", &directory, e);
         for path in self.disk.list(&directory).map_err(list)? {
-            // A segment that was being made when a crash came, or for which there was no room.
+            // A segment that was being made when a crash came, or for which there was no space.
             if path
                 .extension()
                 .is_some_and(|extension| extension == segment::NEW)

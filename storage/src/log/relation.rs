@@ -114,7 +114,7 @@ impl RelationLog {
         self.directory.join(segment::file_name(segment))
     }
 
-    /// Marks the log as dropped, for ever. The files go when the last reader does.
+    /// Marks the log as dropped, forever. The files go when the last reader does.
     pub(super) fn mark_dropped(&self) -> Result<(), StorageError> {
         mark_dropped(&*self.disk, &self.directory)?;
         self.dropped.store(true, Ordering::Release);
@@ -132,7 +132,7 @@ impl RelationLog {
     }
 }
 
-/// Marks the log in a directory as dropped, for ever.
+/// Marks the log in a directory as dropped, forever.
 pub(super) fn mark_dropped(disk: &dyn Disk, directory: &Path) -> Result<(), StorageError> {
     let marker = directory.join(DROPPED_MARKER);
     disk.create(&marker)

@@ -29,7 +29,7 @@ pub(super) struct Writer {
     pub(super) queue: Arc<Queue>,
     pub(super) settings: Arc<LogSettings>,
     pub(super) segment_bytes_max: u64,
-    /// How long a group may wait for company at the most.
+    /// How long a group may wait for company at most.
     pub(super) delay_max: Duration,
     pub(super) next_write_id: u64,
     /// Relations with writes that were shared with others and not synced. If one of them is synced all must be: else
@@ -57,7 +57,7 @@ struct Written {
 impl Writer {
     /// Runs until the queue is closed and empty.
     pub(super) fn run(mut self) {
-        // If this thread panics, nobody must wait for it for ever.
+        // If this thread panics, nobody must wait for it forever.
         let _abandon = AbandonOnDrop(self.queue.clone());
         let (mut company, mut delay) = (0, Duration::ZERO);
         while let Some((queued, group)) = self.queue.take(company, delay) {

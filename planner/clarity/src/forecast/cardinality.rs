@@ -1,5 +1,5 @@
 //! Guesses how many rows each operator of a plan will be given, before it has run: from what its leaves have, from what operators
-//! of its kind were seen to put out, and from DataFusion's statistics.
+//! of its kind were seen to emit, and from DataFusion's statistics.
 
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::filter::FilterExec;
@@ -39,7 +39,7 @@ pub fn partitions(plan: &dyn ExecutionPlan) -> usize {
     inputs.max().unwrap_or(1).max(own)
 }
 
-/// Rows that an operator puts out, and whether that is known.
+/// Rows that an operator emits, and whether that is known.
 fn walk(
     plan: &dyn ExecutionPlan,
     rates: &Rates,
@@ -71,7 +71,7 @@ fn walk(
     out
 }
 
-/// `share`: what operators of its kind were seen to put out for each row.
+/// `share`: what operators of its kind were seen to emit for each row.
 fn rows_out(
     plan: &dyn ExecutionPlan,
     share: Option<f64>,

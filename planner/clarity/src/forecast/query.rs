@@ -65,7 +65,7 @@ pub struct PlannedOperator {
 pub struct Rates {
     /// By kind of operator, nanoseconds a row.
     by_kind: BTreeMap<String, Samples>,
-    /// By kind, rows that it put out for each that it was given; of every kind that was seen.
+    /// By kind, rows that it emitted for each that it was given; of every kind that was seen.
     shares: BTreeMap<String, Samples>,
     /// Elapsed time times cores in use, to the time of the operators.
     beside: Samples,
@@ -144,7 +144,7 @@ impl Rates {
         }
     }
 
-    /// Rows that an operator of this name's kind puts out for each that it is given; `None`: it was never seen.
+    /// Rows that an operator of this name's kind emits for each that it is given; `None`: it was never seen.
     pub fn share(&self, name: &str) -> Option<f64> {
         self.shares.get(&kind(name)).and_then(Samples::median)
     }
@@ -209,7 +209,7 @@ pub fn forecast(
     }
 }
 
-/// Rows that an operator was given: those that its inputs put out, or of a leaf its own.
+/// Rows that an operator was given: those that its inputs emit, or of a leaf its own.
 fn rows_in(operators: &[OperatorProfile], position: usize) -> u64 {
     let operator = &operators[position];
     let below = operators[position + 1..]

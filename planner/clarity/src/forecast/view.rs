@@ -207,7 +207,7 @@ impl Known<'_> {
         })
     }
 
-    /// Rows that a stage of these operators puts out for each that it is given; as many, if none was seen.
+    /// Rows that a stage of these operators emits for each that it is given; as many, if none was seen.
     fn share(&self, operators: &[String], phase: Phase) -> f64 {
         let counts = self.counts(phase);
         let shares = (counts.iter())

@@ -1,7 +1,7 @@
 //! What tasks and tables keep, as blocks of a checkpoint: only what is not in an earlier one is written.
 //!
 //! Rows of a table are in chunks that do not change; a chunk knows the block that it was written to. Marks of what went, and
-//! columns that an operator makes anew each time, are cut into slices, and a slice of the same bytes as the one before is
+//! columns that an operator rebuilds each time, are cut into slices, and a slice of the same bytes as the one before is
 //! referred to. So the size of a checkpoint follows the change. A block of a file of which little is still of use is written
 //! again, so that the file can go.
 //!

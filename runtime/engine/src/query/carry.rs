@@ -261,7 +261,7 @@ fn take_room(
     }
 }
 
-/// Rows of a join that have not been put out.
+/// Rows of a join that have not been emitted.
 struct Pairs {
     rows: SendableRecordBatchStream,
     schema: SchemaRef,

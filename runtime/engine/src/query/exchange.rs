@@ -1,4 +1,4 @@
-//! The buffers between two stages: what one stage's tasks have put out and the next one's have not taken yet.
+//! The buffers between two stages: what one stage's tasks have emitted and the next one's have not taken yet.
 //!
 //! ```text
 //!   producers            lane: a queue for each consumer          consumers
@@ -133,7 +133,7 @@ impl Exchange {
         })
     }
 
-    /// The place for what a producer puts out.
+    /// The place for what a producer emits.
     pub fn producer(self: &Arc<Self>, producer: usize) -> Producer {
         Producer {
             exchange: Arc::clone(self),
@@ -217,7 +217,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Ready when the lane has room; false if nobody reads it any more.
+    /// Ready when the lane has space; false if nobody reads it any more.
     fn poll_room(&self, lane: usize, context: &Context<'_>) -> Poll<bool> {
         let mut state = self.state.lock();
         let queues = self.queues(&state, lane);
@@ -307,7 +307,7 @@ impl Exchange {
         Poll::Ready(Some(Ok((taken, of_others))))
     }
 
-    /// Those that waited for room, if there is some.
+    /// Those that waited for space, if there is some.
     fn unblocked(&self, state: &mut State, lane: usize) -> Vec<Waker> {
         let queues = self.queues(state, lane);
         let is_blocked =
@@ -347,7 +347,7 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// The task that puts out the rows runs.
+    /// The task that emits the rows runs.
     pub fn begins(&mut self, gate: &CpuGate) {
         self.gate = Some(gate.clone());
     }
@@ -362,14 +362,14 @@ impl Producer {
         self.exchange.push(self.lane, consumer, batch, worker)
     }
 
-    /// Whether somebody reads what it puts out, and nothing has failed.
+    /// Whether somebody reads what it emits, and nothing has failed.
     pub fn is_wanted(&self) -> bool {
         let state = self.exchange.state.lock();
         let queues = self.exchange.queues(&state, self.lane);
         state.failure.is_none() && !queues.iter().all(|queue| queue.is_closed)
     }
 
-    /// Waits until there is room for more; false: nobody wants more.
+    /// Waits until there is space for more; false: nobody wants more.
     pub async fn room(&self) -> bool {
         std::future::poll_fn(|context| self.exchange.poll_room(self.lane, context)).await
     }

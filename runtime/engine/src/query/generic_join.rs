@@ -235,7 +235,7 @@ struct Searching {
     join: GenericJoinInstance,
     found: Found,
     driver: SendableRecordBatchStream,
-    /// What was found and not put out: each row is there so many times.
+    /// What was found and not emitted: each row is there so many times.
     rows: Option<Copies>,
     rows_max: usize,
     reservation: MemoryReservation,
@@ -278,7 +278,7 @@ impl Searching {
 struct Copies {
     rows: ChangeBatch,
     row: usize,
-    /// Of this row, so many were put out.
+    /// Of this row, so many were emitted.
     copies: i64,
 }
 

@@ -13,7 +13,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use super::Queries;
 
-/// So many rows are hashed, sorted or put out in about a millisecond.
+/// So many rows are hashed, sorted or emitted in about a millisecond.
 pub const QUERY_PARTITION_ROWS: usize = 65_536;
 
 /// Tasks of a stage for each core, so that resources are used at the same time.

@@ -55,7 +55,7 @@ impl Client {
 #[derive(Debug, Clone, Copy)]
 pub struct ClientWait {
     pub query: u64,
-    /// The stage that puts out the result.
+    /// The stage that emits the result.
     pub stage: usize,
     /// Batches of the result that may wait.
     pub batches_max: usize,
@@ -64,7 +64,7 @@ pub struct ClientWait {
     pub waited: Duration,
 }
 
-/// See the module. Dropping it gives up its tasks.
+/// See the module. Dropping it cancels its tasks.
 pub struct QueryRun {
     pub id: u64,
     queries: Arc<Queries>,
@@ -142,7 +142,7 @@ impl QueryRun {
         Ok(())
     }
 
-    /// Starts the task that puts out the result.
+    /// Starts the task that emits the result.
     ///
     /// # Errors
     /// The runtime is shutting down.
@@ -173,7 +173,7 @@ impl QueryRun {
         records.map(|record| record.status()).collect()
     }
 
-    /// Since when it has waited for its client, if it does. The stage that puts out the result is the last that was made.
+    /// Since when it has waited for its client, if it does. The stage that emits the result is the last that was made.
     pub fn client_wait(&self) -> Option<ClientWait> {
         let since = (*self.client.since.lock())?;
         Some(ClientWait {
@@ -202,7 +202,7 @@ impl QueryRun {
 }
 
 impl QueryRun {
-    /// Gives up the tasks that have not ended. What was recorded of them stays.
+    /// Abandons the tasks that have not ended. What was recorded of them stays.
     pub fn cancel(&self) {
         self.queries.under_way.lock().remove(&self.id);
         // What waits for a slot is freed with its handle.

@@ -114,7 +114,7 @@ struct State {
     made: Vec<usize>,
     /// Bytes of the widest row of these that came out last, once one has.
     row_bytes: Option<usize>,
-    /// Rows of the last step at the most.
+    /// Rows of the last step at most.
     allowed: Option<usize>,
     /// Rows that went in and have not come out, and their bytes.
     rows: usize,
@@ -202,7 +202,7 @@ impl Below {
         Ok(rows)
     }
 
-    /// Takes room for rows that go in.
+    /// Reserves space for rows that go in.
     fn charge(&self, batch: &RecordBatch, made_bytes: usize, pool: &Arc<dyn MemoryPool>) -> Result<()> {
         let mut state = self.shared.lock();
         state.rows += batch.num_rows();

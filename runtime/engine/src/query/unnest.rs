@@ -205,7 +205,7 @@ struct Unnesting {
     /// Rows of which the lists have not been made.
     batch: Option<RecordBatch>,
     steps: ListSteps,
-    /// Rows of which the lists were made and not all rows put out.
+    /// Rows of which the lists were made and not all rows emitted.
     expansion: Option<Expansion>,
     /// For the lists.
     reservation: MemoryReservation,

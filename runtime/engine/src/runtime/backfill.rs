@@ -13,7 +13,7 @@
 //!
 //! A job that lost a part with a worker, or an input of which was lost, starts again.
 //!
-//! Nobody sees the views until the end. So while they are filled, operators put off what they would take back again and
+//! Nobody sees the views until the end. So while they are filled, operators postpone what they would take back again and
 //! keep their indexes only as far as they need them; when all that there was at the beginning is there, one epoch puts that
 //! out, and from then on the views follow change by change.
 //!
@@ -196,7 +196,7 @@ impl Runtime {
         // The driver may still be at another thread's events: a view is made when it is visible.
         self.until(|engine| {
             let is_there = |id: &RelationId| engine.versions.pipeline_of(*id).is_some();
-            made.iter().all(|id| is_there(id) || engine.is_set_aside(*id))
+            made.iter().all(|id| is_there(id) || engine.has_failed(*id))
         })
         .await
     }
@@ -419,7 +419,7 @@ impl Job {
         }
     }
 
-    /// Has the views put out what they put off. Nothing of them is under way then.
+    /// Has the views emit what they postponed. Nothing of them is under way then.
     async fn end_bulk(&mut self) -> Result<()> {
         if self.views.iter().all(|view| !view.is_bulk()) {
             return Ok(());

@@ -47,7 +47,7 @@ impl Drop for Held {
     }
 }
 
-/// A ticket that may be given up before its turn comes.
+/// A ticket that may be abandoned before its turn comes.
 struct Asked {
     engine: Arc<Engine>,
     ticket: Ticket,

@@ -118,7 +118,7 @@ impl Follower {
     ///
     /// # Errors
     /// The relation is gone, a view that failed, or a view that lost rows with a worker since the step before: what changed
-    /// is not known then, and who follows has to begin anew.
+    /// is not known then, and who follows has to start again.
     pub async fn step(&mut self) -> Result<Changes> {
         let before = self.input.taken().cloned();
         let (step, _) = self.input.next(&self.runtime, u64::MAX).await?;

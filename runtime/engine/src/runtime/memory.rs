@@ -127,7 +127,7 @@ impl Engine {
         }
     }
 
-    /// Has views made anew in more partitions whose parts are too large to come and go.
+    /// Has views rebuilt with more partitions whose parts are too large to come and go.
     pub(super) fn divide_large(self: &Arc<Self>) {
         let views: Vec<Arc<ViewInstance>> = {
             let relations = self.relations.read();

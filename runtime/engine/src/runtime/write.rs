@@ -18,7 +18,7 @@ use crate::error::{Result, RuntimeError};
 use crate::event_time::{EventTime, Judged, LateRows};
 use crate::feed::{Feeds, Part};
 use crate::relation::{Relation, Table};
-use crate::runtime::room::RoomMeter;
+use crate::runtime::backpressure::Backpressure;
 use crate::runtime::{Engine, Runtime};
 use crate::snapshot::{Frozen, Snapshot};
 
@@ -26,8 +26,8 @@ use crate::snapshot::{Frozen, Snapshot};
 #[derive(Default)]
 pub(crate) struct Writes {
     pub feeds: Mutex<Feeds>,
-    /// Where writes wait for room in them.
-    pub(super) rooms: Mutex<BTreeMap<PipelineId, RoomMeter>>,
+    /// Where writes wait for space in them.
+    pub(super) rooms: Mutex<BTreeMap<PipelineId, Backpressure>>,
     /// Every write that was acknowledged, by whomever.
     pub acknowledged: Mutex<WriteToken>,
 }
@@ -134,10 +134,10 @@ impl Runtime {
         self.append_within(changes, locks, None).await
     }
 
-    /// As [`append`](Self::append). The write waits so long for room at the most; `None`: until there is some.
+    /// As [`append`](Self::append). The write waits so long for room at most; `None`: until there is some.
     ///
     /// # Errors
-    /// As [`append`](Self::append); there was no room in time.
+    /// As [`append`](Self::append); there was no space in time.
     pub async fn append_within(
         &self,
         changes: Vec<(RelationId, ChangeBatch)>,

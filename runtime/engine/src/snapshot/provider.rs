@@ -94,7 +94,7 @@ impl SnapshotTable {
         for partition in partitions {
             let table = partition.read();
             // Without its rows it has no index, nor soon after a start: a scan reads them.
-            if table.is_away() || table.is_behind(index) {
+            if table.is_spilled() || table.is_behind(index) {
                 return Ok(None);
             }
             let matches = table

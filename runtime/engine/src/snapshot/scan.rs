@@ -77,7 +77,7 @@ fn parts_of(frozen: &Frozen, most: usize) -> Vec<Part> {
             let of_chunk = view.chunk_rows_max(chunk);
             // What was written at once is one chunk, however large. One that is on the disk is read as a whole.
             let pieces = (of_chunk / each).min(most.saturating_sub(parts.len()));
-            if pieces < 2 || view.is_away(chunk) {
+            if pieces < 2 || view.is_spilled(chunk) {
                 rows += of_chunk;
                 continue;
             }
@@ -350,7 +350,7 @@ impl ScanStream {
                     *chunk = 0;
                     continue;
                 }
-                let batch = if current.is_away(*chunk) {
+                let batch = if current.is_spilled(*chunk) {
                     let future = coming.get_or_insert_with(|| {
                         let (view, chunk) = (current.clone(), *chunk);
                         async move { view.chunk(chunk).await }.boxed()

@@ -11,7 +11,7 @@ pub struct ActivityCounts {
     pub tasks: u64,
     /// Changes that they were given.
     pub rows_in: u64,
-    /// Changes that they put out.
+    /// Changes that they emit.
     pub rows_out: u64,
     /// From their first to their last poll.
     pub busy_ns: u64,

@@ -1,4 +1,4 @@
-//! How a worker runs the tasks that its local scheduler has found ready, and takes over what copies of them put out.
+//! How a worker runs the tasks that its local scheduler has found ready, and takes over what copies of them emitted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ struct ViewGate<'a> {
 
 impl Gate for ViewGate<'_> {
     fn checkpoint(&self) -> BoxFuture<'_, ()> {
-        match self.view.is_aside() {
+        match self.view.has_failed() {
             // Whoever runs the task hears of it too, and drops it.
             true => std::future::pending().boxed(),
             false => self.gate.checkpoint(),
@@ -181,7 +181,7 @@ impl Worker {
     async fn run(self: &Arc<Self>, ready: &ReadyTask, gate: &CpuGate, queue: Duration) -> Outcome {
         let started = Instant::now();
         let id = ready.id;
-        // A view that was given up meanwhile may be here again, as another one.
+        // A view that was abandoned meanwhile may be here again, as another one.
         let Some(view) = self.view(id.view, ready.incarnation) else {
             return match ready.copy_for {
                 None => Outcome::Ended(Ended::default()),
@@ -217,7 +217,7 @@ impl Worker {
             let turn = view.turn(id.stage, id.partition, inputs.has_more).await?;
             let output = tokio::select! {
                 biased;
-                () = view.until_set_aside() => return Err(failed_meanwhile(&view)),
+                () = view.until_failed() => return Err(failed_meanwhile(&view)),
                 output = self.run_operators(&view, ready, inputs, &mut rows_in, gate, errors) => output?,
             };
             errors.check()?;
@@ -237,7 +237,7 @@ impl Worker {
                     self.transport.keep_image(part, id.epoch, image);
                 }
             }
-            // The place is given back when there is room for the next.
+            // The place is given back when there is space for the next.
             let place = turn.map(Turn::end);
             view.room().await?;
             drop(place);
@@ -275,7 +275,7 @@ impl Worker {
         if ready.copy_for.is_some() {
             return Outcome::Void;
         }
-        if !view.is_aside() {
+        if !view.has_failed() {
             tracing::error!(view = %view.name, stage = id.stage, partition = id.partition, epoch = id.epoch, %error,
                 "a view failed; the others continue");
             view.set_aside(error, is_memory);
@@ -319,7 +319,7 @@ impl Worker {
         while let Some(part) = parts.next().await? {
             let (stage, rows) = match part {
                 Part::Batch { stage, rows } => (stage, rows),
-                // What those of its tasks left that put out little.
+                // What those of its tasks left that emitted little.
                 Part::End { stage, from } => {
                     let block = Block::Exchange {
                         view: id.view,
@@ -399,7 +399,7 @@ impl Worker {
             .await
     }
 
-    /// Keeps what a task put out until it is fetched and released. Not so what a map put out that nobody waits for: asked
+    /// Keeps what a task emitted until it is fetched and released. Not so what a map emitted that nobody waits for: asked
     /// and done under one lock, so that nobody releases it in between.
     fn keep(&self, view: &ViewInstance, ready: &ReadyTask, output: TaskOutput) -> bool {
         let ReadyTask { pipeline, id, .. } = *ready;
@@ -422,7 +422,7 @@ impl Worker {
         true
     }
 
-    /// Fetches what a copy of a task of this worker put out, and ends the task by it, unless it has ended by itself.
+    /// Fetches what a copy of a task of this worker emitted, and ends the task by it, unless it has ended by itself.
     pub(super) async fn take_copy(
         self: Arc<Self>,
         pipeline: PipelineId,

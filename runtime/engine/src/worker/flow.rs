@@ -9,9 +9,9 @@
 //! 1. A task whose stage has a faucet holds back N x B rows. What ends before that goes on as a whole, as everywhere.
 //! 2. With more it opens a [`Channel`], the scheduler has the reader's tasks run beside it, and it *sends* batch after batch.
 //!    A batch is divided among the reader's partitions, and in flight until each has asked for the next one after it.
-//! 3. The reader's task runs its operators on each batch as it comes ([`Parts`]); what they may take back is put out with
+//! 3. The reader's task runs its operators on each batch as it comes ([`Parts`]); what they may take back is emitted with
 //!    the last part. It has had the last one when the scheduler says that the stage has ended here. Its other inputs come as
-//!    parts too: a stage without a faucet as one, since a row may be taken back in one task that another puts out.
+//!    parts too: a stage without a faucet as one, since a row may be taken back in one task that another emits.
 //! 4. A channel is *void* when nobody will take from it: its epoch was released, or its worker is gone. Then nobody waits.
 //!
 //! Pairs of batcher and probe follow each other along the stages of a view: where a reader has a faucet of its own, it is
@@ -292,13 +292,13 @@ impl<'a, W: Copy + Send + 'static> Parts<'a, W> {
     }
 }
 
-/// What a stage's tasks put out in batches since the view was made.
+/// What a stage's tasks emitted in batches since the view was made.
 #[derive(Debug, Default)]
 pub struct FlowMeter {
     batches: AtomicU64,
     rows: AtomicU64,
     waited_ns: AtomicU64,
-    /// Tasks that wait for room now, and since when there have been any.
+    /// Tasks that wait for space now, and since when there have been any.
     waiting: Mutex<(usize, Option<Instant>)>,
 }
 
@@ -315,11 +315,11 @@ pub struct FlowCounts {
     pub since: Option<Instant>,
 }
 
-/// A stage that may put out batches.
+/// A stage that may emit batches.
 #[derive(Debug, Clone)]
 pub struct FlowStatus {
     pub stage: usize,
-    /// Why it may put out more than it reads.
+    /// Why it may emit more than it reads.
     pub reason: String,
     pub limits: FlowLimits,
     pub counts: FlowCounts,

@@ -46,7 +46,7 @@ struct Kept {
 #[derive(Debug, Default)]
 pub(super) struct Shuffle {
     epochs: HashMap<(PipelineId, u64), Kept>,
-    /// What copies of others' tasks put out, by receiving partition.
+    /// What copies of others' tasks emitted, by receiving partition.
     copies: HashMap<(PipelineId, TaskId), Copied>,
 }
 

@@ -44,7 +44,7 @@ impl TaskOutput {
         self.exchanged.iter().flatten().chain(&self.materialized)
     }
 
-    /// Changes that it puts out.
+    /// Changes that it emits.
     pub fn rows(&self) -> u64 {
         self.flowed.0 + self.left().map(|batch| batch.num_rows() as u64).sum::<u64>()
     }
@@ -149,7 +149,7 @@ struct Sink<'a> {
     held: Vec<ChangeBatch>,
     held_rows: usize,
     held_bytes: usize,
-    /// For what is held, and for what is left where it is put out at once.
+    /// For what is held, and for what is left where it is emitted at once.
     charge: Charge,
     output: TaskOutput,
 }

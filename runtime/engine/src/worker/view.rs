@@ -1,6 +1,6 @@
 //! A view on a worker: its stages' operators with their state, and its contents.
 
-mod residence;
+mod eviction;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,9 +21,9 @@ use tokio::sync::watch;
 use crate::error::{Result, RuntimeError};
 use crate::worker::activity::{Activity, ActivityCounts, Filled};
 use crate::worker::flow::{FlowMeter, FlowStatus};
-use residence::Residence;
-pub(super) use residence::Turn;
-pub(crate) use residence::{PARTITIONS_DIVIDED, partitions_divided};
+use eviction::Eviction;
+pub(super) use eviction::Turn;
+pub(crate) use eviction::{PARTITIONS_DIVIDED, partitions_divided};
 
 /// A view to make.
 #[derive(Clone)]
@@ -103,7 +103,7 @@ pub struct ViewInstance {
     /// It failed because memory ran out.
     is_out_of_memory: AtomicBool,
     /// Tasks of it that run are to end.
-    is_aside: watch::Sender<bool>,
+    has_failed: watch::Sender<bool>,
     /// What it holds.
     pub account: Arc<Account>,
     /// Where its state goes when memory is short, if it goes anywhere.
@@ -125,7 +125,7 @@ pub struct ViewInstance {
     /// For each stage, what went on in batches.
     flows: Vec<FlowMeter>,
     /// Which of its state is on disk.
-    residence: Residence,
+    eviction: Eviction,
 }
 
 impl ViewInstance {
@@ -181,8 +181,8 @@ impl ViewInstance {
             errors: ErrorCounter::new(graph.on_error),
             failure: Mutex::default(),
             is_out_of_memory: AtomicBool::new(false),
-            is_aside: watch::Sender::new(false),
-            residence: Residence::new(&graph, &account),
+            has_failed: watch::Sender::new(false),
+            eviction: Eviction::new(&graph, &account),
             charges: (graph.stages.iter())
                 .map(|_| {
                     (0..graph.partitions)
@@ -210,7 +210,7 @@ impl ViewInstance {
         self.shape.stages[stage].input == StageInput::Fixed
     }
 
-    /// Takes the operators of a partition for one task, if its worker is alive; a map's are made anew.
+    /// Takes the operators of a partition for one task, if its worker is alive; a map's are built again.
     pub(super) fn take(
         &self,
         stage: usize,
@@ -281,7 +281,7 @@ impl ViewInstance {
             *contents = empty;
         }
         self.charges.iter().for_each(|stage| stage[partition].set(0));
-        self.residence.lose(partition);
+        self.eviction.lose(partition);
         Ok(())
     }
 
@@ -331,7 +331,7 @@ impl ViewInstance {
         is_alive: impl Fn() -> bool,
     ) -> Result<()> {
         if let (Some(instance), Some(operators)) = (self.reduces[stage].get(partition), &image.operators) {
-            let restored = if operators.is_away() {
+            let restored = if operators.is_spilled() {
                 Slot::Away(operators.clone())
             } else {
                 let mut restored = OperatorInstance::new(&self.graph.stages[stage].root, partition)?;
@@ -416,7 +416,7 @@ impl ViewInstance {
         running.min_by_key(|(_, since)| *since)
     }
 
-    /// What a stage's tasks put out in batches.
+    /// What a stage's tasks emitted in batches.
     pub fn flow(&self, stage: usize) -> &FlowMeter {
         &self.flows[stage]
     }
@@ -486,7 +486,7 @@ impl ViewInstance {
         self.is_bulk.load(Ordering::Acquire)
     }
 
-    /// What existed when the view was begun was brought to it, and it is at rest: the next epoch puts out what was put off.
+    /// What existed when the view was begun was brought to it, and it is at rest: the next epoch emits what was postponed.
     pub fn end_bulk(&self) {
         self.is_bulk.store(false, Ordering::Release);
     }
@@ -533,11 +533,11 @@ impl ViewInstance {
             self.is_out_of_memory.store(true, Ordering::Release);
             // One that is rebuilt with more partitions has not failed for good.
             if !self.can_be_divided() {
-                self.account.memory().note_set_aside();
+                self.account.memory().note_view_failed();
             }
         }
         self.fail(why);
-        self.is_aside.send_replace(true);
+        self.has_failed.send_replace(true);
         for partition in 0..self.contents.partitions.len() {
             if let Err(error) = self.lose(partition) {
                 tracing::error!(view = %self.name, %error, "the contents of a failed view cannot be dropped");
@@ -546,15 +546,15 @@ impl ViewInstance {
     }
 
     /// Resolves when it has failed.
-    pub(super) async fn until_set_aside(&self) {
-        let mut is_aside = self.is_aside.subscribe();
+    pub(super) async fn until_failed(&self) {
+        let mut has_failed = self.has_failed.subscribe();
         // The sender is the view's own.
-        _ = is_aside.wait_for(|is_aside| *is_aside).await;
+        _ = has_failed.wait_for(|has_failed| *has_failed).await;
     }
 
     /// Whether it has failed.
-    pub(super) fn is_aside(&self) -> bool {
-        *self.is_aside.borrow()
+    pub(super) fn has_failed(&self) -> bool {
+        *self.has_failed.borrow()
     }
 
     /// The error of whoever makes the view, if it failed.

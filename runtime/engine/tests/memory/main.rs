@@ -235,7 +235,7 @@ async fn writes_wait_when_views_have_taken_the_memory_and_others_go_on() {
         fixture.write(B, 0..100).await.unwrap();
     }
     assert_eq!(fixture.sum(SMALL).await.unwrap(), 1_000);
-    // Who waits goes on when there is room.
+    // Who waits goes on when there is space.
     let waiting = fixture.runtime.wait_for_room(A, None);
     let more = async {
         fixture.runtime.memory().set_limit(Some(64 * MB));
@@ -245,7 +245,7 @@ async fn writes_wait_when_views_have_taken_the_memory_and_others_go_on() {
     assert_eq!(fixture.sum(LARGE).await.unwrap(), rows + step);
     let status = fixture.runtime.memory().status();
     assert!(
-        status.writes_waited >= 1 && status.views_set_aside == 0,
+        status.writes_waited >= 1 && status.views_failed == 0,
         "{status:?}"
     );
     fixture.runtime.shutdown().await;
@@ -273,7 +273,7 @@ async fn a_view_that_cannot_go_on_fails_and_the_others_go_on() {
     fixture.write(B, 0..1_000).await.unwrap();
     assert_eq!(fixture.sum(SMALL).await.unwrap(), 2_000);
     assert!(fixture.held(LARGE) < MB, "{}", fixture.held(LARGE));
-    assert_eq!(fixture.runtime.memory().status().views_set_aside, 1);
+    assert_eq!(fixture.runtime.memory().status().views_failed, 1);
     fixture.runtime.shutdown().await;
 }
 

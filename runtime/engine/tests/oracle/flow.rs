@@ -4,7 +4,7 @@ use millrace_planner::stage::flow::FlowLimits;
 
 use super::*;
 
-/// As views are made, with random limits: often so small that what little these tests put out goes on in batches.
+/// As views are made, with random limits: often so small that what little these tests emitted goes on in batches.
 pub(super) fn options(random: &mut StdRng) -> ViewOptions {
     let flow = match random.random_range(0..4) {
         0 => FlowLimits::of_cores(3),
@@ -52,7 +52,7 @@ const QUERIES: &[&str] = &[
     "SELECT x.k, count(*) AS n FROM (SELECT a.k, a.v, b.id FROM t AS a JOIN t AS b ON a.k = b.k) AS x JOIN s ON s.v = x.v GROUP BY x.k",
 ];
 
-/// Batches that the views of a fixture put out.
+/// Batches that the views of a fixture emitted.
 fn batches(fixture: &Fixture) -> u64 {
     let views = fixture.runtime.views();
     let flows = views.iter().flat_map(|view| &view.flows);
@@ -92,7 +92,7 @@ async fn views_equal_the_batch_answer_batch_by_batch() {
     }
 }
 
-/// A worker is killed while tasks on others send it batches, or wait for its own: nobody waits for ever, and the views come
+/// A worker is killed while tasks on others send it batches, or wait for its own: nobody waits forever, and the views come
 /// back right.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn views_that_flow_survive_the_loss_of_workers() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millrace_resource::spill::state::SpillOptions;
 use millrace_schedule::driver::{CheckpointPolicy, Spread};
-use millrace_schedule::group::GroupSize;
+use millrace_schedule::group_size::GroupSize;
 use millrace_schedule::id::WorkerId;
 
 use super::*;
@@ -134,7 +134,7 @@ async fn views_equal_the_batch_answer_while_workers_are_killed() {
     }
 }
 
-/// Maps of one worker after the other come to a standstill for ever: their copies make the epochs whole.
+/// Maps of one worker after the other come to a standstill forever: their copies make the epochs whole.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn views_equal_the_batch_answer_while_maps_are_stalled() {
     let seed = seed(0);

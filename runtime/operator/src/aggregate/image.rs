@@ -1,4 +1,4 @@
-//! An aggregate's state for the checkpoint store: what it has put out, then its groups.
+//! An aggregate's state for the checkpoint store: what it has emitted, then its groups.
 
 use std::sync::Arc;
 

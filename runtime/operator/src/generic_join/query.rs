@@ -65,7 +65,7 @@ impl GenericJoinInstance {
     /// Goes on for a while; returns rows if there are enough, or the last ones.
     ///
     /// # Errors
-    /// The values of an attribute cannot be put out.
+    /// The values of an attribute cannot be emitted.
     pub fn next_found(&self, found: &mut Found) -> Result<Option<ChangeBatch>> {
         for _ in 0..CHANGES_STEP {
             if !found.is_searching {

@@ -10,7 +10,7 @@ use crate::expression::ErrorCounter;
 
 /// Groups are numbered densely. Methods are handed rows already filtered by the call's FILTER.
 pub(crate) trait GroupState: Send {
-    /// Makes room for groups up to `groups - 1`; new ones are empty.
+    /// Reserves space for groups up to `groups - 1`; new ones are empty.
     fn resize(&mut self, groups: usize);
 
     /// Adds each row `weights[i]` times to group `ids[i]` (takes it away for a negative weight).
@@ -183,7 +183,7 @@ pub(super) fn retain_positions<T: Default>(values: &mut Vec<T>, groups: &[usize]
         .collect();
 }
 
-/// Makes room for so many groups: by an eighth at a time, since doubling leaves a third of the memory unused.
+/// Reserves space for so many groups: by an eighth at a time, since doubling leaves a third of the memory unused.
 pub(super) fn resize<T>(values: &mut Vec<T>, groups: usize, empty: impl FnMut() -> T) {
     if groups > values.capacity() {
         values.reserve_exact((groups - values.len()).max(values.len() / 8));

@@ -143,7 +143,7 @@ impl JoinInstance {
         Ok(own_matches)
     }
 
-    /// Joins the sides as they are; nothing of them has been put out yet.
+    /// Joins the sides as they are; nothing of them has been emitted yet.
     pub(super) async fn join_all(
         &mut self,
         gate: &dyn Gate,

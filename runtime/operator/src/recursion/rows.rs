@@ -14,7 +14,7 @@ pub(super) type RowId = u32;
 
 /// No iteration.
 const NO_ITERATION: u32 = u32::MAX;
-/// The buffer is written anew when more of it is unused than used, and at least so much.
+/// The buffer is rewritten when more of it is unused than used, and at least so much.
 const UNUSED_BYTES_MIN: usize = 65_536;
 
 /// A row that is, or was, a candidate.
@@ -204,7 +204,7 @@ impl Rows {
         }
     }
 
-    /// Writes the buffer anew, without what no row uses.
+    /// Rewrites the buffer, without what no row uses.
     fn pack(&mut self) {
         let mut packed = Vec::with_capacity(self.buffer.len() - self.unused_bytes);
         for kept in &mut self.kept {

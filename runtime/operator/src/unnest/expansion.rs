@@ -1,5 +1,5 @@
 //! Rows with their lists, one row for each element: several lists of one row are read side by side, the shorter ones continued with
-//! NULL. Where there is one list, its elements are put out as they lie in memory; where that list would be a text cut into pieces, it
+//! NULL. Where there is one list, its elements are emitted as they lie in memory; where that list would be a text cut into pieces, it
 //! is not made. An expansion is an iterator: it makes no more rows than are asked for (Faucet, section 4), and fewer where what is
 //! kept of a row would be many copies of something large.
 
@@ -17,7 +17,7 @@ use super::lists::{as_list, elements, length, of_one_list};
 use crate::batches::batch_of;
 use crate::error::{OperatorError, Result};
 
-/// How far an expansion is: the elements of its rows that were not put out yet begin here.
+/// How far an expansion is: the elements of its rows that were not emitted yet begin here.
 #[derive(Debug, Default)]
 struct At {
     row: usize,

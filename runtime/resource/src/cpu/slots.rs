@@ -343,7 +343,7 @@ impl Shared {
         }
     }
 
-    /// Gives out turns as long as there is room. `mine`: the lane of the thread that calls, which will look for a turn itself.
+    /// Gives out turns as long as there is space. `mine`: the lane of the thread that calls, which will look for a turn itself.
     fn dispatch(&self, queues: &mut Queues, now: u64, mut mine: Option<usize>) {
         let policy = self.policy();
         loop {
@@ -376,7 +376,7 @@ impl Shared {
         }
     }
 
-    /// For which classes there is room: slots are taken by what is at least as urgent, and by everything under a policy
+    /// For which classes there is space: slots are taken by what is at least as urgent, and by everything under a policy
     /// that pauses nobody.
     fn room(&self, policy: SchedulerPolicy) -> [bool; CLASSES] {
         let polls = self.polls.each_ref().map(|polls| polls.load(Ordering::Relaxed));

@@ -104,7 +104,7 @@ impl Work {
 pub enum Waits {
     /// Rows of another stage.
     Input,
-    /// Room for what it puts out.
+    /// Room for what it emits.
     Output,
     /// A file.
     Disk,
@@ -287,7 +287,7 @@ impl TaskRecord {
         }
     }
 
-    /// With each stretch kept, as far as there is room.
+    /// With each stretch kept, as far as there is space.
     #[must_use]
     pub fn keeping_stretches(mut self) -> Self {
         self.keeps_stretches = true;
@@ -622,7 +622,7 @@ impl CpuGate {
         self.shared.now_ns().saturating_sub(began) >= QUANTUM.as_nanos() as u64
     }
 
-    /// Whether this task should make room; if so the next time that it is queued counts as being paused, or as the end of
+    /// Whether this task should give way; if so the next time that it is queued counts as being paused, or as the end of
     /// its quantum.
     pub fn gives_way(&self) -> bool {
         let Some((way, since)) = self.asked() else {
@@ -647,7 +647,7 @@ impl CpuGate {
         self.record.label
     }
 
-    /// Notes what the task puts out.
+    /// Notes what the task emits.
     pub fn put_out(&self, rows: usize, bytes: usize) {
         self.record.rows.fetch_add(rows as u64, Ordering::Relaxed);
         self.record.bytes.fetch_add(bytes as u64, Ordering::Relaxed);

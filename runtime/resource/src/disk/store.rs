@@ -259,7 +259,7 @@ impl MultipartUpload for Upload {
     }
 
     async fn abort(&mut self) -> Result<()> {
-        // Of what could not be completed nothing is left to be given up, and why it could not is what counts.
+        // Of what could not be completed nothing is left to be abandoned, and why it could not is what counts.
         let Some(mut upload) = self.upload.take() else {
             return Ok(());
         };

@@ -48,7 +48,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Takes room for bytes that are to be written, and waits while there is none. A piece larger than the bound goes alone.
+    /// Reserves space for bytes that are to be written, and waits while there is none. A piece larger than the bound goes alone.
     fn take_room(&self, bytes: usize) {
         let mut unwritten = self.unwritten_bytes.lock();
         if *unwritten > 0 && *unwritten + bytes > UNWRITTEN_BYTES_MAX {

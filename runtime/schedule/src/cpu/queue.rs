@@ -270,7 +270,7 @@ mod tests {
         }
     }
 
-    /// What took long comes after what may be short, but not for ever.
+    /// What took long comes after what may be short, but not forever.
     #[test]
     fn what_has_had_its_quantum_is_last() {
         let mut queue = RunQueue::default();

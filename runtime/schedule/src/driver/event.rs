@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_planner::RelationId;
 
 use super::{CheckpointPolicy, Spread};
-use crate::group::GroupSize;
+use crate::group_size::GroupSize;
 use crate::id::{PipelineId, Ticket, WorkerId};
 use crate::message::{ToDriver, ToWorker};
 use crate::template::ViewShape;
@@ -48,7 +48,7 @@ pub enum Event {
         views: Vec<Arc<ViewShape>>,
         dropped: Vec<RelationId>,
     },
-    /// The back-fill of a view, and of what is filled with it, ended or was given up.
+    /// The back-fill of a view, and of what is filled with it, ended or was abandoned.
     JobRemoved { view: RelationId },
     /// How many epochs groups have from now on.
     GroupSize(GroupSize),

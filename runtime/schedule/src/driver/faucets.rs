@@ -4,7 +4,7 @@
 //! faucet has a price where what tasks left is retained: a lost worker's part cannot be run again, the views are filled again.
 //!
 //! * Where nothing is retained (one worker, back-fills), every place has its faucet: there it costs a counter.
-//! * Elsewhere those that are planned have one from the start, the others from the end of the group in which a task put out
+//! * Elsewhere those that are planned have one from the start, the others from the end of the group in which a task emitted
 //!   more than a faucet lets through at a time, and the stage twice as many rows as it read. A faucet behind a stage that has
 //!   not multiplied rows for [`PATIENCE_NS`] is taken away; after each return it stays four times as long.
 //!

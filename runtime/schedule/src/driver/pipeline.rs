@@ -9,7 +9,7 @@ use super::faucets::{FaucetRecord, Faucets};
 use super::spread::Spreader;
 use super::straggler::Stragglers;
 use super::{CheckpointPolicy, Command};
-use crate::group::{GroupCosts, GroupSize, GroupTuner};
+use crate::group_size::{GroupCosts, GroupSize, GroupTuner};
 use crate::id::{PipelineId, Ticket, WorkerId};
 use crate::message::{EpochCosts, StageCosts, ToWorker};
 use crate::template::{Template, ViewShape};

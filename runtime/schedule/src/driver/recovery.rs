@@ -138,7 +138,7 @@ impl Driver {
         }
     }
 
-    /// Gives up the views of a pipeline. Whatever was cut counts as read: the sources go on.
+    /// Abandons the views of a pipeline. Whatever was cut counts as read: the sources go on.
     pub(super) fn abandon(&mut self, id: PipelineId, commands: &mut Vec<Command>) {
         let Some(pipeline) = self.pipelines.get_mut(&id) else {
             return;

@@ -7,7 +7,7 @@
 //!
 //! Decided when a group ends, and carried out as every change of placement is: the pipeline is brought to rest and opened
 //! under a template with another placement. More workers are taken soon, fewer only after a while: each change costs a
-//! checkpoint. Keyed state stays in the partitions in which it is, so that nothing is hashed anew.
+//! checkpoint. Keyed state stays in the partitions in which it is, so that nothing is hashed again.
 
 use serde::{Deserialize, Serialize};
 

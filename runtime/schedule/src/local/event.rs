@@ -76,7 +76,7 @@ pub enum LocalEvent {
         /// Its output is that of its copy.
         is_copied: bool,
     },
-    /// A task that runs puts out batches from now on.
+    /// A task that runs emits batches from now on.
     TaskFlows {
         pipeline: PipelineId,
         version: u64,

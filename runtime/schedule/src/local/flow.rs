@@ -1,16 +1,16 @@
 //! Stages whose rows go on to the next stage: as a whole when they are done, or in batches while they are made.
 //!
 //! ```text
-//!  task of stage s     runs, puts out little ................. ends ->  StageDone: its readers' counts go down, they fetch
-//!                      runs, puts out more than it may hold ->  StageFlows: the readers run beside it
+//!  task of stage s     runs, emits little ................. ends ->  StageDone: its readers' counts go down, they fetch
+//!                      runs, emits more than it may hold ->  StageFlows: the readers run beside it
 //!                                                               ... ends -> EndFlow: they have had the last batch
 //! ```
 //! A batch carries one more coordinate of time: (epoch, batch). How many are in flight is settled between the tasks
 //! ([`crate::worker`]); what is counted here, and what ends it, is the progress that is counted anyway (Faucet, section 4).
 //!
 //! A reader that runs because one stage flows takes what its other inputs bring when they bring it, whether they flow or not.
-//! It must not wait for them first: they may wait, over several stages, for the one that flows to have room. As it is, a task
-//! waits for room only in the tasks of its reader, those run, and the stages of a view are a tree: there is no cycle of waits.
+//! It must not wait for them first: they may wait, over several stages, for the one that flows to have space. As it is, a task
+//! waits for space only in the tasks of its reader, those run, and the stages of a view are a tree: there is no cycle of waits.
 
 use millrace_planner::RelationId;
 
@@ -110,7 +110,7 @@ impl Pipeline {
         self.settle(number, arrived, vec![], work);
     }
 
-    /// A task that runs here puts out batches from now on.
+    /// A task that runs here emits batches from now on.
     pub fn task_flows(&mut self, task: usize, number: u64, work: &mut Work<'_>) {
         let plan = self.plan.clone();
         let planned = plan.tasks[task];

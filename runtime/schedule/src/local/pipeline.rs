@@ -60,7 +60,7 @@ pub(super) struct Epoch {
     tasks_left: usize,
     /// What was heard already: messages may come twice.
     pub heard: HashSet<(usize, usize, u32)>,
-    /// Stages of which tasks here put out batches.
+    /// Stages of which tasks here emitted batches.
     pub flowing: HashSet<(usize, usize)>,
     /// How far the map stages are that tasks here wait for.
     pub progress: BTreeMap<(usize, usize), Progress>,

@@ -119,7 +119,7 @@ impl Checks {
         }
     }
 
-    /// Whether a worker that has not heard of it yet goes on with what was given up.
+    /// Whether a worker that has not heard of it yet goes on with what was abandoned.
     fn is_void(&self, task: &ReadyTask) -> bool {
         self.abandoned.contains(&task.id.view) || task.version < self.templates[&task.pipeline].lineage
     }
@@ -240,7 +240,7 @@ impl Checks {
         self.copies.insert((task.pipeline, task.id, worker), copied);
     }
 
-    /// The task of a worker that has not ended takes what its copy put out; returns whether that is still there.
+    /// The task of a worker that has not ended takes what its copy emitted; returns whether that is still there.
     pub fn take_copy(&mut self, worker: WorkerId, pipeline: PipelineId, id: TaskId, from: WorkerId) -> bool {
         let seed = self.seed;
         let Some(copied) = self.copies.get(&(pipeline, id, from)) else {

@@ -1,4 +1,4 @@
-//! Stages that put out batches, in a simulation: their tasks wait for each other as those that run do.
+//! Stages that emitted batches, in a simulation: their tasks wait for each other as those that run do.
 //!
 //! A task of a stage with a faucet may have to send more than may be in flight. Then it ends only when the tasks of its reader
 //! run, all of them, for it sends to each; and a task that reads batches ends when the stages that it reads have ended where

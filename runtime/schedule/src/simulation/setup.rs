@@ -2,7 +2,7 @@
 
 use super::BatchReport;
 use crate::driver::CheckpointPolicy;
-use crate::group::GroupSize;
+use crate::group_size::GroupSize;
 
 /// What things take, in nanoseconds.
 #[derive(Debug, Clone)]

@@ -71,7 +71,7 @@ impl TableImage {
     }
 
     /// Whether some of it is on disk.
-    pub fn is_away(&self) -> bool {
+    pub fn is_spilled(&self) -> bool {
         matches!(self.tags, Some(Tags::Away(_)))
             || self.chunks.iter().any(|image| image.chunk.away().is_some())
     }
@@ -120,7 +120,7 @@ impl RowTable {
     /// A column that is indexed cannot be hashed, or the image is one of another table.
     pub fn restore(&mut self, image: &TableImage) -> Result<()> {
         self.restore_rows(image)?;
-        if self.is_away() {
+        if self.is_spilled() {
             return Ok(());
         }
         (0..self.indexes.len()).try_for_each(|index| self.catch_up(index))
@@ -176,10 +176,11 @@ impl RowTable {
             rows += chunk.len();
             let columns = chunk.rows.columns().iter().map(|column| column.data_type());
             let wanted = self.schema.fields().iter().map(|field| field.data_type());
-            let is_away = chunk.away().is_some();
+            let is_spilled = chunk.away().is_some();
             let is_one = chunk.rows.num_columns() == self.schema.fields().len()
                 && columns.zip(wanted).all(|(is, wanted)| may_become(is, wanted));
-            let fits = (is_away || is_one) && alive.as_ref().is_none_or(|alive| alive.len() == chunk.len());
+            let fits =
+                (is_spilled || is_one) && alive.as_ref().is_none_or(|alive| alive.len() == chunk.len());
             if !fits {
                 return Err(mismatch());
             }

@@ -45,7 +45,7 @@ impl RowTable {
         }
     }
 
-    /// Makes the table anew from the rows that are alive or that a reader at `low_water` or later may see.
+    /// Rebuilds the table from the rows that are alive or that a reader at `low_water` or later may see.
     pub(super) fn rebuild(&mut self, low_water: Version) -> Result<()> {
         let mut rebuilt = RowTable::new(Arc::clone(&self.schema), None);
         rebuilt.identity = self.identity;

@@ -57,7 +57,7 @@ impl TableView {
     }
 
     /// Whether the rows of a chunk are on disk.
-    pub fn is_away(&self, chunk: usize) -> bool {
+    pub fn is_spilled(&self, chunk: usize) -> bool {
         self.chunks[chunk].away().is_some()
     }
 

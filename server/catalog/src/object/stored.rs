@@ -22,8 +22,8 @@ use crate::event_time::{EventTimeDef, StoredEventTime};
 use crate::external::{ExternalTable, Files};
 use crate::flow::FlowDef;
 use crate::function::{FunctionDef, StoredFunction};
-use crate::keeping::Keeping;
 use crate::object::kind_name;
+use crate::retention::Retention;
 use crate::sink::SinkDef;
 
 /// The lasting form of a column.
@@ -86,8 +86,8 @@ struct StoredProperties {
     event_time: Option<StoredEventTime>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     connector: Option<ConnectorDef>,
-    #[serde(default, skip_serializing_if = "Keeping::is_default")]
-    keeping: Keeping,
+    #[serde(default, skip_serializing_if = "Retention::is_default")]
+    keeping: Retention,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     relation: Option<ObjectId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -131,7 +131,7 @@ impl Object {
                 stored.index_columns.clone_from(&index.columns);
             }
             Definition::Sink(sink) => stored.sink = Some(sink.as_ref().clone()),
-            Definition::SetAside(_) | Definition::Other => {}
+            Definition::FailedToLoad(_) | Definition::Other => {}
         }
         let properties: BTreeMap<String, serde_json::Value> = match serde_json::to_value(stored) {
             Ok(serde_json::Value::Object(map)) => map.into_iter().collect(),
@@ -150,7 +150,7 @@ impl Object {
         }
     }
 
-    /// The object that was stored. A materialized view's columns are those that it had; its plan is made anew.
+    /// The object that was stored. A materialized view's columns are those that it had; its plan is built again.
     ///
     /// # Errors
     /// The properties do not say what such an object needs: the catalog is damaged, or of a later version.

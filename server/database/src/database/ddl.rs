@@ -15,8 +15,8 @@ use millrace_storage::{CatalogChange, ObjectId, ObjectKind};
 use tokio::sync::MutexGuard;
 
 use crate::database::Database;
+use crate::database::maintenance::beginnings_fact;
 use crate::database::sinks::fact;
-use crate::database::upkeep::beginnings_fact;
 use crate::running::Running;
 
 /// The right to change definitions; one statement at a time has it.

@@ -24,7 +24,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::database::Database;
 use crate::database::ddl::{DdlGuard, take_down};
-use crate::database::upkeep::beginnings_fact;
+use crate::database::maintenance::beginnings_fact;
 use crate::running::Running;
 
 /// Back-fills that run at once; more wait for their turn.
@@ -487,7 +487,7 @@ impl Database {
         let objects = catalog.objects();
         objects
             .filter_map(|object| match &object.definition {
-                Definition::SetAside(why) => Some(JobInfo {
+                Definition::FailedToLoad(why) => Some(JobInfo {
                     id: object.id,
                     view: object.display_name(),
                     state: "failed",

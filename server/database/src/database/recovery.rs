@@ -169,7 +169,8 @@ impl Database {
                 }
                 let catalog = self.catalog();
                 let mut inputs = spec.graph.inputs.iter();
-                let has_failed = |object: &&Arc<Object>| matches!(object.definition, Definition::SetAside(_));
+                let has_failed =
+                    |object: &&Arc<Object>| matches!(object.definition, Definition::FailedToLoad(_));
                 if let Some(read) =
                     inputs.find_map(|input| catalog.object(ObjectId(input.id.0)).filter(has_failed))
                 {

@@ -100,7 +100,7 @@ impl Replacement<'_> {
         Ok(())
     }
 
-    /// Makes a dependent anew over what it depends on now.
+    /// Plans a dependent again over what it depends on now.
     fn follow(&mut self, root: &Arc<Object>, dependent: &Arc<Object>) -> SqlResult<()> {
         let mut new: Object = dependent.as_ref().clone();
         let mut plan = None;
@@ -158,7 +158,7 @@ impl Replacement<'_> {
             }
             Definition::External(_)
             | Definition::Function(_)
-            | Definition::SetAside(_)
+            | Definition::FailedToLoad(_)
             | Definition::Other => {
                 return Err(SqlError::new(
                     SqlState::ObjectNotInPrerequisiteState,

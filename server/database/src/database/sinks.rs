@@ -11,7 +11,7 @@
 //! So that not all files have to be read for that, a sink notes with each checkpoint of its relation how the files differ from
 //! it (`sink/base`). A start from that checkpoint reads the files that came since, and compares them with what changed since.
 //!
-//! When something fails (no room, a file that is gone) the task says so, and begins anew a little later.
+//! When something fails (no room, a file that is gone) the task says so, and starts again a little later.
 
 mod delivered;
 
@@ -450,7 +450,7 @@ impl Writing {
         Ok(draft)
     }
 
-    /// The draft, once it has room for rows.
+    /// The draft, once it has space for rows.
     async fn with_room(&self, mut draft: Draft) -> Result<Draft, Leave> {
         self.check_running()?;
         if draft.room() == 0 {

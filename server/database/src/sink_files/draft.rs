@@ -143,7 +143,7 @@ impl Draft {
         }
     }
 
-    /// Encodes rows as the encoder's `conform` gives them, of which there are no more than there is room for.
+    /// Encodes rows as the encoder's `conform` gives them, of which there are no more than there is space for.
     pub fn encode(&mut self, op: Op, rows: &RecordBatch) -> SqlResult<()> {
         if self.encoder.is_text() {
             let lines = self.encoder.lines(rows)?;

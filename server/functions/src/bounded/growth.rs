@@ -16,7 +16,7 @@ use super::sizes::{Columns, Measure, bytes, printed};
 /// How a result follows from the arguments.
 #[derive(Debug, Clone, Copy)]
 pub enum Growth {
-    /// All arguments together, so many times at the most.
+    /// All arguments together, so many times at most.
     Sum(u64),
     /// Row by row.
     Rows(fn(&Columns, usize) -> u64),
@@ -31,7 +31,7 @@ pub struct Sizes {
     pub all: u64,
 }
 
-/// Bytes of a character at the most.
+/// Bytes of a character at most.
 const CHARACTER_BYTES: u64 = 4;
 
 /// The growth of a function, by its name. One that is not named here makes no more than its arguments are: the result is made of
@@ -235,7 +235,7 @@ fn replaced_by_pattern(args: &Columns, row: usize) -> u64 {
     };
     let flags = args.text(3, row).unwrap_or("");
     let length = text.len() as u64;
-    // A group matches parts of the text that do not overlap: one reference brings in the text once at the most.
+    // A group matches parts of the text that do not overlap: one reference brings in the text once at most.
     let groups = (count(to, "\\") + count(to, "$")).saturating_add(1);
     let size = |times: u64| {
         let replacements = times.saturating_mul(to.len() as u64);

@@ -35,7 +35,7 @@ pub struct Limited {
     inner: Arc<ScalarUDF>,
     growth: Growth,
     room: Room,
-    /// Of a call whose arguments are all constants, the bytes of its result at the most.
+    /// Of a call whose arguments are all constants, the bytes of its result at most.
     constant: Option<u64>,
     /// Whether the one value of such a call may become one for each row where it is used.
     is_repeated: bool,
@@ -97,7 +97,7 @@ pub fn once(call: ScalarFunction) -> ScalarFunction {
     }
 }
 
-/// The bytes of an expression's value at the most, if it is a constant.
+/// The bytes of an expression's value at most, if it is a constant.
 fn constant_bytes(expr: &Expr) -> Option<u64> {
     match expr {
         Expr::Literal(value, _) => Some(of_constant(value)),

@@ -1,4 +1,4 @@
-//! How large values are, and how large at the most their texts: from the offsets of columns, without looking at bytes.
+//! How large values are, and how large at most their texts: from the offsets of columns, without looking at bytes.
 
 use std::ops::Range;
 
@@ -175,7 +175,7 @@ fn of_dictionary(values: &ArrayRef, rows: &Range<usize>, measure: Measure) -> Op
     Some(largest.unwrap_or(0).saturating_mul(rows.len() as u64))
 }
 
-/// The bytes of values, at the most.
+/// The bytes of values at most.
 pub fn bytes(values: &ArrayRef, rows: Range<usize>) -> u64 {
     let places = PLACE_BYTES * rows.len() as u64;
     if let Some(content) = content(values, &rows) {
@@ -210,7 +210,7 @@ pub fn bytes(values: &ArrayRef, rows: Range<usize>) -> u64 {
     }
 }
 
-/// The bytes of the texts of values, at the most.
+/// The bytes of the texts of values at most.
 pub fn printed(values: &ArrayRef, rows: Range<usize>) -> u64 {
     match values.data_type() {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => bytes(values, rows),
@@ -237,7 +237,7 @@ fn quoted(values: &ArrayRef, rows: Range<usize>) -> u64 {
         }
         DataType::Boolean | DataType::Null => 5 * count,
         other => match other.primitive_width() {
-            // An integer has three digits a byte at the most, and a sign.
+            // An integer has three digits a byte at most, and a sign.
             Some(width) if other.is_integer() => (3 * width as u64 + 1) * count,
             Some(_) => PRINTED_BYTES * count,
             None => 4 * bytes(values, rows),

@@ -15,7 +15,7 @@
 //! `array_intersect`, `array_union`, `array_except`, `array_distinct` and `map` hash their elements; `array_position(s)`,
 //! `array_remove*`, `array_replace*`, `find_in_set`, `strpos`, `split_part`, `substring_index` and `translate` go through the
 //! value once; `factorial`, `gcd`, `lcm`, `power`, `exp`, `ln` are those of machine numbers; `to_char` and `to_date` go through
-//! the pattern once; aggregates sort at the most; a window function with a frame of its own for each row takes as many steps as
+//! the pattern once; aggregates sort at most; a window function with a frame of its own for each row takes as many steps as
 //! rows times frame, but gives way to others and can be cancelled.
 
 use datafusion::common::Result;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::sql::sqlparser::ast::{self, Ident};
 use millrace_catalog::event_time::EventTimeDef;
-use millrace_catalog::keeping::Keeping;
+use millrace_catalog::retention::Retention;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{ColumnDef, Definition, Object, Relation, kind_name};
 use millrace_database::database::ddl::DdlGuard;
@@ -112,7 +112,7 @@ pub async fn execute(session: &Arc<Session>, alter: AlterRelation) -> SqlResult<
             watermark::set_back(session, &guard, &object, &options.0[0].value).await?;
         }
         AlterOperation::SetOptions(mut options) if is_stored(&object) => {
-            let change = Keeping::new(&mut options, kind)?;
+            let change = Retention::new(&mut options, kind)?;
             if let Some(option) = options.0.first() {
                 return Err(not_altered(&option.name));
             }
@@ -168,7 +168,7 @@ fn not_altered(option: &Ident) -> SqlError {
 fn keep(
     guard: &DdlGuard<'_>,
     object: &Object,
-    change: impl FnOnce(Keeping) -> SqlResult<Keeping>,
+    change: impl FnOnce(Retention) -> SqlResult<Retention>,
 ) -> SqlResult<()> {
     let mut new = object.clone();
     let Definition::Relation(relation) = &mut new.definition else {

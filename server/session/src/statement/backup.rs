@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millrace_database::database::upkeep::streams_of;
+use millrace_database::database::maintenance::streams_of;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::ObjectKind;
 
@@ -81,7 +81,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_view_of_which_rows_are_gone_is_not_restored_with_the_rest() {
         let f = Fixture::new().await;
-        f.db.stop_upkeep().await;
+        f.db.stop_maintenance().await;
         let dir = tempfile::tempdir().unwrap();
         let (backup, data) = (dir.path().join("backup"), dir.path().join("data"));
         f.ok("CREATE STREAM s (v INT) WITH (retention = '1 second')")
@@ -100,7 +100,7 @@ mod tests {
         let forget = async || {
             for _ in 0..2 {
                 let now = millrace_database::clock::now_ms() + 1_000_000;
-                f.db.upkeep(now, now).await;
+                f.db.maintain(now, now).await;
             }
         };
         forget().await;

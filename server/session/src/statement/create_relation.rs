@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::{self, Ident, ObjectName, TableConstraint};
 use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::event_time::{EventTimeDef, IDLE_TIMEOUT, Late};
-use millrace_catalog::keeping::Keeping;
+use millrace_catalog::retention::Retention;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{ColumnDef, Definition, Object, Relation};
 use millrace_database::clock::now_ms;
@@ -40,7 +40,7 @@ struct New<'a> {
     key: Vec<usize>,
     event_time: Option<EventTimeDef>,
     connector: Option<ConnectorDef>,
-    keeping: Keeping,
+    keeping: Retention,
     text: &'a str,
 }
 
@@ -68,7 +68,7 @@ pub async fn stream(session: &Arc<Session>, create: CreateStream, text: &str) ->
         );
         session.notice(Severity::Notice, message);
     }
-    let keeping = Keeping::new(&mut options, ObjectKind::Stream)?;
+    let keeping = Retention::new(&mut options, ObjectKind::Stream)?;
     let connector = ConnectorDef::new(&mut options)?;
     if connector.is_some()
         && event_time
@@ -110,7 +110,7 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
         );
     }
     let mut options = create.options.clone();
-    let keeping = Keeping::new(&mut options, ObjectKind::Table)?;
+    let keeping = Retention::new(&mut options, ObjectKind::Table)?;
     refuse_extras(
         &create.constraints,
         create.watermark.is_some(),
@@ -146,7 +146,7 @@ async fn table_as(
     session: &Arc<Session>,
     create: &CreateTable,
     query: ast::Query,
-    keeping: Keeping,
+    keeping: Retention,
     text: &str,
 ) -> SqlResult<Outcome> {
     let scope = session.scope();
@@ -316,7 +316,7 @@ fn late_rows(
     schema: &str,
     name: &str,
     columns: &[ColumnDef],
-    keeping: Keeping,
+    keeping: Retention,
 ) -> SqlResult<Object> {
     let name = format!("{name}$late");
     guard.check_free(&scope.database, schema, &name)?;

@@ -383,7 +383,7 @@ fn say_what_is_urgent<'a>(
     );
 }
 
-/// State that grows for ever is accepted, but said.
+/// State that grows forever is accepted, but said.
 fn say_what_grows(session: &Session, name: &str, growth: &Growth) {
     for state in &growth.state {
         session.notice(

@@ -8,7 +8,7 @@ use millrace_parser::ast::Fetch;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
 use crate::cursor::Cursor;
-use crate::kept::check_kept;
+use crate::limits::check_limit;
 use crate::outcome::{CommandTag, Outcome};
 use crate::query::{Providers, renamed};
 use crate::session::Session;
@@ -51,7 +51,7 @@ pub async fn declare(
             ));
         }
         let kept = session.cursors.lock().len();
-        check_kept(kept, "cursors")?;
+        check_limit(kept, "cursors")?;
         let scope = session.scope();
         let mut statement = ast::Statement::Query(query);
         let (plan, names) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;

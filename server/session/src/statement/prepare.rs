@@ -17,7 +17,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
 use millrace_postgres::types;
 
-use crate::kept::check_kept;
+use crate::limits::check_limit;
 use crate::outcome::Outcome;
 use crate::session::Session;
 use crate::statement::done;
@@ -40,7 +40,7 @@ pub fn prepare(
         ));
     }
     let kept = session.prepared.lock().len();
-    check_kept(kept, "prepared statements")?;
+    check_limit(kept, "prepared statements")?;
     let given = data_types
         .iter()
         .map(|data_type| {

@@ -173,7 +173,7 @@ async fn everything_visible(session: &Arc<Session>) -> SqlResult<()> {
     // What was acknowledged before the start counts too.
     runtime.caught_up().await?;
     let written = runtime.acknowledged();
-    // Of a view that is made anew nobody waits for more than was acknowledged; it has all of that when it is there again.
+    // Of a view that is built again nobody waits for more than was acknowledged; it has all of that when it is there again.
     runtime.filled_again().await?;
     runtime.wait_for(&written).await?;
     Ok(())

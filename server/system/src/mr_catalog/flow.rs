@@ -1,5 +1,5 @@
 //! `mr_catalog.flow` and `.feeds`: where rows wait. SHOW BACKPRESSURE is what waits now: tasks that put out more than may be in
-//! flight, writes for which there is no room, and queries whose clients do not take what they have.
+//! flight, writes for which there is no space, and queries whose clients do not take what they have.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -159,7 +159,7 @@ fn rows(database: &Database) -> Vec<Row> {
 }
 
 /// One row a stage that may multiply rows: why, whether it has a faucet and since when, how much of a task of it may be in flight, what went on in batches since the
-/// view was made, how many tasks wait for room now, and how long it has been so. One row more for each pipeline of which writes
+/// view was made, how many tasks wait for space now, and how long it has been so. One row more for each pipeline of which writes
 /// wait: the view whose task has been running for the longest, or who holds the most memory if that is what is lacking, how many
 /// writes wait, and since when. And one for each query that waits for its client.
 pub fn columns(database: &Database) -> Columns {
@@ -204,7 +204,7 @@ pub fn columns(database: &Database) -> Columns {
     ]
 }
 
-/// One row a pipeline: what waits for its epochs, how much of that there may be, and the writes that wait for room, or have
+/// One row a pipeline: what waits for its epochs, how much of that there may be, and the writes that wait for space, or have
 /// waited.
 pub fn feeds(database: &Database) -> Columns {
     let all = database.runtime().feeds();
@@ -224,7 +224,7 @@ pub fn feeds(database: &Database) -> Columns {
     ]
 }
 
-/// What waits for room now: view or query, stage, what it waits for, tasks or writes, microseconds, and the sources of writes.
+/// What waits for space now: view or query, stage, what it waits for, tasks or writes, microseconds, and the sources of writes.
 pub fn waiting(database: &Database) -> Vec<[String; 6]> {
     let waiting = rows(database).into_iter().filter(|row| row.waiting > 0);
     waiting

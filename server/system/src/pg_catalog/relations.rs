@@ -84,7 +84,7 @@ fn with_columns<'a>(
                 Some((object, fields.unwrap_or_default()))
             }
             Definition::External(table) => Some((object, table.columns().fields().iter().cloned().collect())),
-            Definition::SetAside(_) => Some((object, vec![])),
+            Definition::FailedToLoad(_) => Some((object, vec![])),
             // The columns of its files, unless what it reads failed to load.
             Definition::Sink(sink) => {
                 let relation = catalog.object(sink.relation).and_then(|from| from.relation());

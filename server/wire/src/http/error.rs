@@ -56,7 +56,7 @@ pub fn response(error: &SqlError) -> Response {
     with_object(status(error), object(error))
 }
 
-/// The answer to rows for which there is no room now: the client is to send them again.
+/// The answer to rows for which there is no space now: the client is to send them again.
 pub fn try_again(error: &SqlError) -> Response {
     with_object(StatusCode::TOO_MANY_REQUESTS, object(error))
 }

@@ -28,7 +28,7 @@ use super::{State, error};
 /// The header with the key of a request.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// How long a request waits for room, before it is told to come again.
+/// How long a request waits for space, before it is told to come again.
 const WRITE_TIMEOUT: &str = "1s";
 
 /// What the URL may say.

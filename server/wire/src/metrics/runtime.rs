@@ -209,7 +209,7 @@ fn memory(encoder: &mut DescriptorEncoder<'_>, status: &MemoryStatus) -> fmt::Re
         (
             "memory_views_failed",
             "Views that failed because memory ran out",
-            status.views_set_aside,
+            status.views_failed,
         ),
         (
             "memory_views_divided",
@@ -281,7 +281,7 @@ fn disks(encoder: &mut DescriptorEncoder<'_>, disks: &[Arc<DiskScheduler>]) -> f
     Ok(())
 }
 
-/// What waits for its epoch, and the writes for which there is no room.
+/// What waits for its epoch, and the writes for which there is no space.
 fn feeds(encoder: &mut DescriptorEncoder<'_>, feeds: &[FeedStatus]) -> fmt::Result {
     let sum = |value: fn(&FeedStatus) -> usize| feeds.iter().map(value).sum::<usize>();
     for (name, help, value) in [

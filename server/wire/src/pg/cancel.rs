@@ -55,7 +55,7 @@ impl Drop for Registration {
     }
 }
 
-/// A secret of the length that the protocol version has room for.
+/// A secret of the length that the protocol version has space for.
 pub fn new_secret(version: ProtocolVersion) -> SecretKey {
     // The first four bytes of a random uuid are all random.
     let random = Uuid::new_v4().into_bytes();

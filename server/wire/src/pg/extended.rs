@@ -14,7 +14,7 @@ use futures::StreamExt;
 use millrace_database::sessions::TransactionStatus;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
-use millrace_session::kept::check_kept;
+use millrace_session::limits::check_limit;
 use millrace_session::{CommandTag, Outcome, Prepared};
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::data::{NoData, ParameterDescription};
@@ -74,7 +74,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let message = format!("prepared statement \"{name}\" already exists");
             return Err(SqlError::new(SqlState::DuplicatePreparedStatement, message).into());
         }
-        check_kept(self.statements.len(), "prepared statements")?;
+        check_limit(self.statements.len(), "prepared statements")?;
         let mut parsed = self.session.parse(&parse.query).await?;
         if parsed.len() > 1 {
             let message = "cannot insert multiple commands into a prepared statement";
@@ -103,7 +103,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let message = format!("cursor \"{portal_name}\" already exists");
             return Err(SqlError::new(SqlState::DuplicateCursor, message).into());
         }
-        check_kept(self.portals.len(), "portals")?;
+        check_limit(self.portals.len(), "portals")?;
         let bytes: usize = bind.parameters.iter().flatten().map(bytes::Bytes::len).sum();
         let decode = {
             let statement = Arc::clone(&statement);

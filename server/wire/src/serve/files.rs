@@ -1,4 +1,4 @@
-//! How many connections the limit of open files leaves room for.
+//! How many connections the limit of open files leaves space for.
 //!
 //! The log, checkpoints, spilled state and indexes need files too; a server whose connections have taken all of them cannot write
 //! any more. So connections get a part of what the operating system allows, after it was asked for all that it allows.
@@ -20,7 +20,7 @@ pub(super) struct ConnectionsMax {
 }
 
 impl ConnectionsMax {
-    /// As many as are wanted, as far as there is room.
+    /// As many as are wanted, as far as there is space.
     pub(super) fn now(pg_wanted: usize) -> ConnectionsMax {
         let Some(files) = files_max() else {
             return ConnectionsMax {

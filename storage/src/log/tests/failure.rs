@@ -69,7 +69,7 @@ fn what_was_queued_behind_a_failed_write_fails_if_it_depends_on_it() {
     faults.close_gate();
     let held = log.append(vec![write(4, &[0])]);
     faults.await_writer_at_gate();
-    // One batch larger than all the others together is the one for which there is no room.
+    // One batch larger than all the others together is the one for which there is no space.
     let large: Vec<i64> = (0..4000).collect();
     let good = log.append(vec![write(1, &[1])]);
     let fails = log.append(vec![write(1, &large)]);

@@ -1,4 +1,4 @@
-//! Joins of a few wide rows with many: what they put out, in which pieces, and what is refused.
+//! Joins of a few wide rows with many: what they emit, in which pieces, and what is refused.
 
 use arrow::array::{ArrayRef, Int64Array, ListArray, StringArray};
 use arrow::datatypes::{Int32Type, Int64Type};

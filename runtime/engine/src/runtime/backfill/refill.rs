@@ -50,7 +50,7 @@ impl Engine {
             .spawn(async move { runtime.fill_again(lost, None).await });
     }
 
-    /// Makes a view anew in more partitions, and whatever reads it with it. If its history is not there any more it stays as
+    /// Rebuilds a view with more partitions, and whatever reads it with it. If its history is not there any more it stays as
     /// it is.
     pub(crate) async fn divide(self: &Arc<Self>, view: &Arc<ViewInstance>) {
         let mut lost = vec![view.id];
@@ -76,7 +76,7 @@ impl Engine {
             tracing::error!(view = %view.name, why, "the view cannot be rebuilt with more partitions, which \
              its state needs");
             if view.failure().is_some() {
-                self.machine.memory.note_set_aside();
+                self.machine.memory.note_view_failed();
                 self.versions.give_up(view.id);
             }
             return;
@@ -139,7 +139,7 @@ impl Engine {
     }
 
     /// Whether a view has failed, or is gone.
-    pub(super) fn is_set_aside(&self, id: RelationId) -> bool {
+    pub(super) fn has_failed(&self, id: RelationId) -> bool {
         self.view(id).is_none_or(|view| view.failure().is_some())
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The writes of all sources that are behind their logs come in the order in which they were made, whole. Epochs that were
 //! committed before are cut as they were, at their times (those that a wrong clock put far into the future: now), as far as the epoch
-//! log has them; what is behind that is cut anew. Writes that are made meanwhile are in the queue behind all this.
+//! log has them; what is behind that is cut again. Writes that are made meanwhile are in the queue behind all this.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;

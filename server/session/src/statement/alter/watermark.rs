@@ -10,7 +10,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use millrace_catalog::{Definition, Object};
 use millrace_database::database::ddl::DdlGuard;
-use millrace_database::database::upkeep::watermark_fact;
+use millrace_database::database::maintenance::watermark_fact;
 use millrace_engine::SetBack;
 use millrace_planner::RelationId;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};

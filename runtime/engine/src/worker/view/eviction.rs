@@ -5,7 +5,7 @@
 //! such a part from the disk. Which part leaves is left to chance: under load an epoch has rows for all of them, one after the
 //! other, and then the one that has been away from the slots for the longest is the one that is needed next.
 //!
-//! A part has to fit. A view in few partitions, whose parts are too large to come and go, is made anew in more of them
+//! A part has to fit. A view in few partitions, whose parts are too large to come and go, is rebuilt with more of them
 //! ([`ViewInstance::has_large_parts`]).
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use millrace_planner::StageGraph;
 use millrace_resource::error::ResourceError;
 use millrace_resource::memory::{Account, OnDisk, Use};
 use millrace_resource::spill::state::Spill;
-use millrace_state::row_table::write_away;
+use millrace_state::row_table::write_spilled;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard, Semaphore, SemaphorePermit};
 
@@ -25,7 +25,7 @@ use crate::error::Result;
 
 /// Partitions of a view whose state is larger than memory, at the least; see [`partitions_divided`].
 pub(crate) const PARTITIONS_DIVIDED: usize = 128;
-/// And at the most: each has to be counted, run and scattered to.
+/// And at most: each has to be counted, run and scattered to.
 const PARTITIONS_DIVIDED_MAX: usize = 512;
 /// A part that is in memory takes some kB whatever it holds: there is one for so many bytes of the limit.
 const LIMIT_BYTES_A_PART: usize = 512 << 10;
@@ -52,7 +52,7 @@ impl<'a> Turn<'a> {
 }
 
 /// See the module.
-pub(super) struct Residence {
+pub(super) struct Eviction {
     /// For each stage, for each partition: held by whoever runs the part's task, takes it away or brings it back.
     turns: Vec<Vec<AsyncMutex<()>>>,
     places: Semaphore,
@@ -69,12 +69,12 @@ pub(super) struct Residence {
     is_full: AtomicBool,
 }
 
-impl Residence {
-    pub fn new(graph: &StageGraph, account: &Arc<Account>) -> Residence {
+impl Eviction {
+    pub fn new(graph: &StageGraph, account: &Arc<Account>) -> Eviction {
         let stages = || graph.stages.iter();
         let partitions = 0..graph.partitions;
         account.set_leaving();
-        Residence {
+        Eviction {
             turns: (stages().map(|_| partitions.clone().map(|_| AsyncMutex::default()).collect())).collect(),
             on_disk: stages()
                 .map(|_| {
@@ -116,11 +116,11 @@ impl ViewInstance {
         if !self.is_stateful(stage) {
             return Ok(None);
         }
-        let turn = self.residence.turns[stage][partition].lock().await;
+        let turn = self.eviction.turns[stage][partition].lock().await;
         let mut place = None;
-        if self.is_away(stage, partition) {
-            let bytes = self.residence.left[stage][partition].load(Ordering::Relaxed);
-            let image = self.residence.on_disk[stage][partition].lock().bytes();
+        if self.is_spilled(stage, partition) {
+            let bytes = self.eviction.left[stage][partition].load(Ordering::Relaxed);
+            let image = self.eviction.on_disk[stage][partition].lock().bytes();
             let memory = self.account.memory();
             // A task that waits for others may be the one that they wait for: it cannot be kept waiting here.
             if !flows {
@@ -128,9 +128,9 @@ impl ViewInstance {
                     true => PLACES,
                     false => places_of(bytes + image, memory.limit()),
                 };
-                place = self.residence.places.acquire_many(places).await.ok();
+                place = self.eviction.places.acquire_many(places).await.ok();
             }
-            // What it took before it left is there at once for all who look whether there is room, and so is what is read.
+            // What it took before it left is there at once for all who look whether there is space, and so is what is read.
             self.charges[stage][partition].set(bytes);
             let _image = self.account.charge(Use::InFlight, image);
             self.make_room().await;
@@ -142,23 +142,23 @@ impl ViewInstance {
     /// The right to a part that is about to be restored, of a view that has no tasks yet: it may be leaving as it was made, without
     /// state, and has to have left before it gets its own.
     pub(crate) async fn turn_to_restore(&self, stage: usize, partition: usize) -> MutexGuard<'_, ()> {
-        let turn = self.residence.turns[stage][partition].lock().await;
-        self.residence.on_disk[stage][partition].lock().set(0);
-        self.residence.left[stage][partition].store(0, Ordering::Relaxed);
+        let turn = self.eviction.turns[stage][partition].lock().await;
+        self.eviction.on_disk[stage][partition].lock().set(0);
+        self.eviction.left[stage][partition].store(0, Ordering::Relaxed);
         turn
     }
 
     /// Whether something of a part is on disk.
-    fn is_away(&self, stage: usize, partition: usize) -> bool {
+    fn is_spilled(&self, stage: usize, partition: usize) -> bool {
         let is_last = stage + 1 == self.graph.stages.len();
         let operators = self.reduces[stage].get(partition);
         operators.is_some_and(|slot| matches!(&*slot.lock(), Slot::Away(_)))
-            || (is_last && self.contents.partitions[partition].read().is_away())
+            || (is_last && self.contents.partitions[partition].read().is_spilled())
     }
 
     /// The oldest version that a reader may still look at.
     pub(in crate::worker) fn set_low_water(&self, version: u64) {
-        self.residence.low_water.fetch_max(version, Ordering::Relaxed);
+        self.eviction.low_water.fetch_max(version, Ordering::Relaxed);
     }
 
     /// Brings a part back into memory that is on disk. The caller has the turn.
@@ -188,7 +188,7 @@ impl ViewInstance {
             let contents = &self.contents.partitions[partition];
             let away = {
                 let contents = contents.read();
-                contents.is_away().then(|| contents.view(0))
+                contents.is_spilled().then(|| contents.view(0))
             };
             if let Some(away) = away {
                 let mut chunks = vec![];
@@ -204,8 +204,8 @@ impl ViewInstance {
         }
         if is_back {
             self.charges[stage][partition].set(self.part_bytes(stage, partition));
-            self.residence.on_disk[stage][partition].lock().set(0);
-            self.residence.left[stage][partition].store(0, Ordering::Relaxed);
+            self.eviction.on_disk[stage][partition].lock().set(0);
+            self.eviction.left[stage][partition].store(0, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -230,7 +230,7 @@ impl ViewInstance {
             let Some((stage, partition)) = self.next_to_leave(bytes_min) else {
                 return;
             };
-            let Ok(_turn) = self.residence.turns[stage][partition].try_lock() else {
+            let Ok(_turn) = self.eviction.turns[stage][partition].try_lock() else {
                 continue;
             };
             if !self.leaves(spill, stage, partition).await {
@@ -239,7 +239,7 @@ impl ViewInstance {
         }
     }
 
-    /// Has parts leave, if memory is short. Nobody waits here: what a task has taken in or put out is free again when the tasks after
+    /// Has parts leave, if memory is short. Nobody waits here: what a task has taken in or emitted is free again when the tasks after
     /// it have run.
     ///
     /// # Errors
@@ -256,7 +256,7 @@ impl ViewInstance {
     fn chance(&self) -> u64 {
         // The upper bits of a Weyl sequence.
         let step = 0x9E37_79B9_7F4A_7C15;
-        self.residence.chance.fetch_add(step, Ordering::Relaxed) >> 33
+        self.eviction.chance.fetch_add(step, Ordering::Relaxed) >> 33
     }
 
     /// As [`ViewInstance::make_room`], for a part whose turn the caller has, before its image is taken: one in memory would hold
@@ -282,9 +282,9 @@ impl ViewInstance {
                     continue;
                 }
                 if self.account.memory().is_large_part(bytes) && self.graph.partitions < PARTITIONS_DIVIDED {
-                    self.residence.has_large_parts.store(true, Ordering::Release);
+                    self.eviction.has_large_parts.store(true, Ordering::Release);
                 }
-                if self.residence.turns[stage][partition].try_lock().is_ok() {
+                if self.eviction.turns[stage][partition].try_lock().is_ok() {
                     parts.push((stage, partition));
                 }
             }
@@ -296,7 +296,7 @@ impl ViewInstance {
     /// Whether something of a part is in memory that may leave.
     fn can_leave(&self, stage: usize, partition: usize) -> bool {
         let is_last = stage + 1 == self.graph.stages.len();
-        let has_rows = || is_last && !self.contents.partitions[partition].read().is_away();
+        let has_rows = || is_last && !self.contents.partitions[partition].read().is_spilled();
         match self.reduces[stage].get(partition) {
             None => has_rows(),
             Some(slot) => match &*slot.lock() {
@@ -309,7 +309,7 @@ impl ViewInstance {
 
     /// Whether memory was short, and parts of it are too large to come and go.
     pub(crate) fn has_large_parts(&self) -> bool {
-        self.residence.has_large_parts.load(Ordering::Acquire)
+        self.eviction.has_large_parts.load(Ordering::Acquire)
     }
 
     /// Whether it was made in so many partitions that its state can be on disk in part.
@@ -317,23 +317,23 @@ impl ViewInstance {
         self.spill.as_ref().is_some() && self.graph.partitions >= PARTITIONS_DIVIDED
     }
 
-    /// Whether it may be made anew in more partitions.
+    /// Whether it may be rebuilt with more partitions.
     pub(in crate::worker) fn can_be_divided(&self) -> bool {
         self.spill.as_ref().is_some() && self.graph.partitions < PARTITIONS_DIVIDED
     }
 
-    /// Whether it is to be made anew in more partitions: its parts are too large, or there was no memory for it. True once.
+    /// Whether it is to be rebuilt with more partitions: its parts are too large, or there was no memory for it. True once.
     pub(crate) fn take_to_divide(&self) -> bool {
         let is_wanted = match self.failure() {
             None => self.has_large_parts(),
             Some(_) => self.is_out_of_memory.load(Ordering::Acquire),
         };
-        is_wanted && self.can_be_divided() && !self.residence.is_divided.swap(true, Ordering::AcqRel)
+        is_wanted && self.can_be_divided() && !self.eviction.is_divided.swap(true, Ordering::AcqRel)
     }
 
     /// Has parts leave in the background, if nobody sees to it already.
     pub(crate) async fn relieve(&self) {
-        if let Ok(_relieving) = self.residence.relieving.try_lock() {
+        if let Ok(_relieving) = self.eviction.relieving.try_lock() {
             self.make_room().await;
         }
     }
@@ -343,7 +343,7 @@ impl ViewInstance {
         match self.leave(spill, stage, partition).await {
             Ok(has_left) => has_left,
             Err(error) => {
-                if !self.residence.is_full.swap(true, Ordering::Relaxed) {
+                if !self.eviction.is_full.swap(true, Ordering::Relaxed) {
                     tracing::error!(view = %self.name, %error, "memory is short, and the state of a view \
                      cannot be spilled");
                 }
@@ -375,14 +375,14 @@ impl ViewInstance {
         }
         if stage + 1 == self.graph.stages.len() {
             let contents = &self.contents.partitions[partition];
-            let low_water = self.residence.low_water.load(Ordering::Relaxed);
+            let low_water = self.eviction.low_water.load(Ordering::Relaxed);
             let table = {
                 let mut contents = contents.write();
-                let is_here = !contents.is_away() && self.generation(partition) == generation;
+                let is_here = !contents.is_spilled() && self.generation(partition) == generation;
                 is_here.then(|| contents.before_leaving(low_water)).transpose()?
             };
             if let Some(table) = table {
-                let away = write_away(&mut writer, &table).await?;
+                let away = write_spilled(&mut writer, &table).await?;
                 let mut contents = contents.write();
                 if self.generation(partition) != generation {
                     return Ok(false);
@@ -393,11 +393,11 @@ impl ViewInstance {
         }
         let charge = &self.charges[stage][partition];
         if has_left {
-            self.residence.left[stage][partition].fetch_max(charge.bytes(), Ordering::Relaxed);
+            self.eviction.left[stage][partition].fetch_max(charge.bytes(), Ordering::Relaxed);
         }
         charge.set(self.part_bytes(stage, partition));
         if has_left {
-            let mut on_disk = self.residence.on_disk[stage][partition].lock();
+            let mut on_disk = self.eviction.on_disk[stage][partition].lock();
             let bytes = on_disk.bytes() + writer.bytes() as usize;
             on_disk.set(bytes);
         }

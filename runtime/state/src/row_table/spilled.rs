@@ -17,7 +17,7 @@ const FORGOTTEN_PART: usize = 8;
 
 impl RowTable {
     /// Whether the rows are on disk.
-    pub fn is_away(&self) -> bool {
+    pub fn is_spilled(&self) -> bool {
         self.chunks.iter().any(|chunk| chunk.away().is_some())
     }
 

@@ -37,7 +37,7 @@ impl fmt::Display for Lack {
 
 /// Writes of a pipeline that wait, and have waited.
 #[derive(Debug, Default)]
-pub(crate) struct RoomMeter {
+pub(crate) struct Backpressure {
     waiting: usize,
     since: Option<Instant>,
     lack: Option<Lack>,
@@ -45,7 +45,7 @@ pub(crate) struct RoomMeter {
     writes_waited: u64,
 }
 
-/// The queue before the epochs of a pipeline, and who waits for room in it.
+/// The queue before the epochs of a pipeline, and who waits for space in it.
 #[derive(Debug, Clone)]
 pub struct FeedStatus {
     pub pipeline: PipelineId,
@@ -53,7 +53,7 @@ pub struct FeedStatus {
     pub sources: Vec<RelationId>,
     pub size: FeedSize,
     pub limits: FeedLimits,
-    /// Writes that wait for room now, since when there have been any, and what they lack.
+    /// Writes that wait for space now, since when there have been any, and what they lack.
     pub writes_waiting: usize,
     pub since: Option<Instant>,
     pub lack: Option<Lack>,
@@ -107,7 +107,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Runtime {
-    /// Waits until there is room for rows of a stream or table.
+    /// Waits until there is space for rows of a stream or table.
     ///
     /// # Errors
     /// There is none for as long as `wait_max`.
@@ -122,7 +122,7 @@ impl Runtime {
 }
 
 impl Engine {
-    /// Waits until there is room for a write to these relations.
+    /// Waits until there is space for a write to these relations.
     ///
     /// # Errors
     /// There is none for as long as `wait_max`.
@@ -209,7 +209,7 @@ impl Engine {
         let feeds = self.writes.feeds.lock();
         let status = |(pipeline, (mut sources, views)): (PipelineId, (Vec<RelationId>, Vec<_>))| {
             sources.sort_unstable();
-            let nobody = RoomMeter::default();
+            let nobody = Backpressure::default();
             let meter = rooms.get(&pipeline).unwrap_or(&nobody);
             let running = views.iter().filter_map(|view: &Arc<ViewInstance>| {
                 let (stage, since) = view.longest_task()?;

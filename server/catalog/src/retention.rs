@@ -10,7 +10,7 @@ use crate::connector::length;
 
 /// See the module. What is not said is the server's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Keeping {
+pub struct Retention {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     durability: Option<Durability>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -19,13 +19,13 @@ pub struct Keeping {
     retention_bytes: Option<u64>,
 }
 
-impl Keeping {
+impl Retention {
     /// What the options say, which are taken out of `options`.
     ///
     /// # Errors
     /// An option has a value that it cannot have, or a table is to forget rows.
-    pub fn new(options: &mut Options, kind: ObjectKind) -> SqlResult<Keeping> {
-        let mut keeping = Keeping::default();
+    pub fn new(options: &mut Options, kind: ObjectKind) -> SqlResult<Retention> {
+        let mut keeping = Retention::default();
         let mut left = vec![];
         for option in std::mem::take(&mut options.0) {
             let name = option.name.value.to_ascii_lowercase();
@@ -69,7 +69,7 @@ impl Keeping {
 
     /// Takes over what `change` says.
     #[must_use]
-    pub fn altered(mut self, change: Keeping) -> Keeping {
+    pub fn altered(mut self, change: Retention) -> Retention {
         self.durability = change.durability.or(self.durability);
         self.retention_ms = change.retention_ms.or(self.retention_ms);
         self.retention_bytes = change.retention_bytes.or(self.retention_bytes);
@@ -89,7 +89,7 @@ impl Keeping {
 
     /// Whether everything is the server's.
     pub fn is_default(&self) -> bool {
-        *self == Keeping::default()
+        *self == Retention::default()
     }
 
     /// Whether rows may go.

@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use crate::database::Database;
-use crate::database::upkeep::believed::BelievedTime;
+use crate::database::maintenance::believed::BelievedTime;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -89,16 +89,16 @@ impl LogOwner for Owner<'_> {
 
 /// The task that does it.
 #[derive(Default)]
-pub(super) struct Upkeep {
+pub(super) struct Maintenance {
     task: Mutex<Option<JoinHandle<()>>>,
     stop: Arc<Notify>,
 }
 
 impl Database {
     /// Looks after the database until it is closed.
-    pub(super) fn start_upkeep(self: &Arc<Self>) {
+    pub(super) fn start_maintenance(self: &Arc<Self>) {
         let db: Weak<Database> = Arc::downgrade(self);
-        let stop = Arc::clone(&self.upkeep.stop);
+        let stop = Arc::clone(&self.maintenance.stop);
         let manifests = self.store.checkpoints().manifests();
         let before = manifests.iter().map(|manifest| manifest.written_at_ms).max();
         let mut time = BelievedTime::new(before);
@@ -114,19 +114,19 @@ impl Database {
                     Some(db) => {
                         let now_ms = crate::clock::now_ms();
                         let believed_ms = time.at(now_ms, Instant::now());
-                        db.upkeep(now_ms, believed_ms).await;
+                        db.maintain(now_ms, believed_ms).await;
                     }
                     None => return,
                 }
             }
         });
-        *self.upkeep.task.lock() = Some(task);
+        *self.maintenance.task.lock() = Some(task);
     }
 
     /// Waits for what is being done, and does no more.
-    pub async fn stop_upkeep(&self) {
-        let task = self.upkeep.task.lock().take();
-        self.upkeep.stop.notify_one();
+    pub async fn stop_maintenance(&self) {
+        let task = self.maintenance.task.lock().take();
+        self.maintenance.stop.notify_one();
         if let Some(task) = task
             && let Err(error) = task.await
         {
@@ -136,7 +136,7 @@ impl Database {
 
     /// Does what is due at this time by the clock, in milliseconds since 1970-01-01 UTC, of which retention believes no more than
     /// `believed_ms`.
-    pub async fn upkeep(self: &Arc<Self>, now_ms: i64, believed_ms: i64) {
+    pub async fn maintain(self: &Arc<Self>, now_ms: i64, believed_ms: i64) {
         if self.runtime.memory().is_short() {
             self.empty_caches();
         }
