@@ -317,7 +317,7 @@ pub struct Place<'a> {
 
 /// The profiles of a query at each place: one run to warm up, then so many that count, by turns, so that whatever else the machine
 /// does meanwhile falls on all places alike. Runs during which the machine's host gave much of the processors to others are repeated,
-/// up to [`REPEATED_MAX`] times as often in all; those count of which least was taken.
+/// up to `REPEATED_MAX` times as often in all; those count of which least was taken.
 ///
 /// # Errors
 /// It fails, or the answer is not as documented.

@@ -19,7 +19,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use barrier::PutBarriers;
 use fence::Fenced;
 
-/// DataFusion's physical rules, those [`Fenced`] that push filters down, and [`PutBarriers`] before them.
+/// DataFusion's physical rules, those `Fenced` that push filters down, and `PutBarriers` before them.
 pub fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let barriers: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(PutBarriers);
     let rules = PhysicalOptimizer::new().rules.into_iter().map(|rule| {

@@ -8,7 +8,7 @@
 //! stage 1: view/1 16390.0 Int64, computed Decimal128(38, 0)
 //! ```
 //!
-//! A line says what kind of operator it is, the version of what that kind keeps ([`State::version`]), where its columns come from, and
+//! A line says what kind of operator it is, the version of what that kind keeps (`State::version`), where its columns come from, and
 //! what decides which rows it keeps and where. It says nothing of names, of printed expressions, or of operators
 //! without state: those may be worded otherwise from one version of millrace to the next, and the state is the same.
 //!

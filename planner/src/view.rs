@@ -1,7 +1,7 @@
 //! A view's query to its stage DAG.
 //!
-//! Steps: refuse what cannot be maintained and is visible in the query ([`check`]), optimise with the rules that keep the
-//! plan incremental, lower each logical node to an incremental operator ([`lower`]), cutting a stage at each exchange.
+//! Steps: refuse what cannot be maintained and is visible in the query (`check`), optimise with the rules that keep the
+//! plan incremental, lower each logical node to an incremental operator (`lower`), cutting a stage at each exchange.
 
 mod aggregate;
 mod check;

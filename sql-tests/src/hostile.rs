@@ -1,5 +1,5 @@
-//! A client that wants to end the server, or to stop it for everybody: statements of a [`grammar`] with sizes, depths and counts
-//! turned up, and bytes at random in each state of the protocol ([`bytes`]).
+//! A client that wants to end the server, or to stop it for everybody: statements of a `grammar` with sizes, depths and counts
+//! turned up, and bytes at random in each state of the protocol (`bytes`).
 //!
 //! The server is a child process with little address space, so that what takes memory without asking for it ends the process there
 //! and then. After each attack another session has to be answered; at the end a view has to be what its query says. Attacks

@@ -9,7 +9,7 @@
 //! modelled time of the run              = the sum over the stretches
 //! predicted time                        = modelled after the change + the rest of the measured time, which shrinks with it
 //! ```
-//! Cores share caches and memory: the same work takes each of them longer, the more of them there are ([`crowding`]).
+//! Cores share caches and memory: the same work takes each of them longer, the more of them there are (`crowding`).
 //!
 //! The thesis takes a stage for a stretch, because its stages run one after the other. Ours hand rows on while they run, so
 //! a stretch lies between two instants at which a stage begins or ends, and the stages that run in it share its resources.

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast;
 
 /// How names become relations. Implemented by the session: search path, visibility and views are its business.
 pub trait CatalogReader {
-    /// The provider behind a name: a [`crate::RelationTable`], a `ViewTable`, or a virtual relation.
+    /// The provider behind a name: a `crate::RelationTable`, a `ViewTable`, or a virtual relation.
     ///
     /// # Errors
     /// The name is not known; the message suggests the nearest one.

@@ -114,7 +114,7 @@ impl OperatorInstance {
     }
 
     /// Applies an epoch's input, or a part of it, to the state and pushes what changes in the output. Where
-    /// [`OperatorInstance::is_lazy`], there is never more of it than a step's worth in memory.
+    /// `OperatorInstance::is_lazy`, there is never more of it than a step's worth in memory.
     pub fn run<'a>(
         &'a mut self,
         epoch: &'a mut Inputs,

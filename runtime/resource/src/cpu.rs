@@ -12,7 +12,7 @@
 //!                                                   `--> awaits something, or ends
 //! ```
 //! A poll that takes long (a join's table, the groups of an aggregate) has no suspension point inside. What is more urgent
-//! does not wait for it: it is polled at once by a thread that the kernel prefers (see [`slots`]).
+//! does not wait for it: it is polled at once by a thread that the kernel prefers (see `slots`).
 
 mod crowding;
 mod histogram;

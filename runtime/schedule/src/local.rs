@@ -4,9 +4,9 @@
 //! last input arrives is run. A task that ends tells the workers that wait for it; the driver hears of whole epochs, later.
 //! Tasks with state of one partition run in the order of their epochs; maps run ahead, [`EPOCHS_IN_FLIGHT_MAX`] epochs at most.
 //!
-//! One worker of a pipeline is its *cutter*: its sources arrive there, and it starts the epochs ([`cutter`]).
+//! One worker of a pipeline is its *cutter*: its sources arrive there, and it starts the epochs (`cutter`).
 //!
-//! Pure bookkeeping: events in, actions out. Here messages find their pipeline; what they mean to it is in [`pipeline`].
+//! Pure bookkeeping: events in, actions out. Here messages find their pipeline; what they mean to it is in `pipeline`.
 
 mod cutter;
 mod event;

@@ -3,7 +3,7 @@
 //! For experiments on more workers than there are machines, and for fuzzing: deliveries can be delayed and doubled at random
 //! (a seed gives the same run again), and workers can be killed at any moment: what they had is gone, what is sent to them
 //! is lost, and the driver hears of it later. Messages and fetches can fail at random, and workers can fall silent for a
-//! while: whoever wanted to tell or to fetch is told that it failed, and nobody else. What must always hold is asserted while it runs: see [`checks`].
+//! while: whoever wanted to tell or to fetch is told that it failed, and nobody else. What must always hold is asserted while it runs: see `checks`.
 
 mod batch;
 mod checks;

@@ -169,6 +169,10 @@ fn stop_signals() -> io::Result<watch::Receiver<bool>> {
             }
             if stop.send_replace(true) {
                 screen::restore();
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "the second interrupt: somebody wants out at once"
+                )]
                 std::process::exit(1);
             }
         }

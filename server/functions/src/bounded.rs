@@ -6,25 +6,25 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`limited`] | the function that asks first: it stands around every other one |
-//! | [`growth`] | how large a result is, by the name of the function; the sum of the arguments for those that it does not name |
-//! | [`sizes`] | how large the arguments are |
+//! | `limited` | the function that asks first: it stands around every other one |
+//! | `growth` | how large a result is, by the name of the function; the sum of the arguments for those that it does not name |
+//! | `sizes` | how large the arguments are |
 //! | [`work`] | functions that take longer than their arguments are long |
-//! | [`stand_in`] | `||` and large constants, which are no functions in DataFusion |
+//! | `stand_in` | `||` and large constants, which are no functions in DataFusion |
 //! | [`aggregates`] | aggregates whose values grow with the rows |
 //!
 //! # Where limits are put
 //! Twice, and in this order:
 //! 1. Around the functions of the registry ([`register`]). Names in a statement find only these, so what the planner works out by
 //!    itself (the arguments of a table function) has limits.
-//! 2. Around the calls of a bound plan or expression ([`Limits`], one of DataFusion's function rewrites). The analyzer runs it
+//! 2. Around the calls of a bound plan or expression (`Limits`, one of DataFusion's function rewrites). The analyzer runs it
 //!    before anything is folded: for queries, for views, and for expressions that become physical ones (defaults, generated
 //!    columns, parameters). It finds the functions that expression planners construct by themselves (arrays, subscripts), `||`,
 //!    and literals; and it sees which calls have constant arguments.
 //!
 //! What a function's `simplify` puts in its place goes through the same.
 //!
-//! A constant of more than [`limited::FOLDED_BYTES_MAX`] is never folded: plans are copied many times, and a literal becomes as many
+//! A constant of more than `limited::FOLDED_BYTES_MAX` is never folded: plans are copied many times, and a literal becomes as many
 //! values as a batch has rows wherever a function or an operator wants an array. It is worked out with each batch, as the result
 //! of a call, which knows the number of rows.
 //!

@@ -1,6 +1,6 @@
 //! The functions over json and jsonb, among them those that stand for the operators.
 //!
-//! Each is a row of [`FUNCTIONS`]: its name, its result, and what it does with the values of one row. What it does to a
+//! Each is a row of `FUNCTIONS`: its name, its result, and what it does with the values of one row. What it does to a
 //! single value is in [`value`].
 
 pub mod value;

@@ -24,13 +24,13 @@
 //! | [`length`] | `length`, `array_length` |
 //! | [`system`] | `version()`, `pg_typeof`, `pg_sleep`, the visibility and size functions that clients ask |
 //! | [`arithmetic`] | integer operators that fail on overflow, literals beside typed expressions |
-//! | [`ranking`] | the types of `row_number` and the like |
+//! | `ranking` | the types of `row_number` and the like |
 //! | [`division`] | division of floats and numerics |
 //! | [`numeric`] | rounding, logarithms, powers, `width_bucket` |
 //! | [`sum`] | sums of integers that fail on overflow |
 //! | [`regex`] | regular expressions, SIMILAR TO, `substring` |
 //! | [`text`] | `format`, quoting, lengths |
-//! | [`format`] | `to_char`, `to_number` |
+//! | `format` | `to_char`, `to_number` |
 //! | [`bounded`] | limits on what functions make, and on how long they take |
 //! | [`by_pattern`] | `to_date`, `to_timestamp` by a pattern |
 //!

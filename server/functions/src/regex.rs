@@ -10,7 +10,7 @@
 //! | `similar_to(text, pattern, escape)` | `SIMILAR TO` |
 //! | `pg_substring(text, ..)` | `substring` by place, by regular expression, by pattern of SIMILAR TO |
 //!
-//! [`syntax`] translates the expressions, [`engine`] searches, [`dissect`] divides what was found among the groups, [`similar`] has the patterns of SIMILAR TO.
+//! [`syntax`] translates the expressions, [`engine`] searches, `dissect` divides what was found among the groups, [`similar`] has the patterns of SIMILAR TO.
 
 mod dissect;
 pub mod engine;

@@ -5,7 +5,7 @@
 //! | [`rewrite`] | the syntax tree | casts, operators and names of functions; calls the others |
 //! | [`literals`] | the syntax tree | the types of literals |
 //! | [`quantified`] | the syntax tree | comparisons with ANY and ALL of an array; `ARRAY(SELECT ..)` |
-//! | [`row_values`] | the syntax tree | comparisons of rows |
+//! | `row_values` | the syntax tree | comparisons of rows |
 //! | [`column_names`] | the syntax tree | what columns are called that a query does not name |
 //! | [`comparisons`] | the bound plan | literals in IN and BETWEEN |
 //! | [`equality`] | the bound plan | groups, sets and joins of jsonb and interval by value |

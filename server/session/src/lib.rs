@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The wire protocols own a [`Session`] each and translate. They may call it from any task, but one statement at a
-//! time; only [`CancelHandle::cancel`] may come from elsewhere while a statement runs.
+//! time; only `CancelHandle::cancel` may come from elsewhere while a statement runs.
 //!
 //! ```text
 //! let session = Session::new(db, info)?;                         // 3D000 when the database is unknown

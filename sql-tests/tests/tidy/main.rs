@@ -1,12 +1,14 @@
 //! What the source tree must look like, read from the source files themselves.
 //!
 //! * crates stand in one straight order ([`layers`]), and so do the top-level modules inside each crate ([`imports`]);
-//! * files are of a length that one reads in one go, and open by saying what lives in them ([`files`]).
+//! * files are of a length that one reads in one go, and open by saying what lives in them ([`files`]);
+//! * crates that decide read no clock, start nothing and open nothing ([`purity`]); which calls are forbidden everywhere is in
+//!   `clippy.toml`.
 //!
-//! A failure names the file and what to do about it. Which calls are forbidden where (clocks, sleeps, threads) is in the
-//! `clippy.toml` files, which `cargo clippy` enforces.
+//! A failure names the file and what to do about it.
 
 mod files;
 mod imports;
 mod layers;
+mod purity;
 mod tree;

@@ -1,7 +1,7 @@
 //! Joins in which time decides: `ASOF JOIN`, and `JOIN t FOR SYSTEM_TIME AS OF PROCTIME()`.
 //!
 //! SQL's planner of DataFusion knows neither. Both are written down as an ordinary join whose condition holds a marker
-//! ([`syntax`]), so that names are resolved as in any join; in the bound plan the marked join becomes a [`TimeJoin`].
+//! (`syntax`), so that names are resolved as in any join; in the bound plan the marked join becomes a [`TimeJoin`].
 //! A view lowers it to an operator of its own. A SELECT has one moment only: there a lookup join is the ordinary join,
 //! and an ASOF join the first of the matches of each left row ([`in_batch`]).
 

@@ -4,8 +4,8 @@
 //! whose correlation is a few equalities below one aggregate. Those are left to it. All others become joins here
 //! (apache/datafusion#6140, #16137; columns of a query further out: #19816):
 //!
-//! * LATERAL: a join with the subquery made independent ([`dependent`]), or no join at all ([`row_wise`]);
-//! * a scalar subquery: a left join with its one value for each value of the outer columns ([`single_value`] where
+//! * LATERAL: a join with the subquery made independent (`dependent`), or no join at all (`row_wise`);
+//! * a scalar subquery: a left join with its one value for each value of the outer columns (`single_value` where
 //!   there might be more);
 //! * `EXISTS`: a mark join, or, uncorrelated, a join with one row that says it;
 //! * `x IN`, `NOT IN`, `= ANY`: a mark join for the match, joined with whether the subquery has rows and a NULL among

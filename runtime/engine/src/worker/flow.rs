@@ -9,7 +9,7 @@
 //! 1. A task whose stage has a faucet holds back N x B rows. What ends before that goes on as a whole, as everywhere.
 //! 2. With more it opens a [`Channel`], the scheduler has the reader's tasks run beside it, and it *sends* batch after batch.
 //!    A batch is divided among the reader's partitions, and in flight until each has asked for the next one after it.
-//! 3. The reader's task runs its operators on each batch as it comes ([`Parts`]); what they may take back is emitted with
+//! 3. The reader's task runs its operators on each batch as it comes (`Parts`); what they may take back is emitted with
 //!    the last part. It has had the last one when the scheduler says that the stage has ended here. Its other inputs come as
 //!    parts too: a stage without a faucet as one, since a row may be taken back in one task that another emits.
 //! 4. A channel is *void* when nobody will take from it: its epoch was released, or its worker is gone. Then nobody waits.

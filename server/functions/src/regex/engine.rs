@@ -2,7 +2,7 @@
 //!
 //! Rust's engines take, of the matches that begin at one place, the one that the order of the branches prefers;
 //! PostgreSQL takes the longest, or the shortest if the first quantifier is not greedy. So the begin comes from a search as
-//! Rust does it, the end from one that knows all ends. What the groups take between the two is found by [`Dissection`]
+//! Rust does it, the end from one that knows all ends. What the groups take between the two is found by `Dissection`
 //! where the order of trials does not tell it, and so are look-around and references to groups, for which the automata
 //! only propose places.
 

@@ -547,6 +547,10 @@ fn tables(engine: &Engine, committed: &Committed) -> BTreeMap<RelationId, TableV
     tables.collect()
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "when a checkpoint was written is for people to read, nothing follows from it"
+)]
 fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
