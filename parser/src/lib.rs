@@ -22,6 +22,7 @@ mod source;
 mod statement;
 mod text;
 mod tokens;
+pub mod walk;
 
 pub use error::{ParseError, ParseErrorKind};
 pub use identifier::{fold, quote_identifier, quote_literal};

@@ -11,7 +11,8 @@ use std::ops::ControlFlow;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Query, Select, Statement, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Query, Select, Statement, Visitor};
+use millrace_parser::walk::Walk;
 
 use crate::error::{Fault, Faulty};
 
@@ -38,7 +39,7 @@ fn too_complex(message: String) -> DataFusionError {
 /// # Errors
 /// [`Fault::TooComplex`].
 pub(crate) fn check_statement(statement: &Statement) -> Result<()> {
-    match statement.visit(&mut Count::default()) {
+    match statement.walk(&mut Count::default()) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(message) => Err(too_complex(message)),
     }

@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Visit, VisitMut, Visitor,
     VisitorMut,
 };
+use millrace_parser::walk::Walk;
 
 use crate::catalog::{CatalogReader, SqlFunction};
 use crate::error::{Fault, Faulty};
@@ -22,12 +23,12 @@ const EXPRESSIONS_MAX: usize = 10_000;
 ///
 /// # Errors
 /// A call does not fit its function.
-pub fn expand(node: &mut impl VisitMut, catalog: &dyn CatalogReader) -> Result<()> {
+pub fn expand(node: &mut impl Walk, catalog: &dyn CatalogReader) -> Result<()> {
     expand_at(node, catalog, 0)
 }
 
-fn expand_at(node: &mut impl VisitMut, catalog: &dyn CatalogReader, depth: usize) -> Result<()> {
-    match node.visit(&mut Expander { catalog, depth }) {
+fn expand_at(node: &mut impl Walk, catalog: &dyn CatalogReader, depth: usize) -> Result<()> {
+    match node.walk_mut(&mut Expander { catalog, depth }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }

@@ -2,10 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{self, Expr, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{self, Expr, VisitorMut};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use millrace_functions::sql::rewrite;
+use millrace_parser::walk::Walk;
 use millrace_postgres::error::SqlResult;
 use millrace_sql::SqlFunction;
 use serde::{Deserialize, Serialize};
@@ -39,7 +40,7 @@ impl FunctionDef {
     pub fn inlined(&self) -> SqlResult<SqlFunction> {
         let mut body = self.body.clone();
         // It never breaks off.
-        let _ = body.visit(&mut Typed(&self.parameters));
+        let _ = body.walk_mut(&mut Typed(&self.parameters));
         let mut body = cast(body, &self.returns);
         rewrite::expression(&mut body)?;
         Ok(SqlFunction {

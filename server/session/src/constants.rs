@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Select, UnaryOperator,
-    Value, VisitMut, VisitorMut,
+    Value, VisitorMut,
 };
 use millrace_catalog::settings;
 use millrace_functions::sql::column_names;
 use millrace_functions::syntax;
+use millrace_parser::walk::Walk;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::parse;
 
@@ -28,13 +29,13 @@ pub struct Effects {
 ///
 /// # Errors
 /// A setting does not exist or does not take the value.
-pub fn replace(session: &Session, node: &mut impl VisitMut) -> SqlResult<Effects> {
+pub fn replace(session: &Session, node: &mut impl Walk) -> SqlResult<Effects> {
     let mut replacer = Replacer {
         session,
         effects: Effects::default(),
         acts: true,
     };
-    match node.visit(&mut replacer) {
+    match node.walk_mut(&mut replacer) {
         ControlFlow::Continue(()) => Ok(replacer.effects),
         ControlFlow::Break(error) => Err(*error),
     }
@@ -44,13 +45,13 @@ pub fn replace(session: &Session, node: &mut impl VisitMut) -> SqlResult<Effects
 ///
 /// # Errors
 /// As [`replace`].
-pub fn replace_for_description(session: &Session, node: &mut impl VisitMut) -> SqlResult<()> {
+pub fn replace_for_description(session: &Session, node: &mut impl Walk) -> SqlResult<()> {
     let mut replacer = Replacer {
         session,
         effects: Effects::default(),
         acts: false,
     };
-    match node.visit(&mut replacer) {
+    match node.walk_mut(&mut replacer) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }

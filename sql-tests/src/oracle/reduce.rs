@@ -4,9 +4,10 @@
 
 use std::ops::ControlFlow;
 
+use millrace_parser::walk::Walk;
 use sqlparser::ast::{
     Distinct, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Query, Select,
-    SetExpr, TableFactor, Value, VisitMut, VisitorMut,
+    SetExpr, TableFactor, Value, VisitorMut,
 };
 
 /// The reductions of a query, the largest first.
@@ -20,7 +21,7 @@ pub fn reductions(query: &Query) -> impl Iterator<Item = Query> + use<> {
             seen: 0,
             is_done: false,
         };
-        let _ = smaller.visit(&mut reducer);
+        let _ = smaller.walk_mut(&mut reducer);
         next += 1;
         reducer.is_done.then_some(smaller)
     })

@@ -21,8 +21,9 @@ use std::ops::ControlFlow;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Expr, Ident, ObjectName, OrderBy, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    SetExpr, Statement, TableFactor, VisitMut, VisitorMut, WildcardAdditionalOptions, With,
+    SetExpr, Statement, TableFactor, VisitorMut, WildcardAdditionalOptions, With,
 };
+use millrace_parser::walk::{Walk, walk_expressions};
 
 use self::scope::{Columns, Found, Item, Scope, ambiguous};
 use crate::binding::Binding;
@@ -346,7 +347,7 @@ impl Resolver<'_> {
 
     /// Resolves the names in a part of the innermost SELECT. `aliases`: names of its select list that mean nothing here.
     /// `names`: whether names are looked for in its scope at all; queries within are resolved in any case.
-    fn visit(&mut self, node: &mut impl VisitMut, aliases: &[String], names: bool) -> Result<()> {
+    fn visit(&mut self, node: &mut impl Walk, aliases: &[String], names: bool) -> Result<()> {
         let mut expressions = Expressions {
             resolver: self,
             aliases,
@@ -354,7 +355,7 @@ impl Resolver<'_> {
             roots: 0,
             resolved: vec![],
         };
-        match node.visit(&mut expressions) {
+        match node.walk_mut(&mut expressions) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(error) => Err(*error),
         }
@@ -393,7 +394,7 @@ impl Resolver<'_> {
     /// Whether the columns of a scope outside can be named here: no relation in between has the same name.
     fn check_reaches(&self, value: &Expr, distance: usize) -> Result<()> {
         let inner = &self.frames[self.frames.len() - distance..];
-        let found = datafusion::sql::sqlparser::ast::visit_expressions(value, |expr| match expr {
+        let found = walk_expressions(value, |expr| match expr {
             Expr::CompoundIdentifier(parts) => {
                 let relation = &parts[..parts.len().saturating_sub(1)];
                 match inner

@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-    Statement, TableAlias, TableAliasColumnDef, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
+    Statement, TableAlias, TableAliasColumnDef, TableFactor, Visitor, VisitorMut,
 };
+use millrace_parser::walk::Walk;
 
 /// Set-returning functions that are also functions to an array.
 const SERIES: [&str; 2] = ["generate_series", "range"];
@@ -19,7 +20,7 @@ pub(crate) fn is_series(name: &ObjectName) -> bool {
 
 /// Rewrites the set-returning functions in every FROM of a statement.
 pub(crate) fn unnested(statement: &mut Statement) {
-    let _ = statement.visit(&mut SetReturning);
+    let _ = statement.walk_mut(&mut SetReturning);
 }
 
 struct SetReturning;
@@ -136,5 +137,5 @@ fn names_columns(argument: &FunctionArg) -> bool {
             }
         }
     }
-    argument.visit(&mut Names).is_break()
+    argument.walk(&mut Names).is_break()
 }

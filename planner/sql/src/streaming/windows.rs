@@ -18,8 +18,9 @@ use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
     ExceptSelectItem, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, SelectItem, SetExpr,
-    Statement, TableAlias, TableFactor, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    Statement, TableAlias, TableFactor, VisitorMut, WildcardAdditionalOptions,
 };
+use millrace_parser::walk::Walk;
 
 use crate::binding::Binding;
 use crate::error::{Fault, Faulty};
@@ -47,7 +48,7 @@ enum Kind {
 /// # Errors
 /// Lengths that make no windows, or a form that is not supported.
 pub(crate) fn as_queries(statement: &mut Statement, names: &dyn Binding) -> Result<()> {
-    match statement.visit(&mut WindowFunctions { names }) {
+    match statement.walk_mut(&mut WindowFunctions { names }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }

@@ -2,11 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, UnaryOperator, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, UnaryOperator, VisitorMut};
+use millrace_parser::walk::Walk;
 
 /// Rewrites the comparisons with ALL in a statement.
 pub(crate) fn as_any(statement: &mut Statement) {
-    let _ = statement.visit(&mut Negation);
+    let _ = statement.walk_mut(&mut Negation);
 }
 
 struct Negation;

@@ -9,9 +9,10 @@ use std::ops::ControlFlow;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, SetExpr, SetOperator, SetQuantifier,
-    Statement, TableFactor, VisitMut, VisitorMut,
+    Statement, TableFactor, VisitorMut,
 };
 use datafusion::sql::sqlparser::parser::ParserError;
+use millrace_parser::walk::Walk;
 
 use crate::template::parse;
 
@@ -25,7 +26,7 @@ pub(crate) const INTERSECT_ALL: &str = "INTERSECT ALL";
 /// # Errors
 /// Those of the parser on a text of this module's own.
 pub(crate) fn as_relations(statement: &mut Statement) -> Result<()> {
-    match statement.visit(&mut CountedSets) {
+    match statement.walk_mut(&mut CountedSets) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(DataFusionError::SQL(Box::new(error), None)),
     }

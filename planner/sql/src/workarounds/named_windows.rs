@@ -7,16 +7,16 @@ use std::ops::ControlFlow;
 use datafusion::common::plan_datafusion_err;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, NamedWindowExpr, Select, Statement, VisitMut, VisitorMut, WindowSpec, WindowType,
-    visit_expressions_mut,
+    Expr, Ident, NamedWindowExpr, Select, Statement, VisitorMut, WindowSpec, WindowType,
 };
+use millrace_parser::walk::{Walk, walk_expressions_mut};
 
 /// Replaces every window that is made from a named one by what it stands for.
 ///
 /// # Errors
 /// There is no such window, or it may not be changed so; in PostgreSQL's words.
 pub(crate) fn resolve(statement: &mut Statement) -> Result<()> {
-    match statement.visit(&mut Resolver) {
+    match statement.walk_mut(&mut Resolver) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }
@@ -44,7 +44,7 @@ fn windows_of(select: &mut Select) -> Result<()> {
             known.push((definition.0.clone(), spec.clone()));
         }
     }
-    let outcome = visit_expressions_mut(&mut select.projection, |e| {
+    let outcome = walk_expressions_mut(&mut select.projection, |e| {
         if let Expr::Function(function) = e
             && let Some(WindowType::WindowSpec(spec)) = &mut function.over
             && let Err(error) = complete(spec, &known)

@@ -4,14 +4,15 @@
 use std::ops::ControlFlow;
 
 use datafusion::error::{DataFusionError, Result};
-use datafusion::sql::sqlparser::ast::{Expr, Statement, TableFactor, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{Expr, Statement, TableFactor, Visitor};
+use millrace_parser::walk::Walk;
 
 /// Refuses a statement that would be answered wrongly.
 ///
 /// # Errors
 /// `NotImplemented`, naming the construct.
 pub(crate) fn check(statement: &Statement) -> Result<()> {
-    match statement.visit(&mut Refuser) {
+    match statement.walk(&mut Refuser) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(construct) => Err(DataFusionError::NotImplemented(construct)),
     }

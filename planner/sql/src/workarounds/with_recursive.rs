@@ -14,8 +14,9 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{
     Cte, Ident, JoinOperator, ObjectName, Query, Select, SetExpr, SetOperator, Statement, TableFactor,
-    TableWithJoins, Visit, VisitMut, Visitor, VisitorMut, With,
+    TableWithJoins, Visitor, VisitorMut, With,
 };
+use millrace_parser::walk::Walk;
 
 use crate::template::{bare, nothing};
 
@@ -24,7 +25,7 @@ use crate::template::{bare, nothing};
 /// # Errors
 /// A recursive query that has no form in which it can be computed.
 pub(crate) fn prepare(statement: &mut Statement) -> Result<()> {
-    match statement.visit(&mut Preparer) {
+    match statement.walk_mut(&mut Preparer) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }
@@ -157,7 +158,7 @@ fn names(relation: &ObjectName, name: &str) -> bool {
 }
 
 /// How often a part of a statement names a relation.
-fn references(node: &impl Visit, name: &str) -> usize {
+fn references(node: &impl Walk, name: &str) -> usize {
     struct Counter<'a> {
         name: &'a str,
         count: usize,
@@ -171,7 +172,7 @@ fn references(node: &impl Visit, name: &str) -> usize {
         }
     }
     let mut counter = Counter { name, count: 0 };
-    let _ = node.visit(&mut counter);
+    let _ = node.walk(&mut counter);
     counter.count
 }
 

@@ -10,9 +10,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectName, ObjectNamePart, Select, SelectItem, SetExpr, Statement, UnaryOperator, Value, VisitMut,
-    VisitorMut,
+    ObjectName, ObjectNamePart, Select, SelectItem, SetExpr, Statement, UnaryOperator, Value, VisitorMut,
 };
+use millrace_parser::walk::Walk;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
 
@@ -45,8 +45,8 @@ pub fn expression(expression: &mut Expr) -> SqlResult<()> {
     run(expression)
 }
 
-fn run(node: &mut impl VisitMut) -> SqlResult<()> {
-    match node.visit(&mut Rewriter) {
+fn run(node: &mut impl Walk) -> SqlResult<()> {
+    match node.walk_mut(&mut Rewriter) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }

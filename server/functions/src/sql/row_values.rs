@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
     ObjectNamePart, Select, SetExpr, TableAliasColumnDef, TableFactor, UnaryOperator,
 };
+use millrace_parser::walk::walk_expressions_mut;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
 use crate::syntax::parsed_query;
@@ -183,7 +184,7 @@ fn membership(row: &[Expr], subquery: &ast::Query, form: Form) -> SqlResult<Expr
         }
     })?;
     // The placeholders of the texts above.
-    let _: std::ops::ControlFlow<()> = ast::visit_expressions_mut(&mut *query, |expr| {
+    let _: std::ops::ControlFlow<()> = walk_expressions_mut(&mut *query, |expr| {
         match expr {
             Expr::Nested(inner) if is_true(inner) => **inner = equal.clone(),
             Expr::Function(Function {

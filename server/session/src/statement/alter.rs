@@ -19,6 +19,7 @@ use millrace_database::database::rows::{RowBuilder, positions};
 use millrace_engine::TableLocks;
 use millrace_functions::sql::rewrite;
 use millrace_parser::ast::{AlterOperation, AlterRelation, ColumnDefinition, ObjectKind as Kind, Options};
+use millrace_parser::walk::walk_expressions_mut;
 use millrace_planner::{Binder, RelationId, RelationKind};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
@@ -271,7 +272,7 @@ fn rename_in(expression: &mut ast::Expr, from: &str, to: &str) {
             *ident = Ident::with_quote('"', to);
         }
     };
-    let _: ControlFlow<()> = ast::visit_expressions_mut(expression, |expr| {
+    let _: ControlFlow<()> = walk_expressions_mut(expression, |expr| {
         match expr {
             ast::Expr::Identifier(ident) => rename(ident),
             ast::Expr::CompoundIdentifier(parts) => {

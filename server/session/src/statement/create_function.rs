@@ -8,12 +8,13 @@ use arrow::datatypes::{Field, Schema};
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::Expr;
-use datafusion::sql::sqlparser::ast::{self, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{self, Visitor};
 use millrace_catalog::function::FunctionDef;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{Definition, Object};
 use millrace_database::clock::now_ms;
 use millrace_parser::ast::CreateFunction;
+use millrace_parser::walk::Walk;
 use millrace_planner::Binder;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
@@ -98,7 +99,7 @@ fn check(session: &Session, scope: &Scope, def: &FunctionDef) -> SqlResult<Vec<m
     {
         return Err(invalid(&format!("parameter \"{name}\" specified more than once")));
     }
-    if def.body.visit(&mut Queries).is_break() {
+    if def.body.walk(&mut Queries).is_break() {
         return Err(SqlError::unsupported(
             "a subquery in the body of a function is not supported",
         ));

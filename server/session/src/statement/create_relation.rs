@@ -14,6 +14,7 @@ use millrace_database::database::ddl::DdlGuard;
 use millrace_database::database::rows::RowBuilder;
 use millrace_functions::sql::equality;
 use millrace_parser::ast::{ColumnDefinition, CreateStream, CreateTable, Options};
+use millrace_parser::walk::walk_expressions;
 use millrace_planner::RelationKind;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::names::did_you_mean;
@@ -422,14 +423,13 @@ pub(super) fn columns(definitions: &[ColumnDefinition], key: &[usize]) -> SqlRes
 
 /// A generated column is computed from given ones: one that reads another generated column would read nothing.
 fn check_generated(name: &str, expression: &ast::Expr, definitions: &[ColumnDefinition]) -> SqlResult<()> {
-    use datafusion::sql::sqlparser::ast::visit_expressions;
     use std::ops::ControlFlow;
     let generated: Vec<String> = definitions
         .iter()
         .filter(|definition| definition.generated.is_some())
         .map(|definition| millrace_parser::fold(&definition.name))
         .collect();
-    let found = visit_expressions(expression, |expr| match expr {
+    let found = walk_expressions(expression, |expr| match expr {
         ast::Expr::Identifier(ident) if generated.contains(&millrace_parser::fold(ident)) => {
             ControlFlow::Break(millrace_parser::fold(ident))
         }

@@ -15,6 +15,7 @@ use millrace_catalog::scope::Scope;
 use millrace_database::database::rows::{RowBuilder, positions};
 use millrace_database::running::Running;
 use millrace_functions::{cast, syntax};
+use millrace_parser::walk::walk_expressions;
 use millrace_planner::RelationKind;
 use millrace_planner::relation::relations;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -266,7 +267,7 @@ fn rows_with_queries(query: &mut ast::Query) -> SqlResult<()> {
     let SetExpr::Values(values) = query.body.as_ref() else {
         return Ok(());
     };
-    let found = ast::visit_expressions(values, |expr| match expr {
+    let found = walk_expressions(values, |expr| match expr {
         Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });

@@ -8,8 +8,9 @@ use std::ops::ControlFlow;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
     Distinct, Expr, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableFactor, Value, visit_expressions,
+    SelectItemQualifiedWildcardKind, SetExpr, TableFactor, Value,
 };
+use millrace_parser::walk::walk_expressions;
 
 use super::scope::{Found, Item, Relation};
 use super::{Resolver, faulty, folded, ident, idents, output};
@@ -37,7 +38,7 @@ impl Resolver<'_> {
             let is_bare = matches!(item.expr, Expr::Identifier(_));
             self.key(&mut item.expr, projection, aliases, starred, "ORDER BY")?;
             if !is_bare {
-                let _: ControlFlow<()> = visit_expressions(&item.expr, |expr| {
+                let _: ControlFlow<()> = walk_expressions(&item.expr, |expr| {
                     if let Expr::CompoundIdentifier(parts) = expr
                         && let Some(name) = parts.last().map(folded)
                         && aliases.contains(&name)

@@ -12,8 +12,9 @@ use datafusion::logical_expr::{
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArgumentList, FunctionArguments, Ident, Join, JoinConstraint,
     JoinOperator, ObjectName, ObjectNamePart, Select, Statement, TableFactor, TableVersion, TableWithJoins,
-    VisitMut, VisitorMut,
+    VisitorMut,
 };
+use millrace_parser::walk::Walk;
 
 use super::TimeJoinKind;
 use crate::catalog::CatalogReader;
@@ -74,7 +75,7 @@ impl ScalarUDFImpl for Marker {
 /// # Errors
 /// A form that is not supported, named.
 pub(crate) fn rewrite(statement: &mut Statement, catalog: &dyn CatalogReader) -> Result<()> {
-    match statement.visit(&mut Rewriter { catalog }) {
+    match statement.walk_mut(&mut Rewriter { catalog }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }
