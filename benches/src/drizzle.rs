@@ -67,7 +67,7 @@ impl Scale {
     /// Enough to see that every experiment works.
     pub fn small() -> Self {
         Scale {
-            workers: vec![2, 4],
+            workers: vec![2, 4, 32],
             batches: 10,
             trials: 1,
             tuning_seconds: 8,

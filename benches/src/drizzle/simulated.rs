@@ -544,6 +544,7 @@ pub(crate) fn stages(source: RelationId, has_shuffle: bool) -> Vec<StageShape> {
         is_single: false,
         has_faucet: false,
         flow_rows: None,
+        pieces_max: usize::MAX,
     };
     let reduce = StageShape {
         input: StageInput::Stages(vec![0]),
@@ -551,6 +552,7 @@ pub(crate) fn stages(source: RelationId, has_shuffle: bool) -> Vec<StageShape> {
         is_single: false,
         has_faucet: false,
         flow_rows: None,
+        pieces_max: usize::MAX,
     };
     let mut stages = vec![map];
     stages.extend(has_shuffle.then_some(reduce));

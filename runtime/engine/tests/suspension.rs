@@ -51,6 +51,7 @@ fn run(policy: SchedulerPolicy, share: f64, seed: u64) -> BatchReport {
         is_single: false,
         has_faucet: false,
         flow_rows: None,
+        pieces_max: usize::MAX,
     };
     let view = Arc::new(ViewShape {
         id: RelationId(100),

@@ -504,14 +504,10 @@ impl Work<'_> {
     }
 }
 
-/// Blocks of a shuffle at most: each piece of the input leaves one for each partition, which are many if the view's state is
-/// larger than memory, and a block of a few rows takes many times what they do.
-const BLOCKS_MAX: usize = 8_192;
-
-/// Partition `p`'s share of an epoch's rows: even pieces, but no more of them than there is work for.
-pub fn share(rows: u64, partition: usize, partitions: usize) -> std::ops::Range<u64> {
-    let pieces_max = partitions.min(BLOCKS_MAX / partitions.max(1)).max(1);
-    let pieces = rows.div_ceil(CHUNK_ROWS as u64).clamp(1, pieces_max as u64);
+/// Partition `p`'s share of an epoch's rows: even pieces, but no more of them than there is work for, nor than `pieces_max`
+/// (see [`StageShape::pieces_max`](crate::template::StageShape::pieces_max)).
+pub fn share(rows: u64, partition: usize, pieces_max: usize) -> std::ops::Range<u64> {
+    let pieces = rows.div_ceil(CHUNK_ROWS as u64).clamp(1, pieces_max.max(1) as u64);
     let partition = partition as u64;
     if partition >= pieces {
         return 0..0;

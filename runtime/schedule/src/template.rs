@@ -69,6 +69,8 @@ pub struct StageShape {
     pub has_faucet: bool,
     /// Where there may be a faucet: rows that it lets a task hold back or have in flight.
     pub flow_rows: Option<u64>,
+    /// Pieces of a relation's changes at most; each is a task. Of no meaning where the input is not a relation.
+    pub pieces_max: usize,
 }
 
 /// What a stage reads.
@@ -108,6 +110,10 @@ impl Template {
     }
 }
 
+/// Blocks of a shuffle at most: each piece of the input leaves one for each partition of the reader, which are many if the
+/// view's state is larger than memory, and a block of a few rows takes many times what they do.
+const BLOCKS_MAX: usize = 8_192;
+
 impl ViewShape {
     /// The shape of a stage graph.
     pub fn of(id: RelationId, incarnation: u64, graph: &StageGraph) -> ViewShape {
@@ -127,6 +133,7 @@ impl ViewShape {
                     is_single: false,
                     has_faucet: stage.faucet.as_ref().is_some_and(|faucet| faucet.is_placed),
                     flow_rows: stage.faucet.as_ref().map(|_| graph.flow.rows() as u64),
+                    pieces_max: graph.partitions,
                 }
             })
             .collect();
@@ -141,6 +148,9 @@ impl ViewShape {
             if let StageInput::Stages(upstream) = stages[stage].input.clone() {
                 for up in upstream {
                     stages[up].reader = Some(stage);
+                    if !stages[stage].is_single {
+                        stages[up].pieces_max = graph.partitions.min(BLOCKS_MAX / graph.partitions.max(1)).max(1);
+                    }
                 }
             }
         }

@@ -48,6 +48,7 @@ fn view(
                 is_single: false,
                 has_faucet: false,
                 flow_rows: None,
+                pieces_max: usize::MAX,
             });
         }
     }
@@ -74,6 +75,7 @@ fn view(
             is_single: random.random_bool(0.3),
             has_faucet: false,
             flow_rows: None,
+            pieces_max: usize::MAX,
         });
         unread.push(number);
     }
@@ -550,6 +552,7 @@ fn a_pipeline_has_as_many_workers_as_it_has_work_for() {
         is_single,
         has_faucet: false,
         flow_rows: None,
+        pieces_max: usize::MAX,
     };
     let view = Arc::new(ViewShape {
         id: RelationId(100),

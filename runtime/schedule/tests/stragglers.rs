@@ -46,6 +46,7 @@ fn run(slow: Option<(WorkerId, u64)>) -> Report {
         is_single,
         has_faucet: false,
         flow_rows: None,
+        pieces_max: usize::MAX,
     };
     let view = Arc::new(ViewShape {
         id: RelationId(100),

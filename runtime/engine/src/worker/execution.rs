@@ -488,7 +488,7 @@ impl Worker {
                     let block = Block::Cut {
                         relation,
                         partition: id.partition,
-                        partitions: view.graph.partitions,
+                        pieces_max: view.shape.stages[id.stage].pieces_max,
                     };
                     (from, block)
                 }

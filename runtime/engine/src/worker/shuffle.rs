@@ -18,7 +18,8 @@ pub enum Block {
     Cut {
         relation: RelationId,
         partition: usize,
-        partitions: usize,
+        /// See [`millrace_schedule::template::StageShape::pieces_max`].
+        pieces_max: usize,
     },
     /// What a stage sent to a partition of its reader.
     Exchange {
@@ -145,11 +146,11 @@ impl Shuffle {
             Block::Cut {
                 relation,
                 partition,
-                partitions,
+                pieces_max,
             } => kept
                 .cuts
                 .get(&relation)
-                .map_or(vec![], |cut| slice(&cut.changes, partition, partitions)),
+                .map_or(vec![], |cut| slice(&cut.changes, partition, pieces_max)),
             Block::Exchange {
                 view,
                 stage,
@@ -172,9 +173,9 @@ impl Shuffle {
     }
 }
 
-fn slice(batches: &[ChangeBatch], partition: usize, partitions: usize) -> Vec<ChangeBatch> {
+fn slice(batches: &[ChangeBatch], partition: usize, pieces_max: usize) -> Vec<ChangeBatch> {
     let rows: usize = batches.iter().map(ChangeBatch::num_rows).sum();
-    let range = share(rows as u64, partition, partitions);
+    let range = share(rows as u64, partition, pieces_max);
     let (start, end) = (range.start as usize, range.end as usize);
     let mut shared = vec![];
     let mut offset = 0;

@@ -213,6 +213,7 @@ mod tests {
             is_single: false,
             has_faucet: has_faucet && flow_rows.is_some(),
             flow_rows,
+            pieces_max: 2,
         };
         Arc::new(ViewShape {
             id: VIEW,

@@ -20,6 +20,7 @@ fn view(id: u64, inputs: &[u64]) -> Arc<ViewShape> {
             is_single: false,
             has_faucet: false,
             flow_rows: None,
+            pieces_max: usize::MAX,
         })
         .collect();
     stages.push(StageShape {
@@ -28,6 +29,7 @@ fn view(id: u64, inputs: &[u64]) -> Arc<ViewShape> {
         is_single: false,
         has_faucet: false,
         flow_rows: None,
+        pieces_max: usize::MAX,
     });
     Arc::new(ViewShape {
         id: RelationId(id),

@@ -236,12 +236,13 @@ impl Pipeline {
                 continue;
             }
             let view = plan.view(*planned);
-            if let StageInput::Relation(relation) = &view.stages[planned.stage].input {
+            let stage = &view.stages[planned.stage];
+            if let StageInput::Relation(relation) = &stage.input {
                 let rows = rows
                     .iter()
                     .find(|(cut, _)| cut == relation)
                     .map_or(0, |(_, rows)| *rows);
-                if !share(rows, planned.partition, view.partitions).is_empty() {
+                if !share(rows, planned.partition, stage.pieces_max).is_empty() {
                     let source = Source::Cut {
                         relation: *relation,
                         from,
