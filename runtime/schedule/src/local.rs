@@ -507,7 +507,9 @@ impl Work<'_> {
 /// Partition `p`'s share of an epoch's rows: even pieces, but no more of them than there is work for, nor than `pieces_max`
 /// (see [`StageShape::pieces_max`](crate::template::StageShape::pieces_max)).
 pub fn share(rows: u64, partition: usize, pieces_max: usize) -> std::ops::Range<u64> {
-    let pieces = rows.div_ceil(CHUNK_ROWS as u64).clamp(1, pieces_max.max(1) as u64);
+    let pieces = rows
+        .div_ceil(CHUNK_ROWS as u64)
+        .clamp(1, pieces_max.max(1) as u64);
     let partition = partition as u64;
     if partition >= pieces {
         return 0..0;

@@ -149,7 +149,8 @@ impl ViewShape {
                 for up in upstream {
                     stages[up].reader = Some(stage);
                     if !stages[stage].is_single {
-                        stages[up].pieces_max = graph.partitions.min(BLOCKS_MAX / graph.partitions.max(1)).max(1);
+                        stages[up].pieces_max =
+                            graph.partitions.min(BLOCKS_MAX / graph.partitions.max(1)).max(1);
                     }
                 }
             }

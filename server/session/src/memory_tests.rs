@@ -118,7 +118,7 @@ async fn who_waits_is_listed_with_what_for() {
         };
         let columns: Vec<&str> = shown[0].split('|').collect();
         // Who holds the most of what is lacking, which is none of those that wait.
-        assert_eq!((columns[0], columns[1]), ("large", ""));
+        assert_eq!((columns[0], columns[1]), ("large", "null"));
         assert_eq!((columns[2], columns[3], columns[5]), ("memory", "1", "t"));
         let flow = "SELECT reason, waits_for, tasks_waiting, since <= now(), source FROM mr_catalog.flow";
         assert_eq!(f.ok(flow).await, ["backpressure: writes wait|memory|1|t|t"]);

@@ -43,6 +43,11 @@ pub fn describe(
     for number in placeholders.numbers {
         found.insert(number, None);
     }
+    if let Statement::Show(show) = &statement
+        && let Some(select) = show::as_select(show)?
+    {
+        statement = Statement::Sql(Box::new(select));
+    }
     let columns = match &mut statement {
         Statement::Sql(sql) => describe_sql(session, &scope, sql, &mut found)?,
         Statement::Explain(_) | Statement::Show(_) | Statement::Describe(_) => describe_listing(&statement),

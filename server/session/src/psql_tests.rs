@@ -291,7 +291,7 @@ async fn relations_of_the_system_are_described() {
         "AND pg_catalog.pg_table_is_visible(c.oid)",
         "AND n.nspname OPERATOR(pg_catalog.~) '^(mr_catalog)$' COLLATE pg_catalog.default",
     );
-    for name in millrace_system::mr_catalog::RELATIONS {
+    for name in millrace_system::mr_catalog::names() {
         let found = f.ok(&find.replace("NAME", name)).await;
         assert_eq!(found.len(), 1, "{name}");
         let oid = found[0].split('|').next().unwrap();

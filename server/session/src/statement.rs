@@ -67,7 +67,7 @@ pub async fn execute(
         }
         Statement::Copy(copy) => Box::pin(copy::execute(session, *copy, running)).await,
         Statement::Explain(explain) => Box::pin(explain::execute(session, *explain)).await,
-        Statement::Show(show) => show::execute(session, &show),
+        Statement::Show(show) => Box::pin(show::execute(session, &show, running)).await,
         Statement::Describe(name) => show::describe(session, &name),
         Statement::SetVariable(variable) => set::variable(session, &variable),
         Statement::ResetVariable(name) => set::reset(session, name.as_deref()),

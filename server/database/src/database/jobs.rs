@@ -83,11 +83,11 @@ pub struct JobInfo {
 }
 
 impl JobInfo {
-    /// How much of the known input was fed, in percent.
+    /// How much of the known input was fed, in percent with one digit behind the point.
     pub fn percent(&self) -> f64 {
         match self.rows_total {
             0 => 0.0,
-            total => 100.0 * self.rows_done as f64 / total as f64,
+            total => (1_000.0 * self.rows_done as f64 / total as f64).round() / 10.0,
         }
     }
 }

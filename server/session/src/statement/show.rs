@@ -2,27 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use arrow::array::{
-    Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray, TimestampMicrosecondArray,
-};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::sql::sqlparser::ast;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{Definition, Object, kind_name};
 use millrace_database::Database;
+use millrace_database::running::Running;
 use millrace_database::sessions::Activity;
-use millrace_parser::ast::{ObjectName, ShowStatement, ShowTarget};
+use millrace_parser::ast::{ObjectName, ShowStatement, ShowTarget, Statement};
+use millrace_parser::quote_literal;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::{from_internal, types};
-use millrace_schedule::driver::GroupRecord;
-use millrace_storage::{ObjectId, ObjectKind};
-use millrace_system::mr_catalog;
+use millrace_storage::ObjectKind;
 
 use crate::names;
 use crate::outcome::{CommandTag, Outcome};
 use crate::query::rows_of;
 use crate::session::Session;
+use crate::statement::select;
 
 /// A table of texts: what SHOW answers with.
 type Rows = Vec<Vec<Option<String>>>;
@@ -37,7 +36,7 @@ pub fn schema(names: &[&str]) -> SchemaRef {
     ))
 }
 
-/// The columns that SHOW of something has.
+/// The columns that SHOW of something has, if it is not a SELECT ([`as_select`]).
 pub fn columns(target: &ShowTarget) -> SchemaRef {
     match target {
         ShowTarget::Variable(name) => schema(&[name.as_str()]),
@@ -45,18 +44,6 @@ pub fn columns(target: &ShowTarget) -> SchemaRef {
         ShowTarget::Columns(_) => schema(&["name", "type", "nullable", "default", "comment"]),
         ShowTarget::Create(_) => schema(&["name", "create_sql"]),
         ShowTarget::Indexes(_) => schema(&["name", "on", "key"]),
-        ShowTarget::Jobs => schema(&[
-            "id",
-            "view",
-            "state",
-            "rows_done",
-            "rows_total",
-            "percent",
-            "elapsed",
-            "time_left",
-            "on_disk_bytes",
-            "error",
-        ]),
         ShowTarget::Processlist => schema(&[
             "id",
             "user",
@@ -68,31 +55,12 @@ pub fn columns(target: &ShowTarget) -> SchemaRef {
             "started_at",
             "info",
         ]),
-        ShowTarget::Batches => schema(&[
-            "pipeline",
-            "epoch",
-            "sources",
-            "views",
-            "group_size",
-            "scheduling_us",
-            "execution_us",
-            "idle_us",
-            "workers",
-            "writes_waiting",
-        ]),
-        ShowTarget::Workers => schema(&["id", "address", "state", "cores", "partitions", "tasks_waiting"]),
-        ShowTarget::Watermarks => schema(&["relation", "watermark", "late_rows", "future_rows"]),
-        ShowTarget::Backpressure => schema(&["view", "stage", "waits_for", "tasks", "waiting_us", "source"]),
-        ShowTarget::Suspended => schema(&[
-            "task",
-            "worker",
-            "class",
-            "pauses",
-            "paused",
-            "pause_latency_max",
-            "cpu",
-            "held_bytes",
-        ]),
+        ShowTarget::Jobs
+        | ShowTarget::Batches
+        | ShowTarget::Workers
+        | ShowTarget::Watermarks
+        | ShowTarget::Backpressure
+        | ShowTarget::Suspended => schema(&[]),
         ShowTarget::Cursors => schema(&["name", "hold", "query"]),
         ShowTarget::Databases | ShowTarget::Schemas => schema(&["name", "comment"]),
         ShowTarget::Functions => schema(&["name"]),
@@ -105,8 +73,73 @@ pub fn columns(target: &ShowTarget) -> SchemaRef {
     }
 }
 
+/// The SELECT over `mr_catalog` that a SHOW stands for, where it does.
+///
+/// # Errors
+/// None for what is written here.
+pub fn as_select(show: &ShowStatement) -> SqlResult<Option<ast::Statement>> {
+    let (columns, relation, condition) = match &show.target {
+        ShowTarget::Jobs => (
+            "id, view, state, rows_done, rows_total, percent, elapsed, time_left, on_disk_bytes, error",
+            "jobs",
+            "true",
+        ),
+        ShowTarget::Batches => (
+            "pipeline, epoch, sources, views, group_size, scheduling_us, execution_us, idle_us, workers, \
+             writes_waiting",
+            "batches",
+            "true",
+        ),
+        ShowTarget::Workers => (
+            "id, address, state, cores, partitions, tasks_waiting",
+            "workers",
+            "true",
+        ),
+        ShowTarget::Watermarks => (
+            "relation, watermark, late_rows, future_rows",
+            "watermarks",
+            "true",
+        ),
+        ShowTarget::Backpressure => (
+            "view, stage, waits_for, tasks_waiting, waiting_us, source",
+            "flow",
+            "tasks_waiting > 0",
+        ),
+        ShowTarget::Suspended => (
+            "query, stage, partition, worker, class, pauses, paused_ms, pause_latency_max_us, cpu_ms, held_bytes",
+            "tasks",
+            "state = 'paused'",
+        ),
+        _ => return Ok(None),
+    };
+    let first = columns.split(',').next().unwrap_or(columns);
+    let like = show.like.as_ref().map_or(String::new(), |pattern| {
+        format!(" AND {first}::text LIKE {}", quote_literal(pattern))
+    });
+    let sql = format!("SELECT {columns} FROM mr_catalog.{relation} WHERE {condition}{like}");
+    let parsed = millrace_parser::parse(&sql).map_err(SqlError::from)?;
+    Ok(parsed.into_iter().find_map(|parsed| match parsed.statement {
+        Statement::Sql(select) => Some(*select),
+        _ => None,
+    }))
+}
+
 /// Executes SHOW.
-pub fn execute(session: &Arc<Session>, show: &ShowStatement) -> SqlResult<Outcome> {
+pub async fn execute(session: &Arc<Session>, show: &ShowStatement, running: Running) -> SqlResult<Outcome> {
+    if let Some(mut select) = as_select(show)? {
+        return Ok(match select::execute(session, &mut select, running).await? {
+            Outcome::Rows { schema, stream, .. } => Outcome::Rows {
+                schema,
+                stream,
+                tag: CommandTag::plain("SHOW"),
+            },
+            other => other,
+        });
+    }
+    listing(session, show)
+}
+
+fn listing(session: &Arc<Session>, show: &ShowStatement) -> SqlResult<Outcome> {
     let scope = session.scope();
     let mut rows = rows(session, &scope, show)?;
     if let Some(pattern) = &show.like {
@@ -233,108 +266,14 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
             let object = names::resolve(session, scope, &reference.name)?;
             vec![vec![some(object.display_name()), some(&object.sql)]]
         }
-        ShowTarget::Jobs => db
-            .job_infos()
-            .into_iter()
-            .map(|job| {
-                vec![
-                    some(job.id),
-                    some(&job.view),
-                    some(job.state),
-                    some(job.rows_done),
-                    some(job.rows_total),
-                    Some(format!("{:.1}", job.percent())),
-                    Some(clock(job.elapsed)),
-                    job.time_left.map(clock),
-                    some(job.on_disk_bytes),
-                    job.error,
-                ]
-            })
-            .collect(),
+        // Selects: see `as_select`.
+        ShowTarget::Jobs
+        | ShowTarget::Batches
+        | ShowTarget::Workers
+        | ShowTarget::Watermarks
+        | ShowTarget::Backpressure
+        | ShowTarget::Suspended => vec![],
         ShowTarget::Processlist => processes(session),
-        ShowTarget::Batches => db
-            .runtime()
-            .pipelines()
-            .into_iter()
-            .map(|status| {
-                let pipeline = status.pipeline;
-                // Of the group that ended last.
-                let micros = |time: fn(&GroupRecord) -> u64| {
-                    let group = pipeline.groups.last();
-                    group.map(|group| (time(group) / 1_000).to_string())
-                };
-                vec![
-                    some(pipeline.id.0),
-                    some(pipeline.committed),
-                    some(pipeline.sources.len()),
-                    some(pipeline.views.len()),
-                    some(pipeline.group_size),
-                    micros(|group| group.costs.scheduling_ns),
-                    micros(|group| group.costs.execution_ns),
-                    micros(|group| group.idle_ns),
-                    some(pipeline.workers),
-                    some(status.writes_waiting),
-                ]
-            })
-            .collect(),
-        ShowTarget::Workers => db
-            .runtime()
-            .workers()
-            .into_iter()
-            .map(|worker| {
-                vec![
-                    some(worker.id),
-                    some("in process"),
-                    some(worker.state()),
-                    some(worker.cores),
-                    some(worker.partitions),
-                    some(worker.tasks_waiting),
-                ]
-            })
-            .collect(),
-        ShowTarget::Suspended => db
-            .runtime()
-            .paused_tasks()
-            .into_iter()
-            .map(|(worker, task)| {
-                let name = match task.label {
-                    Some(label) => format!(
-                        "query {}, stage {}, partition {}",
-                        label.query, label.stage, label.partition
-                    ),
-                    None => "of an epoch".to_owned(),
-                };
-                vec![
-                    Some(name),
-                    some(worker),
-                    some(task.class),
-                    some(task.pauses),
-                    some(format!("{:.3?}", task.paused)),
-                    some(format!("{:.3?}", task.pause_latency_max)),
-                    some(format!("{:.3?}", task.cpu)),
-                    some(task.held),
-                ]
-            })
-            .collect(),
-        ShowTarget::Watermarks => {
-            let catalog = db.catalog();
-            let known = db.runtime().watermarks().into_iter();
-            let rows = known.map(|status| {
-                let object = catalog.object(ObjectId(status.relation.0));
-                vec![
-                    object.map(|object| object.display_name()),
-                    status.watermark.map(timestamp),
-                    some(status.late_rows),
-                    some(status.future_rows),
-                ]
-            });
-            rows.collect()
-        }
-        // Flow control has nothing to report before there is such.
-        ShowTarget::Backpressure => mr_catalog::flow::waiting(session.database())
-            .into_iter()
-            .map(|row| row.into_iter().map(Some).collect())
-            .collect(),
         ShowTarget::All | ShowTarget::Parameters => session
             .settings_shown()
             .into_iter()
@@ -347,14 +286,6 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
             .collect(),
         ShowTarget::Variable(name) => vec![vec![Some(session.setting_shown(name)?)]],
     })
-}
-
-/// A time in microseconds since 1970-01-01 00:00 UTC.
-fn timestamp(micros: i64) -> String {
-    let time = TimestampMicrosecondArray::from(vec![micros]).with_timezone("UTC");
-    let field = Field::new("", time.data_type().clone(), true);
-    let time: ArrayRef = Arc::new(time);
-    types::output::text(&field, &time, 0)
 }
 
 /// Streams, each with the rows that were too late for it since the start of the server, if it has a watermark.
@@ -486,17 +417,6 @@ fn processes(session: &Session) -> Rows {
             ]
         })
         .collect()
-}
-
-/// `hh:mm:ss`, as PostgreSQL writes an interval of less than a day.
-fn clock(time: Duration) -> String {
-    let seconds = time.as_secs();
-    format!(
-        "{:02}:{:02}:{:02}",
-        seconds / 3600,
-        seconds / 60 % 60,
-        seconds % 60
-    )
 }
 
 /// SQL's LIKE with `%` and `_`.

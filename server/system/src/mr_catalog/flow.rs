@@ -174,6 +174,7 @@ pub fn columns(database: &Database) -> Columns {
             "relation",
             optional_numbers(all.iter().map(|row| row.view.map(|view| view.0))),
         ),
+        ("view", texts(all.iter().map(|row| row.view_name.clone()))),
         ("stage", optional_numbers(all.iter().map(|row| row.stage))),
         ("reason", texts(all.iter().map(|row| row.reason.clone()))),
         (
@@ -222,21 +223,4 @@ pub fn feeds(database: &Database) -> Columns {
         ("writes_waited", count(|feed| feed.writes_waited)),
         ("waited_us", count(|feed| feed.waited.as_micros() as u64)),
     ]
-}
-
-/// What waits for space now: view or query, stage, what it waits for, tasks or writes, microseconds, and the sources of writes.
-pub fn waiting(database: &Database) -> Vec<[String; 6]> {
-    let waiting = rows(database).into_iter().filter(|row| row.waiting > 0);
-    waiting
-        .map(|row| {
-            [
-                row.view_name,
-                row.stage.map(|stage| stage.to_string()).unwrap_or_default(),
-                row.waits_for.unwrap_or_default(),
-                row.waiting.to_string(),
-                waiting_us(row.since).to_string(),
-                row.source.unwrap_or_default(),
-            ]
-        })
-        .collect()
 }

@@ -1,0 +1,48 @@
+//! `mr_catalog.workers` (SHOW WORKERS).
+
+use std::sync::Arc;
+
+use arrow::array::Float64Array;
+use millrace_database::Database;
+
+use super::{Columns, numbers, texts};
+
+/// One row a worker; all of them are in this process.
+pub(super) fn columns(database: &Database) -> Columns {
+    let workers = database.runtime().workers();
+    vec![
+        ("id", numbers(workers.iter().map(|worker| u64::from(worker.id)))),
+        ("address", texts(workers.iter().map(|_| "in process".to_string()))),
+        (
+            "state",
+            texts(workers.iter().map(|worker| worker.state().to_owned())),
+        ),
+        ("cores", numbers(workers.iter().map(|worker| worker.cores as u64))),
+        (
+            "partitions",
+            numbers(workers.iter().map(|worker| worker.partitions as u64)),
+        ),
+        (
+            "tasks_waiting",
+            numbers(workers.iter().map(|worker| worker.tasks_waiting as u64)),
+        ),
+        (
+            "busy_share",
+            Arc::new(Float64Array::from_iter_values(
+                workers.iter().map(|worker| worker.busy),
+            )),
+        ),
+        (
+            "state_bytes",
+            numbers(workers.iter().map(|worker| worker.state_bytes)),
+        ),
+        (
+            "query_bytes",
+            numbers(workers.iter().map(|worker| worker.query_bytes)),
+        ),
+        (
+            "in_flight_bytes",
+            numbers(workers.iter().map(|worker| worker.in_flight_bytes)),
+        ),
+    ]
+}
