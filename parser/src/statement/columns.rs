@@ -150,11 +150,12 @@ fn column(reader: &mut Reader<'_>, elements: &mut TableElements) -> Parse<Column
             set_generated(&mut column, expr, at)?;
             continue;
         }
-        if reader.take(&["CONSTRAINT"]) {
-            reader.ident()?;
-        }
+        let constraint = match reader.take(&["CONSTRAINT"]) {
+            true => Some(reader.ident()?),
+            false => None,
+        };
         match reader.parse_optional_column_option()? {
-            Some(option) => column_option(option, &mut column, elements, at)?,
+            Some(option) => column_option(option, constraint, &mut column, elements, at)?,
             None => return Ok(column),
         }
     }
@@ -208,6 +209,7 @@ fn is_proctime(expr: &Expr) -> bool {
 
 fn column_option(
     option: ColumnOption,
+    constraint: Option<Ident>,
     column: &mut ColumnDefinition,
     elements: &mut TableElements,
     at: Location,
@@ -228,15 +230,18 @@ fn column_option(
         ColumnOption::PrimaryKey(_) => set_primary_key(elements, vec![column.name.clone()], at)?,
         ColumnOption::Unique(mut unique) => {
             unique.columns = itself();
+            unique.name = constraint.or(unique.name);
             elements.constraints.push(TableConstraint::Unique(unique));
         }
         ColumnOption::Check(CheckConstraint { name, expr, enforced }) => {
+            let name = constraint.or(name);
             elements
                 .constraints
                 .push(TableConstraint::Check(CheckConstraint { name, expr, enforced }));
         }
         ColumnOption::ForeignKey(mut key) => {
             key.columns = vec![column.name.clone()];
+            key.name = constraint.or(key.name);
             elements.constraints.push(TableConstraint::ForeignKey(key));
         }
         other => {

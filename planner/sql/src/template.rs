@@ -1,6 +1,9 @@
-//! Queries into which a pass puts parts of a statement: written as text, or empty.
+//! Queries into which a pass puts parts of a statement: written as text, or empty; and calls.
 
-use datafusion::sql::sqlparser::ast::{Query, SetExpr, Values};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
+    Query, SetExpr, Values,
+};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
@@ -34,5 +37,24 @@ pub(crate) fn nothing() -> SetExpr {
         explicit_row: false,
         value_keyword: false,
         rows: vec![],
+    })
+}
+
+/// A call of a function.
+pub(crate) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+    let argument = |expr: Expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: arguments.into_iter().map(argument).collect(),
+            clauses: vec![],
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: vec![],
     })
 }

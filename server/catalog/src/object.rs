@@ -24,6 +24,7 @@ use millrace_storage::{ObjectId, ObjectKind};
 use crate::bound::BoundName;
 use crate::column::ColumnDef;
 use crate::connector::ConnectorDef;
+use crate::constraint::CheckDef;
 use crate::event_time::EventTimeDef;
 use crate::external::ExternalTable;
 use crate::flow::FlowDef;
@@ -87,6 +88,8 @@ pub struct Relation {
     pub columns: Vec<ColumnDef>,
     /// The name of its primary key's constraint.
     pub key_name: Option<String>,
+    /// What its rows must be, if it is a table.
+    pub checks: Vec<CheckDef>,
     /// The event time, if it is a stream that has one.
     pub event_time: Option<EventTimeDef>,
     /// What fills it, if it is a stream that is not written to.
@@ -143,6 +146,8 @@ pub struct IndexDef {
     pub relation: ObjectId,
     /// Its columns, by position.
     pub columns: Vec<usize>,
+    /// Whether no two rows may have the same values in them.
+    pub is_unique: bool,
 }
 
 impl Relation {
@@ -171,6 +176,7 @@ impl Relation {
             info,
             columns,
             key_name,
+            checks: vec![],
             event_time: None,
             connector: None,
             keeping: Retention::default(),
@@ -229,6 +235,13 @@ impl Relation {
     #[must_use]
     pub fn with_connector(mut self, connector: Option<ConnectorDef>) -> Self {
         self.connector = connector;
+        self
+    }
+
+    /// The relation with rows that must be so.
+    #[must_use]
+    pub fn with_checks(mut self, checks: Vec<CheckDef>) -> Self {
+        self.checks = checks;
         self
     }
 
@@ -298,6 +311,10 @@ impl Relation {
                 .collect();
             elements.push(format!("PRIMARY KEY ({})", key.join(", ")));
         }
+        elements.extend(self.checks.iter().map(|check| {
+            let name = quote_identifier(&check.name);
+            format!("CONSTRAINT {name} CHECK ({})", check.expression)
+        }));
         elements.extend(
             self.event_time
                 .iter()

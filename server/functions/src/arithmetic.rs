@@ -1,14 +1,14 @@
 //! Operators as PostgreSQL has them: integers that fail on overflow, division, and literals beside typed expressions.
 //!
-//! DataFusion's integer operators wrap around. An expression planner puts functions in their place wherever both sides are
-//! integers, gives divisions of floats and numerics to [`division`], reads quoted literals by the type of the other side,
+//! DataFusion's integer operators wrap around, and its floats become infinities. An expression planner puts functions in their
+//! place wherever both sides are integers or floats, gives divisions of floats and numerics to [`division`], reads quoted literals by the type of the other side,
 //! and takes integer literals for what they are: `integer` where they fit. The rest keeps DataFusion's operators.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Datum, Scalar};
+use arrow::array::{Array, ArrayRef, AsArray, Datum, Float64Array, Scalar};
 use arrow::compute::kernels::numeric::{add, mul, sub};
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DECIMAL128_MAX_SCALE, DataType, Field, Float32Type, Float64Type};
 use arrow::error::ArrowError;
 use datafusion::common::{DFSchema, Result, exec_datafusion_err};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
@@ -22,7 +22,7 @@ use millrace_postgres::types::parse::number::exact_digits;
 use millrace_postgres::types::{self, ANNOTATION, is_text, parse};
 use millrace_sql::workarounds::case_type::agreed;
 
-use crate::division;
+use crate::{arguments, division};
 
 /// An operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,11 +42,14 @@ impl Operation {
         }
     }
 
-    fn name(self) -> &'static str {
-        match self {
-            Operation::Add => "int_add",
-            Operation::Subtract => "int_subtract",
-            Operation::Multiply => "int_multiply",
+    fn name(self, of: Numbers) -> &'static str {
+        match (of, self) {
+            (Numbers::Integers, Operation::Add) => "int_add",
+            (Numbers::Integers, Operation::Subtract) => "int_subtract",
+            (Numbers::Integers, Operation::Multiply) => "int_multiply",
+            (Numbers::Floats, Operation::Add) => "float_add",
+            (Numbers::Floats, Operation::Subtract) => "float_subtract",
+            (Numbers::Floats, Operation::Multiply) => "float_multiply",
         }
     }
 
@@ -59,26 +62,73 @@ impl Operation {
     }
 }
 
+/// What is computed with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Numbers {
+    Integers,
+    Floats,
+}
+
+impl Numbers {
+    /// What two types are, if they are of one kind.
+    fn of(left: &DataType, right: &DataType) -> Option<Self> {
+        if wider(left, right).is_some() {
+            return Some(Numbers::Integers);
+        }
+        wider_float(left, right).map(|_| Numbers::Floats)
+    }
+
+    /// The type of the outcome.
+    fn output(self, left: &DataType, right: &DataType) -> Option<DataType> {
+        match self {
+            Numbers::Integers => wider(left, right),
+            Numbers::Floats => wider_float(left, right),
+        }
+    }
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Checked {
     operation: Operation,
+    numbers: Numbers,
     signature: Signature,
 }
 
+const OPERATIONS: [(Operation, Numbers); 6] = [
+    (Operation::Add, Numbers::Integers),
+    (Operation::Subtract, Numbers::Integers),
+    (Operation::Multiply, Numbers::Integers),
+    (Operation::Add, Numbers::Floats),
+    (Operation::Subtract, Numbers::Floats),
+    (Operation::Multiply, Numbers::Floats),
+];
+
 /// The functions.
 pub fn udfs() -> Vec<Arc<ScalarUDF>> {
-    [Operation::Add, Operation::Subtract, Operation::Multiply]
+    OPERATIONS
         .into_iter()
-        .map(udf)
+        .map(|(operation, numbers)| udf(operation, numbers))
         .chain([division::udf()])
         .collect()
 }
 
-fn udf(operation: Operation) -> Arc<ScalarUDF> {
+fn udf(operation: Operation, numbers: Numbers) -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(Checked {
         operation,
+        numbers,
         signature: Signature::any(2, Volatility::Immutable),
     }))
+}
+
+/// The wider of two floats; a `real` beside a `real` stays one.
+fn wider_float(left: &DataType, right: &DataType) -> Option<DataType> {
+    match (left, right) {
+        (DataType::Float32, DataType::Float32) => Some(DataType::Float32),
+        (DataType::Float32 | DataType::Float64, DataType::Float32 | DataType::Float64) => {
+            Some(DataType::Float64)
+        }
+        _ => None,
+    }
 }
 
 /// The type of the outcome: the wider of the two.
@@ -99,7 +149,7 @@ fn wider(left: &DataType, right: &DataType) -> Option<DataType> {
 
 impl ScalarUDFImpl for Checked {
     fn name(&self) -> &str {
-        self.operation.name()
+        self.operation.name(self.numbers)
     }
 
     fn signature(&self) -> &Signature {
@@ -108,9 +158,10 @@ impl ScalarUDFImpl for Checked {
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
         match arg_types {
-            [left, right] => wider(left, right).ok_or_else(|| {
-                exec_datafusion_err!("{} takes two integers, not {left} and {right}", self.name())
-            }),
+            [left, right] => self
+                .numbers
+                .output(left, right)
+                .ok_or_else(|| exec_datafusion_err!("{} does not take {left} and {right}", self.name())),
             _ => Err(exec_datafusion_err!("{} takes two arguments", self.name())),
         }
     }
@@ -135,18 +186,70 @@ impl ScalarUDFImpl for Checked {
         let ((left, left_scalar), (right, right_scalar)) = (side(left)?, side(right)?);
         let apply = |left: &dyn Datum, right: &dyn Datum| self.operation.apply(left, right);
         let out = match (left_scalar, right_scalar) {
-            (false, false) => apply(&left, &right),
-            (false, true) => apply(&left, &Scalar::new(right)),
-            (true, false) => apply(&Scalar::new(left), &right),
-            (true, true) => {
-                let out = apply(&left, &right).map_err(|error| overflow(error, target))?;
-                return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&out, 0)?));
-            }
+            (false, false) | (true, true) => apply(&left, &right),
+            (false, true) => apply(&left, &Scalar::new(Arc::clone(&right))),
+            (true, false) => apply(&Scalar::new(Arc::clone(&left)), &right),
         };
-        Ok(ColumnarValue::Array(
-            out.map_err(|error| overflow(error, target))?,
-        ))
+        let out = out.map_err(|error| overflow(error, target))?;
+        if self.numbers == Numbers::Floats {
+            let is_product = self.operation == Operation::Multiply;
+            check_floats(&out, (&left, left_scalar), (&right, right_scalar), is_product)?;
+        }
+        Ok(match left_scalar && right_scalar {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&out, 0)?),
+            false => ColumnarValue::Array(out),
+        })
     }
+}
+
+/// Refuses infinities of finite numbers, and products that have become zero. `bool`: one value stands for all rows.
+fn check_floats(
+    out: &ArrayRef,
+    left: (&ArrayRef, bool),
+    right: (&ArrayRef, bool),
+    is_product: bool,
+) -> Result<()> {
+    let side = |(values, is_scalar): (&ArrayRef, bool)| -> Result<(Float64Array, bool)> {
+        let wide = arrow::compute::cast(values, &DataType::Float64)?;
+        Ok((wide.as_primitive::<Float64Type>().clone(), is_scalar))
+    };
+    let is_odd = |value: f64| value.is_infinite() || is_product && value == 0.0;
+    let has_odd = match out.data_type() {
+        DataType::Float32 => {
+            let values = out.as_primitive::<Float32Type>().values();
+            values.iter().any(|value| is_odd(f64::from(*value)))
+        }
+        _ => out
+            .as_primitive::<Float64Type>()
+            .values()
+            .iter()
+            .any(|value| is_odd(*value)),
+    };
+    if !has_odd {
+        return Ok(());
+    }
+    let ((out, _), left, right) = (side((out, false))?, side(left)?, side(right)?);
+    let of_row = |(values, is_scalar): &(Float64Array, bool), row: usize| {
+        values.value(if *is_scalar { 0 } else { row })
+    };
+    for row in (0..out.len()).filter(|row| out.is_valid(*row)) {
+        let (value, left, right) = (out.value(row), of_row(&left, row), of_row(&right, row));
+        if value.is_infinite() && left.is_finite() && right.is_finite() {
+            return Err(range("overflow").into());
+        }
+        if is_product && value == 0.0 && left != 0.0 && right != 0.0 {
+            return Err(range("underflow").into());
+        }
+    }
+    Ok(())
+}
+
+/// A float that is too large, or too near to zero.
+pub(crate) fn range(how: &str) -> SqlError {
+    SqlError::new(
+        SqlState::NumericValueOutOfRange,
+        format!("value out of range: {how}"),
+    )
 }
 
 /// The kernels do not say of which type the value was to be.
@@ -167,15 +270,15 @@ fn overflow(error: ArrowError, target: &DataType) -> datafusion::error::DataFusi
 /// Puts the functions in the place of the operators.
 #[derive(Debug)]
 pub struct CheckedIntegers {
-    functions: [(Operation, Arc<ScalarUDF>); 3],
+    functions: [(Operation, Numbers, Arc<ScalarUDF>); 6],
     divide: Arc<ScalarUDF>,
 }
 
 impl Default for CheckedIntegers {
     fn default() -> Self {
-        let with_function = |operation| (operation, udf(operation));
+        let with_function = |(operation, numbers)| (operation, numbers, udf(operation, numbers));
         CheckedIntegers {
-            functions: [Operation::Add, Operation::Subtract, Operation::Multiply].map(with_function),
+            functions: OPERATIONS.map(with_function),
             divide: division::udf(),
         }
     }
@@ -245,13 +348,40 @@ impl ExprPlanner for CheckedIntegers {
                 self.divide.call(vec![expr.left, expr.right]),
             ));
         }
-        let Some(operation) = Operation::of(&expr.op).filter(|_| wider(&left, &right).is_some()) else {
+        if let (BinaryOperator::Multiply, DataType::Decimal128(_, one), DataType::Decimal128(_, other)) =
+            (&expr.op, &left, &right)
+            && one.saturating_add(*other) > DECIMAL128_MAX_SCALE
+        {
+            return Err(SqlError::new(
+                SqlState::NumericValueOutOfRange,
+                "value overflows numeric format",
+            )
+            .with_detail(format!(
+                "The product has {} digits after the point, and a numeric has at most {DECIMAL128_MAX_SCALE}.",
+                i32::from(*one) + i32::from(*other)
+            ))
+            .with_hint("Cast a factor to numeric(p, s) with fewer digits after the point.")
+            .into());
+        }
+        let is_float = |data_type: &DataType| matches!(data_type, DataType::Float32 | DataType::Float64);
+        // An integer or a numeric beside a `double precision` is one.
+        let mut numbers = Numbers::of(&left, &right);
+        if numbers.is_none() && is_number(&left) && is_number(&right) {
+            if is_float(&left) {
+                expr.right = expr.right.cast_to(&DataType::Float64, schema)?;
+                numbers = Some(Numbers::Floats);
+            } else if is_float(&right) {
+                expr.left = expr.left.cast_to(&DataType::Float64, schema)?;
+                numbers = Some(Numbers::Floats);
+            }
+        }
+        let (Some(operation), Some(numbers)) = (Operation::of(&expr.op), numbers) else {
             return Ok(PlannerResult::Original(expr));
         };
-        let (_, function) = self
+        let (.., function) = self
             .functions
             .iter()
-            .find(|(known, _)| *known == operation)
+            .find(|(known, of, _)| *known == operation && *of == numbers)
             .expect("there is a function for every operation");
         Ok(PlannerResult::Planned(function.call(vec![expr.left, expr.right])))
     }
@@ -334,8 +464,11 @@ pub(crate) fn read_as(expr: &Expr, other: &Field) -> Result<Option<Expr>> {
         return Ok(None);
     };
     let annotation = other.metadata().get(ANNOTATION).map(String::as_str);
-    let by_type =
-        is_number(other.data_type()) || matches!(other.data_type(), DataType::Boolean | DataType::Binary);
+    let by_type = is_number(other.data_type())
+        || matches!(
+            other.data_type(),
+            DataType::Boolean | DataType::Binary | DataType::List(_)
+        );
     if annotation != Some("uuid") && !by_type {
         return Ok(None);
     }
@@ -351,7 +484,7 @@ pub(crate) fn read_as(expr: &Expr, other: &Field) -> Result<Option<Expr>> {
     } else {
         parse::value(other, Some(text))?
     };
-    Ok(Some(Expr::Literal(ScalarValue::try_from_array(&value, 0)?, None)))
+    Ok(Some(Expr::Literal(arguments::constant(&value)?, None)))
 }
 
 #[cfg(test)]

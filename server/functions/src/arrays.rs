@@ -27,6 +27,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, exec_datafusion_err};
 use datafusion::logical_expr::binary::comparison_coercion;
 use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Unnest, Volatility,
@@ -182,11 +183,16 @@ pub fn flatten(array: &ast::Expr) -> ast::Expr {
     }
 }
 
-/// Whether it is written as an array of arrays.
+/// Whether it may be an array of arrays: not one that is written with its elements, and not what a function makes.
 fn has_dimensions(array: &ast::Expr) -> bool {
     match array {
         ast::Expr::Nested(inner) => has_dimensions(inner),
         ast::Expr::Array(array) => matches!(array.elem.first(), Some(ast::Expr::Array(_))),
+        ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) | ast::Expr::Cast { .. } => true,
+        ast::Expr::Function(function) => {
+            let name = function.name.to_string();
+            name == crate::cast::NAME || name.eq_ignore_ascii_case("array_agg")
+        }
         _ => false,
     }
 }
@@ -366,6 +372,17 @@ impl ScalarUDFImpl for ArrayFunction {
             .into()),
             (_, data_type, Some(_)) => Ok(named(data_type.clone())),
         }
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        // An array of one dimension is flat.
+        if self.function == Function::Flatten
+            && let [array] = args.as_slice()
+            && matches!(innermost(&info.get_data_type(array)?), Some((1, _)))
+        {
+            return Ok(ExprSimplifyResult::Simplified(array.clone()));
+        }
+        Ok(ExprSimplifyResult::Original(args))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Decimal128Array, Float64Array, ListArray, StringArray, StringBuilder,
+    Array, ArrayRef, AsArray, Decimal128Array, Float32Array, Float64Array, ListArray, StringArray,
+    StringBuilder,
 };
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
@@ -25,6 +26,7 @@ use millrace_postgres::types::output::TextColumn;
 use millrace_postgres::types::{self, ANNOTATION, SqlType, is_text, length_limit, parse};
 
 use crate::arguments::constant;
+use crate::arithmetic::range;
 
 /// The function's name.
 pub const NAME: &str = "pg_cast";
@@ -191,7 +193,8 @@ impl ScalarUDFImpl for PgCast {
         let source = info.get_data_type(value)?;
         // Fractions are rounded, and of floats only the digits that mean something become those of a numeric.
         let rounds = is_fraction(&source) && target.data_type.is_integer()
-            || source.is_floating() && matches!(target.data_type, DataType::Decimal128(..));
+            || source.is_floating() && matches!(target.data_type, DataType::Decimal128(..))
+            || source.is_numeric() && target.data_type == DataType::Float32;
         let to_text = is_text(&target.data_type);
         // These are done value by value, see `convert`.
         let is_special = matches!(source, DataType::Duration(_) | DataType::List(_));
@@ -312,6 +315,9 @@ pub fn convert(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef> 
         safe: false,
         ..CastOptions::default()
     };
+    if target == &DataType::Float32 && values.data_type().is_numeric() {
+        return Ok(Arc::new(to_real(values)?));
+    }
     let converted = cast_with_options(values, target, &options);
     if converted.is_err() && values.data_type().is_numeric() && target.is_integer() {
         return Err(SqlError::new(
@@ -321,6 +327,25 @@ pub fn convert(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef> 
         .into());
     }
     Ok(converted?)
+}
+
+/// Numbers as `real`; what is too large for it, or too near to zero, is out of range.
+fn to_real(values: &ArrayRef) -> Result<Float32Array> {
+    let wide = arrow::compute::cast(values, &DataType::Float64)?;
+    let one = |value: f64| -> Result<f32> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "that is what the cast to real does"
+        )]
+        let real = value as f32;
+        match real {
+            real if real.is_infinite() && value.is_finite() => Err(range("overflow").into()),
+            real if real == 0.0 && value != 0.0 => Err(range("underflow").into()),
+            real => Ok(real),
+        }
+    };
+    let values = wide.as_primitive::<Float64Type>();
+    values.iter().map(|value| value.map(one).transpose()).collect()
 }
 
 /// The digits of floats that mean something: 15, or 6 of a `real`, as PostgreSQL takes them.

@@ -165,6 +165,12 @@ fn float(left: f64, right: f64) -> SqlResult<f64> {
             "value out of range: overflow",
         ));
     }
+    if value == 0.0 && left != 0.0 && right.is_finite() {
+        return Err(SqlError::new(
+            SqlState::NumericValueOutOfRange,
+            "value out of range: underflow",
+        ));
+    }
     Ok(value)
 }
 

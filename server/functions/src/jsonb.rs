@@ -92,7 +92,8 @@ struct Definition {
     apply: Apply,
 }
 
-const MANY: usize = 100;
+/// Keys and values of as many columns as a relation may have.
+const MANY: usize = 3_200;
 
 const fn strict(name: &'static str, arguments: (usize, usize), output: Output, apply: Apply) -> Definition {
     Definition {
@@ -238,6 +239,35 @@ static FUNCTIONS: &[Definition] = &[
         output: Output::Jsonb,
         apply: |cells| Ok(Out::Text(document(cells)?.written())),
     },
+    strict("jsonb_object_of_pairs", (1, 1), Output::Jsonb, |cells| {
+        let pairs = texts(&cells[0])?.iter().map(|pair| match read(pair)? {
+            Node::Array(pair) => {
+                let mut pair = pair.into_iter();
+                match (pair.next().as_ref().and_then(value::as_text), pair.next()) {
+                    (Some(key), Some(value)) => Ok((key, value)),
+                    _ => Err(refused("field name must not be null")),
+                }
+            }
+            _ => Err(refused("expected a pair of a key and a value")),
+        });
+        Ok(Out::Text(
+            value::object(pairs.collect::<SqlResult<_>>()?).written(),
+        ))
+    }),
+    any("jsonb_of", (1, 1), |cells| {
+        Ok(Out::Text(document(cells)?.written()))
+    }),
+    strict("jsonb_array_of", (1, 1), Output::Jsonb, |cells| {
+        Ok(Out::Text(Node::Array(nodes(cells)?).written()))
+    }),
+    strict("jsonb_array_ascending", (1, 1), Output::Jsonb, |cells| {
+        Ok(Out::Text(Node::Array(value::ascending(nodes(cells)?)).written()))
+    }),
+    strict("jsonb_array_descending", (1, 1), Output::Jsonb, |cells| {
+        let mut nodes = value::ascending(nodes(cells)?);
+        nodes.reverse();
+        Ok(Out::Text(Node::Array(nodes).written()))
+    }),
     any("jsonb_build_array", (0, MANY), |cells| {
         let items = (0..cells.len()).map(|at| document(&cells[at..]));
         Ok(Out::Text(Node::Array(items.collect::<SqlResult<_>>()?).written()))
@@ -319,6 +349,14 @@ fn items<'a>(cells: &[Cell<'a>]) -> SqlResult<Vec<Node<'a>>> {
         Node::Array(items) => Ok(items),
         Node::Object(_) => Err(refused("cannot extract elements from an object")),
         _ => Err(refused("cannot extract elements from a scalar")),
+    }
+}
+
+/// JSON values that were written one by one.
+fn nodes<'a>(cells: &[Cell<'a>]) -> SqlResult<Vec<Node<'a>>> {
+    match cells.first() {
+        Some(Cell::Texts(texts)) => texts.iter().map(|text| read(text)).collect(),
+        _ => Err(refused("expected a list of jsonb values")),
     }
 }
 

@@ -25,6 +25,8 @@
 //! | [`system`] | `version()`, `pg_typeof`, `pg_sleep`, the visibility and size functions that clients ask |
 //! | [`arithmetic`] | integer operators that fail on overflow, literals beside typed expressions |
 //! | `ranking` | the types of `row_number` and the like |
+//! | `integers` | `gcd`, `lcm`, `exp` |
+//! | `alike` | `coalesce` and its like over uuid and jsonb |
 //! | [`division`] | division of floats and numerics |
 //! | [`numeric`] | rounding, logarithms, powers, `width_bucket` |
 //! | [`sum`] | sums of integers that fail on overflow |
@@ -37,6 +39,7 @@
 //! Not there yet: the `*_populate_record` and `jsonb_path_*` families, text
 //! search, ranges, and functions over large objects.
 
+mod alike;
 mod arguments;
 pub mod arithmetic;
 pub mod arrays;
@@ -49,6 +52,7 @@ pub mod datetime;
 pub mod division;
 pub mod format;
 mod in_plans;
+mod integers;
 pub mod jsonb;
 pub mod length;
 pub mod numeric;

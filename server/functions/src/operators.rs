@@ -7,7 +7,7 @@
 
 use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
 use datafusion::common::{DFSchema, Result};
-use datafusion::functions_nested::expr_fn::array_has_any;
+use datafusion::functions_nested::expr_fn::{array_has_all, array_has_any};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
@@ -109,18 +109,25 @@ fn planned(expr: &RawBinaryExpr, kinds: (Kind, Kind), fields: (&FieldRef, &Field
     json(expr, kinds)
         .or_else(|| times(expr, kinds))
         .or_else(|| match expr.op {
-            BinaryOperator::PGOverlap if kinds.0 == Kind::List || kinds.1 == Kind::List => {
-                let side = |side: &Expr, kind: Kind, other: &Field| match kind {
-                    Kind::Unknown => read_as(side.clone(), &type_name(other)),
-                    _ => side.clone(),
-                };
-                Some(array_has_any(
-                    side(&expr.left, kinds.0, fields.1),
-                    side(&expr.right, kinds.1, fields.0),
-                ))
-            }
+            _ if kinds.0 == Kind::List || kinds.1 == Kind::List => sets(expr, kinds, fields),
             _ => None,
         })
+}
+
+/// What compares the elements of two arrays; a quoted literal is one of the other side's type.
+fn sets(expr: &RawBinaryExpr, kinds: (Kind, Kind), fields: (&FieldRef, &FieldRef)) -> Option<Expr> {
+    let side = |side: &Expr, kind: Kind, other: &Field| match kind {
+        Kind::Unknown => read_as(side.clone(), &type_name(other)),
+        _ => side.clone(),
+    };
+    let left = side(&expr.left, kinds.0, fields.1);
+    let right = side(&expr.right, kinds.1, fields.0);
+    match expr.op {
+        BinaryOperator::PGOverlap => Some(array_has_any(left, right)),
+        BinaryOperator::AtArrow => Some(array_has_all(left, right)),
+        BinaryOperator::ArrowAt => Some(array_has_all(right, left)),
+        _ => None,
+    }
 }
 
 /// Both sides of a comparison as what compares as PostgreSQL does; `None`: they do as they are.

@@ -7,8 +7,8 @@ use datafusion::execution::FunctionRegistry;
 
 use crate::sql::quantified;
 use crate::{
-    arithmetic, arrays, by_pattern, cast, date_part, date_trunc, datetime, format, jsonb, length, numeric,
-    operators, ordered_set, ranking, regex, sum, system, text, without,
+    alike, arithmetic, arrays, by_pattern, cast, date_part, date_trunc, datetime, format, integers, jsonb,
+    length, numeric, operators, ordered_set, ranking, regex, sum, system, text, without,
 };
 
 /// Registers all of them.
@@ -35,9 +35,11 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
         .chain(system::udfs())
         .chain(format::udfs())
         .chain(numeric::udfs())
+        .chain(integers::udfs())
         .chain(text::udfs())
         .chain(regex::udfs())
         .chain(arrays::udfs())
+        .chain(alike::udfs())
     {
         registry.register_udf(function)?;
     }

@@ -6,11 +6,14 @@
 //! | [`literals`] | the syntax tree | the types of literals |
 //! | [`quantified`] | the syntax tree | comparisons with ANY and ALL of an array; `ARRAY(SELECT ..)` |
 //! | `row_values` | the syntax tree | comparisons of rows |
+//! | `json_aggregates` | the syntax tree | `jsonb_agg`, `jsonb_object_agg` |
+//! | `with_ties` | the syntax tree | FETCH FIRST .. WITH TIES |
 //! | [`column_names`] | the syntax tree | what columns are called that a query does not name |
 //! | [`comparisons`] | the bound plan | literals in IN and BETWEEN |
 //! | [`equality`] | the bound plan | groups, sets and joins of jsonb and interval by value |
 //! | [`bound`] | the bound plan | functions and operators that PostgreSQL has otherwise |
 //! | [`type_check`] | the bound plan | types that are not brought together |
+//! | `stored_texts` | the bound plan | uuid, json and jsonb beside texts |
 //! | [`sort_key`] | the bound plan | ORDER BY of jsonb and interval |
 //! | [`zoned_cast`] | the bound plan | casts in the time zone of the session |
 //!
@@ -20,10 +23,13 @@ pub mod bound;
 pub mod column_names;
 pub mod comparisons;
 pub mod equality;
+mod json_aggregates;
 pub mod literals;
 pub mod quantified;
 pub mod rewrite;
 mod row_values;
 pub mod sort_key;
+mod stored_texts;
 pub mod type_check;
+mod with_ties;
 pub mod zoned_cast;

@@ -1,7 +1,8 @@
-//! `sum` of integers that does not wrap around: a sum that is no bigint is an error.
+//! `sum` of integers and numerics that does not wrap around: a sum that is no bigint, or has more digits than a numeric, is an
+//! error.
 //!
-//! The sums are kept in 128 bits, so that a sum may leave the range of bigint on its way and come back. Everything but
-//! integers is DataFusion's `sum`, under the same name, so that optimizer and planner see what they know.
+//! The sums are kept in 128 bits, so that a sum may leave the range of bigint on its way and come back. Everything else
+//! is DataFusion's `sum`, under the same name, so that optimizer and planner see what they know.
 
 use std::sync::Arc;
 
@@ -17,9 +18,15 @@ use datafusion::logical_expr::{
 };
 use datafusion::scalar::ScalarValue;
 use millrace_postgres::error::{SqlError, SqlState};
+use millrace_postgres::types::NUMERIC_PRECISION;
 
 /// The type of the sums while they are made.
-const STATE: DataType = DataType::Decimal128(38, 0);
+fn state_type(of: &DataType) -> DataType {
+    match of {
+        DataType::Decimal128(..) => of.clone(),
+        _ => DataType::Decimal128(38, 0),
+    }
+}
 
 /// The function.
 pub fn udaf() -> Arc<AggregateUDF> {
@@ -32,7 +39,38 @@ struct Sum {
 }
 
 fn checked(return_type: &DataType, is_distinct: bool) -> bool {
-    return_type == &DataType::Int64 && !is_distinct
+    matches!(return_type, DataType::Int64 | DataType::Decimal128(..)) && !is_distinct
+}
+
+fn too_many_digits() -> SqlError {
+    SqlError::new(SqlState::NumericValueOutOfRange, "value overflows numeric format")
+        .with_detail(format!("A numeric has at most {NUMERIC_PRECISION} digits."))
+}
+
+/// A sum of sums, or of a sum and a value.
+fn plus(left: i128, right: i128) -> Result<i128> {
+    left.checked_add(right).ok_or_else(|| too_many_digits().into())
+}
+
+/// A sum of numerics, if a numeric can be so large.
+fn fits(sum: i128) -> Result<i128> {
+    let limit = 10_u128.pow(u32::from(NUMERIC_PRECISION));
+    match sum.unsigned_abs() < limit {
+        true => Ok(sum),
+        false => Err(too_many_digits().into()),
+    }
+}
+
+/// The digits of values, whose number of digits after the point is that of their sum.
+fn digits(values: &ArrayRef) -> Result<Decimal128Array> {
+    Ok(match values.data_type() {
+        DataType::Decimal128(..) => values.as_primitive::<Decimal128Type>().clone(),
+        _ => {
+            let wide = arrow::compute::cast(values, &DataType::Int64)?;
+            let wide = wide.as_primitive::<Int64Type>();
+            wide.unary::<_, Decimal128Type>(i128::from)
+        }
+    })
 }
 
 fn narrow(sum: i128) -> Result<i64> {
@@ -59,7 +97,7 @@ impl AggregateUDFImpl for Sum {
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         if checked(args.return_type(), args.is_distinct) {
-            return Ok(Box::new(OneSum::default()));
+            return Ok(Box::new(OneSum::of(args.return_type())));
         }
         self.inner.accumulator(args)
     }
@@ -67,7 +105,8 @@ impl AggregateUDFImpl for Sum {
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         if checked(args.return_type(), args.is_distinct) {
             let name = format_state_name(args.name, "sum");
-            return Ok(vec![Arc::new(Field::new(name, STATE, true))]);
+            let state = state_type(args.return_type());
+            return Ok(vec![Arc::new(Field::new(name, state, true))]);
         }
         self.inner.state_fields(args)
     }
@@ -78,14 +117,14 @@ impl AggregateUDFImpl for Sum {
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         if checked(args.return_type(), args.is_distinct) {
-            return Ok(Box::new(GroupSums::default()));
+            return Ok(Box::new(GroupSums::of(args.return_type())));
         }
         self.inner.create_groups_accumulator(args)
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         if checked(args.return_type(), args.is_distinct) {
-            return Ok(Box::new(OneSum::default()));
+            return Ok(Box::new(OneSum::of(args.return_type())));
         }
         self.inner.create_sliding_accumulator(args)
     }
@@ -108,19 +147,28 @@ impl AggregateUDFImpl for Sum {
 }
 
 /// One sum; values can be taken back, for frames that move.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct OneSum {
+    target: DataType,
     sum: i128,
     count: i64,
 }
 
 impl OneSum {
+    fn of(target: &DataType) -> Self {
+        OneSum {
+            target: target.clone(),
+            sum: 0,
+            count: 0,
+        }
+    }
+
     fn change(&mut self, values: &ArrayRef, sign: i64) -> Result<()> {
-        let values = arrow::compute::cast(values, &DataType::Int64)?;
-        let values = values.as_primitive::<Int64Type>();
-        let total: i128 = values.iter().flatten().map(i128::from).sum();
+        let values = digits(values)?;
+        for value in values.iter().flatten() {
+            self.sum = plus(self.sum, if sign < 0 { -value } else { value })?;
+        }
         let present = i64::try_from(values.len() - values.null_count()).unwrap_or(i64::MAX);
-        self.sum += total * i128::from(sign);
         self.count += present * sign;
         Ok(())
     }
@@ -140,18 +188,26 @@ impl Accumulator for OneSum {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let sum = (self.count > 0).then(|| narrow(self.sum)).transpose()?;
-        Ok(ScalarValue::Int64(sum))
+        let sum = (self.count > 0).then_some(self.sum);
+        Ok(match &self.target {
+            DataType::Decimal128(precision, scale) => {
+                ScalarValue::Decimal128(sum.map(fits).transpose()?, *precision, *scale)
+            }
+            _ => ScalarValue::Int64(sum.map(narrow).transpose()?),
+        })
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         let sum = (self.count > 0).then_some(self.sum);
-        Ok(vec![ScalarValue::Decimal128(sum, 38, 0)])
+        Ok(vec![match state_type(&self.target) {
+            DataType::Decimal128(precision, scale) => ScalarValue::Decimal128(sum, precision, scale),
+            _ => ScalarValue::Decimal128(sum, 38, 0),
+        }])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         for sum in states[0].as_primitive::<Decimal128Type>().iter().flatten() {
-            self.sum += sum;
+            self.sum = plus(self.sum, sum)?;
             self.count += 1;
         }
         Ok(())
@@ -163,32 +219,47 @@ impl Accumulator for OneSum {
 }
 
 /// A sum for each group; `None` until the first value.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct GroupSums {
+    target: DataType,
     sums: Vec<Option<i128>>,
 }
 
 impl GroupSums {
-    fn add(&mut self, group: usize, value: i128) {
+    fn of(target: &DataType) -> Self {
+        GroupSums {
+            target: target.clone(),
+            sums: vec![],
+        }
+    }
+
+    fn add(&mut self, group: usize, value: i128) -> Result<()> {
         let sum = &mut self.sums[group];
-        *sum = Some(sum.unwrap_or(0) + value);
+        *sum = Some(plus(sum.unwrap_or(0), value)?);
+        Ok(())
     }
 
     fn each(
         &mut self,
-        rows: usize,
+        values: &Decimal128Array,
         groups: &[usize],
         filter: Option<&BooleanArray>,
         total: usize,
-        value: impl Fn(usize) -> Option<i128>,
-    ) {
+    ) -> Result<()> {
         self.sums.resize(total.max(self.sums.len()), None);
-        for (row, group) in (0..rows).zip(groups) {
+        if values.null_count() == 0 && filter.is_none() {
+            for (value, group) in values.values().iter().zip(groups) {
+                self.add(*group, *value)?;
+            }
+            return Ok(());
+        }
+        for ((row, value), group) in values.iter().enumerate().zip(groups) {
             let taken = filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
-            if taken && let Some(value) = value(row) {
-                self.add(*group, value);
+            if taken && let Some(value) = value {
+                self.add(*group, value)?;
             }
         }
+        Ok(())
     }
 }
 
@@ -200,32 +271,28 @@ impl GroupsAccumulator for GroupSums {
         opt_filter: Option<&BooleanArray>,
         total_num_groups: usize,
     ) -> Result<()> {
-        let values = arrow::compute::cast(&values[0], &DataType::Int64)?;
-        let values = values.as_primitive::<Int64Type>();
-        if values.null_count() == 0 && opt_filter.is_none() {
-            self.sums.resize(total_num_groups.max(self.sums.len()), None);
-            for (value, group) in values.values().iter().zip(group_indices) {
-                self.add(*group, i128::from(*value));
-            }
-            return Ok(());
-        }
-        let value = |row: usize| values.is_valid(row).then(|| i128::from(values.value(row)));
-        self.each(values.len(), group_indices, opt_filter, total_num_groups, value);
-        Ok(())
+        self.each(&digits(&values[0])?, group_indices, opt_filter, total_num_groups)
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        let sums = emit_to.take_needed(&mut self.sums);
-        let out = sums
-            .into_iter()
-            .map(|sum| sum.map(narrow).transpose())
-            .collect::<Result<Int64Array>>()?;
-        Ok(Arc::new(out))
+        let sums = emit_to.take_needed(&mut self.sums).into_iter();
+        Ok(match &self.target {
+            target @ DataType::Decimal128(..) => {
+                let out = sums
+                    .map(|sum| sum.map(fits).transpose())
+                    .collect::<Result<Decimal128Array>>()?;
+                Arc::new(out.with_data_type(target.clone()))
+            }
+            _ => {
+                let out = sums.map(|sum| sum.map(narrow).transpose());
+                Arc::new(out.collect::<Result<Int64Array>>()?)
+            }
+        })
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         let sums = emit_to.take_needed(&mut self.sums);
-        let out = Decimal128Array::from(sums).with_data_type(STATE);
+        let out = Decimal128Array::from(sums).with_data_type(state_type(&self.target));
         Ok(vec![Arc::new(out)])
     }
 
@@ -235,10 +302,7 @@ impl GroupsAccumulator for GroupSums {
         group_indices: &[usize],
         total_num_groups: usize,
     ) -> Result<()> {
-        let values = values[0].as_primitive::<Decimal128Type>();
-        let value = |row: usize| values.is_valid(row).then(|| values.value(row));
-        self.each(values.len(), group_indices, None, total_num_groups, value);
-        Ok(())
+        self.each(&digits(&values[0])?, group_indices, None, total_num_groups)
     }
 
     fn convert_to_state(
@@ -246,15 +310,14 @@ impl GroupsAccumulator for GroupSums {
         values: &[ArrayRef],
         opt_filter: Option<&BooleanArray>,
     ) -> Result<Vec<ArrayRef>> {
-        let values = arrow::compute::cast(&values[0], &DataType::Int64)?;
-        let values = values.as_primitive::<Int64Type>();
+        let values = digits(&values[0])?;
         let sums: Decimal128Array = (0..values.len())
             .map(|row| {
                 let taken = opt_filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
-                (taken && values.is_valid(row)).then(|| i128::from(values.value(row)))
+                (taken && values.is_valid(row)).then(|| values.value(row))
             })
             .collect();
-        Ok(vec![Arc::new(sums.with_data_type(STATE))])
+        Ok(vec![Arc::new(sums.with_data_type(state_type(&self.target)))])
     }
 
     fn size(&self) -> usize {
@@ -269,7 +332,7 @@ mod tests {
     #[test]
     fn a_sum_may_leave_the_range_and_come_back() {
         let values: ArrayRef = Arc::new(Int64Array::from(vec![Some(i64::MAX), Some(1), None]));
-        let mut sum = OneSum::default();
+        let mut sum = OneSum::of(&DataType::Int64);
         assert_eq!(sum.evaluate().unwrap(), ScalarValue::Int64(None));
         sum.update_batch(&[ArrayRef::clone(&values)]).unwrap();
         assert!(sum.evaluate().is_err());
@@ -282,11 +345,11 @@ mod tests {
     fn groups_are_summed_apart_and_merged() {
         let values: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), Some(2), None, Some(4)]));
         let filter = BooleanArray::from(vec![Some(true), Some(true), Some(true), None]);
-        let mut sums = GroupSums::default();
+        let mut sums = GroupSums::of(&DataType::Int64);
         sums.update_batch(&[values], &[0, 1, 2, 0], Some(&filter), 3)
             .unwrap();
         let state = sums.state(EmitTo::All).unwrap();
-        let mut merged = GroupSums::default();
+        let mut merged = GroupSums::of(&DataType::Int64);
         merged.merge_batch(&state, &[0, 0, 1], 2).unwrap();
         let out = merged.evaluate(EmitTo::All).unwrap();
         assert_eq!(

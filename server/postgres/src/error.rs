@@ -94,6 +94,7 @@ sql_states! {
     NotNullViolation = "23502",
     /// A key exists already.
     UniqueViolation = "23505",
+    CheckViolation = "23514",
     /// A statement is not allowed in the state of the transaction.
     ActiveSqlTransaction = "25001",
     /// A write inside a read-only transaction.

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
 use arrow::row::{OwnedRow, RowConverter, Rows, SortField};
 use datafusion::catalog::MemTable;
 use datafusion::common::{Column, JoinType};
@@ -14,6 +15,7 @@ use millrace_catalog::Relation;
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::from_internal::{self, df};
 use millrace_postgres::types::output;
+use millrace_storage::ChangeBatch;
 
 use crate::query::Providers;
 use crate::session::Session;
@@ -29,8 +31,8 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    pub fn new(relation: &Relation) -> SqlResult<Self> {
-        let columns = relation.key().to_vec();
+    pub fn new(relation: &Relation, columns: &[usize]) -> SqlResult<Self> {
+        let columns = columns.to_vec();
         let schema = relation.schema();
         let fields = columns
             .iter()
@@ -63,15 +65,13 @@ impl Keys {
 }
 
 /// `(id)=(1)`.
-pub(crate) fn key_text(relation: &Relation, batch: &RecordBatch, row: usize) -> String {
+fn key_text(relation: &Relation, columns: &[usize], batch: &RecordBatch, row: usize) -> String {
     let schema = relation.schema();
-    let names: Vec<&str> = relation
-        .key()
+    let names: Vec<&str> = columns
         .iter()
         .map(|column| schema.field(*column).name().as_str())
         .collect();
-    let values: Vec<String> = relation
-        .key()
+    let values: Vec<String> = columns
         .iter()
         .map(|column| output::text(schema.field(*column), batch.column(*column), row))
         .collect();
@@ -89,8 +89,9 @@ pub(crate) async fn check_unique(
     rows: &[RecordBatch],
     gone: &[RecordBatch],
 ) -> SqlResult<()> {
-    let keys = Keys::new(relation)?;
-    let mut taken: HashSet<OwnedRow> = keys.all(&existing(session, relation, write, rows).await?)?;
+    let columns = relation.key();
+    let keys = Keys::new(relation, columns)?;
+    let mut taken: HashSet<OwnedRow> = keys.all(&existing(session, relation, columns, write, rows).await?)?;
     for key in keys.all(gone)? {
         taken.remove(&key);
     }
@@ -101,7 +102,7 @@ pub(crate) async fn check_unique(
                 return Err(duplicate_key(
                     &catalog,
                     relation.info.id,
-                    &key_text(relation, batch, row),
+                    &key_text(relation, columns, batch, row),
                 ));
             }
         }
@@ -109,10 +110,58 @@ pub(crate) async fn check_unique(
     Ok(())
 }
 
-/// The rows of the table whose keys are among those of `rows`.
+/// Checks that no values exist twice after `changes` in the columns of an index whose values are unique. NULLs are equal to
+/// nothing.
+///
+/// # Errors
+/// 23505 with the values.
+pub(crate) async fn check_index(
+    session: &Arc<Session>,
+    relation: &Relation,
+    (name, columns): (&str, &[usize]),
+    write: &WriteScope,
+    changes: &[ChangeBatch],
+) -> SqlResult<()> {
+    let keys = Keys::new(relation, columns)?;
+    let (mut new, mut gone) = (vec![], vec![]);
+    for change in changes {
+        let weights = (0..change.num_rows()).map(|row| change.weight(row));
+        let is_there = BooleanArray::from(is_complete(&change.rows, columns));
+        let is_new: BooleanArray = weights.clone().map(|weight| Some(weight > 0)).collect();
+        let is_gone: BooleanArray = weights.map(|weight| Some(weight < 0)).collect();
+        for (which, into) in [(is_new, &mut new), (is_gone, &mut gone)] {
+            let which = arrow::compute::and(&which, &is_there).map_err(from_internal::arrow)?;
+            into.push(filter_record_batch(&change.rows, &which).map_err(from_internal::arrow)?);
+        }
+    }
+    let mut taken = keys.all(&existing(session, relation, columns, write, &new).await?)?;
+    for key in keys.all(&gone)? {
+        taken.remove(&key);
+    }
+    for batch in &new {
+        for (row, key) in keys.of(batch)?.iter().enumerate() {
+            if !taken.insert(key.owned()) {
+                let mut error = from_internal::duplicate_key(&key_text(relation, columns, batch, row));
+                error.message = format!("duplicate key value violates unique constraint \"{name}\"");
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Which rows have no NULL in these columns.
+pub(crate) fn is_complete(rows: &RecordBatch, columns: &[usize]) -> Vec<bool> {
+    (0..rows.num_rows())
+        .map(|row| columns.iter().all(|column| rows.column(*column).is_valid(row)))
+        .collect()
+}
+
+/// The rows of the table whose values in `columns` are among those of `rows`.
 pub(crate) async fn existing(
     session: &Arc<Session>,
     relation: &Relation,
+    columns: &[usize],
     write: &WriteScope,
     rows: &[RecordBatch],
 ) -> SqlResult<Vec<RecordBatch>> {
@@ -121,8 +170,7 @@ pub(crate) async fn existing(
         return Ok(vec![]);
     }
     let provider = write.current().await?;
-    let names: Vec<String> = relation
-        .key()
+    let names: Vec<String> = columns
         .iter()
         .map(|column| relation.schema().field(*column).name().clone())
         .collect();
@@ -135,7 +183,7 @@ pub(crate) async fn existing(
         let mut condition: Option<Expr> = None;
         for batch in rows {
             for row in 0..batch.num_rows() {
-                let equal = one_key(relation, &names, batch, row)?;
+                let equal = one_key(columns, &names, batch, row)?;
                 condition = Some(match condition {
                     Some(before) => before.or(equal),
                     None => equal,
@@ -147,14 +195,14 @@ pub(crate) async fn existing(
             None => return Ok(vec![]),
         }
     } else {
-        join_keys(relation, table, &names, rows)?
+        join_keys(columns, table, &names, rows)?
     };
     session.collect(plan, &Providers::new()).await
 }
 
-fn one_key(relation: &Relation, names: &[String], batch: &RecordBatch, row: usize) -> SqlResult<Expr> {
+fn one_key(columns: &[usize], names: &[String], batch: &RecordBatch, row: usize) -> SqlResult<Expr> {
     let mut all: Option<Expr> = None;
-    for (name, column) in names.iter().zip(relation.key()) {
+    for (name, column) in names.iter().zip(columns) {
         let value = df(ScalarValue::try_from_array(batch.column(*column), row))?;
         let equal = Expr::Column(Column::new(Some("existing"), name)).eq(Expr::Literal(value, None));
         all = Some(match all {
@@ -166,14 +214,14 @@ fn one_key(relation: &Relation, names: &[String], batch: &RecordBatch, row: usiz
 }
 
 fn join_keys(
-    relation: &Relation,
+    columns: &[usize],
     table: LogicalPlanBuilder,
     names: &[String],
     rows: &[RecordBatch],
 ) -> SqlResult<LogicalPlan> {
     let projected = rows
         .iter()
-        .map(|batch| batch.project(relation.key()).map_err(from_internal::arrow))
+        .map(|batch| batch.project(columns).map_err(from_internal::arrow))
         .collect::<SqlResult<Vec<_>>>()?;
     let schema = projected
         .first()

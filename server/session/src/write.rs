@@ -16,6 +16,7 @@ use millrace_postgres::from_internal;
 use millrace_resource::error::ResourceError;
 use millrace_storage::{ChangeBatch, ObjectId};
 
+use crate::keys::check_index;
 use crate::notice::Severity;
 use crate::overlay;
 use crate::session::Session;
@@ -308,6 +309,24 @@ impl WriteScope {
         overlay::provider(&self.session, base, &self.before).await
     }
 
+    /// Refuses changes after which values would exist twice that are unique.
+    async fn check_unique_indexes(&self, changes: &[ChangeBatch]) -> SqlResult<()> {
+        let catalog = self.session.db.catalog();
+        let Some(object) = catalog.object(ObjectId(self.relation.0)) else {
+            return Ok(());
+        };
+        let (true, Some(relation)) = (self.table && !changes.is_empty(), object.relation()) else {
+            return Ok(());
+        };
+        for (index, definition) in catalog.indexes_of(object.id) {
+            if definition.is_unique {
+                let unique = (index.name.as_str(), definition.columns.as_slice());
+                check_index(&self.session, relation, unique, self, changes).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the changes: in the transaction if one is open, else at once and for good.
     ///
     /// # Errors
@@ -323,6 +342,7 @@ impl WriteScope {
     /// As [`finish`](Self::finish).
     pub async fn finish_noted(mut self, changes: Vec<ChangeBatch>, note: Note<'_>) -> SqlResult<LateRows> {
         let changes: Vec<ChangeBatch> = changes.into_iter().filter(|batch| batch.num_rows() > 0).collect();
+        self.check_unique_indexes(&changes).await?;
         if self.in_transaction {
             let memory = self.session.db.runtime().memory();
             if memory.is_short() {

@@ -8,12 +8,14 @@
 //! | `t.x` where an inner `t` has no `x` and an outer one has | an error, instead of the outer one's |
 //! | `SELECT outer.x` in a subquery | `SELECT outer.x AS x`: it is a column of that name |
 //! | a name within an expression of ORDER BY or GROUP BY, or in HAVING | the input's column, with its relation, and never an alias (see [`order`]) |
+//! | `to_jsonb(t)` of a relation's row | the object of its columns (see [`rows`]) |
 //! | numbers in DISTINCT ON, ROLLUP, CUBE and GROUPING SETS | the expressions of the select list that they count |
 //!
 //! What cannot be told from the text and the catalog is left as it is.
 
 mod from;
 mod order;
+mod rows;
 mod scope;
 
 use std::ops::ControlFlow;
@@ -481,6 +483,13 @@ impl VisitorMut for Expressions<'_, '_> {
             && matches!(access_chain.first(), Some(AccessExpr::Dot(_)))
         {
             self.roots += 1;
+        }
+        if self.names
+            && self.resolved.is_empty()
+            && let Expr::Function(function) = expr
+            && let Err(error) = self.resolver.rows_as_json(function)
+        {
+            return ControlFlow::Break(Box::new(error));
         }
         ControlFlow::Continue(())
     }

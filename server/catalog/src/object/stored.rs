@@ -18,6 +18,7 @@ use super::{Definition, IndexDef, Object, QueryDef, Relation};
 use crate::bound::BoundName;
 use crate::column::ColumnDef;
 use crate::connector::ConnectorDef;
+use crate::constraint::CheckDef;
 use crate::event_time::{EventTimeDef, StoredEventTime};
 use crate::external::{ExternalTable, Files};
 use crate::flow::FlowDef;
@@ -46,6 +47,13 @@ struct StoredColumn {
     added: Option<StoredValue>,
 }
 
+/// The lasting form of a CHECK constraint.
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredCheck {
+    name: String,
+    expression: String,
+}
+
 /// The lasting form of a value: its text, `None` for NULL.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredValue {
@@ -62,6 +70,8 @@ struct StoredProperties {
     key: Vec<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    checks: Vec<StoredCheck>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     depends: Vec<ObjectId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,6 +102,8 @@ struct StoredProperties {
     relation: Option<ObjectId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     index_columns: Vec<usize>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_unique: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     external: Option<Files>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,6 +124,7 @@ impl Object {
                 stored.columns = relation.columns.iter().map(store_column).collect();
                 stored.key = relation.key().to_vec();
                 stored.key_name.clone_from(&relation.key_name);
+                stored.checks = relation.checks.iter().map(store_check).collect();
                 stored.event_time = relation.event_time.as_ref().map(EventTimeDef::to_stored);
                 stored.connector.clone_from(&relation.connector);
                 stored.keeping = relation.keeping;
@@ -129,6 +142,7 @@ impl Object {
             Definition::Index(index) => {
                 stored.relation = Some(index.relation);
                 stored.index_columns.clone_from(&index.columns);
+                stored.is_unique = index.is_unique;
             }
             Definition::Sink(sink) => stored.sink = Some(sink.as_ref().clone()),
             Definition::FailedToLoad(_) | Definition::Other => {}
@@ -218,7 +232,13 @@ impl Object {
                 None => relation,
                 some => relation.with_event_time(some),
             };
+            let checks = properties.checks.iter().map(load_check);
             let relation = relation
+                .with_checks(
+                    checks
+                        .collect::<SqlResult<_>>()
+                        .map_err(|error| damaged(error.message))?,
+                )
                 .with_connector(properties.connector.clone())
                 .with_keeping(properties.keeping);
             Ok(Definition::Relation(Box::new(relation)))
@@ -252,6 +272,7 @@ impl Object {
                     .relation
                     .ok_or_else(|| damaged("it has no relation".into()))?,
                 columns: properties.index_columns,
+                is_unique: properties.is_unique,
             }),
             ObjectKind::Sink => {
                 let sink = properties
@@ -286,6 +307,20 @@ fn store_query(query: &QueryDef, stored: &mut StoredProperties) {
     stored.flow = (query.flow != FlowDef::default()).then_some(query.flow);
     stored.priority = (query.priority != Priority::default()).then_some(query.priority);
     stored.on_error = (query.on_error != OnError::default()).then_some(query.on_error);
+}
+
+fn store_check(check: &CheckDef) -> StoredCheck {
+    StoredCheck {
+        name: check.name.clone(),
+        expression: check.expression.to_string(),
+    }
+}
+
+fn load_check(stored: &StoredCheck) -> SqlResult<CheckDef> {
+    Ok(CheckDef {
+        name: stored.name.clone(),
+        expression: millrace_parser::parse_expression(&stored.expression)?,
+    })
 }
 
 fn store_column(column: &ColumnDef) -> StoredColumn {

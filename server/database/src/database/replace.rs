@@ -124,6 +124,7 @@ impl Replacement<'_> {
                 new.definition = Definition::Index(IndexDef {
                     relation: relation.id,
                     columns,
+                    is_unique: index.is_unique,
                 });
             }
             Definition::View(query) => {

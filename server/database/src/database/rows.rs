@@ -57,6 +57,8 @@ pub struct RowBuilder {
     name: String,
     schema: Arc<Schema>,
     sources: Vec<Source>,
+    /// What no row may make false, by the names of the constraints.
+    checks: Vec<(String, Arc<dyn PhysicalExpr>)>,
     /// The zone in which texts are assigned to timestamptz, if it is not UTC.
     zone: Option<millrace_postgres::types::zone::Zone>,
     /// Tells when rows arrive.
@@ -111,10 +113,18 @@ impl RowBuilder {
             };
             sources.push(source);
         }
+        let mut checks = vec![];
+        for check in &relation.checks {
+            let mut expression = check.expression.clone();
+            rewrite::expression(&mut expression)?;
+            let bound = df(binder.expression(&expression, &whole))?;
+            checks.push((check.name.clone(), df(physical(&state, bound, &whole))?));
+        }
         Ok(RowBuilder {
             name: relation.info.name.clone(),
             schema,
             sources,
+            checks,
             zone: scope.zone,
             runtime: db.runtime().clone(),
         })
@@ -177,8 +187,40 @@ impl RowBuilder {
         }
         self.check_not_null(&columns)?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
-            .map_err(|error| RowError::unknown(from_internal::arrow(error)))
+        let whole = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
+            .map_err(|error| RowError::unknown(from_internal::arrow(error)))?;
+        self.check(&whole)?;
+        Ok(whole)
+    }
+
+    /// Refuses rows that make the expression of a CHECK constraint false.
+    fn check(&self, rows: &RecordBatch) -> Result<(), RowError> {
+        for (name, expression) in &self.checks {
+            let values = expression
+                .evaluate(rows)
+                .and_then(|value| value.into_array(rows.num_rows()))
+                .map_err(|error| RowError::unknown(from_internal::datafusion(error)))?;
+            let values = values.as_boolean();
+            let Some(row) = (0..values.len()).find(|row| values.is_valid(*row) && !values.value(*row)) else {
+                continue;
+            };
+            let error = SqlError::new(
+                SqlState::CheckViolation,
+                format!(
+                    "new row for relation \"{}\" violates check constraint \"{name}\"",
+                    self.name
+                ),
+            )
+            .with_detail(format!(
+                "Failing row contains {}.",
+                describe_row(&self.schema, rows.columns(), row)
+            ));
+            return Err(RowError {
+                row: Some(row),
+                error: Box::new(error),
+            });
+        }
+        Ok(())
     }
 
     fn check_not_null(&self, columns: &[ArrayRef]) -> Result<(), RowError> {

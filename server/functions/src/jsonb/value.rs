@@ -64,6 +64,12 @@ pub fn as_text(node: &Node<'_>) -> Option<String> {
     }
 }
 
+/// Values in their order, null last.
+pub fn ascending(mut nodes: Vec<Node<'_>>) -> Vec<Node<'_>> {
+    nodes.sort_by_cached_key(|node| (node.is_null(), sort_key(node)));
+    nodes
+}
+
 /// The type's name.
 pub fn type_of(node: &Node<'_>) -> &'static str {
     match node {

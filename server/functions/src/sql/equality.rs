@@ -11,10 +11,12 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::functions_aggregate::min_max::min_udaf;
-use datafusion::logical_expr::expr::{AggregateFunction, InList, InSubquery, Sort, WindowFunction};
+use datafusion::logical_expr::expr::{
+    AggregateFunction, GroupingSet, InList, InSubquery, Sort, WindowFunction,
+};
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Operator,
-    Projection, Subquery, binary_expr, lit,
+    Projection, Subquery, binary_expr, lit, when,
 };
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::types::{ANNOTATION, plain_name};
@@ -86,7 +88,7 @@ pub fn check_key(field: &Field) -> SqlResult<()> {
 /// The plan with its equalities by the keys.
 ///
 /// # Errors
-/// The plan cannot be put together again, or has GROUPING SETS over such a type.
+/// The plan cannot be put together again.
 pub fn by_value(plan: LogicalPlan) -> Result<LogicalPlan> {
     plan.transform_up_with_subqueries(|plan| {
         Ok(match in_conditions(plan)?.data {
@@ -219,10 +221,24 @@ fn aggregate_of(expr: &Expr) -> Option<&AggregateFunction> {
 /// An aggregate function over a type that is compared by keys, where the keys tell its value.
 fn by_keys(expr: &Expr, schema: &DFSchema) -> Option<Expr> {
     let function = aggregate_of(expr)?;
-    let argument = function.params.args.first()?;
-    let kind = keyed(argument, schema)?;
+    let mut keys = function
+        .params
+        .args
+        .iter()
+        .map(|argument| (argument, keyed(argument, schema)));
+    let (argument, kind) = match function.func.name() {
+        "grouping" => keys.find(|(_, kind)| kind.is_some())?,
+        _ => keys.next()?,
+    };
+    let kind = kind?;
     let mut changed = function.clone();
     match function.func.name() {
+        // What it is asked about is what is grouped by.
+        "grouping" => {
+            for argument in &mut changed.params.args {
+                *argument = by_key(argument, schema);
+            }
+        }
         "count" if function.params.distinct => {
             for argument in &mut changed.params.args {
                 *argument = by_key(argument, schema);
@@ -266,54 +282,75 @@ fn concerns(aggregate: &Aggregate) -> bool {
 fn grouped(aggregate: Aggregate) -> Result<LogicalPlan> {
     let input_schema = Arc::clone(aggregate.input.schema());
     let output = Arc::clone(&aggregate.schema);
-    if aggregate
-        .group_expr
-        .iter()
-        .any(|expr| matches!(expr, Expr::GroupingSet(_)))
-    {
-        return Err(SqlError::unsupported(
-            "GROUPING SETS over columns of type interval or jsonb are not supported",
-        )
-        .into());
-    }
-    let mut groups = vec![];
-    let mut shown = vec![];
-    let mut forms = vec![];
-    let count = aggregate.group_expr.len();
-    for (index, expr) in aggregate.group_expr.iter().enumerate() {
-        let (qualifier, field) = output.qualified_field(index);
-        match keyed(expr, &input_schema) {
-            None => {
-                groups.push(expr.clone());
-                shown.push(Expr::Column(Column::from((qualifier, field))));
-            }
-            Some(kind) => {
-                groups.push(kind.key(expr.clone()).alias(format!("key of {index}")));
-                let form = format!("form of {index}");
-                forms.push(min_udaf().call(vec![expr.clone()]).alias(form.as_str()));
-                let column = Expr::Column(Column::new_unqualified(form));
-                let value = match kind {
-                    Keyed::Jsonb => pg_cast::udf().call(vec![column, lit("jsonb")]),
-                    Keyed::Interval => column,
-                };
-                shown.push(value.alias_qualified(qualifier.cloned(), field.name()));
-            }
+    // What is grouped by, in the order of the columns that come out.
+    let (by, groups): (Vec<Expr>, Vec<Expr>) = match aggregate.group_expr.as_slice() {
+        [Expr::GroupingSet(sets)] => {
+            let by = sets.distinct_expr().into_iter().cloned().collect();
+            (by, vec![Expr::GroupingSet(sets_by_keys(sets, &input_schema))])
         }
-    }
+        plain => {
+            let keys = plain
+                .iter()
+                .enumerate()
+                .map(|(index, expr)| match keyed(expr, &input_schema) {
+                    Some(kind) => kind.key(expr.clone()).alias(format!("key of {index}")),
+                    None => expr.clone(),
+                });
+            (plain.to_vec(), keys.collect())
+        }
+    };
+    let is_in_sets = matches!(groups.as_slice(), [Expr::GroupingSet(_)]);
     let mut aggregates: Vec<Expr> = aggregate
         .aggr_expr
         .iter()
         .map(|expr| by_keys(expr, &input_schema).unwrap_or_else(|| expr.clone()))
         .collect();
-    for index in count..output.fields().len() {
-        shown.push(Expr::Column(Column::from(output.qualified_field(index))));
+    for (index, expr) in by.iter().enumerate() {
+        if keyed(expr, &input_schema).is_some() {
+            let form = min_udaf().call(vec![expr.clone()]);
+            aggregates.push(form.alias(format!("form of {index}")));
+        }
     }
-    aggregates.extend(forms);
     let inner = LogicalPlan::Aggregate(Aggregate::try_new(aggregate.input, groups, aggregates)?);
+    let mut shown = vec![];
+    for index in 0..output.fields().len() {
+        let (qualifier, field) = output.qualified_field(index);
+        // Only `grouping` asks for it, below.
+        if field.name() == Aggregate::INTERNAL_GROUPING_ID {
+            continue;
+        }
+        let Some(kind) = by.get(index).and_then(|expr| keyed(expr, &input_schema)) else {
+            shown.push(Expr::Column(Column::from((qualifier, field))));
+            continue;
+        };
+        let mut form = Expr::Column(Column::new_unqualified(format!("form of {index}")));
+        if is_in_sets {
+            // Where it is not grouped by, there is no key, and no form of it is shown.
+            let key = Expr::Column(Column::from(inner.schema().qualified_field(index)));
+            form = when(key.is_not_null(), form).end()?;
+        }
+        let value = match kind {
+            Keyed::Jsonb => pg_cast::udf().call(vec![form, lit("jsonb")]),
+            Keyed::Interval => form,
+        };
+        shown.push(value.alias_qualified(qualifier.cloned(), field.name()));
+    }
     Ok(LogicalPlan::Projection(Projection::try_new(
         shown,
         Arc::new(inner),
     )?))
+}
+
+/// GROUPING SETS, ROLLUP or CUBE of the keys.
+fn sets_by_keys(sets: &GroupingSet, schema: &DFSchema) -> GroupingSet {
+    let keys = |all: &[Expr]| all.iter().map(|expr| by_key(expr, schema)).collect::<Vec<_>>();
+    match sets {
+        GroupingSet::Rollup(all) => GroupingSet::Rollup(keys(all)),
+        GroupingSet::Cube(all) => GroupingSet::Cube(keys(all)),
+        GroupingSet::GroupingSets(sets) => {
+            GroupingSet::GroupingSets(sets.iter().map(|set| keys(set)).collect())
+        }
+    }
 }
 
 fn join_concerns(join: &Join) -> bool {

@@ -48,6 +48,8 @@ const TYPED_ARGUMENTS: &[&str] = &[
     "first_value",
     "last_value",
     "to_hex",
+    "gcd",
+    "lcm",
 ];
 
 /// The expression, as a cast to the type.
@@ -399,6 +401,12 @@ pub fn cast_of_literal(inner: Expr, sql_type: &types::SqlType, name: &str) -> (E
                 }
                 None => (inner, name.to_string()),
             }
+        }
+        // `int[]` is the type of arrays of any number of dimensions: the text says how many there are.
+        DataType::List(_) if quoted(&inner) => {
+            let dimensions = literal_text(&inner).map_or(1, |text| types::parse::array::dimensions(&text));
+            let missing = dimensions.saturating_sub(name.matches("[]").count());
+            (inner, format!("{name}{}", "[]".repeat(missing)))
         }
         // The digits of 1e300 are more than a numeric holds; as a float it is merely too large.
         data_type if data_type.is_integer() => match text {

@@ -17,8 +17,8 @@ use datafusion::logical_expr::{
 use datafusion::logical_expr_common::type_coercion::binary::comparison_coercion;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArguments, Ident, ObjectNamePart, OrderByKind, SelectItem, SetExpr,
-    TableAliasColumnDef, TableFactor, Value,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart,
+    OrderByKind, SelectItem, SetExpr, TableAliasColumnDef, TableFactor, Value,
 };
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::parse::array;
@@ -70,6 +70,7 @@ pub fn compared_with_each(expr: &Expr) -> SqlResult<Option<Expr>> {
             let each = patterns.into_iter().map(|pattern| like(expr, pattern)).collect();
             return Ok(Some(row_values::joined(each, &BinaryOperator::Or)));
         }
+        Expr::Like { pattern, .. } | Expr::ILike { pattern, .. } => return like_all(expr, pattern),
         _ => return Ok(None),
     };
     if matches!(right.as_ref(), Expr::Subquery(_)) {
@@ -84,6 +85,34 @@ pub fn compared_with_each(expr: &Expr) -> SqlResult<Option<Expr>> {
         let function = if is_any { any } else { all };
         syntax::call(function, vec![left.clone(), right.as_ref().clone()])
     }))
+}
+
+/// `x LIKE ALL (..)`, which sqlparser reads as a call.
+fn like_all(expr: &Expr, pattern: &Expr) -> SqlResult<Option<Expr>> {
+    let Expr::Function(function) = pattern else {
+        return Ok(None);
+    };
+    let ([ObjectNamePart::Identifier(name)], FunctionArguments::List(list)) =
+        (function.name.0.as_slice(), &function.args)
+    else {
+        return Ok(None);
+    };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(array))] = list.args.as_slice() else {
+        return Ok(None);
+    };
+    if !name.value.eq_ignore_ascii_case("all") {
+        return Ok(None);
+    }
+    let Some(patterns) = elements(array)? else {
+        return Err(SqlError::unsupported(
+            "LIKE ALL is supported only with an array that is written as a list of elements",
+        ));
+    };
+    let each = patterns.into_iter().map(|pattern| like(expr, pattern)).collect();
+    Ok(Some(Expr::Nested(Box::new(row_values::joined(
+        each,
+        &BinaryOperator::And,
+    )))))
 }
 
 /// `x LIKE ANY (..)` with one of its patterns.

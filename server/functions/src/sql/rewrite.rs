@@ -17,7 +17,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
 
 use crate::sql::column_names::name_columns;
-use crate::sql::{literals, quantified, row_values};
+use crate::sql::{json_aggregates, literals, quantified, row_values, with_ties};
 use crate::syntax::{call, parsed_query, text};
 use crate::{arrays, cast, date_part, regex};
 
@@ -150,12 +150,11 @@ fn fetch_as_limit(query: &mut ast::Query) -> SqlResult<()> {
     let Some(fetch) = query.fetch.take() else {
         return Ok(());
     };
-    if fetch.with_ties || fetch.percent {
-        let what = if fetch.percent { "PERCENT" } else { "WITH TIES" };
-        return Err(
-            SqlError::unsupported(format!("FETCH FIRST .. {what} is not supported"))
-                .with_hint("Use rank() OVER (ORDER BY ..) <= n."),
-        );
+    if fetch.percent {
+        return Err(SqlError::unsupported("FETCH FIRST .. PERCENT is not supported"));
+    }
+    if fetch.with_ties {
+        return with_ties::as_ranked(query, &fetch);
     }
     let limit = fetch
         .quantity
@@ -308,12 +307,23 @@ fn rewritten(expr: &mut Expr) -> SqlResult<Option<Expr>> {
             if let Some(ast::WindowType::WindowSpec(window)) = &mut function.over {
                 restore_bounds(window);
             }
-            modulo(function).or_else(|| special_call(function))
+            match json_aggregates::rewritten(function)? {
+                Some(aggregate) => Some(aggregate),
+                None => modulo(function).or_else(|| special_call(function)),
+            }
         }
         Expr::UnaryOp {
             op: UnaryOperator::BitwiseNot,
             expr: inner,
         } => Some(call("bit_not", vec![integer(inner)])),
+        Expr::UnaryOp {
+            op: UnaryOperator::PGSquareRoot,
+            expr: inner,
+        } => Some(call("sqrt", vec![double(inner)])),
+        Expr::UnaryOp {
+            op: UnaryOperator::PGCubeRoot,
+            expr: inner,
+        } => Some(call("cbrt", vec![double(inner)])),
         Expr::UnaryOp {
             op: UnaryOperator::PGAbs,
             expr: inner,
@@ -340,7 +350,6 @@ fn rewritten(expr: &mut Expr) -> SqlResult<Option<Expr>> {
     })
 }
 
-/// An operand; an integer literal is told its type.
 /// Texts are ordered by their bytes, as with the collations of these names.
 fn bytewise(collation: &ObjectName) -> SqlResult<()> {
     const NAMES: [&str; 7] = [
@@ -365,6 +374,11 @@ fn bytewise(collation: &ObjectName) -> SqlResult<()> {
     )
 }
 
+fn double(operand: &Expr) -> Expr {
+    call(cast::NAME, vec![operand.clone(), text("double precision")])
+}
+
+/// An operand; an integer literal is told its type.
 fn integer(operand: &Expr) -> Expr {
     match literals::number_text(operand) {
         Some(number) if number.parse::<i32>().is_ok() => {
@@ -568,6 +582,10 @@ fn special_call(function: &Function) -> Option<Expr> {
             );
             Some(call("age", [vec![today], arguments].concat()))
         }
+        ("uuid", 0) => Some(call(
+            cast::NAME,
+            vec![Expr::Function(function.clone()), text("uuid")],
+        )),
         ("to_timestamp", 2) => Some(call(crate::by_pattern::TO_TIMESTAMP, arguments)),
         // DataFusion counts with unsigned numbers, which PostgreSQL has not.
         ("cardinality" | "array_ndims" | "array_position", _) => signed(function, "integer"),

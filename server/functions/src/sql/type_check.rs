@@ -16,7 +16,7 @@ use millrace_postgres::error::{SqlError, SqlState};
 use millrace_postgres::types::plain_name;
 
 use crate::cast;
-use crate::sql::quantified;
+use crate::sql::{quantified, stored_texts};
 
 const HINT: &str =
     "No operator matches the given name and argument types. You might need to add explicit type casts.";
@@ -67,7 +67,7 @@ fn is_untyped(expr: &Expr) -> bool {
 }
 
 /// An expression's type, where it has one.
-fn typed(expr: &Expr, schema: &DFSchema) -> Option<FieldRef> {
+pub(super) fn typed(expr: &Expr, schema: &DFSchema) -> Option<FieldRef> {
     match is_untyped(expr) {
         true => None,
         false => expr.to_field(schema).ok().map(|(_, field)| field),
@@ -86,7 +86,7 @@ fn fields_meet(left: &Field, right: &Field) -> bool {
     meet(&of_type(left.data_type()), &of_type(right.data_type()))
 }
 
-fn no_operator(left: &Field, operator: &str, right: &Field) -> SqlError {
+pub(super) fn no_operator(left: &Field, operator: &str, right: &Field) -> SqlError {
     SqlError::new(
         SqlState::UndefinedFunction,
         format!(
@@ -143,6 +143,7 @@ pub fn plan(plan: &LogicalPlan) -> Result<()> {
         let schema = merge_schema(&node.inputs());
         node.apply_expressions(|expr| {
             expression(expr, &schema)?;
+            stored_texts::not_compared(expr, &schema, node)?;
             Ok(TreeNodeRecursion::Continue)
         })
     })

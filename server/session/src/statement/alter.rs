@@ -29,7 +29,7 @@ use crate::names;
 use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::session::Session;
-use crate::statement::create_relation::{check_columns, columns};
+use crate::statement::create_relation::{check_columns, check_expressions, columns};
 use crate::statement::done;
 
 /// Executes ALTER.
@@ -104,10 +104,15 @@ pub async fn execute(session: &Arc<Session>, alter: AlterRelation) -> SqlResult<
             return Err(SqlError::unsupported(format!("{tag} .. TYPE is not supported"))
                 .with_hint("Add a column of the new type, or cast in a view."));
         }
-        AlterOperation::SetColumnDefault { .. } | AlterOperation::SetColumnNotNull { .. } => {
-            return Err(SqlError::unsupported(format!(
-                "{tag} .. ALTER COLUMN is not supported"
-            )));
+        AlterOperation::SetColumnDefault { name, default } => {
+            set_default(session, &scope, &guard, &object, (&name, default))?;
+        }
+        AlterOperation::SetColumnNotNull { not_null, .. } => {
+            let verb = if not_null { "SET" } else { "DROP" };
+            return Err(
+                SqlError::unsupported(format!("{tag} .. {verb} NOT NULL is not supported"))
+                    .with_hint("Copy the rows into a new table with CREATE TABLE and INSERT .. SELECT."),
+            );
         }
         AlterOperation::SetOptions(options) if is_watermark(&object, &options) => {
             watermark::set_back(session, &guard, &object, &options.0[0].value).await?;
@@ -246,7 +251,44 @@ fn columns_of(object: &Object) -> SqlResult<&Relation> {
     }
 }
 
+/// Rows that are written from now on get another default, or none.
+fn set_default(
+    session: &Session,
+    scope: &Scope,
+    guard: &DdlGuard<'_>,
+    object: &Object,
+    (name, default): (&Ident, Option<ast::Expr>),
+) -> SqlResult<()> {
+    let relation = columns_of(object)?;
+    let name = millrace_parser::fold(name);
+    let position = positions(relation, std::slice::from_ref(&name))?[0];
+    let mut changed = relation.columns.clone();
+    let column = &mut changed[position];
+    if column.generated.is_some() || column.proctime {
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            format!(
+                "column \"{name}\" of relation \"{}\" is a generated column",
+                object.name
+            ),
+        ));
+    }
+    column.default = default;
+    let changed = with_columns(object, relation, changed, relation.event_time.clone());
+    let relation = columns_of(&changed)?;
+    check_expressions(session, scope, relation)?;
+    guard.put(changed)
+}
+
 fn rename_column(guard: &DdlGuard<'_>, object: &Object, from: &Ident, to: &Ident) -> SqlResult<()> {
+    let mut object = object.clone();
+    if let Definition::Relation(relation) = &mut object.definition {
+        let (from, to) = (millrace_parser::fold(from), millrace_parser::fold(to));
+        for check in &mut relation.checks {
+            rename_in(&mut check.expression, &from, &to);
+        }
+    }
+    let object = &object;
     let relation = columns_of(object)?;
     let (from, to) = (millrace_parser::fold(from), millrace_parser::fold(to));
     let position = positions(relation, std::slice::from_ref(&from))?[0];
@@ -314,6 +356,7 @@ fn with_columns(
     );
     changed.key_name.clone_from(&relation.key_name);
     let changed = changed
+        .with_checks(relation.checks.clone())
         .with_event_time(event_time)
         .with_connector(relation.connector.clone())
         .with_keeping(relation.keeping);

@@ -3,23 +3,25 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{CreateIndex, Expr};
+use millrace_catalog::scope::Scope;
 use millrace_catalog::{Definition, IndexDef, Object};
 use millrace_database::clock::now_ms;
 use millrace_database::database::rows::positions;
+use millrace_functions::sql::equality;
+use millrace_parser::quote_identifier;
+use millrace_planner::RelationId;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::ObjectKind;
 
 use crate::names;
 use crate::notice::Severity;
 use crate::outcome::Outcome;
+use crate::query::Providers;
 use crate::session::Session;
-use crate::statement::done;
+use crate::statement::{done, select};
 
 /// Executes CREATE INDEX.
 pub async fn execute(session: &Arc<Session>, create: CreateIndex, text: &str) -> SqlResult<Outcome> {
-    if create.unique {
-        return Err(SqlError::unsupported("UNIQUE indexes are not supported").with_hint("Use a primary key."));
-    }
     if create.predicate.is_some() {
         return Err(SqlError::unsupported("partial indexes are not supported"));
     }
@@ -27,6 +29,16 @@ pub async fn execute(session: &Arc<Session>, create: CreateIndex, text: &str) ->
         return Err(SqlError::unsupported("INCLUDE is not supported")
             .with_hint("An index look-up returns whole rows, so INCLUDE is not needed."));
     }
+    if create.nulls_distinct == Some(false) {
+        return Err(SqlError::unsupported("NULLS NOT DISTINCT is not supported"));
+    }
+    // The rows must be unique when the index is made, and nobody may change that meanwhile.
+    let locks = match names::resolve(session, &session.scope(), &create.table_name) {
+        Ok(on) if create.unique && on.kind == ObjectKind::Table => {
+            Some((on.id, session.lock_table(RelationId(on.id.0)).await?))
+        }
+        _ => None,
+    };
     let guard = session.ddl().await?;
     let scope = session.scope();
     let on = names::resolve(session, &scope, &create.table_name)?;
@@ -70,6 +82,19 @@ pub async fn execute(session: &Arc<Session>, create: CreateIndex, text: &str) ->
     }
     guard.check_free(&scope.database, &on.schema, &name)?;
     session.database().jobs().check_unlocked(&[on.id])?;
+    if create.unique {
+        if locks.as_ref().is_none_or(|(locked, _)| *locked != on.id) {
+            return Err(SqlError::unsupported(format!(
+                "a unique index on {} is not supported",
+                on.described()
+            ))
+            .with_hint("Unique indexes are supported on tables."));
+        }
+        for position in &positions {
+            equality::check_key(relation.schema().field(*position))?;
+        }
+        check_rows(session, &scope, &on, &name, &columns).await?;
+    }
     let object = Object {
         id: guard.next_id()?,
         kind: ObjectKind::Index,
@@ -83,10 +108,47 @@ pub async fn execute(session: &Arc<Session>, create: CreateIndex, text: &str) ->
         definition: Definition::Index(IndexDef {
             relation: on.id,
             columns: positions,
+            is_unique: create.unique,
         }),
     };
     guard.create(object).await?;
     done("CREATE INDEX")
+}
+
+/// Refuses rows of a table that have the same values.
+async fn check_rows(
+    session: &Arc<Session>,
+    scope: &Scope,
+    table: &Object,
+    index: &str,
+    columns: &[String],
+) -> SqlResult<()> {
+    let columns: Vec<String> = columns
+        .iter()
+        .map(|column| quote_identifier(column).to_string())
+        .collect();
+    let are_there: Vec<String> = columns
+        .iter()
+        .map(|column| format!("{column} IS NOT NULL"))
+        .collect();
+    let text = format!(
+        "SELECT 1 FROM {}.{} WHERE {} GROUP BY {} HAVING count(*) > 1 LIMIT 1",
+        quote_identifier(&table.schema),
+        quote_identifier(&table.name),
+        are_there.join(" AND "),
+        columns.join(", ")
+    );
+    let mut statement = select::parse_query(&text)?;
+    let (plan, _) = select::bind(session, scope, &mut statement, select::Purpose::Run)?;
+    let found = session.collect(plan, &Providers::new()).await?;
+    match found.iter().all(|batch| batch.num_rows() == 0) {
+        true => Ok(()),
+        false => Err(SqlError::new(
+            SqlState::UniqueViolation,
+            format!("could not create unique index \"{index}\""),
+        )
+        .with_detail("Some values are there twice.")),
+    }
 }
 
 /// `table_column_idx`, with a number if that is taken.

@@ -1,5 +1,7 @@
 //! CREATE STREAM and CREATE TABLE, with columns or AS a query.
 
+mod constraints;
+
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -22,6 +24,7 @@ use millrace_postgres::types::{self, SqlType};
 use millrace_sql::copies;
 use millrace_storage::{ChangeBatch, ObjectKind};
 
+use self::constraints::Constraints;
 use crate::names;
 use crate::notice::Severity;
 use crate::outcome::{CommandTag, Outcome};
@@ -39,6 +42,7 @@ struct New<'a> {
     if_not_exists: bool,
     columns: Vec<ColumnDef>,
     key: Vec<usize>,
+    constraints: Constraints,
     event_time: Option<EventTimeDef>,
     connector: Option<ConnectorDef>,
     keeping: Retention,
@@ -88,6 +92,7 @@ pub async fn stream(session: &Arc<Session>, create: CreateStream, text: &str) ->
         if_not_exists: create.if_not_exists,
         columns,
         key: vec![],
+        constraints: Constraints::default(),
         event_time,
         connector,
         keeping,
@@ -112,6 +117,7 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
     }
     let mut options = create.options.clone();
     let keeping = Retention::new(&mut options, ObjectKind::Table)?;
+    let constraints = Constraints::taken_from(&mut create.constraints)?;
     refuse_extras(
         &create.constraints,
         create.watermark.is_some(),
@@ -131,6 +137,7 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
                 if_not_exists: create.if_not_exists,
                 columns,
                 key,
+                constraints,
                 event_time: None,
                 connector: None,
                 keeping,
@@ -189,6 +196,7 @@ async fn table_as(
         if_not_exists: create.if_not_exists,
         columns,
         key: vec![],
+        constraints: Constraints::default(),
         event_time: None,
         connector: None,
         keeping,
@@ -291,6 +299,8 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
     .with_event_time(event_time)
     .with_connector(new.connector)
     .with_keeping(new.keeping);
+    let checks = new.constraints.checks(session, &scope, &relation)?;
+    let relation = relation.with_checks(checks);
     check_expressions(session, &scope, &relation)?;
     session.database().try_generator(&scope, &relation)?;
     let object = Object {
@@ -303,9 +313,11 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         comment: None,
         created_at_ms: now_ms(),
         depends: objects.iter().map(|late| late.id).collect(),
-        definition: Definition::Relation(Box::new(relation)),
+        definition: Definition::Relation(Box::new(relation.clone())),
     };
+    let indexes = new.constraints.indexes(&guard, &object, &relation)?;
     objects.push(object.clone());
+    objects.extend(indexes);
     guard.create_all(objects).await?;
     Ok(Some(Arc::new(object)))
 }
@@ -356,7 +368,7 @@ fn late_rows(
 }
 
 /// Defaults and generated columns must bind, and defaults must fit their columns.
-fn check_expressions(session: &Session, scope: &Scope, relation: &Relation) -> SqlResult<()> {
+pub(super) fn check_expressions(session: &Session, scope: &Scope, relation: &Relation) -> SqlResult<()> {
     let given: Vec<usize> = relation
         .columns
         .iter()
@@ -503,8 +515,9 @@ fn refuse_extras(
             other => other.to_string(),
         };
         return Err(
-            SqlError::unsupported(format!("{what} constraints are not supported"))
-                .with_hint("The supported constraints are PRIMARY KEY and NOT NULL."),
+            SqlError::unsupported(format!("{what} constraints are not supported")).with_hint(
+                "The supported constraints are PRIMARY KEY, UNIQUE, CHECK and NOT NULL, of tables.",
+            ),
         );
     }
     if watermark {

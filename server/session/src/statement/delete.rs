@@ -30,10 +30,17 @@ pub async fn execute(session: &Arc<Session>, delete: Delete, running: Running) -
     }
     let using = delete.using.as_deref().map(names::joined);
     let shown = alias.unwrap_or_else(|| names::last(&name));
-    let text = changing_query(&name, &shown, "", using.as_deref(), delete.selection.as_ref());
+    let text = changing_query(
+        relation,
+        &name,
+        &shown,
+        "",
+        using.as_deref(),
+        delete.selection.as_ref(),
+    );
     let write = session.begin_write(relation).await?;
     let batches = changing_rows(session, &scope, relation, &text, write.current().await?).await?;
-    let gone = once_each(relation, batches, using.is_some(), "DELETE .. USING")?;
+    let gone = once_each(batches, using.is_some())?;
     let (changes, gone) = removals(relation, gone)?;
     let count: usize = gone.iter().map(RecordBatch::num_rows).sum();
     let items = delete.returning.as_deref();

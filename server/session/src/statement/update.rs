@@ -3,10 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
-use arrow::datatypes::Field;
-use arrow::row::{RowConverter, SortField};
+use arrow::datatypes::{Field, Int64Type};
 use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, SelectItem, SetExpr,
     Update, UpdateTableFromKind,
@@ -27,6 +26,9 @@ use crate::query::Providers;
 use crate::session::Session;
 use crate::statement::{returning, select};
 use crate::{names, write};
+
+/// The number of a row among those that a statement joins with others.
+const ROW: &str = "number of the row";
 
 /// The columns that a statement assigns, and to what.
 pub(crate) struct Assigned {
@@ -195,6 +197,7 @@ pub async fn execute(session: &Arc<Session>, update: Update, running: Running) -
     };
     let shown = alias.clone().unwrap_or_else(|| names::last(&name));
     let text = changing_query(
+        relation,
         &name,
         &shown,
         &assigned.select_list(),
@@ -203,7 +206,7 @@ pub async fn execute(session: &Arc<Session>, update: Update, running: Running) -
     );
     let write = session.begin_write(relation).await?;
     let batches = changing_rows(session, &scope, relation, &text, write.current().await?).await?;
-    let batches = once_each(relation, batches, from.is_some(), "UPDATE .. FROM")?;
+    let batches = once_each(batches, from.is_some())?;
     let (old, new) = new_rows(session, &scope, relation, &assigned, &batches)?;
     if write.in_transaction() && assigned.touches(relation.key()) {
         check_unique(session, relation, &write, &new, &old).await?;
@@ -226,8 +229,18 @@ pub async fn execute(session: &Arc<Session>, update: Update, running: Running) -
     Ok(returning::outcome(session, returned, tag, running))
 }
 
+/// The columns of a relation that is called `table`.
+fn columns(relation: &Relation, table: &str) -> String {
+    let columns = relation.columns.iter();
+    let names: Vec<String> = columns
+        .map(|column| format!("{table}.{}", quote_identifier(column.field.name())))
+        .collect();
+    names.join(", ")
+}
+
 /// The query for the rows that a statement changes.
 pub(crate) fn changing_query(
+    relation: &Relation,
     name: &datafusion::sql::sqlparser::ast::ObjectName,
     shown: &str,
     more: &str,
@@ -235,11 +248,18 @@ pub(crate) fn changing_query(
     condition: Option<&Expr>,
 ) -> String {
     let table = quote_identifier(shown);
-    let from = from.map(|from| format!(", {from}")).unwrap_or_default();
     let condition = condition
         .map(|condition| format!(" WHERE {condition}"))
         .unwrap_or_default();
-    format!("SELECT {table}.*{more} FROM {name} AS {table}{from}{condition}")
+    match from {
+        None => format!("SELECT {table}.*{more} FROM {name} AS {table}{condition}"),
+        // Rows are numbered, so that one that is joined with several is known again.
+        Some(from) => format!(
+            "SELECT {}{more}, {table}.\"{ROW}\" FROM (SELECT *, row_number() OVER () AS \"{ROW}\" FROM {name}) \
+             AS {table}, {from}{condition}",
+            columns(relation, &table)
+        ),
+    }
 }
 
 /// The rows that a statement changes, read from the locked state.
@@ -256,41 +276,23 @@ pub(crate) async fn changing_rows(
     session.collect(plan, &instead).await
 }
 
-/// Each row of the table at most once, however many rows it was joined with.
-pub(crate) fn once_each(
-    relation: &Relation,
-    batches: Vec<RecordBatch>,
-    joined: bool,
-    what: &str,
-) -> SqlResult<Vec<RecordBatch>> {
+/// Each row of the table at most once, however many rows it was joined with. Its number, the last column, goes.
+pub(crate) fn once_each(batches: Vec<RecordBatch>, joined: bool) -> SqlResult<Vec<RecordBatch>> {
     if !joined {
         return Ok(batches);
     }
-    if relation.key().is_empty() {
-        return Err(
-            SqlError::unsupported(format!("{what} needs a table with a primary key"))
-                .with_hint("Use WHERE .. IN (SELECT ..) instead."),
-        );
-    }
-    let schema = relation.schema();
-    let fields = relation
-        .key()
-        .iter()
-        .map(|column| SortField::new(schema.field(*column).data_type().clone()))
-        .collect();
-    let converter = RowConverter::new(fields).map_err(from_internal::arrow)?;
     let mut seen = HashSet::new();
     batches
         .into_iter()
         .map(|batch| {
-            let keys: Vec<ArrayRef> = relation
-                .key()
-                .iter()
-                .map(|column| ArrayRef::clone(batch.column(*column)))
-                .collect();
-            let rows = converter.convert_columns(&keys).map_err(from_internal::arrow)?;
-            let first: BooleanArray = rows.iter().map(|row| Some(seen.insert(row.owned()))).collect();
-            filter_record_batch(&batch, &first).map_err(from_internal::arrow)
+            let last = batch.num_columns().saturating_sub(1);
+            let numbers = batch.column(last).as_primitive::<Int64Type>();
+            let first: BooleanArray = numbers.iter().map(|number| Some(seen.insert(number))).collect();
+            let columns: Vec<usize> = (0..last).collect();
+            batch
+                .project(&columns)
+                .and_then(|batch| filter_record_batch(&batch, &first))
+                .map_err(from_internal::arrow)
         })
         .collect()
 }

@@ -7,9 +7,8 @@ use std::cell::OnceCell;
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    Ident, Join, JoinConstraint, JoinOperator, ObjectName, SelectItem, SetExpr, TableAlias, TableFactor,
-    TableWithJoins, Value, WildcardAdditionalOptions,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator,
+    SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, Value, WildcardAdditionalOptions,
 };
 
 use super::scope::{Columns, Item, Known, Merged, Relation, Scope};
@@ -18,6 +17,7 @@ use crate::copies::original;
 use crate::error::Fault;
 use crate::postgres::set_returning::is_series;
 use crate::postgres::unnest;
+use crate::template::call;
 use crate::workarounds::counted_sets::relation::is_multiset;
 
 /// Which side's column the merged one is.
@@ -55,6 +55,15 @@ impl Resolver<'_> {
     }
 
     fn join(&mut self, mut left: Scope, mut right: Scope, join: &mut Join) -> Result<Scope> {
+        match &join.join_operator {
+            JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => right.make_optional(),
+            JoinOperator::Right(_) | JoinOperator::RightOuter(_) => left.make_optional(),
+            JoinOperator::FullOuter(_) => {
+                left.make_optional();
+                right.make_optional();
+            }
+            _ => {}
+        }
         let (constraint, kept) = match &mut join.join_operator {
             JoinOperator::Join(constraint)
             | JoinOperator::Inner(constraint)
@@ -226,6 +235,7 @@ impl Resolver<'_> {
                     qualifier,
                     known: Known::Columns(aliased(columns, alias.as_ref())),
                     hidden: vec![],
+                    is_optional: false,
                 }
             }
             TableFactor::Derived {
@@ -254,6 +264,7 @@ impl Resolver<'_> {
                     qualifier: vec![alias.name.clone()],
                     known: Known::Columns(aliased(columns?, Some(alias))),
                     hidden: vec![],
+                    is_optional: false,
                 }
             }
             // A set operation that counts copies: its columns are those of the first query.
@@ -276,6 +287,7 @@ impl Resolver<'_> {
                     qualifier: vec![],
                     known: Known::Columns(columns),
                     hidden: vec![],
+                    is_optional: false,
                 }
             }
             other => {
@@ -290,6 +302,7 @@ impl Resolver<'_> {
                         None => Known::Later(Box::new(other.clone()), OnceCell::new()),
                     },
                     hidden: vec![],
+                    is_optional: false,
                 }
             }
         };
@@ -369,19 +382,5 @@ fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
 }
 
 fn coalesce(left: Expr, right: Expr) -> Expr {
-    let argument = |expr: Expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new("coalesce")]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: vec![argument(left), argument(right)],
-            clauses: vec![],
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: vec![],
-    })
+    call("coalesce", vec![left, right])
 }

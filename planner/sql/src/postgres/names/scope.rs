@@ -39,6 +39,8 @@ pub(super) struct Relation {
     pub known: Known,
     /// Its columns that are merged with others: to be named only with the relation.
     pub hidden: Vec<Ident>,
+    /// Whether an outer join may put NULLs in the place of its row.
+    pub is_optional: bool,
 }
 
 /// The columns of a relation, as far as they are known.
@@ -90,6 +92,15 @@ impl Scope {
             Item::Relation(relation) => Some(relation),
             Item::Merged(_) => None,
         })
+    }
+
+    /// An outer join may put NULLs in the place of the rows.
+    pub fn make_optional(&mut self) {
+        for item in &mut self.items {
+            if let Item::Relation(relation) = item {
+                relation.is_optional = true;
+            }
+        }
     }
 
     pub fn has_merged(&self) -> bool {

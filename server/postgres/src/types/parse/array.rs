@@ -7,7 +7,7 @@ use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef};
 
 use crate::error::input::invalid;
-use crate::error::{SqlError, SqlResult};
+use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::parse::CellError;
 use crate::types::type_name;
 
@@ -31,11 +31,44 @@ pub fn column(item: &FieldRef, texts: &StringArray) -> Result<ArrayRef, CellErro
         row: row_of_element.get(cell.row).copied().unwrap_or(0),
         error: cell.error,
     })?;
+    if let Some(inner) = values.as_any().downcast_ref::<ListArray>() {
+        check_lengths(inner, &row_of_element)?;
+    }
     let offsets = OffsetBuffer::from_lengths(lengths);
     let nulls: Option<NullBuffer> = texts.nulls().cloned();
     let list = ListArray::try_new(Arc::clone(item), offsets, values, nulls)
         .map_err(|error| CellError::new(0, SqlError::internal(format!("array input: {error}"))))?;
     Ok(Arc::new(list))
+}
+
+/// How many dimensions the text of an array has, by the braces that it begins with; at least one.
+pub fn dimensions(text: &str) -> usize {
+    let braces = text.chars().filter(|character| !character.is_whitespace());
+    braces.take_while(|character| *character == '{').count().max(1)
+}
+
+fn ragged() -> SqlError {
+    SqlError::new(SqlState::InvalidTextRepresentation, "malformed array literal").with_detail(
+        "Multidimensional arrays must have sub-arrays with matching dimensions, and elements in them.",
+    )
+}
+
+/// Refuses rows whose arrays have elements of different lengths: a dimension has one length.
+fn check_lengths(inner: &ListArray, row_of_element: &[usize]) -> Result<(), CellError> {
+    let mut first: Option<(usize, i32)> = None;
+    for (element, row) in row_of_element.iter().enumerate() {
+        let length = inner.value_length(element);
+        match first {
+            Some((known, before)) if known == *row => {
+                if before != length || inner.is_null(element) {
+                    return Err(CellError::new(*row, ragged()));
+                }
+            }
+            _ if length == 0 => return Err(CellError::new(*row, ragged())),
+            _ => first = Some((*row, length)),
+        }
+    }
+    Ok(())
 }
 
 /// The elements of an array of texts; a NULL among them is left out.
@@ -163,6 +196,20 @@ mod tests {
             vec![some("a,b"), some("q\"q"), some("NULL"), some("x,y")]
         );
         assert_eq!(texts(r#"{""}"#).unwrap(), vec![some("")]);
+    }
+
+    #[test]
+    fn dimensions_have_one_length() {
+        assert_eq!(dimensions(" {{1,2}}"), 2);
+        assert_eq!(dimensions("{\"{\"}"), 1);
+        assert_eq!(dimensions("x"), 1);
+        let inner = Arc::new(Field::new_list_field(DataType::Int32, true));
+        let item = Arc::new(Field::new_list_field(DataType::List(inner), true));
+        let read = |text: &str| column(&item, &StringArray::from(vec![Some("{}"), Some(text)]));
+        assert!(read("{{1,2},{3,4}}").is_ok());
+        for text in ["{{1,2},{3}}", "{{}}", "{{1},NULL}", "{1}"] {
+            assert_eq!(read(text).unwrap_err().row, 1, "{text}");
+        }
     }
 
     #[test]

@@ -12,9 +12,9 @@ use millrace_catalog::scope::Scope;
 use millrace_parser::quote_identifier;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
-use millrace_storage::ChangeBatch;
+use millrace_storage::{ChangeBatch, ObjectId};
 
-use crate::keys::{Keys, existing};
+use crate::keys::{Keys, existing, is_complete};
 use crate::names;
 use crate::query::Providers;
 use crate::session::Session;
@@ -59,30 +59,56 @@ pub async fn resolve(
     rows: Vec<RecordBatch>,
     clause: &OnConflict,
 ) -> SqlResult<Resolved> {
-    check_target(relation, object, clause)?;
+    let targets = targets(scope, relation, object, clause)?;
     if rows.is_empty() {
         return Ok(Resolved::inserted(rows));
     }
-    let keys = Keys::new(relation)?;
-    let old = existing(session, relation, write, &rows).await?;
-    let mut taken = keys.all(&old)?;
+    let mut known = vec![];
+    let mut old = vec![];
+    for columns in &targets {
+        let keys = Keys::new(relation, columns)?;
+        old = existing(session, relation, columns, write, &rows).await?;
+        let taken = keys.all(&old)?;
+        known.push((columns, keys, taken));
+    }
     let updates = matches!(clause.action, OnConflictAction::DoUpdate(_));
     let mut fresh = vec![];
     let mut conflicting = vec![];
     let mut seen: HashMap<OwnedRow, ()> = HashMap::new();
     for batch in &rows {
-        let converted = keys.of(batch)?;
+        let mut converted = vec![];
+        for (columns, keys, _) in &known {
+            let is_complete = is_complete(batch, columns);
+            let rows = keys.of(batch)?;
+            // A NULL is equal to nothing.
+            let keys: Vec<Option<OwnedRow>> = rows
+                .iter()
+                .zip(is_complete)
+                .map(|(key, is_complete)| is_complete.then(|| key.owned()))
+                .collect();
+            converted.push(keys);
+        }
         let mut is_new = Vec::with_capacity(batch.num_rows());
-        for key in &converted {
-            let key = key.owned();
-            if updates && seen.insert(key.clone(), ()).is_some() {
+        for row in 0..batch.num_rows() {
+            if updates
+                && let Some(key) = converted.first().and_then(|keys| keys[row].clone())
+                && seen.insert(key, ()).is_some()
+            {
                 return Err(SqlError::new(
                     SqlState::CardinalityViolation,
                     "ON CONFLICT DO UPDATE command cannot affect row a second time",
                 )
                 .with_hint("Ensure that no rows proposed for insertion within the same command have duplicate constrained values."));
             }
-            is_new.push(taken.insert(key));
+            let mut each = known.iter().zip(&converted);
+            let conflicts =
+                each.any(|((.., taken), keys)| keys[row].as_ref().is_some_and(|key| taken.contains(key)));
+            if !conflicts {
+                for ((.., taken), keys) in known.iter_mut().zip(&converted) {
+                    taken.extend(keys[row].clone());
+                }
+            }
+            is_new.push(!conflicts);
         }
         let is_new = BooleanArray::from(is_new);
         fresh.push(filter_record_batch(batch, &is_new).map_err(from_internal::arrow)?);
@@ -95,7 +121,7 @@ pub async fn resolve(
             (name.to_string(), table_of(relation, old)?),
             ("excluded".to_string(), table_of(relation, conflicting)?),
         ]);
-        let (before, after) = updated(session, scope, name, relation, update, tables).await?;
+        let (before, after) = updated(session, scope, name, (relation, &targets[0]), update, tables).await?;
         for (before, after) in before.into_iter().zip(after) {
             let count = before.num_rows();
             let both = concat_batches(relation.schema(), [&before, &after]).map_err(from_internal::arrow)?;
@@ -113,14 +139,13 @@ async fn updated(
     session: &Arc<Session>,
     scope: &Scope,
     name: &str,
-    relation: &Relation,
+    (relation, target): (&Relation, &[usize]),
     update: &DoUpdate,
     tables: BTreeMap<String, Arc<dyn datafusion::catalog::TableProvider>>,
 ) -> SqlResult<(Vec<RecordBatch>, Vec<RecordBatch>)> {
     let assigned = Assigned::new(relation, &update.assignments)?;
     let table = quote_identifier(name);
-    let on: Vec<String> = relation
-        .key()
+    let on: Vec<String> = target
         .iter()
         .map(|column| quote_identifier(relation.schema().field(*column).name()).to_string())
         .map(|column| format!("{table}.{column} = excluded.{column}"))
@@ -140,18 +165,33 @@ async fn updated(
     new_rows(session, scope, relation, &assigned, &batches)
 }
 
-fn check_target(relation: &Relation, object: &str, clause: &OnConflict) -> SqlResult<()> {
+/// The columns of the constraints that a conflict may be with: those of the one that is named, or of all of them.
+fn targets(
+    scope: &Scope,
+    relation: &Relation,
+    object: &str,
+    clause: &OnConflict,
+) -> SqlResult<Vec<Vec<usize>>> {
     let no_constraint = || {
         SqlError::new(
             SqlState::InvalidColumnReference,
             "there is no unique or exclusion constraint matching the ON CONFLICT specification",
         )
     };
-    if relation.key().is_empty() {
-        return Err(no_constraint().with_detail(format!("\"{object}\" has no primary key.")));
+    let mut known: Vec<(Option<&str>, Vec<usize>)> = vec![];
+    if !relation.key().is_empty() {
+        known.push((relation.key_name.as_deref(), relation.key().to_vec()));
     }
+    let indexes = scope.catalog.indexes_of(ObjectId(relation.info.id.0));
+    known.extend(
+        indexes
+            .filter(|(_, index)| index.is_unique)
+            .map(|(object, index)| (Some(object.name.as_str()), index.columns.clone())),
+    );
     match &clause.conflict_target {
-        None if matches!(clause.action, OnConflictAction::DoNothing) => Ok(()),
+        None if matches!(clause.action, OnConflictAction::DoNothing) => {
+            Ok(known.into_iter().map(|(_, columns)| columns).collect())
+        }
         None => Err(SqlError::new(
             SqlState::SyntaxError,
             "ON CONFLICT DO UPDATE requires inference specification or constraint name",
@@ -159,29 +199,27 @@ fn check_target(relation: &Relation, object: &str, clause: &OnConflict) -> SqlRe
         .with_hint("For example, ON CONFLICT (column_name).")),
         Some(ConflictTarget::Columns(columns)) => {
             let mut named: Vec<String> = columns.iter().map(millrace_parser::fold).collect();
-            let mut key: Vec<String> = relation
-                .key()
-                .iter()
-                .map(|column| relation.schema().field(*column).name().clone())
-                .collect();
             named.sort();
-            key.sort();
-            if named == key {
-                Ok(())
-            } else {
-                Err(no_constraint())
-            }
+            let is_named = |columns: &[usize]| {
+                let mut names: Vec<String> = columns
+                    .iter()
+                    .map(|column| relation.schema().field(*column).name().clone())
+                    .collect();
+                names.sort();
+                names == named
+            };
+            let found = known.into_iter().find(|(_, columns)| is_named(columns));
+            found.map(|(_, columns)| vec![columns]).ok_or_else(no_constraint)
         }
         Some(ConflictTarget::OnConstraint(name)) => {
             let name = names::last(name);
-            if relation.key_name.as_deref() == Some(name.as_str()) {
-                Ok(())
-            } else {
-                Err(SqlError::new(
+            let found = known.into_iter().find(|(known, _)| *known == Some(name.as_str()));
+            found.map(|(_, columns)| vec![columns]).ok_or_else(|| {
+                SqlError::new(
                     SqlState::UndefinedObject,
                     format!("constraint \"{name}\" for table \"{object}\" does not exist"),
-                ))
-            }
+                )
+            })
         }
     }
 }

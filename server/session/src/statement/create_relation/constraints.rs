@@ -1,0 +1,237 @@
+//! CHECK and UNIQUE of CREATE TABLE: their names, and the indexes by which values are known to be unique.
+
+use std::collections::BTreeSet;
+
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::TreeNode;
+use datafusion::logical_expr::ExprSchemable;
+use datafusion::sql::sqlparser::ast::{Expr, KeyOrIndexDisplay, NullsDistinctOption, TableConstraint};
+use millrace_catalog::scope::Scope;
+use millrace_catalog::{CheckDef, Definition, IndexDef, Object, Relation};
+use millrace_database::clock::now_ms;
+use millrace_database::database::ddl::DdlGuard;
+use millrace_database::database::rows::positions;
+use millrace_functions::sql::{equality, rewrite};
+use millrace_parser::quote_identifier;
+use millrace_planner::Binder;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::from_internal::df;
+use millrace_postgres::types::plain_name;
+use millrace_storage::ObjectKind;
+
+use crate::session::Session;
+
+/// The constraints that are kept, with the names that were given.
+#[derive(Debug, Default)]
+pub(super) struct Constraints {
+    checks: Vec<(Option<String>, Expr)>,
+    uniques: Vec<(Option<String>, Vec<String>)>,
+}
+
+impl Constraints {
+    /// Takes what is kept out of all constraints, and leaves the rest.
+    ///
+    /// # Errors
+    /// One has a clause that is not supported.
+    pub(super) fn taken_from(all: &mut Vec<TableConstraint>) -> SqlResult<Self> {
+        let mut constraints = Constraints::default();
+        let mut rest = vec![];
+        for constraint in std::mem::take(all) {
+            match constraint {
+                TableConstraint::Check(check) => {
+                    let name = check.name.as_ref().map(millrace_parser::fold);
+                    constraints.checks.push((name, *check.expr));
+                }
+                TableConstraint::Unique(unique) => {
+                    if unique.characteristics.is_some() {
+                        return Err(SqlError::unsupported("deferrable constraints are not supported"));
+                    }
+                    if unique.nulls_distinct == NullsDistinctOption::NotDistinct {
+                        return Err(SqlError::unsupported(
+                            "UNIQUE NULLS NOT DISTINCT is not supported",
+                        ));
+                    }
+                    if unique.index_type.is_some()
+                        || !unique.index_options.is_empty()
+                        || unique.index_type_display != KeyOrIndexDisplay::None
+                    {
+                        return Err(SqlError::unsupported(
+                            "options of a UNIQUE constraint are not supported",
+                        ));
+                    }
+                    let columns = unique.columns.iter().map(|column| match &column.column.expr {
+                        Expr::Identifier(name) => Ok(millrace_parser::fold(name)),
+                        _ => Err(SqlError::new(
+                            SqlState::SyntaxError,
+                            "a UNIQUE constraint can contain only column names",
+                        )),
+                    });
+                    let columns = columns.collect::<SqlResult<Vec<String>>>()?;
+                    let name = unique.name.as_ref().map(millrace_parser::fold);
+                    constraints.uniques.push((name, columns));
+                }
+                other => rest.push(other),
+            }
+        }
+        *all = rest;
+        Ok(constraints)
+    }
+
+    /// The CHECK constraints with their names.
+    ///
+    /// # Errors
+    /// An expression does not bind, or is no condition.
+    pub(super) fn checks(
+        &self,
+        session: &Session,
+        scope: &Scope,
+        relation: &Relation,
+    ) -> SqlResult<Vec<CheckDef>> {
+        let reader = session.database().reader(scope);
+        let schema = df(DFSchema::try_from(relation.schema().as_ref().clone()))?;
+        let mut taken = BTreeSet::new();
+        let mut checks = vec![];
+        for (given, expression) in &self.checks {
+            let mut rewritten = expression.clone();
+            rewrite::expression(&mut rewritten)?;
+            let bound = df(Binder::new(session.database().state(), &reader).expression(&rewritten, &schema))?;
+            let is_of_rows = |expr: &datafusion::logical_expr::Expr| {
+                use datafusion::logical_expr::Expr;
+                Ok(matches!(
+                    expr,
+                    Expr::AggregateFunction(_) | Expr::WindowFunction(_)
+                ))
+            };
+            if df(bound.exists(is_of_rows))? {
+                return Err(SqlError::new(
+                    SqlState::GroupingError,
+                    "aggregate functions are not allowed in check constraints",
+                ));
+            }
+            let field = df(bound.to_field(&schema))?.1;
+            if !field.data_type().is_null() && field.data_type() != &arrow::datatypes::DataType::Boolean {
+                return Err(SqlError::new(
+                    SqlState::DatatypeMismatch,
+                    format!(
+                        "argument of CHECK must be type boolean, not type {}",
+                        plain_name(&field)
+                    ),
+                ));
+            }
+            let name = match given {
+                Some(name) if taken.contains(name) => {
+                    return Err(SqlError::new(
+                        SqlState::DuplicateObject,
+                        format!("check constraint \"{name}\" already exists"),
+                    ));
+                }
+                Some(name) => name.clone(),
+                None => {
+                    let columns: BTreeSet<&str> = bound
+                        .column_refs()
+                        .into_iter()
+                        .map(|column| column.name.as_str())
+                        .collect();
+                    let column = match columns.len() {
+                        1 => columns.into_iter().next().map(|column| format!("{column}_")),
+                        _ => None,
+                    };
+                    let base = format!("{}_{}check", relation.info.name, column.unwrap_or_default());
+                    free(&base, |name| taken.contains(name))
+                }
+            };
+            taken.insert(name.clone());
+            checks.push(CheckDef {
+                name,
+                expression: expression.clone(),
+            });
+        }
+        Ok(checks)
+    }
+
+    /// The indexes of the UNIQUE constraints.
+    ///
+    /// # Errors
+    /// A column is unknown or has a type whose equal values are not held alike, or a name is taken.
+    pub(super) fn indexes(
+        &self,
+        guard: &DdlGuard<'_>,
+        table: &Object,
+        relation: &Relation,
+    ) -> SqlResult<Vec<Object>> {
+        let mut indexes: Vec<Object> = vec![];
+        for (given, columns) in &self.uniques {
+            let places = positions(relation, columns)?;
+            for place in &places {
+                equality::check_key(relation.schema().field(*place))?;
+            }
+            let base = format!("{}_{}_key", table.name, columns.join("_"));
+            let exists = |name: &str| {
+                indexes.iter().any(|index| index.name == name)
+                    || relation.key_name.as_deref() == Some(name)
+                    || guard.check_free(&table.database, &table.schema, name).is_err()
+            };
+            let name = match given {
+                Some(name) if exists(name) => {
+                    return Err(SqlError::new(
+                        SqlState::DuplicateTable,
+                        format!("relation \"{name}\" already exists"),
+                    ));
+                }
+                Some(name) => name.clone(),
+                None => free(&base, exists),
+            };
+            indexes.push(unique_index(guard, table, name, places, columns)?);
+        }
+        Ok(indexes)
+    }
+}
+
+/// An index of a table whose values are unique.
+///
+/// # Errors
+/// The catalog cannot be written.
+fn unique_index(
+    guard: &DdlGuard<'_>,
+    table: &Object,
+    name: String,
+    places: Vec<usize>,
+    columns: &[String],
+) -> SqlResult<Object> {
+    let columns: Vec<String> = columns
+        .iter()
+        .map(|column| quote_identifier(column).to_string())
+        .collect();
+    Ok(Object {
+        id: guard.next_id()?,
+        kind: ObjectKind::Index,
+        database: table.database.clone(),
+        schema: table.schema.clone(),
+        sql: format!(
+            "CREATE UNIQUE INDEX {} ON {} ({})",
+            quote_identifier(&name),
+            quote_identifier(&table.name),
+            columns.join(", ")
+        ),
+        name,
+        comment: None,
+        created_at_ms: now_ms(),
+        depends: vec![table.id],
+        definition: Definition::Index(IndexDef {
+            relation: table.id,
+            columns: places,
+            is_unique: true,
+        }),
+    })
+}
+
+/// The name, with a number if that is taken.
+fn free(base: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let mut name = base.to_string();
+    let mut number = 0;
+    while is_taken(&name) {
+        number += 1;
+        name = format!("{base}{number}");
+    }
+    name
+}
