@@ -7,6 +7,7 @@ mod performance;
 mod recovery;
 mod sinks;
 mod stages;
+mod subscriptions;
 mod tasks;
 
 use std::sync::Arc;
@@ -33,7 +34,7 @@ use millrace_storage::ObjectId;
 use crate::pg_catalog::SystemRelation;
 
 /// The names of the relations.
-pub const RELATIONS: [&str; 20] = [
+pub const RELATIONS: [&str; 21] = [
     "batches",
     "checkpoints",
     "disks",
@@ -49,6 +50,7 @@ pub const RELATIONS: [&str; 20] = [
     "resources",
     "sinks",
     "stages",
+    "subscriptions",
     "tasks",
     "unbounded_state",
     "views",
@@ -90,6 +92,7 @@ pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn Tab
         "resources" => performance::resources(database),
         "sinks" => sinks::columns(database),
         "stages" => stages::columns(database),
+        "subscriptions" => subscriptions::columns(database),
         "tasks" => tasks::columns(database),
         "unbounded_state" => unbounded_state(database),
         "views" => views(database),
