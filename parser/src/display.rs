@@ -145,6 +145,11 @@ impl Display for Subscribe {
             SubscribeTarget::Relation(name) => write!(f, "SUBSCRIBE TO {name}")?,
             SubscribeTarget::Query(query) => write!(f, "SUBSCRIBE ({query})")?,
         }
+        match self.upsert.as_deref() {
+            None => {}
+            Some([]) => f.write_str(" ENVELOPE UPSERT")?,
+            Some(key) => write!(f, " ENVELOPE UPSERT (KEY ({}))", joined(key))?,
+        }
         write!(
             f,
             " WITH (SNAPSHOT = {}, PROGRESS = {})",

@@ -2,7 +2,7 @@
 
 use sqlparser::ast::{Expr, FetchDirection, Ident, ObjectName, Query};
 
-/// `SUBSCRIBE [TO] x | (query) [WITH (SNAPSHOT, PROGRESS)] [AS OF epoch]`.
+/// `SUBSCRIBE [TO] x | (query) [ENVELOPE UPSERT [(KEY (..))]] [WITH (SNAPSHOT, PROGRESS)] [AS OF epoch]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subscribe {
     /// What is watched.
@@ -11,6 +11,8 @@ pub struct Subscribe {
     pub snapshot: bool,
     /// Whether epochs without a change are told, too.
     pub progress: bool,
+    /// `ENVELOPE UPSERT`: the newest row of each key, or that it is gone. The columns of the key; empty: those that are known.
+    pub upsert: Option<Vec<Ident>>,
     /// `AS OF`: the epoch to begin after.
     pub as_of: Option<Expr>,
 }

@@ -1,5 +1,6 @@
 //! `SUBSCRIBE`.
 
+use sqlparser::ast::Ident;
 use sqlparser::tokenizer::Token;
 
 use crate::ast::{Subscribe, SubscribeTarget};
@@ -22,17 +23,32 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Subscribe> {
         target,
         snapshot: true,
         progress: false,
+        upsert: None,
         as_of: None,
     };
     loop {
         if subscribe.as_of.is_none() && reader.take(&["AS", "OF"]) {
             subscribe.as_of = Some(reader.expr()?);
+        } else if subscribe.upsert.is_none() && reader.take(&["ENVELOPE"]) {
+            subscribe.upsert = Some(envelope(reader)?);
         } else if reader.take(&["WITH"]) {
             reader.parenthesised(|reader| option(reader, &mut subscribe))?;
         } else {
             return Ok(subscribe);
         }
     }
+}
+
+/// After `ENVELOPE`.
+fn envelope(reader: &mut Reader<'_>) -> Parse<Vec<Ident>> {
+    reader.need(&["UPSERT"])?;
+    if !reader.take_token(&Token::LParen) {
+        return Ok(vec![]);
+    }
+    reader.need(&["KEY"])?;
+    let key = reader.parenthesised(Reader::ident)?;
+    reader.need_token(&Token::RParen)?;
+    Ok(key)
 }
 
 fn option(reader: &mut Reader<'_>, subscribe: &mut Subscribe) -> Parse<()> {

@@ -38,7 +38,7 @@ pub(crate) struct Frozen {
     losses: u64,
     _pin: Arc<Pin>,
     /// Of a stream: what of its log was there when the snapshot was taken stays.
-    _hold: Option<Arc<LogHold>>,
+    hold: Option<Arc<LogHold>>,
 }
 
 /// Where the rows are.
@@ -80,12 +80,17 @@ impl Frozen {
             rows,
             losses,
             _pin: Arc::clone(pin),
-            _hold: hold,
+            hold,
         }
     }
 
     pub fn schema(&self) -> SchemaRef {
         self.relation.schema()
+    }
+
+    /// Of a stream, what keeps its log as it was.
+    pub fn hold(&self) -> Option<Arc<LogHold>> {
+        self.hold.clone()
     }
 
     /// Rows that it may have, dead ones included.

@@ -62,7 +62,7 @@ pub enum Holder {
     Relation(RelationId),
     /// A query, by the number of its account.
     Query(u64),
-    /// What clients sent that is not a write yet.
+    /// What clients sent that is not a write yet, and changes that wait for those who follow a relation.
     Clients,
 }
 

@@ -313,6 +313,15 @@ impl Chunk {
         if is_newer || (is_older && !self.has_deletions()) {
             return (positions, weights);
         }
+        if is_older {
+            // Only what went: few rows did, and the others are not looked at.
+            let went = self
+                .deletions()
+                .filter(|(_, at)| (since + 1..=until).contains(at));
+            positions.extend(went.map(|(row, _)| row as u32));
+            weights.resize(positions.len(), -1);
+            return (positions, weights);
+        }
         for row in 0..self.len() {
             let weight = i64::from(self.is_visible(row, until)) - i64::from(self.is_visible(row, since));
             if weight != 0 {

@@ -3,6 +3,7 @@
 //! A setting that exists has a row in [`known`]. Those that only drivers care about are accepted and kept, so that SHOW
 //! tells what SET said; those that are harmless in PostgreSQL and do nothing here are too, with a notice.
 
+mod form;
 pub mod known;
 
 use std::collections::BTreeMap;
@@ -15,7 +16,8 @@ use millrace_postgres::types::zone::Zone;
 use millrace_postgres::units;
 
 use crate::flow::FlowDef;
-use known::{Form, Known, find};
+use form::Form;
+use known::{Known, find};
 
 /// Settings whose changes the client is told.
 const REPORTED: &[&str] = &[
@@ -223,6 +225,17 @@ impl Settings {
         self.timeout("write_timeout")
     }
 
+    /// How much may wait for a client that follows a relation, in bytes.
+    pub fn subscription_buffer(&self) -> usize {
+        let bytes = self
+            .get("subscription_buffer")
+            .ok()
+            .and_then(|text| units::size(&text).ok());
+        bytes
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .unwrap_or(usize::MAX)
+    }
+
     /// A setting that is a time; none where it is 0.
     pub fn timeout(&self, name: &str) -> Option<Duration> {
         let text = self.get(name).ok()?;
@@ -351,6 +364,10 @@ fn checked(known: &Known, value: &str) -> SqlResult<String> {
                 "Give milliseconds, or a time with its unit, such as 250ms, 5s or 2 hours, up to 24 days."
                     .to_string(),
             ))),
+        },
+        Form::Size => match units::size(value) {
+            Ok(_) => Ok(value.trim().to_string()),
+            Err(why) => Err(invalid(Some(why))),
         },
         Form::Flow => {
             FlowDef::default().set(known.name, value)?;

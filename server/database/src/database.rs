@@ -11,6 +11,7 @@
 //! comes up.
 
 mod alter_system;
+mod databases;
 pub mod ddl;
 mod deaths;
 pub mod engine;
@@ -22,6 +23,7 @@ pub mod recovery;
 pub mod replace;
 pub mod rows;
 pub mod sinks;
+pub mod subscriptions;
 pub mod system;
 
 use std::path::PathBuf;
@@ -34,10 +36,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, TaskContext};
 use millrace_catalog::flow::FlowDef;
 use millrace_catalog::scope::Scope;
-use millrace_catalog::{
-    CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA, Definition, Object, Planned, QueryDef, Reader,
-    Relation,
-};
+use millrace_catalog::{CatalogSnapshot, Definition, Object, Planned, QueryDef, Reader, Relation};
 use millrace_engine::clock::{Clock, VirtualClock};
 use millrace_engine::{
     EventTimeSpec, QUERY_PARTITION_ROWS, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec,
@@ -47,15 +46,14 @@ use millrace_planner::growth::growth;
 use millrace_planner::reducer::Reducer;
 use millrace_planner::stage::recursion::RecursionLimits;
 use millrace_planner::{ViewOptions, plan_view};
-use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_resource::memory::{Memory, Resident};
 use millrace_resource::query_memory::QueryMemory;
 use millrace_resource::spill::state::SpillOptions;
 use millrace_schedule::cpu::QueryClass;
-use millrace_storage::{CatalogChange, ObjectId, ObjectKind, Store, StoreOptions};
+use millrace_storage::{ObjectId, ObjectKind, Store, StoreOptions};
 use parking_lot::Mutex;
 
-use crate::clock::now_ms;
 use crate::database::system::{MakeSystem, SystemCatalog};
 use crate::ingest_keys;
 use crate::sessions::{SessionStatus, Sessions};
@@ -130,6 +128,7 @@ pub struct Database {
     jobs: jobs::Jobs,
     generators: generators::Generators,
     sinks: sinks::Sinks,
+    subscriptions: subscriptions::Subscriptions,
     ingest_keys: ingest_keys::IngestKeys,
     maintenance: maintenance::Maintenance,
     profiles: profiles::Profiles,
@@ -228,6 +227,7 @@ impl Database {
             jobs: jobs::Jobs::default(),
             generators: generators::Generators::default(),
             sinks: sinks::Sinks::default(),
+            subscriptions: subscriptions::Subscriptions::default(),
             ingest_keys: ingest_keys::IngestKeys::default(),
             maintenance: maintenance::Maintenance::default(),
             profiles: profiles::Profiles::default(),
@@ -248,6 +248,7 @@ impl Database {
         for session in self.sessions() {
             session.cancel_handle().cancel();
         }
+        self.subscriptions.stop_all().await;
         self.stop_maintenance().await;
         self.cancel_jobs(&self.jobs.active()).await;
         self.generators.stop_all().await;
@@ -348,48 +349,6 @@ impl Database {
 
     pub fn unregister(&self, id: i32) {
         self.sessions.remove(id);
-    }
-
-    /// Makes the database and the schema that exist at the start.
-    fn bootstrap(&self) -> SqlResult<()> {
-        let catalog = self.store.catalog();
-        if catalog
-            .objects()
-            .iter()
-            .any(|object| object.kind == ObjectKind::Database)
-        {
-            return Ok(());
-        }
-        let object = |kind, database: &str, name: &str, sql: &str| -> SqlResult<CatalogChange> {
-            let object = Object {
-                id: catalog.next_id()?,
-                kind,
-                database: database.to_string(),
-                schema: String::new(),
-                name: name.to_string(),
-                sql: sql.to_string(),
-                comment: None,
-                created_at_ms: now_ms(),
-                depends: vec![],
-                definition: Definition::Other,
-            };
-            Ok(CatalogChange::Put(object.to_stored()))
-        };
-        let changes = vec![
-            object(
-                ObjectKind::Database,
-                "",
-                DEFAULT_DATABASE,
-                "CREATE DATABASE millrace",
-            )?,
-            object(
-                ObjectKind::Schema,
-                DEFAULT_DATABASE,
-                DEFAULT_SCHEMA,
-                "CREATE SCHEMA public",
-            )?,
-        ];
-        Ok(catalog.apply(changes)?)
     }
 
     /// Brings up what the catalog holds: what an object needs comes before it.
@@ -611,30 +570,6 @@ impl Database {
         }
         let next = before.with(put, removed);
         self.catalog.store(Arc::new(next));
-    }
-
-    /// A name that a session asked for as its database, as it is called here.
-    ///
-    /// # Errors
-    /// There is no such database.
-    pub fn resolve_database(&self, name: &str) -> SqlResult<String> {
-        let catalog = self.catalog();
-        let name = if name.is_empty() { DEFAULT_DATABASE } else { name };
-        if catalog.database(name).is_some() {
-            return Ok(name.to_string());
-        }
-        if name == millrace_catalog::DATABASE_ALIAS {
-            return Ok(DEFAULT_DATABASE.to_string());
-        }
-        let hint = millrace_postgres::names::did_you_mean(
-            name,
-            catalog.databases().map(|object| object.name.as_str()),
-        );
-        Err(SqlError::new(
-            SqlState::InvalidCatalogName,
-            format!("database \"{name}\" does not exist"),
-        )
-        .with_hint_opt(hint))
     }
 }
 

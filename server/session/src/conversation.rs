@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use datafusion::scalar::ScalarValue;
+use millrace_database::database::subscriptions::Position;
 use millrace_database::running::Running;
 use millrace_database::sessions::Activity;
 use millrace_parser::Parsed;
-use millrace_parser::ast::Statement;
+use millrace_parser::ast::{Statement, Subscribe};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 use postgres_types::Type;
@@ -17,6 +18,7 @@ use crate::outcome::Outcome;
 use crate::prepared::Prepared;
 use crate::session::Session;
 use crate::simple::SimpleQuery;
+use crate::statement::subscribe::Following;
 use crate::transaction::{self, Transaction};
 use crate::{light, parameters, position, statement};
 
@@ -111,6 +113,23 @@ impl Session {
             }
         };
         Ok(SimpleQuery::new(Arc::clone(self), statements))
+    }
+
+    /// Begins to follow what a SUBSCRIBE names, for a wire that has a form of its own for changes. The second is its right to run.
+    ///
+    /// # Errors
+    /// The relation does not exist, cannot be followed, or what is to be resumed is not known any more.
+    pub async fn follow(
+        self: &Arc<Self>,
+        subscribe: Subscribe,
+        resume: Option<Position>,
+    ) -> SqlResult<(Following, Running)> {
+        let running = self.begin_statement();
+        *self.activity.lock() = Some(Activity::begun(subscribe.to_string()));
+        let session = Arc::clone(self);
+        let begin = async move { statement::subscribe::follow(&session, &subscribe, resume).await };
+        let following = self.run_statement(&running, begin).await?;
+        Ok((following, running))
     }
 
     /// Appends rows to a stream or table; all of them, or none.

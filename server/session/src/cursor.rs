@@ -1,4 +1,4 @@
-//! Cursors: a query whose rows are fetched in portions.
+//! Cursors: a query, or a relation that is followed, whose rows are fetched in portions.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{StreamExt, TryStreamExt};
 
-/// An open cursor. It reads the epoch in which it was declared.
+/// An open cursor. Over a query it reads the epoch in which it was declared.
 #[derive(Clone)]
 pub struct Cursor {
     /// Whether it outlives its transaction.
@@ -18,8 +18,21 @@ pub struct Cursor {
     pub schema: SchemaRef,
     /// The query, for `SHOW CURSORS`.
     pub query: String,
+    /// Whether it is over SUBSCRIBE.
+    pub is_following: bool,
     /// Whoever reads a FETCH has them until its end.
     rows: Arc<tokio::sync::Mutex<Rows>>,
+}
+
+/// What a FETCH waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// Its rows: of a query they come by themselves.
+    None,
+    /// The first row; then it takes what is there.
+    FirstRow,
+    /// As many rows as it wants, until then.
+    Until(tokio::time::Instant),
 }
 
 struct Rows {
@@ -39,21 +52,40 @@ impl Cursor {
             hold,
             schema,
             query,
+            is_following: false,
             rows: Arc::new(tokio::sync::Mutex::new(rows)),
+        }
+    }
+
+    /// A cursor over what is followed.
+    pub fn following(hold: bool, query: String, stream: SendableRecordBatchStream) -> Self {
+        Cursor {
+            is_following: true,
+            ..Cursor::new(hold, query, stream.schema(), stream)
         }
     }
 
     /// The next rows, at most `count`, as they are read: none of them is kept. `None`: those of another FETCH are still to be
     /// read.
-    pub fn fetch(&self, count: usize) -> Option<SendableRecordBatchStream> {
+    pub fn fetch(&self, count: usize, patience: Patience) -> Option<SendableRecordBatchStream> {
         let rows = Arc::clone(&self.rows).try_lock_owned().ok()?;
-        let read = futures::stream::try_unfold((rows, count), |(mut rows, missing)| async move {
-            let batch = rows.next(missing).await?;
-            Ok(batch.map(|batch| {
-                let left = missing - batch.num_rows();
-                (batch, (rows, left))
-            }))
-        });
+        let read = futures::stream::try_unfold(
+            (rows, count, patience),
+            |(mut rows, missing, patience)| async move {
+                let batch = rows.next(missing, patience).await?;
+                Ok(batch.map(|batch| {
+                    let left = missing - batch.num_rows();
+                    let patience = match patience {
+                        // It has a row: what is there now is enough.
+                        Patience::FirstRow if batch.num_rows() > 0 => {
+                            Patience::Until(tokio::time::Instant::now())
+                        }
+                        other => other,
+                    };
+                    (batch, (rows, left, patience))
+                }))
+            },
+        );
         let schema = Arc::clone(&self.schema);
         let renamed = read.map_ok({
             let schema = Arc::clone(&schema);
@@ -64,25 +96,35 @@ impl Cursor {
 }
 
 impl Rows {
+    /// The next batch of the stream; none: there is none, or it is not waited for.
+    async fn come(&mut self, patience: Patience) -> Result<Option<RecordBatch>> {
+        let Some(stream) = &mut self.stream else {
+            return Ok(None);
+        };
+        let next = match patience {
+            Patience::None | Patience::FirstRow => stream.next().await,
+            Patience::Until(deadline) => match tokio::time::timeout_at(deadline, stream.next()).await {
+                Ok(next) => next,
+                Err(_) => return Ok(None),
+            },
+        };
+        if next.is_none() {
+            self.stream = None;
+        }
+        next.transpose()
+    }
+
     /// The next rows, at most so many; none when they are zero.
-    async fn next(&mut self, missing: usize) -> Result<Option<RecordBatch>> {
+    async fn next(&mut self, missing: usize, patience: Patience) -> Result<Option<RecordBatch>> {
         if missing == 0 {
             return Ok(None);
         }
         let batch = match self.rest.take() {
             Some(batch) => batch,
-            None => {
-                let Some(stream) = &mut self.stream else {
-                    return Ok(None);
-                };
-                match stream.next().await.transpose()? {
-                    Some(batch) => batch,
-                    None => {
-                        self.stream = None;
-                        return Ok(None);
-                    }
-                }
-            }
+            None => match self.come(patience).await? {
+                Some(batch) => batch,
+                None => return Ok(None),
+            },
         };
         if batch.num_rows() <= missing {
             return Ok(Some(batch));
@@ -106,15 +148,15 @@ mod tests {
         let stream = rows_of(Arc::clone(&schema), vec![batch.slice(0, 6), batch.slice(6, 4)]);
         let cursor = Cursor::new(false, String::new(), schema, stream);
         let rows = async |count| -> usize {
-            let fetched = cursor.fetch(count).expect("nobody else reads it");
+            let fetched = cursor.fetch(count, Patience::None).expect("nobody else reads it");
             let batches: Vec<RecordBatch> = fetched.try_collect().await.unwrap();
             batches.iter().map(RecordBatch::num_rows).sum()
         };
         assert_eq!(rows(4).await, 4);
         assert_eq!(rows(0).await, 0);
         assert_eq!(rows(4).await, 4);
-        let held = cursor.fetch(1);
-        assert!(held.is_some() && cursor.fetch(1).is_none());
+        let held = cursor.fetch(1, Patience::None);
+        assert!(held.is_some() && cursor.fetch(1, Patience::None).is_none());
         drop(held);
         assert_eq!(rows(usize::MAX).await, 2);
         assert_eq!(rows(1).await, 0);

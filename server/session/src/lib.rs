@@ -67,6 +67,8 @@ mod sink_tests;
 mod size_tests;
 mod statement;
 #[cfg(test)]
+mod subscribe_tests;
+#[cfg(test)]
 pub(crate) mod tests;
 mod transaction;
 mod write;
@@ -76,3 +78,4 @@ pub use outcome::{CommandTag, CopyOut, Outcome, TagRows};
 pub use prepared::Prepared;
 pub use session::Session;
 pub use simple::SimpleQuery;
+pub use statement::subscribe::Following;

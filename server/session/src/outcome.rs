@@ -20,7 +20,8 @@ pub enum Outcome {
     /// Rows, still to be pulled from the stream.
     ///
     /// Text of errors in the stream is made with [`millrace_postgres::from_internal::datafusion`]. The session knows when
-    /// the stream failed: the transaction around it has then failed too.
+    /// the stream failed: the transaction around it has then failed too. A batch without rows says that the next may be long in
+    /// coming: what was sent should reach the client.
     Rows {
         /// The columns.
         schema: SchemaRef,
@@ -115,7 +116,7 @@ impl CommandTag {
 
 /// Data on its way to the client, in the format that the statement asked for.
 pub struct CopyOut {
-    /// The data, whole lines at a time.
+    /// The data, whole lines at a time. An empty piece says that the next may be long in coming.
     pub stream: BoxStream<'static, SqlResult<Bytes>>,
     /// How many columns there are.
     pub columns: usize,

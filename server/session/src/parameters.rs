@@ -24,7 +24,7 @@ use postgres_types::Type;
 use crate::names;
 use crate::query::{renamed, schema_of};
 use crate::session::Session;
-use crate::statement::{select, show};
+use crate::statement::{select, show, subscribe};
 
 /// The types of a statement's parameters, and its columns if it answers with rows.
 ///
@@ -51,6 +51,7 @@ pub fn describe(
     let columns = match &mut statement {
         Statement::Sql(sql) => describe_sql(session, &scope, sql, &mut found)?,
         Statement::Explain(_) | Statement::Show(_) | Statement::Describe(_) => describe_listing(&statement),
+        Statement::Subscribe(of) => Some(subscribe::columns(session, of)?),
         Statement::Fetch(fetch) => {
             let name = millrace_parser::fold(&fetch.cursor);
             session

@@ -24,6 +24,7 @@ pub mod returning;
 pub mod select;
 pub mod set;
 pub mod show;
+pub mod subscribe;
 pub mod transaction;
 pub mod truncate;
 pub mod update;
@@ -84,8 +85,10 @@ pub async fn execute(
         Statement::CreateFunction(create) => {
             Box::pin(create_function::execute(session, *create, &parsed.text)).await
         }
-        Statement::Subscribe(_) => unsupported("SUBSCRIBE"),
-        Statement::DeclareSubscribeCursor(_) => unsupported("a cursor for SUBSCRIBE"),
+        Statement::Subscribe(subscribe) => Box::pin(subscribe::execute(session, &subscribe, running)).await,
+        Statement::DeclareSubscribeCursor(declare) => {
+            Box::pin(cursor::declare_subscribe(session, &declare, &parsed.text)).await
+        }
         Statement::DeclareSubscriptionCursor(_) => unsupported("a subscription cursor"),
         Statement::AlterRelation(alter) => Box::pin(alter::execute(session, *alter)).await,
         Statement::AlterSystemSet(alter) => alter_system::execute(session, &alter).await,

@@ -10,6 +10,7 @@ mod performance;
 mod recovery;
 mod sinks;
 mod stages;
+mod subscriptions;
 mod tasks;
 mod views;
 mod watermarks;
@@ -26,7 +27,7 @@ use millrace_postgres::from_internal::{self, df};
 use crate::pg_catalog::SystemRelation;
 
 /// The relations: the one place that names them all.
-const RELATIONS: [(&str, fn(&Database) -> Columns); 20] = [
+const RELATIONS: [(&str, fn(&Database) -> Columns); 21] = [
     ("batches", batches::batches),
     ("checkpoints", recovery::checkpoints),
     ("disks", disks::columns),
@@ -42,6 +43,7 @@ const RELATIONS: [(&str, fn(&Database) -> Columns); 20] = [
     ("resources", performance::resources),
     ("sinks", sinks::columns),
     ("stages", stages::columns),
+    ("subscriptions", subscriptions::columns),
     ("tasks", tasks::columns),
     ("unbounded_state", views::unbounded_state),
     ("views", views::views),

@@ -3,6 +3,7 @@
 //! | path | |
 //! |---|---|
 //! | `POST /api/sql`, `GET /api/sql?query=` | statements; see [`sql`] |
+//! | `POST /api/subscribe` | the changes of a relation; see [`subscribe`] |
 //! | `POST /api/ingest/{stream}` | rows; see [`ingest`] |
 //! | `DELETE /api/queries/{id}` | cancels a statement; its id is the answer's `x-query-id`, or the request's own |
 //! | `GET /api/jobs/{id}/profile` | where a run's time went; see [`profile`] |
@@ -21,6 +22,7 @@ pub mod queries;
 pub mod request;
 pub mod results;
 pub mod sql;
+pub mod subscribe;
 
 use std::sync::Arc;
 
@@ -60,6 +62,10 @@ pub struct State {
     pub loopback_only: bool,
     /// A place for each request that may be worked on at a time.
     pub requests: Arc<Semaphore>,
+    /// A place for each subscription that may be open at a time.
+    pub subscriptions: Arc<Semaphore>,
+    /// Becomes true when the server stops.
+    pub stopping: watch::Receiver<bool>,
 }
 
 impl State {
@@ -103,6 +109,7 @@ pub fn router(state: State) -> Router {
         .route("/api/sql", post(sql::post).get(sql::get))
         .route("/api/ingest/{stream}", post(ingest::post))
         .layer(middleware::from_fn_with_state(state.clone(), guard::crowd))
+        .route("/api/subscribe", post(subscribe::post))
         .route("/api/queries/{id}", delete(cancel))
         .route("/api/jobs/{id}/profile", get(profile::get))
         .route("/metrics", get(metrics))

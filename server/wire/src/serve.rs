@@ -154,6 +154,8 @@ impl Server {
             body_bytes_max: config.http_body_bytes_max,
             loopback_only: http_addr.ip().is_loopback(),
             requests: Arc::new(Semaphore::new(http::REQUESTS_MAX)),
+            subscriptions: Arc::new(Semaphore::new(http::subscribe::SUBSCRIPTIONS_MAX)),
+            stopping: stopping.clone(),
         };
         let http = http::run(
             http_listener,

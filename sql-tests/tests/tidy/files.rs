@@ -16,8 +16,6 @@ const LONGER: &[(&str, usize)] = &[
     ("runtime/engine/src/worker/view.rs", 617),
     ("runtime/resource/src/cpu/slots.rs", 692),
     ("runtime/resource/src/cpu/task.rs", 695),
-    ("server/catalog/src/settings/known.rs", 616),
-    ("server/database/src/database.rs", 658),
     ("server/functions/src/arrays.rs", 707),
     ("server/functions/src/by_pattern.rs", 679),
     ("server/functions/src/jsonb.rs", 665),

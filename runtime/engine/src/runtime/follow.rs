@@ -1,4 +1,4 @@
-//! What changes in a relation, for those who pass it on: sinks.
+//! What changes in a relation, for those who pass it on: sinks and subscriptions.
 //!
 //! ```text
 //!  moved --> step: everything between the version that was taken last (pinned) and the newest one, as changes --> moved ..
@@ -16,8 +16,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Result, RuntimeError};
 use crate::relation::Relation;
-use crate::runtime::Runtime;
 use crate::runtime::backfill::input::{Input, Step};
+use crate::runtime::{Engine, Runtime};
 use crate::snapshot::{Frozen, FrozenRows};
 
 /// Follows one relation from step to step.
@@ -112,6 +112,35 @@ impl Follower {
         self.runtime
             .until(|engine| Some(engine.versions.version(relation, by_offset)) != taken)
             .await
+    }
+
+    /// Resolves when an epoch was committed that was not taken, whatever changed in it.
+    ///
+    /// # Errors
+    /// The relation is gone, or the runtime is shutting down.
+    pub async fn passed(&self) -> Result<()> {
+        let (relation, taken) = (self.input.relation, self.input.epoch());
+        let is_over = |engine: &Engine| {
+            engine.relation(relation).is_err() || engine.versions.version(relation, false) != taken
+        };
+        self.runtime.until(is_over).await?;
+        self.runtime.engine.relation(relation).map(|_| ())
+    }
+
+    /// The epoch of the relation's pipeline that was taken last.
+    pub fn epoch(&self) -> u64 {
+        self.input.epoch()
+    }
+
+    /// All rows as of the step that was taken last, of a stream those that its log still has.
+    ///
+    /// # Errors
+    /// The relation is gone, or its log is damaged.
+    pub fn everything(&self) -> Result<Changes> {
+        Ok(Changes {
+            step: self.input.everything(&self.runtime)?,
+            disk: Arc::clone(self.runtime.engine.machine.data()),
+        })
     }
 
     /// Takes the newest version. The changes of the step before must have been read.

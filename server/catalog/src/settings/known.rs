@@ -2,30 +2,8 @@
 
 use millrace_postgres::SERVER_VERSION;
 
+use super::form::Form;
 use crate::flow;
-
-/// What a setting may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    /// Any text.
-    Text,
-    /// on or off.
-    Boolean,
-    /// A whole number.
-    Integer,
-    /// A number, perhaps with a unit.
-    Quantity,
-    /// Milliseconds, or a number with a unit; 0 is none.
-    Duration,
-    /// Flow control of new views.
-    Flow,
-    /// One of these words.
-    OneOf(&'static [&'static str]),
-    /// It is the server's ([`millrace_database::tuning`]): sessions only see it.
-    Server,
-    /// It cannot be changed.
-    Fixed,
-}
 
 /// A setting that exists.
 #[derive(Debug)]
@@ -47,7 +25,7 @@ impl Known {
             Form::Integer => "integer",
             Form::Quantity => "real",
             Form::OneOf(_) => "enum",
-            Form::Text | Form::Duration | Form::Flow | Form::Server | Form::Fixed => "string",
+            Form::Text | Form::Size | Form::Duration | Form::Flow | Form::Server | Form::Fixed => "string",
         }
     }
 
@@ -385,6 +363,12 @@ pub const KNOWN: &[Known] = &[
         "0",
         Form::Duration,
         "How long a statement may run; 0: no limit.",
+    ),
+    known(
+        "subscription_buffer",
+        "16MB",
+        Form::Size,
+        "How much of changes may wait for a client that follows a relation before its subscription ends.",
     ),
     known(
         "suspension_max",

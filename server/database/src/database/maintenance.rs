@@ -195,7 +195,8 @@ impl Database {
                     false => 0,
                 };
                 let of_sinks = self.sinks.needed(stream.id).unwrap_or(u64::MAX);
-                (stream.id.0, of_views.min(of_sinks))
+                let of_subscribers = self.subscriptions.needed(stream.id).unwrap_or(u64::MAX);
+                (stream.id.0, of_views.min(of_sinks).min(of_subscribers))
             })
             .collect()
     }

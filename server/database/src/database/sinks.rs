@@ -545,7 +545,7 @@ fn times(count: i64) -> usize {
 }
 
 /// The rows of changes that came or went, each as often as it did.
-fn rows_of(op: Op, changes: &ChangeBatch) -> SqlResult<Option<RecordBatch>> {
+pub(crate) fn rows_of(op: Op, changes: &ChangeBatch) -> SqlResult<Option<RecordBatch>> {
     if changes.weights.is_none() {
         return Ok((op == Op::Insert).then(|| changes.rows.clone()));
     }

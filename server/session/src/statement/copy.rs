@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
 use millrace_database::running::Running;
@@ -19,7 +21,7 @@ use crate::names;
 use crate::outcome::{CopyOut, Outcome};
 use crate::query::Providers;
 use crate::session::Session;
-use crate::statement::select;
+use crate::statement::{select, subscribe};
 use crate::write::writable;
 
 /// Executes COPY.
@@ -70,36 +72,13 @@ async fn from(session: &Arc<Session>, copy: CopyStatement) -> SqlResult<Outcome>
 
 async fn to(session: &Arc<Session>, copy: CopyStatement, running: Running) -> SqlResult<Outcome> {
     let layout = Layout::from_options(&copy.options)?;
-    let scope = session.scope();
-    let mut statement = match copy.source {
-        CopySource::Relation { name, columns } => {
-            let list: Vec<String> = columns
-                .iter()
-                .map(|column| quote_identifier(&millrace_parser::fold(column)))
-                .collect();
-            let list = if list.is_empty() {
-                "*".to_string()
-            } else {
-                list.join(", ")
-            };
-            let text = format!("SELECT {list} FROM {name}");
-            select::parse_query(&text)?
+    let (schema, stream) = match copy.source {
+        CopySource::Subscribe(subscribe) => {
+            let rows = subscribe::rows(session, &subscribe).await?;
+            session.guarded(rows, &[], running)
         }
-        CopySource::Query(query) => {
-            if !matches!(*query, ast::Statement::Query(_)) {
-                return Err(SqlError::unsupported(
-                    "COPY (INSERT, UPDATE or DELETE ..) is not supported",
-                ));
-            }
-            *query
-        }
-        CopySource::Subscribe(_) => {
-            return Err(SqlError::unsupported("COPY (SUBSCRIBE ..) is not supported yet"));
-        }
+        source => query(session, source, running).await?,
     };
-    let (plan, names) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
-    let physical = session.physical_plan(plan, &Providers::new()).await?;
-    let (schema, stream) = session.guarded(session.start(physical)?, &names, running);
     let columns = schema.fields().len();
     let rows = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&rows);
@@ -121,4 +100,40 @@ async fn to(session: &Arc<Session>, copy: CopyStatement, running: Running) -> Sq
         binary: false,
         rows,
     }))
+}
+
+/// The rows of a relation or a query.
+async fn query(
+    session: &Arc<Session>,
+    source: CopySource,
+    running: Running,
+) -> SqlResult<(SchemaRef, SendableRecordBatchStream)> {
+    let scope = session.scope();
+    let mut statement = match source {
+        CopySource::Relation { name, columns } => {
+            let list: Vec<String> = columns
+                .iter()
+                .map(|column| quote_identifier(&millrace_parser::fold(column)))
+                .collect();
+            let list = if list.is_empty() {
+                "*".to_string()
+            } else {
+                list.join(", ")
+            };
+            let text = format!("SELECT {list} FROM {name}");
+            select::parse_query(&text)?
+        }
+        CopySource::Query(query) => {
+            if !matches!(*query, ast::Statement::Query(_)) {
+                return Err(SqlError::unsupported(
+                    "COPY (INSERT, UPDATE or DELETE ..) is not supported",
+                ));
+            }
+            *query
+        }
+        CopySource::Subscribe(_) => return Err(SqlError::internal("SUBSCRIBE is not a query")),
+    };
+    let (plan, names) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
+    let physical = session.physical_plan(plan, &Providers::new()).await?;
+    Ok(session.guarded(session.start(physical)?, &names, running))
 }

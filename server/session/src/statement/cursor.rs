@@ -1,18 +1,20 @@
-//! DECLARE, FETCH and CLOSE, over queries.
+//! DECLARE, FETCH and CLOSE, over queries and over SUBSCRIBE.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::sql::sqlparser::ast::{self, CloseCursor, Declare, FetchDirection};
 use millrace_database::running::Running;
-use millrace_parser::ast::Fetch;
+use millrace_parser::ast::{DeclareSubscribeCursor, Fetch};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::units;
 
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, Patience};
 use crate::limits::check_limit;
 use crate::outcome::{CommandTag, Outcome};
 use crate::query::{Providers, renamed};
 use crate::session::Session;
-use crate::statement::{done, select};
+use crate::statement::{done, select, subscribe};
 use crate::transaction::Transaction;
 
 /// DECLARE name CURSOR FOR query.
@@ -35,23 +37,7 @@ pub async fn declare(
             return Err(SqlError::unsupported("scrolling cursors are not supported")
                 .with_hint("Declare it with NO SCROLL: rows can only be fetched forward."));
         }
-        let in_transaction =
-            matches!(&*session.transaction.lock(), Transaction::Active(active) if !active.implicit);
-        if !hold && !in_transaction {
-            return Err(SqlError::new(
-                SqlState::NoActiveSqlTransaction,
-                "DECLARE CURSOR can only be used in transaction blocks",
-            )
-            .with_hint("Use BEGIN first, or declare it WITH HOLD."));
-        }
-        if session.cursors.lock().contains_key(&name) {
-            return Err(SqlError::new(
-                SqlState::DuplicateCursor,
-                format!("cursor \"{name}\" already exists"),
-            ));
-        }
-        let kept = session.cursors.lock().len();
-        check_limit(kept, "cursors")?;
+        check_new(session, &name, hold)?;
         let scope = session.scope();
         let mut statement = ast::Statement::Query(query);
         let (plan, names) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
@@ -68,12 +54,59 @@ pub async fn declare(
     done("DECLARE CURSOR")
 }
 
+/// DECLARE name CURSOR FOR SUBSCRIBE ..: what it follows begins now.
+pub(crate) async fn declare_subscribe(
+    session: &Arc<Session>,
+    declare: &DeclareSubscribeCursor,
+    text: &str,
+) -> SqlResult<Outcome> {
+    let name = millrace_parser::fold(&declare.name);
+    check_new(session, &name, declare.hold)?;
+    let rows = subscribe::rows(session, &declare.subscribe).await?;
+    let cursor = Cursor::following(declare.hold, text.to_string(), rows);
+    session.cursors.lock().insert(name, cursor);
+    done("DECLARE CURSOR")
+}
+
+/// Refuses a cursor that would end at once, or whose name is taken.
+fn check_new(session: &Session, name: &str, hold: bool) -> SqlResult<()> {
+    let in_transaction =
+        matches!(&*session.transaction.lock(), Transaction::Active(active) if !active.implicit);
+    if !hold && !in_transaction {
+        return Err(SqlError::new(
+            SqlState::NoActiveSqlTransaction,
+            "DECLARE CURSOR can only be used in transaction blocks",
+        )
+        .with_hint("Use BEGIN first, or declare it WITH HOLD."));
+    }
+    let cursors = session.cursors.lock();
+    if cursors.contains_key(name) {
+        return Err(SqlError::new(
+            SqlState::DuplicateCursor,
+            format!("cursor \"{name}\" already exists"),
+        ));
+    }
+    check_limit(cursors.len(), "cursors")
+}
+
 /// FETCH count FROM name.
 pub(crate) async fn fetch(session: &Arc<Session>, fetch: &Fetch, running: Running) -> SqlResult<Outcome> {
     let name = millrace_parser::fold(&fetch.cursor);
     let count = count(&fetch.direction)?;
     let cursor = (session.cursors.lock().get(&name).cloned()).ok_or_else(|| undefined(&name))?;
-    let Some(rows) = cursor.fetch(count) else {
+    let patience = match (&fetch.timeout, cursor.is_following) {
+        (None, false) => Patience::None,
+        (None, true) => Patience::FirstRow,
+        (Some(text), true) => Patience::Until(tokio::time::Instant::now() + timeout(text)?),
+        (Some(_), false) => {
+            return Err(SqlError::new(
+                SqlState::InvalidParameterValue,
+                format!("cursor \"{name}\" has no use for a timeout"),
+            )
+            .with_hint("FETCH .. WITH (timeout = ..) is for cursors over SUBSCRIBE."));
+        }
+    };
+    let Some(rows) = cursor.fetch(count, patience) else {
         return Err(
             SqlError::new(SqlState::ObjectInUse, format!("cursor \"{name}\" is in use"))
                 .with_detail("The rows of the previous FETCH have not all been read."),
@@ -85,6 +118,21 @@ pub(crate) async fn fetch(session: &Arc<Session>, fetch: &Fetch, running: Runnin
         stream,
         tag: CommandTag::sent("FETCH"),
     })
+}
+
+/// The longest time that a FETCH waits for.
+const TIMEOUT_MAX: Duration = Duration::from_secs(86_400);
+
+fn timeout(text: &str) -> SqlResult<Duration> {
+    let invalid = |hint: String| {
+        let message = format!("invalid timeout: \"{text}\"");
+        SqlError::new(SqlState::InvalidParameterValue, message).with_hint(hint)
+    };
+    match units::duration(text) {
+        Ok(duration) if duration <= TIMEOUT_MAX => Ok(duration),
+        Ok(_) => Err(invalid("A FETCH can wait for up to a day.".to_owned())),
+        Err(why) => Err(invalid(format!("Here {why}."))),
+    }
 }
 
 fn count(direction: &FetchDirection) -> SqlResult<usize> {

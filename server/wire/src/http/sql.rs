@@ -36,7 +36,7 @@ use super::{State, error};
 use crate::metrics::StatementKind;
 
 /// The header that names a statement: chosen by the client, else by the server.
-const QUERY_ID: HeaderName = HeaderName::from_static("x-query-id");
+pub(super) const QUERY_ID: HeaderName = HeaderName::from_static("x-query-id");
 /// How many pieces of an answer wait for the client; a piece is at most about [`PIECE_BYTES`].
 const PIECES_MAX: usize = 4;
 /// How much is put together before it is sent.
@@ -204,7 +204,11 @@ fn reads_only(statement: &Statement) -> bool {
     }
 }
 
-fn register(state: &State, headers: &HeaderMap, session: &Arc<Session>) -> SqlResult<RunningQuery> {
+pub(super) fn register(
+    state: &State,
+    headers: &HeaderMap,
+    session: &Arc<Session>,
+) -> SqlResult<RunningQuery> {
     let id = match headers.get(&QUERY_ID) {
         Some(id) => id.to_str().map_err(|_| malformed_id())?.to_owned(),
         None => Uuid::new_v4().to_string(),
@@ -391,6 +395,8 @@ async fn send_rows(
     }
     let mut rows = 0;
     while let Some(batch) = batches.next().await {
+        let is_last_for_now =
+            batch.as_ref().is_ok_and(|batch| batch.num_rows() == 0) && writer.pending_bytes() > 0;
         let written = batch.map_err(from_internal::datafusion).and_then(|batch| {
             rows += batch.num_rows() as u64;
             writer.batch(schema, &batch)
@@ -398,7 +404,7 @@ async fn send_rows(
         if let Err(error) = written {
             return Ok(Err(error));
         }
-        if writer.pending_bytes() >= PIECE_BYTES {
+        if writer.pending_bytes() >= PIECE_BYTES || is_last_for_now {
             send(writer, sender).await?;
         }
     }

@@ -88,6 +88,35 @@ impl Collector for RuntimeCollector {
             let gauge = ConstGauge::new(value as i64);
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
         }
+        let subscriptions = database.subscriptions();
+        let open = subscriptions.list();
+        let waiting: u64 = open.iter().map(|info| info.waiting_bytes).sum();
+        for (name, help, value) in [
+            (
+                "subscriptions",
+                "Clients that follow a relation",
+                open.len() as i64,
+            ),
+            (
+                "relations_followed",
+                "Relations that are followed by clients",
+                subscriptions.followed() as i64,
+            ),
+            (
+                "subscription_waiting_bytes",
+                "Bytes of changes that wait for clients that follow a relation",
+                waiting as i64,
+            ),
+        ] {
+            let gauge = ConstGauge::new(value);
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        }
+        let too_slow = ConstCounter::new(subscriptions.too_slow());
+        let (name, help) = (
+            "subscriptions_too_slow",
+            "Subscriptions that ended because changes were read too slowly",
+        );
+        too_slow.encode(encoder.encode_descriptor(name, help, None, too_slow.metric_type())?)?;
         let views = runtime.views();
         let failed = views.iter().filter(|view| view.failure.is_some()).count();
         let waiting = |class| runtime.tasks_waiting(class) as i64;

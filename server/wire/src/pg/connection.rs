@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures::{Stream, StreamExt};
 use millrace_database::running::CancelHandle;
 use millrace_database::sessions::SessionInfo;
 use millrace_postgres::error::{SqlError, SqlState};
@@ -285,6 +286,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 // The client may be waiting for exactly this before it sends its Sync.
                 self.wire.flush().await
             }
+        }
+    }
+
+    /// The next piece of an answer. `is_slow`: the piece before said that it may take long; what was sent so far reaches the client
+    /// first, and meanwhile a client that has gone is noticed, and that the server stops.
+    pub(super) async fn next_piece<T>(
+        &mut self,
+        pieces: &mut (impl Stream<Item = T> + Unpin),
+        is_slow: bool,
+    ) -> Result<Option<T>, Closed> {
+        if !is_slow {
+            return Ok(pieces.next().await);
+        }
+        self.wire.flush().await?;
+        tokio::select! {
+            biased;
+            piece = pieces.next() => Ok(piece),
+            () = signalled(&mut self.stopping) => Err(Closed::ByServer),
+            closed = self.wire.hung_up() => Err(closed),
         }
     }
 

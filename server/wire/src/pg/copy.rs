@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use futures::StreamExt;
 use millrace_postgres::error::{SqlError, SqlState};
 use millrace_session::copy_in::CopyIn;
 use millrace_session::{CommandTag, CopyOut};
@@ -54,10 +53,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let response = CopyOutResponse::new(TEXT, copy.columns as i16, vec![0; copy.columns]);
         self.wire.put(&PgWireBackendMessage::CopyOutResponse(response))?;
         let counter = copy.row_counter();
-        while let Some(data) = copy.stream.next().await {
-            self.wire
-                .put(&PgWireBackendMessage::CopyData(CopyData::new(data?)))?;
-            self.wire.relieve().await?;
+        let mut is_slow = false;
+        while let Some(data) = self.next_piece(&mut copy.stream, is_slow).await? {
+            let data = data?;
+            is_slow = data.is_empty();
+            if !is_slow {
+                self.wire
+                    .put(&PgWireBackendMessage::CopyData(CopyData::new(data)))?;
+                self.wire.relieve().await?;
+            }
         }
         self.wire.put(&PgWireBackendMessage::CopyDone(CopyDone::new()))?;
         Ok(CommandTag::rows("COPY", counter.load(Ordering::Acquire)))

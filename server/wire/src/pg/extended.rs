@@ -10,7 +10,6 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use datafusion::execution::SendableRecordBatchStream;
-use futures::StreamExt;
 use millrace_database::sessions::TransactionStatus;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
@@ -243,11 +242,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(());
         };
         let formats = &portal.formats;
-        let mut sent = 0;
+        let (mut sent, mut is_slow) = (0, false);
         loop {
             let (batch, first) = match rows.batch.take() {
                 Some(current) => current,
-                None => match rows.stream.next().await {
+                None => match self.next_piece(&mut rows.stream, is_slow).await? {
                     Some(batch) => (batch.map_err(from_internal::datafusion)?, 0),
                     None => {
                         self.put_notices()?;
@@ -257,6 +256,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     }
                 },
             };
+            is_slow = batch.num_rows() == 0;
             let wanted = row_limit.map_or(usize::MAX, |limit| {
                 usize::try_from(limit - sent).unwrap_or(usize::MAX)
             });

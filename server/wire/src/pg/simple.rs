@@ -5,7 +5,6 @@ use std::time::Instant;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
-use futures::StreamExt;
 use millrace_postgres::from_internal;
 use millrace_session::{CommandTag, Outcome};
 use pgwire::messages::PgWireBackendMessage;
@@ -93,9 +92,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         schema: &SchemaRef,
         mut stream: SendableRecordBatchStream,
     ) -> Result<u64, Failure> {
-        let mut sent = 0;
-        while let Some(batch) = stream.next().await {
+        let (mut sent, mut is_slow) = (0, false);
+        while let Some(batch) = self.next_piece(&mut stream, is_slow).await? {
             let batch = batch.map_err(from_internal::datafusion)?;
+            is_slow = batch.num_rows() == 0;
             self.send_batch(schema, &batch).await?;
             sent += batch.num_rows() as u64;
         }

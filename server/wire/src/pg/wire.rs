@@ -105,6 +105,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         }
     }
 
+    /// Returns when the client has hung up. What it sends meanwhile is there for the next [`Wire::receive`]. Cancel-safe.
+    pub async fn hung_up(&mut self) -> Closed {
+        while self.incoming.len() < READ_AHEAD_BYTES {
+            if let Err(closed) = self.read_more(READ_BYTES).await {
+                return closed;
+            }
+        }
+        std::future::pending().await
+    }
+
     async fn read_more(&mut self, wanted: usize) -> Result<(), Closed> {
         self.incoming.reserve(wanted.max(READ_BYTES));
         match self.stream.read_buf(&mut self.incoming).await? {

@@ -16,7 +16,7 @@ use millrace_resource::disk::DiskScheduler;
 use millrace_resource::monotask::{Moved, Phase};
 use millrace_schedule::id::Version;
 use millrace_state::row_table::TableView;
-use millrace_storage::{ChangeBatch, LogReader, rows_bytes};
+use millrace_storage::{ChangeBatch, LogHold, LogReader, rows_bytes};
 
 use crate::error::{Result, RuntimeError};
 use crate::relation::Relation;
@@ -34,6 +34,8 @@ pub(crate) struct Input {
     fed: Option<Frozen>,
     /// For a stream, the offset up to which it was fed.
     offset: u64,
+    /// The epoch of its pipeline as of which it was fed.
+    epoch: u64,
 }
 
 /// What there is to feed of one input in one step.
@@ -47,6 +49,8 @@ pub(crate) enum Step {
     Log {
         relation: Arc<Relation>,
         reader: Option<Box<LogReader>>,
+        /// What it reads stays meanwhile.
+        _hold: Option<Arc<LogHold>>,
     },
 }
 
@@ -56,6 +60,7 @@ impl Input {
             relation,
             fed: None,
             offset: 0,
+            epoch: 0,
         }
     }
 
@@ -85,11 +90,46 @@ impl Input {
         self.offset
     }
 
+    /// The epoch of its pipeline as of which it was fed last; 0: nothing yet.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// All rows as of what was fed last, and of a stream those that its log still has.
+    ///
+    /// # Errors
+    /// The log cannot be read, or nothing was fed.
+    pub fn everything(&self, runtime: &Runtime) -> Result<Step> {
+        let relation = runtime.engine.relation(self.relation)?;
+        if let Relation::Stream(_) = relation.as_ref() {
+            let hold = runtime.engine.logs.hold(self.relation.0, 0)?;
+            let reader = runtime.engine.logs.read(self.relation.0, 0, self.offset)?;
+            return Ok(Step::Log {
+                relation,
+                reader: Some(Box::new(reader)),
+                _hold: Some(Arc::new(hold)),
+            });
+        }
+        let fed = self.fed.as_ref();
+        let fed = fed.ok_or_else(|| RuntimeError::Internal("nothing was taken of it".to_owned()))?;
+        let FrozenRows::Table(partitions) = &fed.rows else {
+            return Err(RuntimeError::Internal(
+                "a table without rows in memory".to_owned(),
+            ));
+        };
+        Ok(Step::Rows {
+            partitions: partitions.clone(),
+            since: None,
+            at: (0, 0),
+        })
+    }
+
     /// Takes the newest committed version as what is to be fed next, of a log at most so many rows. Returns it with the
     /// rows that are left for later.
     pub async fn next(&mut self, runtime: &Runtime, log_rows_max: u64) -> Result<(Step, u64)> {
         let snapshot = runtime.snapshot(&[self.relation], None).await?;
         let newest = snapshot.frozen(self.relation)?.clone();
+        self.epoch = snapshot.epoch();
         let step = match &newest.rows {
             FrozenRows::Log(logs, _) => {
                 let end = newest.version.min(self.offset.saturating_add(log_rows_max));
@@ -99,6 +139,7 @@ impl Input {
                 let step = Step::Log {
                     relation: Arc::clone(&newest.relation),
                     reader: Some(Box::new(reader)),
+                    _hold: newest.hold(),
                 };
                 return Ok((step, left));
             }
@@ -140,7 +181,7 @@ impl Step {
                 }
                 Ok(None)
             }
-            Step::Log { relation, reader } => {
+            Step::Log { relation, reader, .. } => {
                 let Some(mut current) = reader.take() else {
                     return Ok(None);
                 };

@@ -1,0 +1,308 @@
+//! SUBSCRIBE: the changes of a relation as rows that do not end.
+//!
+//! | columns | |
+//! |---|---|
+//! | `epoch` | the epoch up to which this changed |
+//! | `progressed` | with PROGRESS: whether everything up to the epoch has been sent; nothing else is said then |
+//! | `op` | `insert`, `delete`, `update_delete`, `update_insert`; with ENVELOPE UPSERT `upsert` or `delete` |
+//! | the row | with ENVELOPE UPSERT the key first, and NULL beside it where the row is gone |
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, StringArray, new_null_array,
+};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::FutureExt;
+use millrace_catalog::{Object, Relation};
+use millrace_database::database::subscriptions::{Event, Position, Subscription, Wish};
+use millrace_database::running::Running;
+use millrace_parser::ast::{Ident, Subscribe, SubscribeTarget};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::from_internal;
+
+use crate::names;
+use crate::outcome::{CommandTag, Outcome};
+use crate::session::Session;
+
+const PROGRESSED: &str = "progressed";
+
+/// What the rows of a SUBSCRIBE look like.
+#[derive(Clone)]
+struct Shape {
+    schema: SchemaRef,
+    progress: bool,
+    /// With ENVELOPE UPSERT: how many columns are the key, and the relation's columns in the order in which they are sent.
+    upsert: Option<(usize, Vec<usize>)>,
+}
+
+/// A relation that is followed, and how its changes are sent.
+pub struct Following {
+    /// What changes.
+    pub subscription: Subscription,
+    shape: Shape,
+    /// The statement runs for as long as this lives.
+    _runs: Arc<()>,
+}
+
+/// SUBSCRIBE as a statement.
+pub async fn execute(session: &Arc<Session>, subscribe: &Subscribe, running: Running) -> SqlResult<Outcome> {
+    let rows = rows(session, subscribe).await?;
+    let (schema, stream) = session.guarded(rows, &[], running);
+    let tag = CommandTag::sent("SUBSCRIBE");
+    Ok(Outcome::Rows { schema, stream, tag })
+}
+
+/// The columns that it answers with.
+///
+/// # Errors
+/// What it follows does not exist, or cannot be followed.
+pub fn columns(session: &Session, subscribe: &Subscribe) -> SqlResult<SchemaRef> {
+    let object = target(session, subscribe)?;
+    Ok(Shape::new(&object, subscribe)?.schema)
+}
+
+/// The changes as rows. One batch without rows says that nothing more is there yet.
+///
+/// # Errors
+/// What it follows does not exist, or cannot be followed.
+pub async fn rows(session: &Arc<Session>, subscribe: &Subscribe) -> SqlResult<SendableRecordBatchStream> {
+    let following = follow(session, subscribe, None).await?;
+    let schema = Arc::clone(&following.shape.schema);
+    let rows = futures::stream::try_unfold((following, false), |(mut following, mut is_told)| async move {
+        loop {
+            let event = match following.subscription.next().now_or_never() {
+                Some(event) => event?,
+                None if is_told => following.subscription.next().await?,
+                None => {
+                    let nothing = RecordBatch::new_empty(Arc::clone(&following.shape.schema));
+                    return Ok(Some((nothing, (following, true))));
+                }
+            };
+            is_told = false;
+            if let Some(batch) = following.batch(&event)? {
+                return Ok(Some((batch, (following, is_told))));
+            }
+        }
+    });
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+}
+
+/// Begins to follow what a SUBSCRIBE names.
+///
+/// # Errors
+/// It does not exist, cannot be followed, or what is to be resumed is not known any more.
+pub async fn follow(
+    session: &Arc<Session>,
+    subscribe: &Subscribe,
+    resume: Option<Position>,
+) -> SqlResult<Following> {
+    let object = target(session, subscribe)?;
+    let shape = Shape::new(&object, subscribe)?;
+    let buffer_bytes = session.settings.lock().subscription_buffer();
+    let wish = Wish {
+        snapshot: subscribe.snapshot,
+        buffer_bytes,
+        after: session.read_after(),
+        resume,
+        session: session.id(),
+    };
+    let subscription = session.database().subscribe(&object, wish).await?;
+    Ok(Following {
+        subscription,
+        shape,
+        _runs: session.runs_for(),
+    })
+}
+
+fn target(session: &Session, subscribe: &Subscribe) -> SqlResult<Arc<Object>> {
+    if subscribe.as_of.is_some() {
+        return Err(SqlError::unsupported("SUBSCRIBE .. AS OF is not supported")
+            .with_hint("Subscribe with a snapshot, or with SNAPSHOT = false for the changes from now on."));
+    }
+    let name = match &subscribe.target {
+        SubscribeTarget::Relation(name) => name,
+        SubscribeTarget::Query(_) => {
+            return Err(SqlError::unsupported("SUBSCRIBE to a query is not supported")
+                .with_hint("Create a materialized view of the query, and subscribe to that."));
+        }
+    };
+    let object = names::resolve(session, &session.scope(), name)?;
+    relation(&object)?;
+    Ok(object)
+}
+
+fn relation(object: &Object) -> SqlResult<&Relation> {
+    object.check_up()?;
+    object.relation().ok_or_else(|| {
+        let hint = "A materialized view, a table or a stream can be followed.";
+        SqlError::new(
+            SqlState::WrongObjectType,
+            format!("cannot subscribe to {}", object.described()),
+        )
+        .with_hint(hint)
+    })
+}
+
+impl Shape {
+    fn new(object: &Object, subscribe: &Subscribe) -> SqlResult<Shape> {
+        let relation = relation(object)?;
+        let columns = relation.schema().fields();
+        let upsert = match &subscribe.upsert {
+            None => None,
+            Some(key) => {
+                let key = upsert_key(object, relation, key)?;
+                let others = (0..columns.len()).filter(|column| !key.contains(column));
+                let order: Vec<usize> = key.iter().copied().chain(others).collect();
+                Some((key.len(), order))
+            }
+        };
+        let mut fields = vec![Field::new("epoch", DataType::Int64, false)];
+        if subscribe.progress {
+            fields.push(Field::new(PROGRESSED, DataType::Boolean, false));
+        }
+        fields.push(Field::new("op", DataType::Utf8, true));
+        let in_order: Vec<usize> = match &upsert {
+            Some((_, order)) => order.clone(),
+            None => (0..columns.len()).collect(),
+        };
+        fields.extend(
+            in_order
+                .iter()
+                .map(|column| columns[*column].as_ref().clone().with_nullable(true)),
+        );
+        Ok(Shape {
+            schema: Arc::new(Schema::new(fields)),
+            progress: subscribe.progress,
+            upsert,
+        })
+    }
+}
+
+/// The positions of the columns by which rows are told apart.
+fn upsert_key(object: &Object, relation: &Relation, given: &[Ident]) -> SqlResult<Vec<usize>> {
+    let schema = relation.schema();
+    let name = |column: &usize| schema.field(*column).name().as_str();
+    let known = relation.info.key.as_deref();
+    let wrong = |message: String, hint: String| {
+        SqlError::new(SqlState::InvalidColumnReference, message).with_hint(hint)
+    };
+    let Some(known) = known else {
+        return Err(wrong(
+            format!(
+                "the rows of {} have no key that is known to be unique",
+                object.described()
+            ),
+            "ENVELOPE UPSERT is for tables with a primary key and for views with one row for each group."
+                .to_owned(),
+        ));
+    };
+    let mut key = vec![];
+    for ident in given {
+        let column = millrace_parser::fold(ident);
+        let position = schema.index_of(&column).map_err(|_| {
+            let message = format!("column \"{column}\" does not exist");
+            SqlError::new(SqlState::UndefinedColumn, message)
+        })?;
+        key.push(position);
+    }
+    if given.is_empty() {
+        return Ok(known.to_vec());
+    }
+    let is_known = key.len() == known.len() && known.iter().all(|column| key.contains(column));
+    match is_known {
+        true => Ok(key),
+        false => {
+            let names: Vec<&str> = known.iter().map(name).collect();
+            Err(wrong(
+                format!("these columns are not the key of {}", object.described()),
+                format!("Its key is ({}).", names.join(", ")),
+            ))
+        }
+    }
+}
+
+impl Following {
+    /// The columns of the relation, in the order in which they are sent.
+    pub fn row_schema(&self) -> SchemaRef {
+        let first = self.shape.schema.fields().len() - self.row_columns();
+        Arc::new(Schema::new(self.shape.schema.fields()[first..].to_vec()))
+    }
+
+    fn row_columns(&self) -> usize {
+        self.shape.schema.fields().len() - 2 - usize::from(self.shape.progress)
+    }
+
+    /// Whether it is asked for what is complete.
+    pub fn tells_progress(&self) -> bool {
+        self.shape.progress
+    }
+
+    /// What happened to each row, and the rows, as they are sent. None: nothing of it is sent.
+    ///
+    /// # Errors
+    /// An internal one.
+    pub fn sent(&self, ops: &ArrayRef, rows: &RecordBatch) -> SqlResult<Option<(ArrayRef, Vec<ArrayRef>)>> {
+        let Some((key, order)) = &self.shape.upsert else {
+            return Ok(Some((Arc::clone(ops), rows.columns().to_vec())));
+        };
+        let texts = ops.as_string::<i32>();
+        // The new form of a row says all.
+        let stays = BooleanArray::from_iter(texts.iter().map(|op| Some(op != Some("update_delete"))));
+        let rows = filter_record_batch(rows, &stays).map_err(from_internal::arrow)?;
+        let kept = arrow::compute::filter(ops, &stays).map_err(from_internal::arrow)?;
+        if rows.num_rows() == 0 {
+            return Ok(None);
+        }
+        let is_gone = BooleanArray::from_iter(
+            kept.as_string::<i32>()
+                .iter()
+                .map(|op| Some(op == Some("delete"))),
+        );
+        let ops = is_gone.iter().map(|gone| match gone {
+            Some(true) => "delete",
+            _ => "upsert",
+        });
+        let mut columns = vec![];
+        for (place, column) in order.iter().enumerate() {
+            let column = rows.column(*column);
+            columns.push(match place < *key {
+                true => Arc::clone(column),
+                false => arrow::compute::nullif(column, &is_gone).map_err(from_internal::arrow)?,
+            });
+        }
+        Ok(Some((Arc::new(StringArray::from_iter_values(ops)), columns)))
+    }
+
+    /// An event as rows of the statement.
+    fn batch(&self, event: &Event) -> SqlResult<Option<RecordBatch>> {
+        let (epoch, sent) = match event {
+            Event::Changes { epoch, ops, rows } => match self.sent(ops, rows)? {
+                Some(sent) => (*epoch, Some(sent)),
+                None => return Ok(None),
+            },
+            Event::Complete { epoch } if self.shape.progress => (*epoch, None),
+            Event::Complete { .. } => return Ok(None),
+        };
+        let progressed = sent.is_none();
+        let (ops, columns) = sent.unwrap_or_else(|| {
+            let fields = self.shape.schema.fields();
+            let nulls = |field: &Arc<Field>| new_null_array(field.data_type(), 1);
+            let columns = fields[fields.len() - self.row_columns()..].iter().map(nulls);
+            (new_null_array(&DataType::Utf8, 1), columns.collect())
+        });
+        let rows = ops.len();
+        let epoch = i64::try_from(epoch).unwrap_or(i64::MAX);
+        let mut all: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_value(epoch, rows))];
+        if self.shape.progress {
+            all.push(Arc::new(BooleanArray::from(vec![progressed; rows])));
+        }
+        all.push(ops);
+        all.extend(columns);
+        let batch = RecordBatch::try_new(Arc::clone(&self.shape.schema), all);
+        batch.map(Some).map_err(from_internal::arrow)
+    }
+}

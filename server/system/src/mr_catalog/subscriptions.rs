@@ -1,0 +1,41 @@
+//! `mr_catalog.subscriptions`: one row for each client that follows a relation, and how far it is.
+
+use std::sync::Arc;
+
+use arrow::array::{StringArray, TimestampMicrosecondArray};
+use millrace_database::Database;
+
+use super::{Columns, numbers, optional_numbers};
+
+pub(super) fn columns(database: &Database) -> Columns {
+    let catalog = database.catalog();
+    let all = database.subscriptions().list();
+    let relations = all.iter().map(|info| {
+        let object = catalog.object(info.relation);
+        object.map(|object| object.display_name())
+    });
+    let began = all.iter().map(|info| info.began_at_ms.saturating_mul(1_000));
+    vec![
+        ("id", numbers(all.iter().map(|info| info.id))),
+        ("relation", Arc::new(StringArray::from_iter(relations))),
+        (
+            "session",
+            optional_numbers(all.iter().map(|info| u64::try_from(info.session).ok())),
+        ),
+        (
+            "began_at",
+            Arc::new(TimestampMicrosecondArray::from_iter_values(began).with_timezone("UTC")),
+        ),
+        ("epoch", optional_numbers(all.iter().map(|info| info.epoch))),
+        ("newest_epoch", numbers(all.iter().map(|info| info.newest_epoch))),
+        ("rows", numbers(all.iter().map(|info| info.rows))),
+        (
+            "waiting_bytes",
+            numbers(all.iter().map(|info| info.waiting_bytes)),
+        ),
+        (
+            "error",
+            Arc::new(StringArray::from_iter(all.iter().map(|info| info.error.clone()))),
+        ),
+    ]
+}
