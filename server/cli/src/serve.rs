@@ -49,6 +49,9 @@ pub struct ServeArgs {
     /// off: no materialized view is loaded, so that one that crashes the server can be dropped [default: on]
     #[arg(long, value_name = "on|off")]
     views: Option<String>,
+    /// Encrypt with a certificate made at the start, for a first try; its fingerprint is printed
+    #[arg(long)]
+    tls_self_signed: bool,
     /// Allow listening on other addresses than loopback without a password
     #[arg(long)]
     insecure: bool,
@@ -69,7 +72,9 @@ impl ServeArgs {
         let given = given
             .into_iter()
             .filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)));
+        let self_signed = ("tls_self_signed".to_owned(), "true".to_owned());
         given
+            .chain(self.tls_self_signed.then_some(self_signed))
             .chain(self.insecure.then(|| ("insecure".to_owned(), "true".to_owned())))
             .collect()
     }
@@ -102,6 +107,9 @@ pub async fn run(args: ServeArgs) -> ExitCode {
         () = stop_signal(&mut interrupt, &mut terminate) => return fail("stopped while starting"),
     };
     let (pg, http) = (server.pg_addr(), server.http_addr());
+    if let Some(fingerprint) = server.tls().and_then(|tls| tls.fingerprint()) {
+        println!("the certificate signed by itself has the SHA-256 fingerprint {fingerprint}");
+    }
     println!(
         "millrace {} is ready: psql -h {} -p {} -U millrace millrace   http://{http}/   data in {}",
         millrace_wire::VERSION,

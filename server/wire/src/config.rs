@@ -10,6 +10,7 @@ use std::time::Duration;
 use millrace_database::tuning::Tuning;
 
 use self::keys::KEYS;
+use crate::tls::TlsOptions;
 
 /// The server's configuration. [`keys::KEYS`] explains every field.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +25,8 @@ pub struct Config {
     pub password: Option<String>,
     /// Whether to listen beyond loopback without a password.
     pub insecure: bool,
+    /// Whether connections are encrypted, and with which certificate.
+    pub tls: TlsOptions,
     /// Processor cores to use; `None` is all.
     pub cores: Option<usize>,
     /// Workers; `None` is one.
@@ -59,6 +62,7 @@ impl Default for Config {
             http: loopback,
             password: None,
             insecure: false,
+            tls: TlsOptions::default(),
             cores: None,
             workers: None,
             tuning: Tuning::default(),

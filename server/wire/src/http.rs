@@ -12,7 +12,7 @@
 //!
 //! A request is a session of its own: settings and transactions end with it.
 
-mod connections;
+pub(crate) mod connections;
 pub mod error;
 pub mod guard;
 pub mod ingest;
@@ -35,7 +35,6 @@ use millrace_database::sessions::SessionInfo;
 use millrace_postgres::error::SqlResult;
 use millrace_session::Session;
 use serde_json::json;
-use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
 pub use self::guard::REQUESTS_MAX;
@@ -82,16 +81,14 @@ impl State {
     }
 }
 
-/// Serves HTTP, at most so many connections at a time, until the server stops; then lets running requests end, or drops them when `abandon` turns true.
+/// Serves HTTP until the server stops; then lets running requests end, or drops them when `abandon` turns true.
 pub async fn run(
-    listener: TcpListener,
-    connections_max: usize,
+    listener: connections::Limited,
     state: State,
     mut stopping: watch::Receiver<bool>,
     mut abandon: watch::Receiver<bool>,
 ) {
     let stop = async move { signalled(&mut stopping).await };
-    let listener = connections::Limited::new(listener, connections_max);
     let serving = axum::serve(listener, router(state)).with_graceful_shutdown(stop);
     tokio::select! {
         served = async { serving.await } => {

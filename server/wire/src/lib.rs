@@ -4,6 +4,7 @@
 //!   serve ── Server: listeners and a database, started and stopped together
 //!     ├── pg ── PostgreSQL's protocol          ┐ they translate between bytes and a session,
 //!     ├── http ── SQL and ingest for programs  ┘ and do nothing else
+//!     ├── tls ── encryption for both
 //!     ├── metrics ── what is counted, in Prometheus' format
 //!     └── slot ── the database, while there is one          config ── what a server can be told
 //! ```
@@ -16,6 +17,7 @@ pub mod metrics;
 pub mod pg;
 pub mod serve;
 pub mod slot;
+pub mod tls;
 
 pub use config::Config;
 pub use serve::Server;

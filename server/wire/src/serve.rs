@@ -21,13 +21,14 @@ use tokio::time::{Duration, timeout};
 
 use self::files::ConnectionsMax;
 use crate::config::Config;
-use crate::http;
+use crate::http::{self, connections};
 use crate::metrics::{Metrics, RuntimeCollector};
 use crate::pg::cancel::CancelRegistry;
 use crate::pg::connection::Shared;
 use crate::pg::listener;
 use crate::pg::startup::PasswordVerifier;
 use crate::slot::DatabaseSlot;
+use crate::tls::{Tls, TlsError};
 
 /// How long statements that were cancelled get to notice it before their connections are dropped.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -47,6 +48,9 @@ pub enum StartError {
         /// Why not.
         source: io::Error,
     },
+    /// Encryption was asked for and cannot be given.
+    #[error("cannot use TLS: {0}")]
+    Tls(TlsError),
     /// The database could not be opened.
     #[error("cannot open the database: {}", full_text(.0))]
     Open(SqlError),
@@ -72,6 +76,7 @@ fn full_text(error: &SqlError) -> String {
 pub struct Server {
     pg_addr: SocketAddr,
     http_addr: SocketAddr,
+    tls: Option<Arc<Tls>>,
     database: Arc<DatabaseSlot>,
     metrics: Arc<Metrics>,
     cancels: Arc<CancelRegistry>,
@@ -124,6 +129,7 @@ impl Server {
         config: Config,
         adjust: impl FnOnce(&mut DatabaseOptions) + Send,
     ) -> Result<Self, StartError> {
+        let tls = Tls::new(&config.tls).map_err(StartError::Tls)?;
         let (pg_listener, pg_addr) = listen(config.pg, "PostgreSQL clients", "--pg").await?;
         let (http_listener, http_addr) = listen(config.http, "HTTP", "--http").await?;
         let database = Arc::new(DatabaseSlot::default());
@@ -138,6 +144,7 @@ impl Server {
             sessions_max: connections_max.pg,
             places: Arc::new(Semaphore::new(connections_max.pg)),
             database: Arc::clone(&database),
+            tls: tls.clone(),
             verifier: config.password.as_deref().map(PasswordVerifier::new),
             cancels: Arc::clone(&cancels),
             metrics: Arc::clone(&metrics),
@@ -158,8 +165,7 @@ impl Server {
             stopping: stopping.clone(),
         };
         let http = http::run(
-            http_listener,
-            connections_max.http,
+            connections::Limited::new(http_listener, connections_max.http, tls.clone()),
             http_state,
             stopping,
             abandoned,
@@ -167,6 +173,7 @@ impl Server {
         let server = Server {
             pg_addr,
             http_addr,
+            tls,
             database,
             metrics,
             cancels,
@@ -203,6 +210,11 @@ impl Server {
     /// Where HTTP is served.
     pub fn http_addr(&self) -> SocketAddr {
         self.http_addr
+    }
+
+    /// How connections are encrypted, if they are.
+    pub fn tls(&self) -> Option<&Arc<Tls>> {
+        self.tls.as_ref()
     }
 
     /// The database, for programs that embed the server and want sessions without a wire.

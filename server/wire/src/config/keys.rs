@@ -70,6 +70,45 @@ pub const KEYS: &[Key] = &[
         },
     },
     Key {
+        name: "tls",
+        default: "off",
+        help: "Encryption of connections, on both listeners: off, on (clients choose), or required. Needs \
+               tls_cert and tls_key, or tls_self_signed.",
+        set: |config, text| {
+            config.tls.mode = text.parse()?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "tls_cert",
+        default: "",
+        help: "File with the server's certificate, followed by those that signed it (PEM). It is read again \
+               when it changes.",
+        set: |config, text| {
+            config.tls.certificate = Some(text.into()).filter(|_| !text.is_empty());
+            Ok(())
+        },
+    },
+    Key {
+        name: "tls_key",
+        default: "",
+        help: "File with the private key of the certificate (PEM).",
+        set: |config, text| {
+            config.tls.key = Some(text.into()).filter(|_| !text.is_empty());
+            Ok(())
+        },
+    },
+    Key {
+        name: "tls_self_signed",
+        default: "false",
+        help: "Encrypt with a certificate that is made at the start and signed by itself, for a first try; \
+               its fingerprint is printed.",
+        set: |config, text| {
+            config.tls.is_self_signed = boolean(text)?;
+            Ok(())
+        },
+    },
+    Key {
         name: "cores",
         default: "auto",
         help: "CPU cores of a worker, for queries and views; auto: all cores of the machine.",

@@ -8,21 +8,25 @@ use std::task::{Context, Poll};
 
 use axum::serve::Listener;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::tls::{Side, Stream, Tls};
 
 /// Accepts so many connections at a time; more are closed at once.
 pub struct Limited {
     listener: TcpListener,
     places: Arc<Semaphore>,
+    tls: Option<Arc<Tls>>,
 }
 
 impl Limited {
-    /// At most `connections_max` at a time.
-    pub fn new(listener: TcpListener, connections_max: usize) -> Limited {
+    /// At most `connections_max` at a time, encrypted where clients ask for it and `tls` is there.
+    pub fn new(listener: TcpListener, connections_max: usize, tls: Option<Arc<Tls>>) -> Limited {
         Limited {
             listener,
             places: Arc::new(Semaphore::new(connections_max)),
+            tls,
         }
     }
 }
@@ -39,7 +43,8 @@ impl Listener for Limited {
                 Ok(place) => {
                     return (
                         Connection {
-                            stream,
+                            // The handshake is the connection's own affair: nobody else waits for it.
+                            stream: Stream::new(stream, self.tls.clone(), Side::Http),
                             _place: place,
                         },
                         peer,
@@ -57,7 +62,7 @@ impl Listener for Limited {
 
 /// A connection, and its place among them.
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     _place: OwnedSemaphorePermit,
 }
 
@@ -86,17 +91,5 @@ impl AsyncWrite for Connection {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
     }
 }

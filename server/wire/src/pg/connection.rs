@@ -22,6 +22,7 @@ use super::startup::{self, Hello, PasswordVerifier};
 use super::wire::{Closed, Wire};
 use crate::metrics::Metrics;
 use crate::slot::{DatabaseSlot, signalled};
+use crate::tls::{Encrypt, Tls};
 
 /// How long a client may take from connecting to being let in.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -30,6 +31,8 @@ const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct Shared {
     /// The database, once it has been opened.
     pub database: Arc<DatabaseSlot>,
+    /// How connections are encrypted, if they are.
+    pub tls: Option<Arc<Tls>>,
     /// The password to ask for, if any.
     pub verifier: Option<PasswordVerifier>,
     /// Who can be cancelled.
@@ -89,7 +92,7 @@ struct Admission {
 
 /// Serves a client from its first byte to its last. Whatever happens concerns only this connection. `is_admitted` becomes true
 /// when it has shown who it is and has a session.
-pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+pub async fn serve<S: Encrypt>(
     stream: S,
     peer: String,
     shared: Arc<Shared>,
@@ -156,7 +159,7 @@ async fn farewell<S: AsyncRead + AsyncWrite + Unpin>(mut wire: Wire<S>, closed: 
 }
 
 /// Start-up: who it is, whether it may, and a session for it. `None` when it only came to cancel.
-async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
+async fn admit<S: Encrypt>(
     wire: &mut Wire<S>,
     peer: String,
     shared: &Shared,
@@ -169,6 +172,14 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
         Hello::Session(request) => request,
     };
     wire.established(request.version);
+    if !wire.stream().is_encrypted() && shared.tls.as_ref().is_some_and(|tls| tls.is_required()) {
+        let error = SqlError::new(
+            SqlState::InvalidAuthorizationSpecification,
+            "the connection is not encrypted, and this server requires it (tls = required)",
+        );
+        let hint = "Connect with sslmode=require, or better sslmode=verify-full.";
+        return Err(Closed::Fatal(error.with_hint(hint)));
+    }
     startup::authenticate(wire, &request.user, shared.verifier.as_ref()).await?;
     let place = Arc::clone(&shared.places)
         .try_acquire_owned()

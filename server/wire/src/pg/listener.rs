@@ -13,6 +13,7 @@ use tokio::time::{Duration, sleep};
 
 use super::connection::{self, Shared};
 use crate::slot::signalled;
+use crate::tls::{Side, Stream};
 
 /// How long to wait when the process is out of file descriptors, before trying to accept again.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -90,7 +91,7 @@ async fn serve(
     }
     let _open = shared.metrics.connection_opened("pg");
     connection::serve(
-        stream,
+        Stream::new(stream, shared.tls.clone(), Side::Postgres),
         peer.to_string(),
         Arc::clone(&shared),
         is_admitted,

@@ -21,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::frame;
 use super::wire::{Closed, Wire};
+use crate::tls::Encrypt;
 
 /// The users that exist: ours, and RisingWave's.
 pub const USERS: [&str; 3] = ["millrace", "dev", "root"];
@@ -71,14 +72,23 @@ impl PasswordVerifier {
 }
 
 /// Answers offers of encryption until the client says what it wants.
-pub async fn hello<S: AsyncRead + AsyncWrite + Unpin>(wire: &mut Wire<S>) -> Result<Hello, Closed> {
+pub async fn hello<S: Encrypt>(wire: &mut Wire<S>) -> Result<Hello, Closed> {
     loop {
         let mut packet = wire.receive_startup().await?;
         let code = (&packet[4..]).get_i32();
         match code {
             SSL_REQUEST => {
-                wire.put(&PgWireBackendMessage::SslResponse(SslResponse::Refuse))?;
+                let can = wire.stream().can_encrypt();
+                let answer = if can {
+                    SslResponse::Accept
+                } else {
+                    SslResponse::Refuse
+                };
+                wire.put(&PgWireBackendMessage::SslResponse(answer))?;
                 wire.flush().await?;
+                if can {
+                    wire.encrypt()?;
+                }
             }
             GSS_REQUEST => {
                 wire.put(&PgWireBackendMessage::GssEncResponse(GssEncResponse::Refuse))?;

@@ -12,6 +12,7 @@ use pgwire::messages::{DecodeContext, PgWireBackendMessage, PgWireFrontendMessag
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::frame;
+use crate::tls::Encrypt;
 
 /// How much is read at least at a time, and what an idle connection may keep.
 const READ_BYTES: usize = 8 * 1024;
@@ -131,6 +132,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         if self.outgoing.is_empty() && self.outgoing.capacity() > READ_BYTES {
             self.outgoing = BytesMut::new();
         }
+    }
+
+    /// The stream below.
+    pub fn stream(&self) -> &S {
+        &self.stream
+    }
+
+    /// Everything from here on is encrypted.
+    ///
+    /// # Errors
+    /// The client did not wait for the answer to its request: what it sent already may be somebody else's.
+    pub fn encrypt(&mut self) -> Result<(), Closed>
+    where
+        S: Encrypt,
+    {
+        if !self.incoming.is_empty() {
+            let message = "received unencrypted data after SSL request";
+            return Err(Closed::Fatal(SqlError::new(SqlState::ProtocolViolation, message)));
+        }
+        self.stream.encrypt();
+        Ok(())
     }
 
     /// Adds a message to the answer.

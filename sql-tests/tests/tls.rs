@@ -1,0 +1,257 @@
+//! TLS on both listeners: who gets in, who is refused, and what somebody in between cannot do.
+
+#![allow(clippy::unwrap_used)]
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use millrace_cli::test::throw_away;
+use millrace_wire::Server;
+use millrace_wire::config::Config;
+use millrace_wire::tls::{TlsMode, TlsOptions};
+use tempfile::TempDir;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+
+struct Fixture {
+    server: Server,
+    certificate: CertificateDer<'static>,
+    _directory: TempDir,
+}
+
+/// Writes a certificate for `localhost` and its key.
+fn make_certificate(directory: &Path) -> (TlsOptions, CertificateDer<'static>) {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let options = TlsOptions {
+        mode: TlsMode::On,
+        certificate: Some(directory.join("cert.pem")),
+        key: Some(directory.join("key.pem")),
+        is_self_signed: false,
+    };
+    std::fs::write(options.certificate.as_ref().unwrap(), made.cert.pem()).unwrap();
+    std::fs::write(options.key.as_ref().unwrap(), made.signing_key.serialize_pem()).unwrap();
+    (options, made.cert.der().clone())
+}
+
+async fn start(mode: TlsMode) -> Fixture {
+    let directory = tempfile::tempdir().unwrap();
+    let (options, certificate) = make_certificate(directory.path());
+    let config = Config {
+        tls: TlsOptions { mode, ..options },
+        ..throw_away(&directory.path().join("data"))
+    };
+    Fixture {
+        server: Server::start(config).await.unwrap(),
+        certificate,
+        _directory: directory,
+    }
+}
+
+impl Fixture {
+    /// A handshake in which the server must show its certificate.
+    async fn encrypt(
+        &self,
+        stream: TcpStream,
+        protocol: Option<&[u8]>,
+    ) -> std::io::Result<TlsStream<TcpStream>> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.clone()).unwrap();
+        let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = protocol.map(<[u8]>::to_vec).into_iter().collect();
+        let name = ServerName::try_from("localhost").unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    }
+}
+
+fn start_up() -> Vec<u8> {
+    let body = b"\0\x03\0\0user\0millrace\0\0";
+    [&(body.len() as u32 + 4).to_be_bytes()[..], body].concat()
+}
+
+/// What comes first after the start-up packet: `R` for who is let in, and all of an error for who is not.
+async fn begin(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> (u8, String) {
+    stream.write_all(&start_up()).await.unwrap();
+    let kind = stream.read_u8().await.unwrap();
+    let length = stream.read_u32().await.unwrap() as usize;
+    let mut body = vec![0; length - 4];
+    stream.read_exact(&mut body).await.unwrap();
+    (kind, String::from_utf8_lossy(&body).into_owned())
+}
+
+async fn connect(address: SocketAddr) -> TcpStream {
+    TcpStream::connect(address).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgresql_clients_ask_or_begin_with_it() {
+    let fixture = start(TlsMode::On).await;
+    let address = fixture.server.pg_addr();
+    let mut plain = connect(address).await;
+    assert_eq!(begin(&mut plain).await.0, b'R');
+
+    let mut asking = connect(address).await;
+    asking.write_all(&SSL_REQUEST).await.unwrap();
+    assert_eq!(asking.read_u8().await.unwrap(), b'S');
+    let mut asking = fixture.encrypt(asking, None).await.unwrap();
+    assert_eq!(begin(&mut asking).await.0, b'R');
+
+    let mut direct = fixture
+        .encrypt(connect(address).await, Some(b"postgresql"))
+        .await
+        .unwrap();
+    assert_eq!(begin(&mut direct).await.0, b'R');
+
+    // The handshake of a browser, which says nothing of PostgreSQL, leads nowhere.
+    for other in [None, Some(&b"http/1.1"[..])] {
+        if let Ok(mut stream) = fixture.encrypt(connect(address).await, other).await {
+            let _ = stream.write_all(&start_up()).await;
+            assert!(!matches!(stream.read(&mut [0; 64]).await, Ok(1..)));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_put_in_before_the_handshake_are_not_taken() {
+    let fixture = start(TlsMode::On).await;
+    let mut stream = connect(fixture.server.pg_addr()).await;
+    stream
+        .write_all(&[&SSL_REQUEST[..], &start_up()].concat())
+        .await
+        .unwrap();
+    let mut answer = vec![];
+    stream.read_to_end(&mut answer).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(
+        answer.starts_with('S') && answer.contains("received unencrypted data"),
+        "{answer}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn http_is_encrypted_on_the_same_port() {
+    let fixture = start(TlsMode::On).await;
+    let address = fixture.server.http_addr();
+    let request = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let mut answers = vec![];
+    let mut plain = connect(address).await;
+    plain.write_all(request).await.unwrap();
+    answers.push(String::new());
+    plain.read_to_string(&mut answers[0]).await.unwrap();
+    let mut encrypted = fixture
+        .encrypt(connect(address).await, Some(b"http/1.1"))
+        .await
+        .unwrap();
+    encrypted.write_all(request).await.unwrap();
+    answers.push(String::new());
+    encrypted.read_to_string(&mut answers[1]).await.unwrap();
+    for answer in answers {
+        assert!(
+            answer.starts_with("HTTP/1.1 200") && answer.contains("alive"),
+            "{answer}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_encrypt_is_refused_where_it_is_required() {
+    let fixture = start(TlsMode::Required).await;
+    let (kind, error) = begin(&mut connect(fixture.server.pg_addr()).await).await;
+    assert!(
+        kind == b'E' && error.contains("28000") && error.contains("sslmode=require"),
+        "{error}"
+    );
+    let mut stream = connect(fixture.server.http_addr()).await;
+    stream
+        .write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.1 426") && answer.contains("https://"),
+        "{answer}"
+    );
+
+    let mut asking = connect(fixture.server.pg_addr()).await;
+    asking.write_all(&SSL_REQUEST).await.unwrap();
+    assert_eq!(asking.read_u8().await.unwrap(), b'S');
+    let mut asking = fixture.encrypt(asking, None).await.unwrap();
+    assert_eq!(begin(&mut asking).await.0, b'R');
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn options_that_contradict_each_other_do_not_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let (files, _) = make_certificate(directory.path());
+    let nothing = TlsOptions::default();
+    for (options, told) in [
+        (
+            TlsOptions {
+                mode: TlsMode::On,
+                ..nothing.clone()
+            },
+            "needs tls_cert and tls_key",
+        ),
+        (
+            TlsOptions {
+                mode: TlsMode::Off,
+                ..files.clone()
+            },
+            "have no effect while tls is off",
+        ),
+        (
+            TlsOptions {
+                key: None,
+                ..files.clone()
+            },
+            "tls_cert needs tls_key",
+        ),
+        (
+            TlsOptions {
+                certificate: None,
+                ..files.clone()
+            },
+            "tls_key needs tls_cert",
+        ),
+        (
+            TlsOptions {
+                is_self_signed: true,
+                ..files.clone()
+            },
+            "exclude each other",
+        ),
+        (
+            TlsOptions {
+                key: files.certificate.clone(),
+                ..files.clone()
+            },
+            "no private key",
+        ),
+        (
+            TlsOptions {
+                certificate: files.key.clone(),
+                ..files.clone()
+            },
+            "no certificate",
+        ),
+    ] {
+        let config = Config {
+            tls: options,
+            ..throw_away(&directory.path().join("data"))
+        };
+        let error = Server::start(config).await.err().unwrap().to_string();
+        assert!(error.contains(told), "{error}");
+    }
+}
