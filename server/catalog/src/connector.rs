@@ -1,9 +1,10 @@
 //! Connectors of streams: from `WITH (connector = '..', ..)` to what makes the rows.
 //!
-//! What there is makes rows itself: `nexmark`, `ysb` and `datagen`. Their rows are functions of their position
+//! `nexmark`, `ysb` and `datagen` make rows themselves, which are functions of their position. Those of a `webhook` are sent by others.
 
 mod datagen;
 pub mod options;
+pub mod webhook;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +18,11 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::options::length;
 
 use self::options::Given;
+use self::webhook::Webhook;
 use crate::column::ColumnDef;
 
 /// The connectors that there are.
-const CONNECTORS: [&str; 3] = ["nexmark", "ysb", "datagen"];
+const CONNECTORS: [&str; 4] = ["nexmark", "ysb", "datagen", "webhook"];
 /// Rows of one write.
 const WRITE_ROWS: u64 = 8_192;
 /// Writes in a second, if the rate is so low that they are smaller than that.
@@ -77,6 +79,25 @@ impl ConnectorDef {
         self.0.get("connector").map_or("", String::as_str)
     }
 
+    /// Whether it makes the rows itself.
+    pub fn is_generator(&self) -> bool {
+        self.name() != "webhook"
+    }
+
+    /// How requests are checked, if rows come by them.
+    ///
+    /// # Errors
+    /// An option is unknown or has a value that it cannot have.
+    pub fn webhook(&self) -> SqlResult<Option<Webhook>> {
+        if self.is_generator() {
+            return Ok(None);
+        }
+        let mut given = Given::new(self.name(), &self.0);
+        let webhook = Webhook::new(&mut given)?;
+        given.finish()?;
+        Ok(Some(webhook))
+    }
+
     /// As CREATE STREAM has it: the options, the connector first.
     pub fn options(&self) -> Vec<String> {
         let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
@@ -94,11 +115,14 @@ impl ConnectorDef {
             .collect()
     }
 
-    /// What makes rows for a stream of these columns.
+    /// What makes rows for a stream of these columns; none if others send them.
     ///
     /// # Errors
     /// An option is unknown or has a value that it cannot have; the connector does not know a column.
-    pub fn source(&self, columns: &[ColumnDef]) -> SqlResult<Source> {
+    pub fn source(&self, columns: &[ColumnDef]) -> SqlResult<Option<Source>> {
+        if !self.is_generator() {
+            return Ok(None);
+        }
         let mut given = Given::new(self.name(), &self.0);
         let rate = match given.number("rate", 1..=10_000_000)? {
             None if self.name() == "datagen" => given.number("datagen.rows.per.second", 1..=10_000_000)?,
@@ -118,11 +142,11 @@ impl ConnectorDef {
             )
             .with_detail("An endless stream at full speed would soon fill the disk."));
         }
-        Ok(Source {
+        Ok(Some(Source {
             generator,
             given: positions,
             rate,
-        })
+        }))
     }
 }
 

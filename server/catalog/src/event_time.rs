@@ -85,10 +85,10 @@ impl EventTimeDef {
         columns: &[String],
         options: &mut Options,
     ) -> SqlResult<Option<EventTimeDef>> {
-        let has_connector =
-            (options.0.iter()).any(|option| option.name.value.eq_ignore_ascii_case("connector"));
+        let is_generated = (options.0.iter())
+            .any(|option| option.name.value.eq_ignore_ascii_case("connector") && option.value != "webhook");
         // The event times of a generator have nothing to do with the clock.
-        let mut future_skew_max = (!has_connector).then_some(FUTURE_SKEW);
+        let mut future_skew_max = (!is_generated).then_some(FUTURE_SKEW);
         let mut late = Late::Dropped;
         let mut given = None;
         let mut left = vec![];
@@ -217,9 +217,9 @@ impl EventTimeDef {
     }
 
     /// As CREATE STREAM has it: the options behind the columns.
-    pub fn options(&self, has_connector: bool) -> Vec<String> {
+    pub fn options(&self, is_generated: bool) -> Vec<String> {
         let skew = match self.future_skew_max {
-            None if has_connector => None,
+            None if is_generated => None,
             None => Some("watermark.max_future_skew = 'off'".to_owned()),
             Some(FUTURE_SKEW) => None,
             Some(skew) => Some(format!("watermark.max_future_skew = '{skew}us'")),

@@ -504,7 +504,11 @@ impl Object {
                 None => {
                     let connector = relation.connector.iter().flat_map(ConnectorDef::options);
                     let event_time = relation.event_time.iter();
-                    let event_time = event_time.flat_map(|time| time.options(relation.connector.is_some()));
+                    let is_generated = relation
+                        .connector
+                        .as_ref()
+                        .is_some_and(ConnectorDef::is_generator);
+                    let event_time = event_time.flat_map(|time| time.options(is_generated));
                     let keeping = relation.keeping.options();
                     let options: Vec<String> = connector.chain(event_time).chain(keeping).collect();
                     let options = match options.is_empty() {

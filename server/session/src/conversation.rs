@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use datafusion::scalar::ScalarValue;
+use millrace_catalog::connector::webhook::Webhook;
 use millrace_database::database::subscriptions::Position;
 use millrace_database::running::Running;
 use millrace_database::sessions::Activity;
@@ -13,7 +14,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 use postgres_types::Type;
 
-use crate::copy_in::{CopyIn, IngestFormat};
+use crate::copy_in::{self, CopyIn, IngestFormat};
 use crate::outcome::Outcome;
 use crate::prepared::Prepared;
 use crate::session::Session;
@@ -153,6 +154,22 @@ impl Session {
     /// The relation does not exist or takes no rows.
     pub async fn begin_ingest(self: &Arc<Self>, relation: &str, format: IngestFormat) -> SqlResult<CopyIn> {
         CopyIn::for_ingest(self, relation, format).await
+    }
+
+    /// How requests for a stream that takes rows by webhook are checked.
+    ///
+    /// # Errors
+    /// There is no such stream.
+    pub fn webhook(&self, stream: &str) -> SqlResult<Webhook> {
+        copy_in::ingest::webhook_of(self, stream)
+    }
+
+    /// As [`Self::begin_ingest`], for a request to a webhook that was checked.
+    ///
+    /// # Errors
+    /// There is no such stream.
+    pub fn begin_webhook(self: &Arc<Self>, stream: &str, format: IngestFormat) -> SqlResult<CopyIn> {
+        CopyIn::for_webhook(self, stream, format)
     }
 
     pub(crate) fn check_not_failed(&self, statement: &Statement) -> SqlResult<()> {

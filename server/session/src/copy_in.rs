@@ -35,7 +35,7 @@ use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{ChangeBatch, ObjectId};
 
 use crate::session::Session;
-use crate::write::{self, WriteScope};
+use crate::write::WriteScope;
 
 /// Rows that are converted at a time.
 pub const BATCH_ROWS: usize = 16_384;
@@ -506,8 +506,10 @@ fn rejections(object: &Object, late: &LateRows) -> Vec<Rejection> {
     rows.collect()
 }
 
+/// The relation of an object that was found to take rows.
 fn relation_of(object: &Object) -> SqlResult<&Relation> {
-    write::writable(object, "copy to")
+    let relation = object.relation();
+    relation.ok_or_else(|| SqlError::internal(format!("{} has no rows", object.described())))
 }
 
 fn split_failure(

@@ -5,6 +5,7 @@
 //! | `POST /api/sql`, `GET /api/sql?query=` | statements; see [`sql`] |
 //! | `POST /api/subscribe` | the changes of a relation; see [`subscribe`] |
 //! | `POST /api/ingest/{stream}` | rows; see [`ingest`] |
+//! | `POST /api/webhook/{stream}` | rows that another service sends; see [`webhook`] |
 //! | `DELETE /api/queries/{id}` | cancels a statement; its id is the answer's `x-query-id`, or the request's own |
 //! | `GET /api/jobs/{id}/profile` | where a run's time went; see [`profile`] |
 //! | `GET /health`, `GET /ready`, `GET /metrics` | alive; recovered and serving; Prometheus |
@@ -23,6 +24,7 @@ pub mod request;
 pub mod results;
 pub mod sql;
 pub mod subscribe;
+pub mod webhook;
 
 use std::sync::Arc;
 
@@ -111,6 +113,10 @@ pub fn router(state: State) -> Router {
         .route("/api/jobs/{id}/profile", get(profile::get))
         .route("/metrics", get(metrics))
         .layer(middleware::from_fn_with_state(state.clone(), guard::password));
+    // These show by their signature who sends them.
+    let webhooks = Router::new()
+        .route("/api/webhook/{stream}", post(webhook::post))
+        .layer(middleware::from_fn_with_state(state.clone(), guard::crowd));
     Router::new()
         .route("/", get(async || Html(include_str!("http/index.html"))))
         .route(
@@ -119,6 +125,7 @@ pub fn router(state: State) -> Router {
         )
         .route("/ready", get(ready))
         .merge(api)
+        .merge(webhooks)
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(state.body_bytes_max))

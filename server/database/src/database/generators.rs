@@ -135,7 +135,9 @@ impl Database {
         let Some(connector) = &relation.connector else {
             return Ok(());
         };
-        let source = connector.source(&relation.columns)?;
+        let Some(source) = connector.source(&relation.columns)? else {
+            return Ok(());
+        };
         let scope = Scope {
             catalog: self.catalog(),
             database: object.database.clone(),
@@ -195,7 +197,9 @@ impl Database {
         let Some(connector) = &relation.connector else {
             return Ok(());
         };
-        let source = connector.source(&relation.columns)?;
+        let Some(source) = connector.source(&relation.columns)? else {
+            return Ok(());
+        };
         let rows = Rows {
             builder: RowBuilder::new(self, scope, relation, &source.given)?,
             source,

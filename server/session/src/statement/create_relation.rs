@@ -75,7 +75,16 @@ pub async fn stream(session: &Arc<Session>, create: CreateStream, text: &str) ->
     }
     let keeping = Retention::new(&mut options, ObjectKind::Stream)?;
     let connector = ConnectorDef::new(&mut options)?;
-    if connector.is_some()
+    if let Some(webhook) = connector
+        .as_ref()
+        .map(ConnectorDef::webhook)
+        .transpose()?
+        .flatten()
+    {
+        // Who cannot check requests is told now.
+        webhook.secret.read()?;
+    }
+    if connector.as_ref().is_some_and(ConnectorDef::is_generator)
         && event_time
             .as_ref()
             .is_some_and(|time| time.future_skew_max.is_some())

@@ -116,7 +116,7 @@ fn knows_password(headers: &HeaderMap, password: &str) -> bool {
 }
 
 /// Compares without telling by the time taken where the first difference is.
-fn same(given: &[u8], expected: &[u8]) -> bool {
+pub(super) fn same(given: &[u8], expected: &[u8]) -> bool {
     let differences = given
         .iter()
         .zip(expected)
@@ -124,7 +124,7 @@ fn same(given: &[u8], expected: &[u8]) -> bool {
     given.len() == expected.len() && differences == 0
 }
 
-fn decode_base64(text: &str) -> Option<Vec<u8>> {
+pub(super) fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len() * 3 / 4);
     let (mut bits, mut count) = (0u32, 0);
     for byte in text.trim_end_matches('=').bytes() {

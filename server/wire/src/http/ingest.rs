@@ -86,14 +86,25 @@ pub async fn post(
         return error::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, &message);
     };
     let request = Request {
-        state: state.clone(),
+        state,
         relation,
         format,
         wait: parameters.wait,
         key,
+        door: Door::Ingest,
     };
-    // The client holds its rows better than a connection does.
-    let session = match state.session(vec![("write_timeout".to_owned(), WRITE_TIMEOUT.to_owned())]) {
+    answer(request, body).await
+}
+
+/// A session for a request that writes: the client holds its rows better than a connection does.
+pub(super) fn session(state: &State) -> SqlResult<Arc<Session>> {
+    state.session(vec![("write_timeout".to_owned(), WRITE_TIMEOUT.to_owned())])
+}
+
+/// Takes the rows of a request, and says what became of them.
+pub(super) async fn answer(request: Request, body: Body) -> Response {
+    let body_bytes_max = request.state.body_bytes_max;
+    let session = match session(&request.state) {
         Ok(session) => session,
         Err(error) => return error::response(&error),
     };
@@ -121,7 +132,7 @@ pub async fn post(
             let message = format!(
                 "the body exceeds the limit of {} bytes; nothing was stored; send smaller pieces or raise \
                  http_body_bytes_max",
-                state.body_bytes_max
+                body_bytes_max
             );
             error::plain(StatusCode::PAYLOAD_TOO_LARGE, &message)
         }
@@ -139,12 +150,20 @@ fn ingest_format(content_type: &str, csv_header: bool) -> Option<IngestFormat> {
 }
 
 /// What is asked for.
-struct Request {
-    state: State,
-    relation: String,
-    format: IngestFormat,
-    wait: Wait,
-    key: Option<String>,
+pub(super) struct Request {
+    pub state: State,
+    pub relation: String,
+    pub format: IngestFormat,
+    pub wait: Wait,
+    pub key: Option<String>,
+    pub door: Door,
+}
+
+/// By which way rows come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Door {
+    Ingest,
+    Webhook,
 }
 
 enum Failure {
@@ -183,7 +202,10 @@ fn body_of(answered: &Answered) -> serde_json::Value {
 
 async fn take_in(request: Request, session: Arc<Session>, body: Body) -> Result<Answered, Failure> {
     let state = &request.state;
-    let mut copy = session.begin_ingest(&request.relation, request.format).await?;
+    let mut copy = match request.door {
+        Door::Ingest => session.begin_ingest(&request.relation, request.format).await?,
+        Door::Webhook => session.begin_webhook(&request.relation, request.format)?,
+    };
     let mut running = None;
     let mut answered = None;
     if let Some(key) = request.key.and_then(|key| IngestKey::new(copy.relation(), &key)) {

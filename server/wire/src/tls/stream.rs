@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, Join, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
@@ -32,14 +32,22 @@ const REFUSAL: &[u8] = b"HTTP/1.1 426 Upgrade Required\r\nconnection: close\r\nc
 /// A stream that can be encrypted while it is in use.
 pub trait Encrypt: AsyncRead + AsyncWrite + Unpin {
     /// Whether [`Encrypt::encrypt`] may be called: there is a certificate, and it has not been called.
-    fn can_encrypt(&self) -> bool;
+    fn can_encrypt(&self) -> bool {
+        false
+    }
 
     /// Whether what is read and written is encrypted.
-    fn is_encrypted(&self) -> bool;
+    fn is_encrypted(&self) -> bool {
+        false
+    }
 
     /// The client's next bytes are those of a handshake.
-    fn encrypt(&mut self);
+    fn encrypt(&mut self) {}
 }
+
+/// Bytes in memory, as tests and fuzz targets send them, are never encrypted.
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Encrypt for Join<R, W> {}
+impl Encrypt for DuplexStream {}
 
 /// See the module.
 pub struct Stream {
@@ -203,20 +211,6 @@ impl AsyncWrite for Stream {
     fn is_write_vectored(&self) -> bool {
         true
     }
-}
-
-/// The streams of tests cannot be encrypted.
-#[cfg(test)]
-impl Encrypt for tokio::io::DuplexStream {
-    fn can_encrypt(&self) -> bool {
-        false
-    }
-
-    fn is_encrypted(&self) -> bool {
-        false
-    }
-
-    fn encrypt(&mut self) {}
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arrow::array::{AsArray, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, TimeUnit};
+use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::{Definition, Object};
 use millrace_database::database::ddl::DdlGuard;
 use millrace_database::database::maintenance::watermark_fact;
@@ -41,7 +42,12 @@ pub(super) async fn set_back(
         _ => return Err(SqlError::internal("a stream is not a relation")),
     };
     let field = match &relation.event_time {
-        Some(event_time) if relation.connector.is_none() => {
+        Some(event_time)
+            if !relation
+                .connector
+                .as_ref()
+                .is_some_and(ConnectorDef::is_generator) =>
+        {
             relation.schema().field(event_time.column).clone()
         }
         Some(_) => {
