@@ -317,7 +317,7 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
             })
             .collect(),
         ShowTarget::Watermarks => {
-            let catalog = db.catalog();
+            let catalog = session.catalog();
             let known = db.runtime().watermarks().into_iter();
             let rows = known.map(|status| {
                 let object = catalog.object(ObjectId(status.relation.0));
