@@ -71,8 +71,24 @@ impl<'a> Binder<'a> {
     /// # Errors
     /// It names something, or fails.
     pub fn constant(&self, expression: &ast::Expr) -> Result<ScalarValue> {
+        let expression = self.expression(expression, &DFSchema::empty())?;
+        self.value_of(expression)
+    }
+
+    /// An argument of a function in FROM as a literal, which is all that those take: a cast of one may stand there as well.
+    fn folded(&self, argument: Expr) -> Expr {
+        if matches!(argument, Expr::Literal(..)) || argument.is_volatile() || argument.any_column_refs() {
+            return argument;
+        }
+        match self.value_of(argument.clone()) {
+            Ok(value) if value.is_null() => Expr::Literal(ScalarValue::Null, None),
+            Ok(value) => Expr::Literal(value, None),
+            Err(_) => argument,
+        }
+    }
+
+    fn value_of(&self, expression: Expr) -> Result<ScalarValue> {
         let schema = DFSchema::empty();
-        let expression = self.expression(expression, &schema)?;
         let expression = self.state.create_physical_expr(expression, &schema)?;
         let options = RecordBatchOptions::new().with_row_count(Some(1));
         let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
@@ -163,6 +179,7 @@ impl ContextProvider for Binder<'_> {
             .table_functions()
             .get(name)
             .ok_or_else(|| plan_datafusion_err!("table function \"{name}\" does not exist"))?;
+        let args: Vec<Expr> = args.into_iter().map(|arg| self.folded(arg)).collect();
         let provider = function.create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?;
         Ok(provider_as_source(provider))
     }

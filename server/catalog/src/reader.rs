@@ -12,7 +12,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast;
 use millrace_functions::sql::{bound, comparisons, equality, rewrite, type_check};
-use millrace_planner::Binder;
+use millrace_planner::{Binder, Emit};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 use millrace_postgres::names::did_you_mean;
@@ -292,7 +292,10 @@ impl<'a> Reader<'a> {
     pub fn provider(&self, object: &Object) -> SqlResult<Arc<dyn TableProvider>> {
         object.check_up()?;
         match &object.definition {
-            Definition::Relation(relation) => Ok(Arc::clone(&relation.provider) as Arc<dyn TableProvider>),
+            Definition::Relation(relation) => match &relation.query {
+                Some(query) if self.catalog.is_unfilled(object.id) => self.unfilled(object, query),
+                _ => Ok(Arc::clone(&relation.provider) as Arc<dyn TableProvider>),
+            },
             Definition::View(query) => self.view(object, query),
             Definition::External(table) => Ok(Arc::clone(table) as Arc<dyn TableProvider>),
             Definition::Function(_)
@@ -304,6 +307,18 @@ impl<'a> Reader<'a> {
                 format!("cannot open {} as a relation", object.described()),
             )),
         }
+    }
+
+    /// What a materialized view is going to have, of which COMMIT makes the rows: its query.
+    fn unfilled(&self, object: &Object, query: &QueryDef) -> SqlResult<Arc<dyn TableProvider>> {
+        if query.emit != Emit::Changes {
+            return Err(SqlError::unsupported(format!(
+                "materialized view \"{}\" cannot be read in the transaction that made it",
+                object.name
+            ))
+            .with_detail("When its rows are shown depends on time, which passes after COMMIT."));
+        }
+        self.view(object, &query.with_names(query.names.clone()))
     }
 
     /// The provider of a view, which is kept with the view from then on.

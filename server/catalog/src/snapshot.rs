@@ -19,6 +19,8 @@ pub struct CatalogSnapshot {
     functions: BTreeMap<(String, String, String), ObjectId>,
     schemas: BTreeMap<(String, String), ObjectId>,
     databases: BTreeMap<String, ObjectId>,
+    /// Materialized views that a transaction has made and COMMIT fills: to read one is to run its query.
+    unfilled: BTreeSet<ObjectId>,
 }
 
 impl CatalogSnapshot {
@@ -69,7 +71,30 @@ impl CatalogSnapshot {
         for object in put {
             objects.insert(object.id, object);
         }
-        CatalogSnapshot::new(self.version + 1, objects.into_values())
+        let mut next = CatalogSnapshot::new(self.version + 1, objects.into_values());
+        next.unfilled.clone_from(&self.unfilled);
+        next
+    }
+
+    /// This catalog, in which a materialized view has no rows of its own yet.
+    #[must_use]
+    pub fn with_unfilled(&self, id: ObjectId) -> Self {
+        let mut next = self.with([], &[]);
+        next.unfilled.insert(id);
+        next
+    }
+
+    /// Whether a materialized view has no rows of its own yet.
+    pub fn is_unfilled(&self, id: ObjectId) -> bool {
+        self.unfilled.contains(&id)
+    }
+
+    /// The catalog as it is once every materialized view has its rows; `None`: it is so.
+    pub fn filled(&self) -> Option<Self> {
+        (!self.unfilled.is_empty()).then(|| CatalogSnapshot {
+            unfilled: BTreeSet::new(),
+            ..self.with([], &[])
+        })
     }
 
     /// An object by its identity.

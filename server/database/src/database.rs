@@ -14,6 +14,7 @@ mod alter_system;
 mod databases;
 pub mod ddl;
 mod deaths;
+pub mod definitions;
 pub mod engine;
 pub mod generators;
 pub mod jobs;
@@ -125,6 +126,8 @@ pub struct Database {
     system: Box<dyn SystemCatalog>,
     /// Held by the one DDL statement that runs.
     ddl: Arc<tokio::sync::Mutex<()>>,
+    /// Whether the transaction that has that right waits for a table.
+    definer_waits: tokio::sync::watch::Sender<bool>,
     jobs: jobs::Jobs,
     generators: generators::Generators,
     sinks: sinks::Sinks,
@@ -161,10 +164,12 @@ impl Database {
 
     /// Brings up what the catalog holds, and what looks after it.
     async fn start(self: &Arc<Self>) -> SqlResult<()> {
+        let notes = self.store.logs().take_notes();
+        self.settle_announced(&notes)?;
         self.bootstrap()?;
         self.restore_tuning()?;
         self.load().await?;
-        self.ingest_keys.restore(self.store.logs().take_notes());
+        self.ingest_keys.restore(notes);
         self.start_maintenance();
         Ok(())
     }
@@ -224,6 +229,7 @@ impl Database {
             state,
             system,
             ddl: Arc::default(),
+            definer_waits: tokio::sync::watch::Sender::new(false),
             jobs: jobs::Jobs::default(),
             generators: generators::Generators::default(),
             sinks: sinks::Sinks::default(),
@@ -531,6 +537,9 @@ impl Database {
         query: &QueryDef,
         partitions: usize,
     ) -> SqlResult<Planned> {
+        // A view over one that is not filled yet reads its rows, as soon as there are some.
+        let filled = catalog.filled();
+        let catalog = filled.as_ref().unwrap_or(catalog);
         let reader = Reader::of_query(self, &self.state, catalog, database, query);
         let plan = reader.bind_query_text(query)?;
         let options = ViewOptions {
@@ -554,21 +563,7 @@ impl Database {
 
     /// Swaps the catalog for one with these changes. Only the holder of the DDL lock, or the start, may.
     pub(crate) fn publish(&self, put: impl IntoIterator<Item = Arc<Object>>, removed: &[ObjectId]) {
-        let before = self.catalog.load();
-        let mut put: Vec<Arc<Object>> = put.into_iter().collect();
-        // The plans that views over these keep were made over what these were.
-        let ids: Vec<ObjectId> = put.iter().map(|object| object.id).collect();
-        for id in before.closure(&ids) {
-            if !ids.contains(&id)
-                && let Some(object) = before.object(id)
-                && let Definition::View(query) = &object.definition
-            {
-                let mut view = object.as_ref().clone();
-                view.definition = Definition::View(Arc::new(query.with_names(query.names.clone())));
-                put.push(Arc::new(view));
-            }
-        }
-        let next = before.with(put, removed);
+        let next = definitions::with_changes(&self.catalog.load(), put, removed);
         self.catalog.store(Arc::new(next));
     }
 }

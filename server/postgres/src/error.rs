@@ -115,10 +115,14 @@ sql_states! {
     DependentObjectsStillExist = "2BP01",
     /// No cursor of that name.
     InvalidCursorName = "34000",
+    /// No savepoint of that name.
+    InvalidSavepointSpecification = "3B001",
     /// No database of that name.
     InvalidCatalogName = "3D000",
     /// No schema of that name.
     InvalidSchemaName = "3F000",
+    /// Two transactions wait for each other.
+    DeadlockDetected = "40P01",
     /// The writer of a table was in the way of another.
     SerializationFailure = "40001",
     /// Something is not permitted.
@@ -155,6 +159,8 @@ sql_states! {
     UndefinedTable = "42P01",
     /// No parameter of that number.
     UndefinedParameter = "42P02",
+    /// Two places ask for different types of one parameter.
+    AmbiguousParameter = "42P08",
     /// The cursor exists already.
     DuplicateCursor = "42P03",
     /// The database exists already.

@@ -22,6 +22,7 @@ pub mod output;
 pub mod padding;
 pub mod parameter;
 pub mod parse;
+pub mod resolution;
 pub mod zone;
 
 use std::sync::Arc;
@@ -416,6 +417,20 @@ pub fn type_name(field: &Field) -> String {
         }
         DataType::Dictionary(_, value) => type_name(&Field::new("", value.as_ref().clone(), true)),
         other => other.to_string().to_lowercase(),
+    }
+}
+
+/// A type of the wire, as `\d` and error messages name it.
+pub fn pg_name(pg: &Type) -> String {
+    match from_pg(pg) {
+        Some(sql_type) if !matches!(*pg, Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::CHAR) => {
+            plain_name(&sql_type.field("", true))
+        }
+        _ => match *pg {
+            Type::VARCHAR => "character varying".to_owned(),
+            Type::BPCHAR => "character".to_owned(),
+            _ => pg.name().to_owned(),
+        },
     }
 }
 

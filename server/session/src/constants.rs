@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use millrace_catalog::settings;
 use millrace_functions::sql::column_names;
-use millrace_functions::syntax;
+use millrace_functions::{cast, syntax};
 use millrace_parser::walk::Walk;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::parse;
@@ -157,7 +157,7 @@ impl Replacer<'_> {
             "current_setting" => {
                 let arguments = arguments(function);
                 let Some(name) = arguments.first().and_then(|argument| text_of(argument)) else {
-                    return Ok(None);
+                    return Ok(self.undone());
                 };
                 let missing_ok = arguments.len() > 1;
                 match session.setting(&name) {
@@ -177,15 +177,15 @@ impl Replacer<'_> {
                     arguments.first().and_then(|argument| text_of(argument)),
                     arguments.get(1).and_then(|argument| text_of(argument)),
                 ) else {
-                    return Ok(None);
+                    return Ok(self.undone());
                 };
                 let is_local = match arguments.get(2) {
                     Some(Expr::Value(local)) => match &local.value {
                         Value::Boolean(local) => *local,
                         Value::SingleQuotedString(text) => parse::boolean(text).unwrap_or_default(),
-                        _ => return Ok(None),
+                        _ => return Ok(self.undone()),
                     },
-                    _ => return Ok(None),
+                    _ => return Ok(self.undone()),
                 };
                 if self.acts {
                     session.set_setting(&name, &value, is_local)?;
@@ -197,6 +197,9 @@ impl Replacer<'_> {
                     .first()
                     .and_then(|argument| number_of(argument))
                 else {
+                    if let Some(text) = self.undone() {
+                        return Ok(Some(text));
+                    }
                     return Err(SqlError::unsupported("pg_sleep takes only a number"));
                 };
                 let longest = Duration::from_secs(u64::from(u32::MAX));
@@ -206,6 +209,13 @@ impl Replacer<'_> {
             }
             _ => return Ok(None),
         }))
+    }
+}
+
+impl Replacer<'_> {
+    /// What stands for a call whose arguments are parameters while it is only described: a text, which is what it gives.
+    fn undone(&self) -> Option<Expr> {
+        (!self.acts).then(|| syntax::text(""))
     }
 }
 
@@ -246,6 +256,10 @@ fn text_of(expr: &Expr) -> Option<String> {
             _ => None,
         },
         Expr::Cast { expr, .. } | Expr::Nested(expr) => text_of(expr),
+        // A parameter's value.
+        Expr::Function(function) if name_of(function).as_deref() == Some(cast::NAME) => {
+            text_of(arguments(function).first()?)
+        }
         _ => None,
     }
 }

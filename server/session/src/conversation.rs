@@ -173,7 +173,10 @@ impl Session {
     }
 
     pub(crate) fn check_not_failed(&self, statement: &Statement) -> SqlResult<()> {
-        let failed = matches!(*self.transaction.lock(), Transaction::Failed { implicit: false });
+        let failed = matches!(
+            *self.transaction.lock(),
+            Transaction::Failed { implicit: false, .. }
+        );
         if failed && !statement::ends_transaction(statement) {
             return Err(transaction::failed());
         }

@@ -98,7 +98,7 @@ pub(crate) async fn check_unique(
     for batch in rows {
         for (row, key) in keys.of(batch)?.iter().enumerate() {
             if !taken.insert(key.owned()) {
-                let catalog = session.database().catalog();
+                let catalog = session.catalog();
                 return Err(duplicate_key(
                     &catalog,
                     relation.info.id,

@@ -7,10 +7,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, UInt64Array};
+use arrow::datatypes::SchemaRef;
 use arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::catalog::{MemTable, TableProvider};
-use datafusion::datasource::provider_as_source;
-use datafusion::logical_expr::LogicalPlanBuilder;
+use datafusion::common::Column;
+use datafusion::common::metadata::FieldMetadata;
+use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
+use millrace_database::database::definitions::Widening;
 use millrace_postgres::error::SqlResult;
 use millrace_postgres::from_internal::{self, df};
 use millrace_storage::ChangeBatch;
@@ -37,6 +41,12 @@ pub async fn provider(
     let physical = df(state.create_physical_plan(&scan).await)?;
     let rows = session.collect_physical(physical).await?;
     let merged = apply(rows, changes).map_err(from_internal::arrow)?;
+    // A column may have been renamed since they were made.
+    let merged = merged
+        .into_iter()
+        .map(|batch| RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec()))
+        .collect::<Result<_, _>>()
+        .map_err(from_internal::arrow)?;
     Ok(Arc::new(df(MemTable::try_new(schema, vec![merged]))?))
 }
 
@@ -91,6 +101,43 @@ fn apply(
         }
     }
     Ok(batches)
+}
+
+/// A table that the transaction has made, before its own rows.
+///
+/// # Errors
+/// None, in effect: there are no rows that could have another schema.
+pub fn nothing(schema: &SchemaRef) -> SqlResult<Arc<dyn TableProvider>> {
+    Ok(Arc::new(df(MemTable::try_new(Arc::clone(schema), vec![vec![]]))?))
+}
+
+/// `base`, which has the columns of before, with those that the transaction has added.
+///
+/// # Errors
+/// The columns do not fit.
+pub fn widened(
+    base: Arc<dyn TableProvider>,
+    widening: &Widening,
+    schema: &SchemaRef,
+) -> SqlResult<Arc<dyn TableProvider>> {
+    let known = widening.before.fields().len();
+    let mut columns: Vec<Expr> = vec![];
+    for (index, field) in schema.fields().iter().enumerate() {
+        let column = match index
+            .checked_sub(known)
+            .and_then(|added| widening.values.get(added))
+        {
+            Some(value) => Expr::Literal(df(value.cast_to(field.data_type()))?, None),
+            None => Expr::Column(Column::new_unqualified(widening.before.field(index).name())),
+        };
+        columns.push(
+            column.alias_with_metadata(field.name(), Some(FieldMetadata::from(field.metadata().clone()))),
+        );
+    }
+    let plan = df(LogicalPlanBuilder::scan("base", provider_as_source(base), None)
+        .and_then(|plan| plan.project(columns))
+        .and_then(LogicalPlanBuilder::build))?;
+    Ok(Arc::new(ViewTable::new(plan, None)))
 }
 
 fn take(batch: &RecordBatch, rows: Vec<u64>) -> Result<RecordBatch, arrow::error::ArrowError> {

@@ -1,10 +1,12 @@
 //! Parameters of statements: `$1` and its like, found, typed, and replaced by values.
 //!
 //! A statement is bound again at each execution, with its parameters in the AST as literals with their types. What a
-//! parameter's type is when the client does not say is found out where it stands: beside what it is compared with, or in
-//! the place of which column.
+//! parameter's type is when the client does not say is found out by [`inference`] from where it stands.
 
-use std::collections::BTreeMap;
+mod inference;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::ops::ControlFlow;
 
 use arrow::datatypes::{DataType, Field, SchemaRef};
@@ -12,7 +14,6 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr, Value, VisitMut, VisitorMut};
 use millrace_catalog::scope::Scope;
-use millrace_database::database::rows::positions;
 use millrace_functions::{cast, syntax};
 use millrace_parser::Parsed;
 use millrace_parser::ast::{CopySource, Explain, ExplainTarget, ShowTarget, Statement};
@@ -21,6 +22,7 @@ use millrace_postgres::from_internal::df;
 use millrace_postgres::types::{self, output};
 use postgres_types::Type;
 
+use self::inference::Found;
 use crate::names;
 use crate::query::{renamed, schema_of};
 use crate::session::Session;
@@ -29,26 +31,39 @@ use crate::statement::{select, show, subscribe};
 /// The types of a statement's parameters, and its columns if it answers with rows.
 ///
 /// # Errors
-/// Names or types do not bind.
+/// Names or types do not bind, or the type of a parameter is not to be found out.
 pub fn describe(
     session: &Session,
     parsed: &Parsed,
     given: &[Option<Type>],
 ) -> SqlResult<(Vec<Type>, Option<SchemaRef>)> {
     let scope = session.scope();
-    let mut found: BTreeMap<usize, Option<Type>> = BTreeMap::new();
     let mut statement = parsed.statement.clone();
     let mut placeholders = Placeholders::default();
     visit(&mut statement, &mut placeholders)?;
-    for number in placeholders.numbers {
-        found.insert(number, None);
+    let numbers: BTreeSet<usize> = placeholders.numbers.into_iter().collect();
+    let mut found = Found::default();
+    for (index, said) in given.iter().enumerate() {
+        if let Some(pg) = said.as_ref().filter(|pg| **pg != Type::UNKNOWN) {
+            found.types.insert(index + 1, pg.clone());
+        }
     }
     if let Statement::Show(show) = &statement
         && let Some(select) = show::as_select(show)?
     {
         statement = Statement::Sql(Box::new(select));
     }
-    let columns = match &mut statement {
+    if let Some(sql) = inner_sql(&mut statement) {
+        if let ast::Statement::Query(query) = sql
+            && let Some(changing) = crate::statement::insert::with_before(query)
+        {
+            *sql = changing;
+        }
+        if numbers.iter().any(|number| !found.types.contains_key(number)) {
+            found = inference::infer(session, &scope, sql, found.types)?;
+        }
+    }
+    let columns = match &statement {
         Statement::Sql(sql) => describe_sql(session, &scope, sql, &mut found)?,
         Statement::Explain(_) | Statement::Show(_) | Statement::Describe(_) => describe_listing(&statement),
         Statement::Subscribe(of) => Some(subscribe::columns(session, of)?),
@@ -62,19 +77,57 @@ pub fn describe(
         }
         _ => None,
     };
-    let count = found.keys().next_back().copied().unwrap_or(0).max(given.len());
-    let types = (1..=count)
-        .map(|number| {
-            let said = given
-                .get(number - 1)
-                .cloned()
-                .flatten()
-                .filter(|pg| *pg != Type::UNKNOWN);
-            said.or_else(|| found.get(&number).cloned().flatten())
-                .unwrap_or(Type::TEXT)
-        })
-        .collect();
+    let count = numbers.last().copied().unwrap_or(0).max(given.len());
+    let mut types = vec![];
+    for number in 1..=count {
+        types.push(match found.types.get(&number) {
+            Some(pg) => pg.clone(),
+            None if found.hidden.contains(&number) => Type::TEXT,
+            None => return Err(undetermined(number)),
+        });
+    }
     Ok((types, columns))
+}
+
+/// The query or change of rows in a statement.
+fn inner_sql(statement: &mut Statement) -> Option<&mut ast::Statement> {
+    match statement {
+        Statement::Sql(sql) => Some(sql.as_mut()),
+        Statement::Explain(explain) => match &mut explain.target {
+            ExplainTarget::Statement(inner) => inner_sql(inner),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn undetermined(number: usize) -> SqlError {
+    SqlError::new(
+        SqlState::IndeterminateDatatype,
+        format!("could not determine data type of parameter ${number}"),
+    )
+    .with_hint(format!("Say it with a cast, as in ${number}::text."))
+}
+
+/// The statement with NULLs of their types in the place of the parameters that are known, and without LIMIT clauses that have some:
+/// what columns it has does not depend on them.
+fn for_description(statement: ast::Statement, types: &BTreeMap<usize, Type>) -> SqlResult<ast::Statement> {
+    let literals = types
+        .iter()
+        .map(|(number, pg)| Ok((*number, typed_null(pg)?)))
+        .collect::<SqlResult<_>>()?;
+    let mut statement = Statement::Sql(Box::new(statement));
+    visit(&mut statement, &mut Described { literals })?;
+    match statement {
+        Statement::Sql(sql) => Ok(*sql),
+        _ => Err(SqlError::internal("a statement of SQL became another")),
+    }
+}
+
+/// NULL of a type.
+fn typed_null(pg: &Type) -> SqlResult<Expr> {
+    let data_type = types::from_pg(pg).map_or(DataType::Utf8, |sql_type| sql_type.data_type);
+    literal(&df(ScalarValue::try_from(&data_type))?, Some(pg))
 }
 
 fn describe_listing(statement: &Statement) -> Option<SchemaRef> {
@@ -96,41 +149,28 @@ fn describe_listing(statement: &Statement) -> Option<SchemaRef> {
 fn describe_sql(
     session: &Session,
     scope: &Scope,
-    sql: &mut ast::Statement,
-    found: &mut BTreeMap<usize, Option<Type>>,
+    sql: &ast::Statement,
+    found: &mut Found,
 ) -> SqlResult<Option<SchemaRef>> {
-    if let ast::Statement::Query(query) = sql
-        && let Some(insert) = crate::statement::insert::with_before(query)
-    {
-        *sql = insert;
-    }
     match sql {
         ast::Statement::Query(_) => {
-            let (plan, names) = select::bind(session, scope, sql, select::Purpose::Describe)?;
+            let bind = |mut query: ast::Statement| {
+                select::bind(session, scope, &mut query, select::Purpose::Describe)
+            };
+            // Where a function wants a constant, a parameter may stand and NULL may not.
+            let bound = for_description(sql.clone(), &found.types).and_then(bind);
+            let (plan, names) = bound.or_else(|error| bind(sql.clone()).map_err(|_| error))?;
             learn(&plan, found)?;
             Ok(Some(renamed(&schema_of(&plan), &names)))
         }
         ast::Statement::Insert(insert) => {
             let object = names::insert_target(session, scope, insert)?;
             let relation = crate::write::writable(&object, "insert into")?;
-            let columns: Vec<String> = insert.columns.iter().map(names::last).collect();
-            let given = match columns.is_empty() {
-                true => (0..relation.columns.len()).collect(),
-                false => positions(relation, &columns)?,
-            };
-            if let Some(source) = &mut insert.source {
-                if let SetExpr::Values(values) = source.body.as_ref() {
-                    for row in &values.rows {
-                        for (expr, position) in row.content.iter().zip(&given) {
-                            if let Some(number) = placeholder(expr) {
-                                let pg = types::pg_type(relation.schema().field(*position));
-                                found.insert(number, Some(pg));
-                            }
-                        }
-                    }
-                } else {
-                    let mut query = ast::Statement::Query(source.clone());
-                    let (plan, _) = select::bind(session, scope, &mut query, select::Purpose::Describe)?;
+            if let Some(source) = &insert.source
+                && !matches!(source.body.as_ref(), SetExpr::Values(_))
+            {
+                let mut query = for_description(ast::Statement::Query(source.clone()), &found.types)?;
+                if let Ok((plan, _)) = select::bind(session, scope, &mut query, select::Purpose::Describe) {
                     learn(&plan, found)?;
                 }
             }
@@ -140,54 +180,33 @@ fn describe_sql(
                 relation,
                 &names::last_of_table(&insert.table),
                 insert.returning.as_deref(),
+                found,
             )
         }
         ast::Statement::Update(update) => {
             let (name, alias) = names::single_table(&update.table)?;
             let object = names::resolve(session, scope, &name)?;
             let relation = crate::write::table(&object, "update")?;
-            for assignment in &update.assignments {
-                if let (ast::AssignmentTarget::ColumnName(column), Some(number)) =
-                    (&assignment.target, placeholder(&assignment.value))
-                    && let Ok(field) = relation.schema().field_with_name(&names::last(column))
-                {
-                    found.insert(number, Some(types::pg_type(field)));
-                }
-            }
-            learn_condition(
-                session,
-                scope,
-                &name,
-                alias.as_deref(),
-                update.selection.as_ref(),
-                found,
-            )?;
             returning(
                 session,
                 scope,
                 relation,
                 &alias.unwrap_or_else(|| names::last(&name)),
                 update.returning.as_deref(),
+                found,
             )
         }
         ast::Statement::Delete(delete) => {
             let (name, alias) = names::delete_target(delete)?;
             let object = names::resolve(session, scope, &name)?;
             let relation = crate::write::table(&object, "delete from")?;
-            learn_condition(
-                session,
-                scope,
-                &name,
-                alias.as_deref(),
-                delete.selection.as_ref(),
-                found,
-            )?;
             returning(
                 session,
                 scope,
                 relation,
                 &alias.unwrap_or_else(|| names::last(&name)),
                 delete.returning.as_deref(),
+                found,
             )
         }
         ast::Statement::Execute { name: Some(name), .. } => {
@@ -202,48 +221,47 @@ fn describe_sql(
     }
 }
 
-/// The types of parameters in the WHERE of an UPDATE or DELETE.
-fn learn_condition(
-    session: &Session,
-    scope: &Scope,
-    name: &ast::ObjectName,
-    alias: Option<&str>,
-    condition: Option<&Expr>,
-    found: &mut BTreeMap<usize, Option<Type>>,
-) -> SqlResult<()> {
-    let Some(condition) = condition else { return Ok(()) };
-    let alias = alias
-        .map(|alias| format!(" AS {}", millrace_parser::quote_identifier(alias)))
-        .unwrap_or_default();
-    let text = format!("SELECT * FROM {name}{alias} WHERE {condition}");
-    let mut query = select::parse_query(&text)?;
-    match select::bind(session, scope, &mut query, select::Purpose::Describe) {
-        Ok((plan, _)) => learn(&plan, found),
-        // With FROM or USING there are more names than these; the parameters stay what the client says they are.
-        Err(error) if matches!(error.code, SqlState::UndefinedColumn | SqlState::UndefinedTable) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
 fn returning(
     session: &Session,
     scope: &Scope,
     relation: &millrace_catalog::Relation,
     name: &str,
     items: Option<&[ast::SelectItem]>,
+    found: &Found,
 ) -> SqlResult<Option<SchemaRef>> {
     let Some(items) = items else { return Ok(None) };
-    let (plan, names) = crate::statement::returning::bind(session, scope, relation, name, items, vec![])?;
+    // A list of columns is part of a query.
+    let mut query = select::parse_query("SELECT 1")?;
+    if let ast::Statement::Query(body) = &mut query
+        && let SetExpr::Select(select) = body.body.as_mut()
+    {
+        select.projection = items.to_vec();
+    }
+    let items = match for_description(query, &found.types)? {
+        ast::Statement::Query(body) => match *body.body {
+            SetExpr::Select(select) => select.projection,
+            _ => items.to_vec(),
+        },
+        _ => items.to_vec(),
+    };
+    let (plan, names) = crate::statement::returning::bind(session, scope, relation, name, &items, vec![])?;
     Ok(Some(renamed(&schema_of(&plan), &names)))
 }
 
-/// Keeps what a bound plan knows of its parameters.
-fn learn(plan: &LogicalPlan, found: &mut BTreeMap<usize, Option<Type>>) -> SqlResult<()> {
+/// Keeps what a bound plan knows of parameters whose places are not known here.
+fn learn(plan: &LogicalPlan, found: &mut Found) -> SqlResult<()> {
+    if found.hidden.is_empty() {
+        return Ok(());
+    }
     for (name, field) in df(plan.get_parameter_fields())? {
         if let (Some(number), Some(field)) = (number_of(&name), field)
             && field.data_type() != &DataType::Null
+            && found.hidden.contains(&number)
         {
-            found.insert(number, Some(types::pg_type(&field)));
+            found
+                .types
+                .entry(number)
+                .or_insert_with(|| types::pg_type(&field));
         }
     }
     Ok(())
@@ -265,17 +283,6 @@ fn number_of(placeholder: &str) -> Option<usize> {
         .parse()
         .ok()
         .filter(|number| *number > 0)
-}
-
-fn placeholder(expr: &Expr) -> Option<usize> {
-    match expr {
-        Expr::Value(value) => match &value.value {
-            Value::Placeholder(name) => number_of(name),
-            _ => None,
-        },
-        Expr::Nested(inner) => placeholder(inner),
-        _ => None,
-    }
 }
 
 /// Replaces the parameters of a statement by their values.
@@ -331,6 +338,35 @@ impl VisitorMut for Placeholders {
                 Some(number) => self.numbers.push(number),
                 None => return ControlFlow::Break(Box::new(no_parameter(name))),
             }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+struct Described {
+    literals: BTreeMap<usize, Expr>,
+}
+
+impl VisitorMut for Described {
+    type Break = Box<SqlError>;
+
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Self::Break> {
+        let has_some = |clause: &dyn Display| clause.to_string().contains('$');
+        if query.limit_clause.as_ref().is_some_and(|clause| has_some(clause)) {
+            query.limit_clause = None;
+        }
+        if query.fetch.as_ref().is_some_and(|fetch| has_some(fetch)) {
+            query.fetch = None;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        if let Expr::Value(value) = expr
+            && let Value::Placeholder(name) = &value.value
+            && let Some(literal) = number_of(name).and_then(|number| self.literals.get(&number))
+        {
+            *expr = literal.clone();
         }
         ControlFlow::Continue(())
     }

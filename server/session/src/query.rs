@@ -159,20 +159,35 @@ impl Session {
         instead: &Providers,
     ) -> SqlResult<(LogicalPlan, usize)> {
         let named = df(relations(&plan))?;
+        let known = df(known_schemas(&plan))?;
+        let definitions = self.definitions();
+        let mut providers = instead.clone();
+        if let Some(definitions) = &definitions {
+            for (id, schema) in known.iter().filter(|(id, _)| definitions.is_new(**id)) {
+                if !instead.contains_key(id) {
+                    providers.insert(*id, overlay::nothing(schema)?);
+                }
+            }
+        }
         let wanted: Vec<RelationId> = named
             .iter()
             .copied()
-            .filter(|id| !instead.contains_key(id))
+            .filter(|id| !providers.contains_key(id))
             .collect();
-        let mut providers = instead.clone();
         let mut rows = 0;
         if !wanted.is_empty() {
             let after = self.read_after();
             let snapshot = self.db.runtime().snapshot(&wanted, after.as_ref()).await?;
             rows = rows.max(snapshot.rows_max());
-            let known = df(known_schemas(&plan))?;
             for id in wanted {
+                let widening = definitions
+                    .as_ref()
+                    .and_then(|definitions| definitions.widening(id));
                 let provider = match known.get(&id) {
+                    Some(schema) if let Some(widening) = &widening => {
+                        let base = snapshot.table_provider_as(id, &widening.before)?;
+                        overlay::widened(base, widening, schema)?
+                    }
                     Some(schema) => snapshot.table_provider_as(id, schema)?,
                     None => snapshot.table_provider(id)?,
                 };
@@ -185,7 +200,9 @@ impl Session {
                 .changes
                 .iter()
                 .filter(|(id, _)| {
-                    active.locked.contains(id) && named.contains(id) && !instead.contains_key(id)
+                    (active.locked.contains(id) || active.is_new_table(**id))
+                        && named.contains(id)
+                        && !instead.contains_key(id)
                 })
                 .map(|(id, changes)| (*id, changes.clone()))
                 .collect(),

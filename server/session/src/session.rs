@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Weak};
 
+use millrace_catalog::CatalogSnapshot;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::settings::{self, Settings, Shown};
 use millrace_database::Database;
 use millrace_database::clock::now_ms;
+use millrace_database::database::definitions::Definitions;
 use millrace_database::running::{CancelHandle, Running};
 use millrace_database::sessions::{Activity, Locking, SessionInfo, SessionStatus, TransactionStatus};
 use millrace_engine::WriteToken;
@@ -206,12 +208,25 @@ impl Session {
         }
     }
 
+    /// The catalog, with what the open transaction has defined.
+    pub(crate) fn catalog(&self) -> Arc<CatalogSnapshot> {
+        match self.definitions() {
+            Some(definitions) => definitions.catalog(),
+            None => self.db.catalog(),
+        }
+    }
+
+    /// What the open transaction has defined.
+    pub(crate) fn definitions(&self) -> Option<Arc<Definitions>> {
+        self.transaction.lock().active()?.definitions.clone()
+    }
+
     /// What names mean now.
     pub fn scope(&self) -> Scope {
         let zone = self.other_zone();
         let settings = self.scope_settings();
         Scope {
-            catalog: self.db.catalog(),
+            catalog: self.catalog(),
             database: self.info.database.clone(),
             search_path: settings.search_path(&self.info.user),
             zone,
@@ -318,8 +333,10 @@ impl Session {
         if let Some(settings) = settings {
             self.put_settings(settings);
         }
-        // Cursors that are not held end with the transaction; they could not be read any more.
-        self.cursors.lock().retain(|_, cursor| cursor.hold);
+        // Cursors that are not held end with the transaction; they could not be read any more. A savepoint keeps those before it.
+        if self.transaction.lock().known().is_none() {
+            self.cursors.lock().retain(|_, cursor| cursor.hold);
+        }
     }
 
     /// The statement under way runs for as long as what is returned is held.

@@ -87,7 +87,7 @@ impl SimpleQuery {
     fn implicit_failed(&self) -> bool {
         matches!(
             *self.session.transaction.lock(),
-            Transaction::Failed { implicit: true }
+            Transaction::Failed { implicit: true, .. }
         )
     }
 
@@ -113,12 +113,16 @@ impl SimpleQuery {
         let mut transaction = self.session.transaction.lock();
         let implicit = match &*transaction {
             Transaction::Active(active) => active.implicit,
-            Transaction::Failed { implicit } => *implicit,
+            Transaction::Failed { implicit, .. } => *implicit,
             Transaction::Idle => false,
         };
         if implicit {
-            transaction.fail();
+            let settings = transaction.fail();
             *transaction = Transaction::Idle;
+            drop(transaction);
+            if let Some(settings) = settings {
+                self.session.put_settings(settings);
+            }
         }
     }
 }

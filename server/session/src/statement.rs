@@ -34,7 +34,7 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast;
 use millrace_database::running::Running;
 use millrace_parser::Parsed;
-use millrace_parser::ast::Statement;
+use millrace_parser::ast::{AlterOperation, ObjectKind, Statement};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
 use crate::outcome::{CommandTag, Outcome};
@@ -53,7 +53,15 @@ pub async fn execute(
         if session.is_read_only() {
             return Err(read_only(command));
         }
-        begin_ddl(session, command).await?;
+        let implicit = match &*session.transaction.lock() {
+            Transaction::Active(active) => Some(active.implicit),
+            _ => None,
+        };
+        if let Some(implicit) = implicit
+            && acts_at_once(&statement, implicit)
+        {
+            begin_ddl(session, command, implicit).await?;
+        }
     }
     match statement {
         Statement::Sql(sql) => Box::pin(execute_sql(session, *sql, parsed, running)).await,
@@ -121,11 +129,13 @@ async fn execute_sql(
         ast::Statement::Truncate(truncate) => Box::pin(truncate::execute(session, &truncate)).await,
         ast::Statement::StartTransaction { modes, .. } => transaction::begin(session, &modes),
         ast::Statement::Commit { chain, .. } => Box::pin(transaction::commit(session, chain)).await,
-        ast::Statement::Rollback { chain, savepoint } => {
-            transaction::rollback(session, chain, savepoint.is_some())
-        }
-        ast::Statement::Savepoint { .. } => transaction::savepoint("SAVEPOINT"),
-        ast::Statement::ReleaseSavepoint { .. } => transaction::savepoint("RELEASE SAVEPOINT"),
+        ast::Statement::Rollback {
+            savepoint: Some(name),
+            ..
+        } => transaction::rollback_to(session, &name),
+        ast::Statement::Rollback { chain, .. } => transaction::rollback(session, chain),
+        ast::Statement::Savepoint { name } => transaction::savepoint(session, &name),
+        ast::Statement::ReleaseSavepoint { name } => transaction::release(session, &name),
         ast::Statement::Prepare {
             name,
             data_types,
@@ -252,12 +262,27 @@ pub(crate) fn read_only(command: &str) -> SqlError {
     )
 }
 
-/// DDL commits what an implicit transaction holds, and is refused in any other.
-async fn begin_ddl(session: &Arc<Session>, command: &'static str) -> SqlResult<()> {
-    let implicit = match &*session.transaction.lock() {
-        Transaction::Active(active) => active.implicit,
-        _ => return Ok(()),
-    };
+/// Whether a statement that defines something does more than that, so that it cannot wait for COMMIT.
+fn acts_at_once(statement: &Statement, implicit: bool) -> bool {
+    match statement {
+        Statement::CreateSink(_) => true,
+        // In one query with others it is a job like any other.
+        Statement::CreateMaterializedView(_) => implicit,
+        Statement::Drop(drop) => matches!(drop.kind, ObjectKind::Database | ObjectKind::Sink),
+        Statement::AlterRelation(alter) => match &alter.operation {
+            AlterOperation::SetOptions(options) => options
+                .0
+                .iter()
+                .any(|option| option.name.value.eq_ignore_ascii_case("watermark")),
+            _ => false,
+        },
+        Statement::Sql(sql) => matches!(**sql, ast::Statement::CreateDatabase { .. }),
+        _ => false,
+    }
+}
+
+/// What acts at once commits what an implicit transaction holds, and is refused in any other.
+async fn begin_ddl(session: &Arc<Session>, command: &'static str, implicit: bool) -> SqlResult<()> {
     if !implicit {
         return Err(ddl_in_transaction(command));
     }

@@ -5,15 +5,19 @@
 //! * The tables that a transaction changes stay locked from the first change until its end. Reading takes no locks. A
 //!   transaction that changes a further table may fail with 40001 when another session was waiting to write.
 //! * Inside, tables show the transaction's own changes; streams and views show them after COMMIT.
-//! * A statement that fails makes the transaction fail: its changes and locks go at once, and only its end is accepted.
+//! * A statement that fails makes the transaction fail: its changes and locks go at once, and only its end is accepted. Where there is
+//!   a savepoint they are kept for ROLLBACK TO.
+//! * A savepoint is a copy of what the transaction has changed so far, which copies no rows. Locks are kept over ROLLBACK TO.
 //! * Several statements in one simple query are one transaction, unless they say BEGIN themselves.
-//! * DDL commits by itself and cannot be taken back. Inside BEGIN it is refused (25001); inside the implicit transaction
-//!   of a simple query it first commits what came before it.
-//! * SAVEPOINT is refused: there is nothing to return to but the beginning.
+//! * What DDL defines is a catalog of the transaction's own until COMMIT ([`Definitions`]). Some commands do more than to define
+//!   something (`CREATE SINK`, `CREATE DATABASE`): inside BEGIN they are refused (25001); inside the implicit transaction of a simple
+//!   query they first commit what came before them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use millrace_catalog::settings::Settings;
+use millrace_database::database::definitions::{Definitions, Draft};
 use millrace_database::sessions::TransactionStatus;
 use millrace_engine::TableLocks;
 use millrace_planner::RelationId;
@@ -32,7 +36,24 @@ pub enum Transaction {
     Failed {
         /// Whether it is that of a simple query.
         implicit: bool,
+        /// What it had done, if there is a savepoint to go back to.
+        kept: Option<Box<Active>>,
     },
+}
+
+/// A point in a transaction to which ROLLBACK TO goes back.
+pub struct Savepoint {
+    /// Its name. There may be several of one name: the newest is meant.
+    pub name: String,
+    read_only: bool,
+    changes: BTreeMap<RelationId, Vec<ChangeBatch>>,
+    draft: Option<Draft>,
+    settings_before: Option<Settings>,
+    settings_after: Option<Settings>,
+    /// The settings as they were.
+    settings: Settings,
+    /// The cursors that there were.
+    pub cursors: BTreeSet<String>,
 }
 
 /// An open transaction.
@@ -51,9 +72,48 @@ pub struct Active {
     pub settings_before: Option<Settings>,
     /// What SET without LOCAL made of them, once there was a SET LOCAL: they are the session's after COMMIT.
     pub settings_after: Option<Settings>,
+    /// What it has defined, from its first statement that defines something.
+    pub definitions: Option<Arc<Definitions>>,
+    /// The savepoints, the oldest first.
+    pub savepoints: Vec<Savepoint>,
 }
 
 impl Active {
+    /// Whether the transaction has made this table.
+    pub fn is_new_table(&self, id: RelationId) -> bool {
+        let definitions = self.definitions.as_ref();
+        definitions.is_some_and(|definitions| definitions.is_new_table(id))
+    }
+
+    /// Sets a savepoint.
+    pub fn save(&mut self, name: String, settings: Settings, cursors: BTreeSet<String>) {
+        self.savepoints.push(Savepoint {
+            name,
+            read_only: self.read_only,
+            changes: self.changes.clone(),
+            draft: self.definitions.as_ref().map(|definitions| definitions.mark()),
+            settings_before: self.settings_before.clone(),
+            settings_after: self.settings_after.clone(),
+            settings,
+            cursors,
+        });
+    }
+
+    /// Goes back to the savepoint at this place, which stays. Returns the settings to put back, and the cursors that there were.
+    pub fn back_to(&mut self, place: usize) -> Option<(Settings, BTreeSet<String>)> {
+        self.savepoints.truncate(place + 1);
+        let savepoint = self.savepoints.last()?;
+        self.read_only = savepoint.read_only;
+        self.changes.clone_from(&savepoint.changes);
+        self.settings_before.clone_from(&savepoint.settings_before);
+        self.settings_after.clone_from(&savepoint.settings_after);
+        match (&self.definitions, &savepoint.draft) {
+            (Some(definitions), Some(draft)) => definitions.back_to(draft),
+            _ => self.definitions = None,
+        }
+        Some((savepoint.settings.clone(), savepoint.cursors.clone()))
+    }
+
     /// A transaction that has done nothing.
     pub fn new(implicit: bool, read_only: bool) -> Self {
         Active {
@@ -64,6 +124,8 @@ impl Active {
             locked: BTreeSet::new(),
             settings_before: None,
             settings_after: None,
+            definitions: None,
+            savepoints: vec![],
         }
     }
 
@@ -83,8 +145,8 @@ impl Transaction {
             Transaction::Idle => TransactionStatus::Idle,
             Transaction::Active(active) if active.implicit => TransactionStatus::Idle,
             Transaction::Active(_) => TransactionStatus::Active,
-            Transaction::Failed { implicit: true } => TransactionStatus::Idle,
-            Transaction::Failed { implicit: false } => TransactionStatus::Failed,
+            Transaction::Failed { implicit: true, .. } => TransactionStatus::Idle,
+            Transaction::Failed { implicit: false, .. } => TransactionStatus::Failed,
         }
     }
 
@@ -96,14 +158,27 @@ impl Transaction {
         }
     }
 
-    /// Marks it as failed; what it held is let go. Returns the settings to put back.
+    /// What is done or may be gone back to, also where it has failed.
+    pub fn known(&mut self) -> Option<&mut Active> {
+        match self {
+            Transaction::Active(active)
+            | Transaction::Failed {
+                kept: Some(active), ..
+            } => Some(active),
+            _ => None,
+        }
+    }
+
+    /// Marks it as failed; what it held is let go, unless there is a savepoint. Returns the settings to put back.
     pub fn fail(&mut self) -> Option<Settings> {
         match std::mem::take(self) {
             Transaction::Active(active) => {
+                let settings = active.settings_before.clone();
                 *self = Transaction::Failed {
                     implicit: active.implicit,
+                    kept: Some(active).filter(|active| !active.savepoints.is_empty()),
                 };
-                active.settings_before
+                settings
             }
             other => {
                 *self = other;
@@ -127,10 +202,7 @@ pub fn ddl_in_transaction(command: &str) -> SqlError {
         SqlState::ActiveSqlTransaction,
         format!("{command} cannot run inside a transaction block"),
     )
-    .with_hint(
-        "Statements that define objects commit immediately and cannot be rolled back: run it before BEGIN \
-         or after COMMIT.",
-    )
+    .with_hint("What it does cannot be rolled back: run it before BEGIN or after COMMIT.")
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! From changes to a commit: locks, the buffer of a transaction, and the atomic append.
 
+mod commit;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +22,7 @@ use crate::keys::check_index;
 use crate::notice::Severity;
 use crate::overlay;
 use crate::session::Session;
-use crate::transaction::{Active, Transaction};
+use crate::transaction::Transaction;
 
 /// The right of one statement to change one relation. Dropping it without [`WriteScope::finish`] changes nothing.
 pub struct WriteScope {
@@ -35,6 +37,8 @@ pub struct WriteScope {
     in_transaction: bool,
     /// What the transaction has changed in this relation before.
     before: Vec<ChangeBatch>,
+    /// Whether the transaction has made the relation: nobody else knows it.
+    is_new: bool,
 }
 
 impl Session {
@@ -43,8 +47,26 @@ impl Session {
     /// # Errors
     /// 55P03.
     pub(crate) async fn ddl(&self) -> SqlResult<DdlGuard<'_>> {
-        let guard = self.within_lock_timeout(self.database().ddl()).await?;
-        Ok(guard.held_by(self.running()))
+        if !self.transaction_is_open() {
+            let guard = self.within_lock_timeout(self.database().ddl()).await?;
+            return Ok(guard.held_by(self.running()));
+        }
+        let definitions = match self.definitions() {
+            Some(definitions) => definitions,
+            None => {
+                let definitions = self.right_to_define().await?;
+                match self.transaction.lock().active() {
+                    Some(active) => active.definitions = Some(Arc::clone(&definitions)),
+                    None => {
+                        return Err(SqlError::internal(
+                            "the transaction ended while a statement of it ran",
+                        ));
+                    }
+                }
+                definitions
+            }
+        };
+        Ok(self.database().ddl_within(definitions).held_by(self.running()))
     }
 
     /// Locks of tables, waited for as long as `lock_timeout` says.
@@ -97,6 +119,18 @@ impl Session {
                 "cannot change data in a read-only transaction",
             ));
         }
+        let definitions = self.definitions();
+        let is_new = definitions
+            .as_ref()
+            .is_some_and(|definitions| definitions.is_new(id));
+        if definitions.is_some_and(|definitions| definitions.widening(id).is_some()) {
+            return Err(SqlError::unsupported(format!(
+                "\"{}\" cannot be changed in the transaction that added a column to it",
+                relation.info.name
+            ))
+            .with_hint("Commit the new column first."));
+        }
+        let takes_lock = table && !is_new;
         let mut held: Vec<RelationId> = vec![];
         let (mut locks, in_transaction, before, locked) = {
             let mut transaction = self.transaction.lock();
@@ -106,7 +140,7 @@ impl Session {
                     let locked = active.locked.contains(&id);
                     held.extend(active.locked.iter().copied());
                     (
-                        if table { active.locks.take() } else { None },
+                        if takes_lock { active.locks.take() } else { None },
                         true,
                         before,
                         locked,
@@ -115,9 +149,9 @@ impl Session {
                 _ => (None, false, vec![], false),
             }
         };
-        if table && !locked {
+        if takes_lock && !locked {
             *self.locking.lock() = Some(Locking::awaited(id));
-            locks = Some(self.lock_also(locks, &held, id).await?);
+            locks = Some(self.lock_within(locks, &held, id).await?);
             *self.locking.lock() = Some(Locking::held(id));
             self.check_unaltered(relation)?;
         }
@@ -129,13 +163,61 @@ impl Session {
             locks,
             in_transaction,
             before,
+            is_new,
         })
+    }
+
+    /// As [`Session::lock_also`]. A transaction that could not get its locks again has lost what they guarded: there is no savepoint to
+    /// which it could go back.
+    async fn lock_within(
+        &self,
+        locks: Option<TableLocks>,
+        held: &[RelationId],
+        more: RelationId,
+    ) -> SqlResult<TableLocks> {
+        let defines = self.definitions().is_some();
+        if defines {
+            self.db.definer_waits(true);
+        }
+        let locked = self.lock_also(locks, held, more).await;
+        if defines {
+            self.db.definer_waits(false);
+        }
+        if locked.is_err()
+            && !held.is_empty()
+            && let Some(active) = self.transaction.lock().active()
+        {
+            active.savepoints.clear();
+        }
+        locked
+    }
+
+    /// Whether the open transaction has changed rows of the relation.
+    pub(crate) fn has_changed(&self, id: RelationId) -> bool {
+        let mut transaction = self.transaction.lock();
+        let changes = transaction.active().and_then(|active| active.changes.get(&id));
+        changes.is_some_and(|changes| !changes.is_empty())
+    }
+
+    /// Locks a table until the end of the open transaction.
+    ///
+    /// # Errors
+    /// As [`Session::begin_write`].
+    pub(crate) async fn hold_table(self: &Arc<Self>, relation: &Relation) -> SqlResult<()> {
+        if self
+            .definitions()
+            .is_some_and(|definitions| definitions.widening(relation.info.id).is_some())
+        {
+            // It is held since the first column.
+            return Ok(());
+        }
+        self.begin_write(relation).await?.finish(vec![]).await
     }
 
     /// Refuses to change a locked table to which a column was added since the statement was bound: it would lose what
     /// others wrote there since.
     fn check_unaltered(&self, relation: &Relation) -> SqlResult<()> {
-        let catalog = self.db.catalog();
+        let catalog = self.catalog();
         let now = catalog
             .object(ObjectId(relation.info.id.0))
             .and_then(|object| object.relation());
@@ -179,41 +261,6 @@ impl Session {
             .with_hint("Run the transaction again."));
         }
         Ok(locks)
-    }
-
-    /// Commits the open transaction, if there is one: its changes become one epoch.
-    ///
-    /// # Errors
-    /// The write failed; nothing of it was kept.
-    pub async fn commit(&self) -> SqlResult<()> {
-        let active = {
-            let mut transaction = self.transaction.lock();
-            match std::mem::take(&mut *transaction) {
-                Transaction::Active(active) => active,
-                _ => return Ok(()),
-            }
-        };
-        self.end_transaction(active).await
-    }
-
-    async fn end_transaction(&self, mut active: Box<Active>) -> SqlResult<()> {
-        self.cursors.lock().retain(|_, cursor| cursor.hold);
-        let changes = active.take_changes();
-        let written = match changes.is_empty() {
-            true => Ok(()),
-            false => {
-                let written = self.append(changes, active.locks.as_ref(), &|_| vec![]).await;
-                written.map(|_| ())
-            }
-        };
-        let settings = match &written {
-            Ok(()) => active.settings_after,
-            Err(_) => active.settings_before,
-        };
-        if let Some(settings) = settings {
-            self.put_settings(settings);
-        }
-        written
     }
 
     /// Writes changes at once and for good. Until they are handed to the log the statement can be ended, and nothing of
@@ -271,7 +318,7 @@ impl Session {
     /// The error of a write, with the names of what it broke.
     pub(crate) fn explain_write(&self, error: RuntimeError) -> SqlError {
         match error {
-            RuntimeError::DuplicateKey { relation, key } => duplicate_key(&self.db.catalog(), relation, &key),
+            RuntimeError::DuplicateKey { relation, key } => duplicate_key(&self.catalog(), relation, &key),
             other => from_internal::runtime(other),
         }
     }
@@ -300,6 +347,10 @@ impl WriteScope {
     /// # Errors
     /// The table was dropped meanwhile.
     pub async fn current(&self) -> SqlResult<Arc<dyn TableProvider>> {
+        if self.is_new {
+            let base = overlay::nothing(&self.schema)?;
+            return overlay::provider(&self.session, base, &self.before).await;
+        }
         let locks = self
             .locks
             .as_ref()
@@ -357,7 +408,7 @@ impl WriteScope {
                     "the transaction ended while a statement of it ran",
                 ));
             };
-            if self.table {
+            if self.table && !self.is_new {
                 active.locks = self.locks.take();
                 active.locked.insert(self.relation);
             }
@@ -369,6 +420,22 @@ impl WriteScope {
         }
         let changes = changes.into_iter().map(|batch| (self.relation, batch)).collect();
         self.session.append(changes, self.locks.as_ref(), note).await
+    }
+}
+
+impl Drop for WriteScope {
+    /// A statement that failed leaves the locks to its transaction, which may go back to a savepoint.
+    fn drop(&mut self) {
+        let Some(locks) = self.locks.take() else { return };
+        if !self.in_transaction {
+            return;
+        }
+        if let Some(active) = self.session.transaction.lock().known()
+            && active.locks.is_none()
+        {
+            active.locks = Some(locks);
+            active.locked.insert(self.relation);
+        }
     }
 }
 

@@ -64,12 +64,20 @@ impl WriteToken {
 #[derive(Clone)]
 pub struct TableLocks {
     relations: Vec<RelationId>,
-    _guards: Arc<Vec<OwnedMutexGuard<()>>>,
+    guards: Vec<Arc<OwnedMutexGuard<()>>>,
 }
 
 impl TableLocks {
     pub fn contains(&self, relation: RelationId) -> bool {
         self.relations.contains(&relation)
+    }
+
+    /// These and others: for tables that nobody else can be waiting for.
+    #[must_use]
+    pub fn and(mut self, others: TableLocks) -> TableLocks {
+        self.relations.extend(others.relations);
+        self.guards.extend(others.guards);
+        self
     }
 }
 
@@ -86,12 +94,12 @@ impl Runtime {
         let mut guards = vec![];
         for id in &ids {
             if let Relation::Table(table) = self.engine.relation(*id)?.as_ref() {
-                guards.push(Arc::clone(&table.writer).lock_owned().await);
+                guards.push(Arc::new(Arc::clone(&table.writer).lock_owned().await));
             }
         }
         Ok(TableLocks {
             relations: ids,
-            _guards: Arc::new(guards),
+            guards,
         })
     }
 

@@ -15,16 +15,24 @@ use millrace_storage::{CatalogChange, ObjectId, ObjectKind};
 use tokio::sync::MutexGuard;
 
 use crate::database::Database;
+use crate::database::definitions::Definitions;
 use crate::database::maintenance::beginnings_fact;
 use crate::database::sinks::fact;
 use crate::running::Running;
 
-/// The right to change definitions; one statement at a time has it.
+/// The right to change definitions; one statement at a time has it, or one transaction.
 pub struct DdlGuard<'a> {
     db: &'a Arc<Database>,
-    _guard: MutexGuard<'a, ()>,
+    right: Right<'a>,
     /// The statement that has it; none: a job has it.
     running: Option<Running>,
+}
+
+enum Right<'a> {
+    /// What changes is changed at once.
+    Statement(#[expect(dead_code, reason = "held, not read")] MutexGuard<'a, ()>),
+    /// What changes is changed by COMMIT.
+    Transaction(Arc<Definitions>),
 }
 
 impl Database {
@@ -32,7 +40,16 @@ impl Database {
     pub async fn ddl(self: &Arc<Self>) -> DdlGuard<'_> {
         DdlGuard {
             db: self,
-            _guard: self.ddl.lock().await,
+            right: Right::Statement(self.ddl.lock().await),
+            running: None,
+        }
+    }
+
+    /// The right that a transaction has, for a statement in it.
+    pub fn ddl_within(self: &Arc<Self>, definitions: Arc<Definitions>) -> DdlGuard<'_> {
+        DdlGuard {
+            db: self,
+            right: Right::Transaction(definitions),
             running: None,
         }
     }
@@ -66,9 +83,20 @@ impl DdlGuard<'_> {
         self.db
     }
 
+    /// The definitions of the transaction that has it; `None`: a statement by itself has it.
+    pub fn definitions(&self) -> Option<&Arc<Definitions>> {
+        match &self.right {
+            Right::Transaction(definitions) => Some(definitions),
+            Right::Statement(_) => None,
+        }
+    }
+
     /// The catalog, which does not change while the guard is held.
     pub fn catalog(&self) -> Arc<CatalogSnapshot> {
-        self.db.catalog()
+        match self.definitions() {
+            Some(definitions) => definitions.catalog(),
+            None => self.db.catalog(),
+        }
     }
 
     /// An identity for a new object.
@@ -111,6 +139,10 @@ impl DdlGuard<'_> {
     /// # Errors
     /// One of them cannot be made, or the catalog cannot be written; none is there then.
     pub async fn create_all(&self, objects: Vec<Object>) -> SqlResult<()> {
+        if let Some(definitions) = self.definitions() {
+            definitions.put(objects);
+            return Ok(());
+        }
         self.submit()?;
         let db = self.db;
         let objects: Vec<Arc<Object>> = objects.into_iter().map(Arc::new).collect();
@@ -162,6 +194,10 @@ impl DdlGuard<'_> {
     /// The catalog cannot be written, or one of them failed to load: what it consists of is not known here.
     pub fn put_all(&self, objects: Vec<Object>) -> SqlResult<()> {
         objects.iter().try_for_each(Object::check_up)?;
+        if let Some(definitions) = self.definitions() {
+            definitions.put(objects);
+            return Ok(());
+        }
         self.submit()?;
         let changes = objects
             .iter()
@@ -171,11 +207,39 @@ impl DdlGuard<'_> {
         Ok(())
     }
 
-    /// Puts a stream or table, of which the caller has the lock, to which this column was added.
+    /// Puts a stream or table, of which the rows are kept in another way from now on.
+    ///
+    /// # Errors
+    /// The catalog cannot be written.
+    pub fn keep(&self, object: Object) -> SqlResult<()> {
+        let options = object.relation().map(|relation| relation.keeping.for_log());
+        let id = object.id;
+        self.put(object)?;
+        match options {
+            Some(options) if self.definitions().is_none() => {
+                Ok(self.db.store().logs().set_options(id.0, options)?)
+            }
+            // COMMIT says it.
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts a stream or table to which this column was added. The caller has its lock; a transaction has it until COMMIT.
     ///
     /// # Errors
     /// The catalog cannot be written, or the runtime refuses. In the second case the column is there after the next start.
-    pub fn add_column(&self, locks: &TableLocks, object: Object, column: &ColumnDef) -> SqlResult<()> {
+    pub fn add_column(
+        &self,
+        locks: Option<&TableLocks>,
+        object: Object,
+        column: &ColumnDef,
+    ) -> SqlResult<()> {
+        if let Some(definitions) = self.definitions() {
+            definitions.put(vec![object]);
+            return Ok(());
+        }
+        let locks =
+            locks.ok_or_else(|| SqlError::internal("a column was added to a table without its lock"))?;
         self.submit()?;
         let value = column.added.clone().unwrap_or(ScalarValue::Null);
         // Writes with the column must not come before the catalog knows it, reads of it not before the runtime does.
@@ -195,6 +259,10 @@ impl DdlGuard<'_> {
     /// # Errors
     /// The catalog cannot be written; nothing was dropped.
     pub async fn drop(&self, ids: &BTreeSet<ObjectId>) -> SqlResult<()> {
+        if let Some(definitions) = self.definitions() {
+            definitions.remove(ids);
+            return Ok(());
+        }
         let catalog = self.catalog();
         // What depends on others is younger: down from the youngest.
         let gone: Vec<Arc<Object>> = ids
@@ -202,17 +270,7 @@ impl DdlGuard<'_> {
             .rev()
             .filter_map(|id| catalog.object(*id).cloned())
             .collect();
-        let changes = gone
-            .iter()
-            .flat_map(|object| {
-                let key = match object.kind {
-                    ObjectKind::MaterializedView => Some(beginnings_fact(object.id)),
-                    _ => matches!(object.definition, Definition::Sink(_)).then(|| fact(object.id)),
-                };
-                let fact = key.map(|key| CatalogChange::RemoveFact { key });
-                std::iter::once(CatalogChange::Remove(object.id)).chain(fact)
-            })
-            .collect();
+        let changes = gone_facts(&gone);
         self.submit()?;
         self.db.store().catalog().apply(changes)?;
         let removed: Vec<ObjectId> = gone.iter().map(|object| object.id).collect();
@@ -223,6 +281,19 @@ impl DdlGuard<'_> {
         work.await
             .map_err(|error| SqlError::internal(format!("dropping: {error}")))
     }
+}
+
+/// What removes objects from the catalog, with what else it holds of them.
+pub(super) fn gone_facts(gone: &[Arc<Object>]) -> Vec<CatalogChange> {
+    let changes = gone.iter().flat_map(|object| {
+        let key = match object.kind {
+            ObjectKind::MaterializedView => Some(beginnings_fact(object.id)),
+            _ => matches!(object.definition, Definition::Sink(_)).then(|| fact(object.id)),
+        };
+        let fact = key.map(|key| CatalogChange::RemoveFact { key });
+        std::iter::once(CatalogChange::Remove(object.id)).chain(fact)
+    });
+    changes.collect()
 }
 
 /// Removes what objects have in the runtime and on disk. What fails is left for the next start.

@@ -391,7 +391,7 @@ async fn commit(guard: &DdlGuard<'_>, job: &Job) -> SqlResult<()> {
         changes.push(CatalogChange::RemoveFact { key });
     }
     for view in views(&job.put) {
-        changes.push(db.beginnings(&view)?);
+        changes.push(db.beginnings(&catalog, &view)?);
     }
     db.store().catalog().apply(changes)?;
     db.publish(job.put.iter().cloned(), &job.removed);

@@ -226,8 +226,8 @@ impl Database {
     }
 
     /// What the catalog is to keep of a view that was just made: where the streams that it reads begin.
-    pub(super) fn beginnings(&self, view: &Object) -> SqlResult<CatalogChange> {
-        let streams = streams_of(&self.catalog(), view);
+    pub(super) fn beginnings(&self, catalog: &CatalogSnapshot, view: &Object) -> SqlResult<CatalogChange> {
+        let streams = streams_of(catalog, view);
         let begins: BTreeMap<u64, u64> = (streams.iter())
             .map(|stream| (stream.0, self.store.logs().first(stream.0)))
             .collect();

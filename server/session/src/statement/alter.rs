@@ -49,6 +49,10 @@ pub async fn execute(session: &Arc<Session>, alter: AlterRelation) -> SqlResult<
     // A table is waited for before the right to change definitions, which others are to have meanwhile.
     let locks = match &alter.operation {
         AlterOperation::AddColumn { .. } => match find(session, &session.scope(), &alter.name, kind) {
+            Ok(object) if session.transaction_is_open() => {
+                hold(session, &object).await?;
+                None
+            }
             Ok(object) => Some((object.id, session.lock_table(RelationId(object.id.0)).await?)),
             Err(_) => None,
         },
@@ -80,7 +84,18 @@ pub async fn execute(session: &Arc<Session>, alter: AlterRelation) -> SqlResult<
             column,
         } => match locks {
             Some((locked, locks)) if locked == object.id => {
-                add_column(session, &scope, &guard, &object, &column, if_not_exists, &locks)?;
+                add_column(
+                    session,
+                    &scope,
+                    &guard,
+                    &object,
+                    &column,
+                    if_not_exists,
+                    Some(&locks),
+                )?;
+            }
+            None if guard.definitions().is_some() => {
+                add_column(session, &scope, &guard, &object, &column, if_not_exists, None)?;
             }
             _ => {
                 return Err(SqlError::new(
@@ -181,14 +196,29 @@ fn keep(
         return Err(SqlError::internal("a stream or table is not a relation"));
     };
     relation.keeping = change(relation.keeping)?;
-    let options = relation.keeping.for_log();
     new.restate();
-    guard.put(new)?;
-    Ok(guard
-        .database()
-        .store()
-        .logs()
-        .set_options(object.id.0, options)?)
+    guard.keep(new)
+}
+
+/// Has a transaction hold a table to which it adds a column. What it has written there has the columns of before.
+async fn hold(session: &Arc<Session>, object: &Object) -> SqlResult<()> {
+    let relation = columns_of(object)?;
+    let id = relation.info.id;
+    let is_new = session
+        .definitions()
+        .is_some_and(|definitions| definitions.is_new(id));
+    if session.has_changed(id) || (!is_new && relation.info.kind == RelationKind::Stream) {
+        return Err(SqlError::unsupported(format!(
+            "a column cannot be added to {} inside this transaction",
+            object.described()
+        ))
+        .with_detail(match relation.info.kind {
+            RelationKind::Stream => "It is a stream that was there before.",
+            _ => "The transaction has written to it.",
+        })
+        .with_hint("Add it before BEGIN or after COMMIT."));
+    }
+    session.hold_table(relation).await
 }
 
 fn find(
@@ -373,7 +403,7 @@ fn add_column(
     object: &Object,
     definition: &ColumnDefinition,
     if_not_exists: bool,
-    locks: &TableLocks,
+    locks: Option<&TableLocks>,
 ) -> SqlResult<()> {
     let relation = columns_of(object)?;
     let name = millrace_parser::fold(&definition.name);

@@ -9,9 +9,10 @@ use millrace_catalog::scope::Scope;
 use millrace_catalog::{Definition, Object, Planned, QueryDef, Relation};
 use millrace_database::clock::now_ms;
 use millrace_database::database::ddl::DdlGuard;
+use millrace_database::database::definitions::Definitions;
 use millrace_database::database::jobs::{Making, Waiting};
 use millrace_database::database::replace::check_no_circle;
-use millrace_engine::{BackfillOptions, ViewSpec};
+use millrace_engine::ViewSpec;
 use millrace_functions::sql::column_names;
 use millrace_parser::ast::{CreateMaterializedView, Emit, OptionEntry, Options};
 use millrace_planner::growth::Growth;
@@ -122,7 +123,10 @@ pub(super) fn check_names(query: &ast::Query, columns: &[String]) -> SqlResult<(
 
 /// Begins a job; unless it is one for the background, waits for its end.
 pub(super) async fn make(session: &Session, guard: DdlGuard<'_>, making: Making) -> SqlResult<()> {
-    let options = backfill_options(session)?;
+    if let Some(definitions) = guard.definitions() {
+        return in_transaction(definitions, making);
+    }
+    let options = session.backfill_options()?;
     let is_background = session.setting("background_ddl").as_deref() == Some("on");
     let job = guard.start_job(making, options, is_background)?;
     // Other definitions may change while the views are filled.
@@ -133,6 +137,25 @@ pub(super) async fn make(session: &Session, guard: DdlGuard<'_>, making: Making)
     // Whoever goes away from here takes the job along.
     let waiting = Waiting(job);
     waiting.0.wait().await
+}
+
+/// Leaves the views to COMMIT.
+fn in_transaction(definitions: &Arc<Definitions>, making: Making) -> SqlResult<()> {
+    let Making {
+        mut specs,
+        mut put,
+        removed,
+    } = making;
+    match (specs.pop(), put.pop()) {
+        (Some(spec), Some(object)) if specs.is_empty() && put.is_empty() && removed.is_empty() => {
+            definitions.put_view(object, spec);
+            Ok(())
+        }
+        _ => Err(SqlError::unsupported(
+            "a view cannot be replaced inside a transaction where rows have to be made again",
+        )
+        .with_hint("Replace it before BEGIN or after COMMIT.")),
+    }
 }
 
 /// When the rows of a view are shown.
@@ -413,23 +436,4 @@ pub(super) fn say_what_is_gone(session: &Session, name: &str, graph: &StageGraph
             );
         }
     }
-}
-
-/// What the session wants of a back-fill: `backfill_rate_limit`, in rows a second.
-fn backfill_options(session: &Session) -> SqlResult<BackfillOptions> {
-    let limit = session.setting("backfill_rate_limit").unwrap_or_default();
-    let rows_per_second = match limit.as_str() {
-        "default" | "-1" => None,
-        number => Some(number.parse().ok().filter(|rate| *rate > 0).ok_or_else(|| {
-            SqlError::new(
-                SqlState::InvalidParameterValue,
-                format!("invalid value for parameter \"backfill_rate_limit\": \"{number}\""),
-            )
-            .with_hint("Give a number of rows per second, at least 1, or \"default\" for no limit.")
-        })?),
-    };
-    Ok(BackfillOptions {
-        rows_per_second,
-        ..BackfillOptions::default()
-    })
 }

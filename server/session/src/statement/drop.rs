@@ -124,6 +124,14 @@ pub async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<
             job.id
         )));
     }
+    if let (Some(job), true) = (jobs.first(), guard.definitions().is_some()) {
+        return Err(SqlError::unsupported(format!(
+            "cannot drop {} inside a transaction because a job needs it",
+            targets[0].described()
+        ))
+        .with_detail(format!("{}.", job.described()))
+        .with_hint(format!("Wait for it, or use CANCEL JOB {}.", job.id)));
+    }
     session.database().cancel_jobs(&jobs).await;
     let others = all.len() - named.len();
     if others > 0 {

@@ -44,7 +44,7 @@ pub async fn execute(
             // A view was replaced between binding and reading: what has its name now is read.
             Err(error)
                 if error.code == SqlState::UndefinedTable
-                    && session.database().catalog().version != scope.catalog.version =>
+                    && session.catalog().version != scope.catalog.version =>
             {
                 statement.clone_from(&written);
             }

@@ -1,10 +1,13 @@
-//! BEGIN, COMMIT, ROLLBACK, SAVEPOINT (refused), FLUSH, CHECKPOINT.
+//! BEGIN, COMMIT, ROLLBACK, SAVEPOINT, FLUSH, CHECKPOINT.
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{TransactionAccessMode, TransactionIsolationLevel, TransactionMode};
+use datafusion::sql::sqlparser::ast::{
+    Ident, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
+};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
+use crate::limits::check_limit;
 use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::session::Session;
@@ -74,7 +77,7 @@ pub fn set(session: &Session, modes: &[TransactionMode]) -> SqlResult<Outcome> {
 }
 
 /// COMMIT and END. A failed transaction is rolled back instead.
-pub async fn commit(session: &Session, chain: bool) -> SqlResult<Outcome> {
+pub async fn commit(session: &Arc<Session>, chain: bool) -> SqlResult<Outcome> {
     enum State {
         None,
         Open,
@@ -121,10 +124,7 @@ fn modes_to_keep(session: &Session, chain: bool) -> Vec<TransactionMode> {
 }
 
 /// ROLLBACK.
-pub fn rollback(session: &Session, chain: bool, to_savepoint: bool) -> SqlResult<Outcome> {
-    if to_savepoint {
-        return savepoint("ROLLBACK TO SAVEPOINT");
-    }
+pub fn rollback(session: &Session, chain: bool) -> SqlResult<Outcome> {
     let modes = modes_to_keep(session, chain);
     if matches!(*session.transaction.lock(), Transaction::Idle) {
         session.notice(Severity::Warning, "there is no transaction in progress");
@@ -137,10 +137,77 @@ pub fn rollback(session: &Session, chain: bool, to_savepoint: bool) -> SqlResult
     done("ROLLBACK")
 }
 
-/// Savepoints are refused.
-pub(crate) fn savepoint(command: &str) -> SqlResult<Outcome> {
-    Err(SqlError::unsupported(format!("{command} is not supported"))
-        .with_hint("Split the work into several transactions."))
+/// SAVEPOINT.
+pub(crate) fn savepoint(session: &Session, name: &Ident) -> SqlResult<Outcome> {
+    let settings = session.settings.lock().clone();
+    let cursors = session.cursors.lock().keys().cloned().collect();
+    let mut transaction = session.transaction.lock();
+    let active = in_block(transaction.active(), "SAVEPOINT")?;
+    check_limit(active.savepoints.len(), "savepoints")?;
+    active.save(millrace_parser::fold(name), settings, cursors);
+    done("SAVEPOINT")
+}
+
+/// RELEASE: the savepoint is forgotten, with those behind it.
+pub(crate) fn release(session: &Session, name: &Ident) -> SqlResult<Outcome> {
+    let mut transaction = session.transaction.lock();
+    let active = in_block(transaction.active(), "RELEASE SAVEPOINT")?;
+    let place = find_savepoint(active, name)?;
+    active.savepoints.truncate(place);
+    done("RELEASE")
+}
+
+/// ROLLBACK TO: what came since is as if it had not been, also what made the transaction fail.
+pub(crate) fn rollback_to(session: &Session, name: &Ident) -> SqlResult<Outcome> {
+    let before = {
+        let mut transaction = session.transaction.lock();
+        if let Transaction::Failed {
+            implicit: false,
+            kept: None,
+        } = &*transaction
+        {
+            return Err(undefined_savepoint(name));
+        }
+        let active = in_block(transaction.known(), "ROLLBACK TO SAVEPOINT")?;
+        let place = find_savepoint(active, name)?;
+        let before = active.back_to(place);
+        *transaction = match std::mem::take(&mut *transaction) {
+            Transaction::Failed {
+                kept: Some(active), ..
+            } => Transaction::Active(active),
+            other => other,
+        };
+        before
+    };
+    if let Some((settings, cursors)) = before {
+        session.put_settings(settings);
+        let mut open = session.cursors.lock();
+        open.retain(|name, _| cursors.contains(name));
+    }
+    done("ROLLBACK")
+}
+
+/// The transaction that BEGIN has begun.
+fn in_block<'a>(active: Option<&'a mut Active>, command: &str) -> SqlResult<&'a mut Active> {
+    active.filter(|active| !active.implicit).ok_or_else(|| {
+        SqlError::new(
+            SqlState::NoActiveSqlTransaction,
+            format!("{command} can only be used in transaction blocks"),
+        )
+    })
+}
+
+fn find_savepoint(active: &Active, name: &Ident) -> SqlResult<usize> {
+    let wanted = millrace_parser::fold(name);
+    let place = (active.savepoints.iter()).rposition(|savepoint| savepoint.name == wanted);
+    place.ok_or_else(|| undefined_savepoint(name))
+}
+
+fn undefined_savepoint(name: &Ident) -> SqlError {
+    SqlError::new(
+        SqlState::InvalidSavepointSpecification,
+        format!("savepoint \"{}\" does not exist", millrace_parser::fold(name)),
+    )
 }
 
 /// FLUSH: until everything that was acknowledged before it is visible in every relation, and in the files of sinks.
