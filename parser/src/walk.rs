@@ -69,6 +69,7 @@ where
 
 macro_rules! nodes {
     ($($node:ty),* $(,)?) => {$(
+        #[expect(clippy::disallowed_methods, reason = "the one place")]
         impl Walk for $node {
             fn lead(&self, guide: &mut Guide<'_>) -> ControlFlow<()> {
                 self.visit(guide)

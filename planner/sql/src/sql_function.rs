@@ -6,8 +6,7 @@ use std::ops::ControlFlow;
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Visit, VisitMut, Visitor,
-    VisitorMut,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Visitor, VisitorMut,
 };
 use millrace_parser::walk::Walk;
 
@@ -94,7 +93,7 @@ impl Expander<'_> {
             arguments: &arguments,
             size: size(&body),
         };
-        match VisitMut::visit(&mut body, &mut substitution) {
+        match body.walk_mut(&mut substitution) {
             ControlFlow::Continue(()) if substitution.size <= EXPRESSIONS_MAX => {
                 Ok(Expr::Nested(Box::new(body)))
             }
@@ -137,7 +136,7 @@ fn size(expr: &Expr) -> usize {
     }
     let mut count = Count(0);
     // It never breaks off.
-    let _ = Visit::visit(expr, &mut count);
+    let _ = expr.walk(&mut count);
     count.0
 }
 

@@ -12,11 +12,12 @@ use std::ops::ControlFlow;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr, Value, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr, Value, VisitorMut};
 use millrace_catalog::scope::Scope;
 use millrace_functions::{cast, syntax};
 use millrace_parser::Parsed;
 use millrace_parser::ast::{CopySource, Explain, ExplainTarget, ShowTarget, Statement};
+use millrace_parser::walk::Walk;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
 use millrace_postgres::types::{self, output};
@@ -304,10 +305,10 @@ fn visit<V: VisitorMut<Break = Box<SqlError>>>(statement: &mut Statement, visito
         // What PREPARE prepares has parameters of its own.
         Statement::Sql(sql) => match sql.as_mut() {
             ast::Statement::Prepare { .. } => ControlFlow::Continue(()),
-            sql => sql.visit(visitor),
+            sql => sql.walk_mut(visitor),
         },
         Statement::Copy(copy) => match &mut copy.source {
-            CopySource::Query(query) => query.visit(visitor),
+            CopySource::Query(query) => query.walk_mut(visitor),
             _ => ControlFlow::Continue(()),
         },
         Statement::Explain(explain) => match &mut explain.target {

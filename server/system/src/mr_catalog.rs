@@ -26,8 +26,11 @@ use millrace_postgres::from_internal::{self, df};
 
 use crate::pg_catalog::SystemRelation;
 
+/// Makes the rows of a relation, column by column.
+type Rows = fn(&Database) -> Columns;
+
 /// The relations: the one place that names them all.
-const RELATIONS: [(&str, fn(&Database) -> Columns); 21] = [
+const RELATIONS: [(&str, Rows); 21] = [
     ("batches", batches::batches),
     ("checkpoints", recovery::checkpoints),
     ("disks", disks::columns),
@@ -61,9 +64,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// # Errors
 /// The rows of one could not be put together.
 pub fn shapes(database: &Database) -> SqlResult<Vec<SystemRelation>> {
-    let shape = |(name, columns): (&'static str, fn(&Database) -> Columns)| {
-        Ok((name, rows(columns(database))?.schema()))
-    };
+    let shape = |(name, columns): (&'static str, Rows)| Ok((name, rows(columns(database))?.schema()));
     RELATIONS.into_iter().map(shape).collect()
 }
 
