@@ -138,7 +138,13 @@ impl Replacer<'_> {
             }
             "to_regclass" => match arguments(function).first().and_then(|argument| text_of(argument)) {
                 Some(name) => object_names::to_regclass(session, &name)?,
-                None => return Ok(None),
+                None if self.acts => return Ok(None),
+                None => Expr::value(Value::Null),
+            },
+            "to_regtype" => match arguments(function).first().and_then(|argument| text_of(argument)) {
+                Some(name) => object_names::to_regtype(&name)?,
+                None if self.acts => return Ok(None),
+                None => Expr::value(Value::Null),
             },
             "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" => {
                 // The name of a relation stands for its oid.

@@ -132,6 +132,21 @@ pub fn replaced(session: &Session, expr: &Expr) -> SqlResult<Option<Expr>> {
     {
         return found(session, text, kind).map(|(_, name)| Some(syntax::text(&name)));
     }
+    // The name of a type whose oid is a value: `t.oid::regtype::text`.
+    if let Expr::Cast { expr, data_type, .. } = expr
+        && matches!(data_type, DataType::Text | DataType::Varchar(_))
+        && let Expr::Cast {
+            expr: oid, data_type, ..
+        } = expr.as_ref()
+        && kind(data_type) == Some(Kind::Type)
+        && literal(oid).is_none()
+    {
+        let of_any = Expr::value(Value::Null);
+        return Ok(Some(syntax::call(
+            "format_type",
+            vec![oid.as_ref().clone(), of_any],
+        )));
+    }
     if let Some((text, kind)) = named(expr) {
         let (oid, _) = found(session, text, kind)?;
         return Ok(Some(Expr::value(Value::Number(oid.to_string(), false))));
@@ -162,6 +177,25 @@ pub fn to_regclass(session: &Session, text: &str) -> SqlResult<Expr> {
     match found(session, text, Kind::Relation) {
         Ok((oid, _)) => Ok(Expr::value(Value::Number(oid.to_string(), false))),
         Err(error) if error.code == SqlState::UndefinedTable => Ok(Expr::value(Value::Null)),
+        Err(error) => Err(error),
+    }
+}
+
+/// `to_regtype`: NULL where there is no type of the name.
+///
+/// # Errors
+/// None that a name can bring about.
+pub fn to_regtype(text: &str) -> SqlResult<Expr> {
+    match data_type(text) {
+        Ok((oid, _)) => Ok(Expr::value(Value::Number(oid.to_string(), false))),
+        Err(error)
+            if matches!(
+                error.code,
+                SqlState::UndefinedObject | SqlState::FeatureNotSupported
+            ) =>
+        {
+            Ok(Expr::value(Value::Null))
+        }
         Err(error) => Err(error),
     }
 }
@@ -288,5 +322,7 @@ mod tests {
         assert_eq!(data_type("int4").unwrap(), (23, "integer".to_string()));
         assert_eq!(data_type("text").unwrap(), (25, "text".to_string()));
         assert_eq!(data_type("nosuch").unwrap_err().code, SqlState::UndefinedObject);
+        assert_eq!(to_regtype("hstore").unwrap().to_string(), "NULL");
+        assert_eq!(to_regtype("int8").unwrap().to_string(), "20");
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Weak};
 
+use arrow::datatypes::SchemaRef;
 use millrace_catalog::CatalogSnapshot;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::settings::{self, Settings, Shown};
@@ -103,6 +104,12 @@ impl Session {
     /// The state of the transaction, as the wire shows it.
     pub fn transaction_status(&self) -> TransactionStatus {
         self.transaction.lock().status()
+    }
+
+    /// The columns of a cursor that DECLARE opened: to the protocol it is a portal like any other.
+    pub fn cursor_columns(&self, name: &str) -> Option<SchemaRef> {
+        let cursors = self.cursors.lock();
+        cursors.get(name).map(|cursor| Arc::clone(&cursor.schema))
     }
 
     /// How to cancel what the session runs.

@@ -143,10 +143,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     .put(&describe_columns(prepared.columns.as_ref(), |_| Format::Text))?;
             }
             TARGET_TYPE_BYTE_PORTAL => {
-                let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
-                let columns = portal.statement.prepared.columns.as_ref();
-                self.wire
-                    .put(&describe_columns(columns, |index| portal.formats.of(index)))?;
+                let description = match self.portals.get(name) {
+                    Some(portal) => {
+                        let columns = portal.statement.prepared.columns.as_ref();
+                        describe_columns(columns, |index| portal.formats.of(index))
+                    }
+                    None => {
+                        let columns = self.session.cursor_columns(name);
+                        let columns = columns.ok_or_else(|| no_portal(name))?;
+                        describe_columns(Some(&columns), |_| Format::Text)
+                    }
+                };
+                self.wire.put(&description)?;
             }
             other => return Err(invalid_target("DESCRIBE", other).into()),
         }
