@@ -18,6 +18,7 @@ use crate::database::Database;
 use crate::database::maintenance::beginnings_fact;
 use crate::database::sinks::fact;
 use crate::running::Running;
+use crate::sequences;
 
 /// The right to change definitions; one statement at a time has it.
 pub struct DdlGuard<'a> {
@@ -207,6 +208,7 @@ impl DdlGuard<'_> {
             .flat_map(|object| {
                 let key = match object.kind {
                     ObjectKind::MaterializedView => Some(beginnings_fact(object.id)),
+                    ObjectKind::Sequence => Some(sequences::fact(object.id)),
                     _ => matches!(object.definition, Definition::Sink(_)).then(|| fact(object.id)),
                 };
                 let fact = key.map(|key| CatalogChange::RemoveFact { key });
@@ -231,6 +233,7 @@ pub(crate) async fn take_down(db: &Database, objects: &[Arc<Object>]) {
         db.generators().stop(object.id).await;
         db.sinks().stop(object.id).await;
         db.forget_sink(object);
+        db.sequences().forget(object.id);
     }
     let relations: Vec<RelationId> = objects
         .iter()
