@@ -35,7 +35,7 @@ pub use alter::{AlterOperation, AlterRelation, DropBehavior, DropStatement};
 pub use copy::{
     CopyColumns, CopyDirection, CopyEnd, CopyFormat, CopyHeader, CopyOptions, CopySource, CopyStatement,
 };
-pub use create::{ColumnDefinition, CreateExternalTable, CreateStream, CreateTable, Watermark};
+pub use create::{ColumnDefinition, CreateExternalTable, CreateStream, CreateTable, Identity, Watermark};
 pub use cursor::{
     DeclareSubscribeCursor, DeclareSubscriptionCursor, Fetch, Subscribe, SubscribeTarget, SubscriptionStart,
 };

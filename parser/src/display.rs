@@ -85,6 +85,7 @@ impl Display for ObjectKind {
             ObjectKind::Database => "DATABASE",
             ObjectKind::Subscription => "SUBSCRIPTION",
             ObjectKind::Function => "FUNCTION",
+            ObjectKind::Sequence => "SEQUENCE",
         })
     }
 }

@@ -14,6 +14,7 @@ mod function;
 mod job;
 mod object;
 mod postgres;
+mod sequence;
 mod set;
 mod show;
 mod sink;
@@ -129,6 +130,7 @@ fn create(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         "EXTERNAL",
         "FUNCTION",
         "AGGREGATE",
+        "SEQUENCE",
     ]);
     let Some(kind) = kind else { return Ok(None) };
     if (temporary || unlogged) && kind != "TABLE" {
@@ -138,7 +140,7 @@ fn create(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
             "",
         ));
     }
-    if or_replace && matches!(kind, "SINK" | "SUBSCRIPTION") {
+    if or_replace && matches!(kind, "SINK" | "SUBSCRIPTION" | "SEQUENCE") {
         return Err(Failure::unsupported(
             format!("CREATE OR REPLACE {kind} is not supported"),
             at,
@@ -153,6 +155,7 @@ fn create(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
             view::parse(reader, prefix)?
         }
         "FUNCTION" | "AGGREGATE" => function::parse(reader, prefix, kind == "AGGREGATE")?,
+        "SEQUENCE" => sequence::parse(reader)?,
         "SINK" => sink::parse_sink(reader)?,
         "SUBSCRIPTION" => sink::parse_subscription(reader)?,
         _ => {

@@ -76,6 +76,7 @@ pub fn session_state(directory: &Path) -> Result<SessionState, Failure> {
         spills,
         &catalog,
         &Arc::default(),
+        &Arc::default(),
     )?;
     Ok(state)
 }

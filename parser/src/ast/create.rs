@@ -1,6 +1,6 @@
 //! CREATE STREAM, CREATE TABLE and CREATE EXTERNAL TABLE, and the columns that they define.
 
-use sqlparser::ast::{DataType, Expr, Ident, ObjectName, Query, TableConstraint};
+use sqlparser::ast::{DataType, Expr, Ident, ObjectName, Query, SequenceOptions, TableConstraint};
 
 use super::options::{FormatEncode, Options};
 
@@ -19,10 +19,21 @@ pub struct ColumnDefinition {
     pub default: Option<Expr>,
     /// `GENERATED ALWAYS AS (expr) [STORED]`, or `AS expr`.
     pub generated: Option<Expr>,
+    /// `GENERATED ALWAYS | BY DEFAULT AS IDENTITY`.
+    pub identity: Option<Identity>,
     /// `AS PROCTIME()`: the time at which the row arrives.
     pub proctime: bool,
     /// `COMMENT 'text'`.
     pub comment: Option<String>,
+}
+
+/// `GENERATED ALWAYS | BY DEFAULT AS IDENTITY (..)`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Identity {
+    /// `ALWAYS`: no other values are inserted.
+    pub always: bool,
+    /// The options of its sequence.
+    pub options: Vec<SequenceOptions>,
 }
 
 /// `WATERMARK FOR column AS expr`.

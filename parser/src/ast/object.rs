@@ -25,6 +25,8 @@ pub enum ObjectKind {
     Subscription,
     /// A function.
     Function,
+    /// A sequence.
+    Sequence,
 }
 
 /// An object, by kind and name.

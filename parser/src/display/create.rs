@@ -19,6 +19,14 @@ impl Display for ColumnDefinition {
         if let Some(expr) = &self.default {
             write!(f, " DEFAULT {expr}")?;
         }
+        if let Some(identity) = &self.identity {
+            let how = if identity.always { "ALWAYS" } else { "BY DEFAULT" };
+            write!(f, " GENERATED {how} AS IDENTITY")?;
+            if !identity.options.is_empty() {
+                let options: String = identity.options.iter().map(ToString::to_string).collect();
+                write!(f, " ({})", options.trim())?;
+            }
+        }
         if let Some(expr) = &self.generated {
             write!(f, " GENERATED ALWAYS AS ({expr}) STORED")?;
         }

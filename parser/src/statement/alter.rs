@@ -20,6 +20,14 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
     if kind == ObjectKind::Function {
         return Ok(None);
     }
+    if kind == ObjectKind::Sequence {
+        let hint = "Use setval() to go on from another value.";
+        return Err(Failure::unsupported(
+            "ALTER SEQUENCE is not supported",
+            reader.here(),
+            hint,
+        ));
+    }
     let if_exists = object::if_exists(reader);
     let _ = kind == ObjectKind::Table && reader.take(&["ONLY"]);
     let name = reader.name()?;

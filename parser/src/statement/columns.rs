@@ -7,7 +7,8 @@ use sqlparser::ast::{
 };
 use sqlparser::tokenizer::{Location, Token};
 
-use crate::ast::{ColumnDefinition, Watermark};
+use super::sequence;
+use crate::ast::{ColumnDefinition, Identity, Watermark};
 use crate::error::Failure;
 use crate::identifier::fold;
 use crate::reader::{Parse, Reader};
@@ -136,15 +137,19 @@ fn column(reader: &mut Reader<'_>, elements: &mut TableElements) -> Parse<Column
         primary_key: false,
         default: None,
         generated: None,
+        identity: None,
         proctime: false,
         comment: None,
     };
     loop {
         let at = reader.here();
+        let always = reader.take(&["GENERATED", "ALWAYS", "AS", "IDENTITY"]);
+        if always || reader.take(&["GENERATED", "BY", "DEFAULT", "AS", "IDENTITY"]) {
+            let options = sequence::identity_options(reader)?;
+            set_identity(&mut column, Identity { always, options }, at)?;
+            continue;
+        }
         if reader.take(&["GENERATED", "ALWAYS", "AS"]) || reader.take(&["AS"]) {
-            if reader.at(&["IDENTITY"]) {
-                return Err(identity_column(at));
-            }
             let expr = unwrapped(reader.expr()?);
             let _ = reader.take_one_of(&["STORED", "VIRTUAL"]);
             set_generated(&mut column, expr, at)?;
@@ -169,9 +174,17 @@ fn unwrapped(expr: Expr) -> Expr {
     }
 }
 
-fn identity_column(at: Location) -> Failure {
-    let hint = "Give the values yourself, or use a DEFAULT such as gen_random_uuid().";
-    Failure::unsupported("identity columns are not supported", at, hint)
+fn set_identity(column: &mut ColumnDefinition, identity: Identity, at: Location) -> Parse<()> {
+    if column.identity.is_some() || column.default.is_some() || column.generated.is_some() {
+        let message = format!(
+            "both default and identity specified for column \"{}\"",
+            column.name.value
+        );
+        return Err(Failure::invalid(message, at));
+    }
+    column.not_null = true;
+    column.identity = Some(identity);
+    Ok(())
 }
 
 fn set_generated(column: &mut ColumnDefinition, expr: Expr, at: Location) -> Parse<()> {
@@ -219,14 +232,17 @@ fn column_option(
         ColumnOption::Null => {}
         ColumnOption::NotNull => column.not_null = true,
         ColumnOption::Default(expr) => {
-            if column.default.is_some() || column.generated.is_some() || column.proctime {
+            if column.default.is_some()
+                || column.generated.is_some()
+                || column.identity.is_some()
+                || column.proctime
+            {
                 let message = format!("column \"{}\" has more than one default", column.name.value);
                 return Err(Failure::invalid(message, at));
             }
             column.default = Some(expr);
         }
         ColumnOption::Comment(text) => column.comment = Some(text),
-        ColumnOption::Generated { .. } | ColumnOption::Identity(_) => return Err(identity_column(at)),
         ColumnOption::PrimaryKey(_) => set_primary_key(elements, vec![column.name.clone()], at)?,
         ColumnOption::Unique(mut unique) => {
             unique.columns = itself();

@@ -23,6 +23,7 @@ pub(super) fn kind(reader: &mut Reader<'_>) -> Option<ObjectKind> {
         "SUBSCRIPTION",
         "FUNCTION",
         "AGGREGATE",
+        "SEQUENCE",
     ])?;
     Some(match word {
         "STREAM" | "SOURCE" => ObjectKind::Stream,
@@ -33,6 +34,7 @@ pub(super) fn kind(reader: &mut Reader<'_>) -> Option<ObjectKind> {
         "SCHEMA" => ObjectKind::Schema,
         "DATABASE" => ObjectKind::Database,
         "SUBSCRIPTION" => ObjectKind::Subscription,
+        "SEQUENCE" => ObjectKind::Sequence,
         _ => ObjectKind::Function,
     })
 }

@@ -6,6 +6,8 @@ use arrow::datatypes::Field;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast;
 
+use crate::sequence::ColumnSequence;
+
 /// A column of a stored relation.
 #[derive(Debug, Clone)]
 pub struct ColumnDef {
@@ -13,6 +15,8 @@ pub struct ColumnDef {
     pub field: Arc<Field>,
     /// `DEFAULT`.
     pub default: Option<ast::Expr>,
+    /// The sequence from which it takes its values where none are given.
+    pub sequence: Option<ColumnSequence>,
     /// `GENERATED ALWAYS AS`.
     pub generated: Option<ast::Expr>,
     /// `AS PROCTIME()`.

@@ -23,6 +23,7 @@ pub mod object;
 pub mod reader;
 pub mod retention;
 pub mod scope;
+pub mod sequence;
 pub mod settings;
 pub mod sink;
 mod snapshot;

@@ -300,6 +300,7 @@ impl<'a> Reader<'a> {
             Definition::External(table) => Ok(Arc::clone(table) as Arc<dyn TableProvider>),
             Definition::Function(_)
             | Definition::Index(_)
+            | Definition::Sequence(_)
             | Definition::Sink(_)
             | Definition::FailedToLoad(_)
             | Definition::Other => Err(SqlError::new(

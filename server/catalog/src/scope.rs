@@ -20,6 +20,8 @@ pub struct Scope {
     pub search_path: Vec<String>,
     /// The time zone of the session, if it is not UTC: texts without a zone are assigned to timestamptz in it.
     pub zone: Option<Zone>,
+    /// The number of the session, if it is one's.
+    pub session: Option<i32>,
     /// The settings of the session.
     pub settings: Settings,
 }

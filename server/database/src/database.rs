@@ -57,6 +57,7 @@ use parking_lot::Mutex;
 
 use crate::database::system::{MakeSystem, SystemCatalog};
 use crate::ingest_keys;
+use crate::sequences::Sequences;
 use crate::sessions::{SessionStatus, Sessions};
 use crate::tuning::Tuning;
 
@@ -138,6 +139,7 @@ pub struct Database {
     recovery: recovery::Recovery,
     deaths: deaths::Deaths,
     sessions: Arc<Sessions>,
+    sequences: Arc<Sequences>,
     next_session: AtomicI32,
     closing: AtomicBool,
 }
@@ -209,6 +211,7 @@ impl Database {
         let runtime = Runtime::start(runtime_options, Arc::clone(store.logs()))?;
         let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
         let sessions = Arc::new(Sessions::default());
+        let sequences = Arc::new(Sequences::default());
         let (state, system) = engine::build(
             &options,
             make,
@@ -216,11 +219,12 @@ impl Database {
             runtime.spill_files(),
             &catalog,
             &sessions,
+            &sequences,
         )?;
         state
             .runtime_env()
             .register_object_store(ObjectStoreUrl::local_filesystem().as_ref(), runtime.files());
-        Ok(Arc::new(Database {
+        let database = Arc::new(Database {
             tuning: Mutex::new(options.tuning.clone()),
             options,
             store,
@@ -240,9 +244,12 @@ impl Database {
             recovery: recovery::Recovery::default(),
             deaths,
             sessions,
+            sequences,
             next_session: AtomicI32::new(1),
             closing: AtomicBool::new(false),
-        }))
+        });
+        database.sequences.belong_to(&database);
+        Ok(database)
     }
 
     /// Finishes what runs and syncs what was written. Statements that come later are refused.
@@ -263,6 +270,7 @@ impl Database {
         self.checkpoint_at_end().await;
         self.sinks.stop_all().await;
         self.runtime.shutdown().await;
+        self.sequences.settle(self)?;
         let forgotten = self.deaths.forget(&self.store);
         self.store.close()?;
         Ok(forgotten?)
@@ -345,6 +353,11 @@ impl Database {
         self.sessions.all()
     }
 
+    /// The values of sequences.
+    pub fn sequences(&self) -> &Arc<Sequences> {
+        &self.sequences
+    }
+
     pub fn next_session_id(&self) -> i32 {
         self.next_session.fetch_add(1, Ordering::Relaxed)
     }
@@ -355,6 +368,7 @@ impl Database {
 
     pub fn unregister(&self, id: i32) {
         self.sessions.remove(id);
+        self.sequences.forget_session(id);
     }
 
     /// Brings up what the catalog holds: what an object needs comes before it.
@@ -455,6 +469,7 @@ impl Database {
                 reader.view(object, &query).map(|_| None)
             }
             Definition::Sink(_)
+            | Definition::Sequence(_)
             | Definition::External(_)
             | Definition::Function(_)
             | Definition::FailedToLoad(_)

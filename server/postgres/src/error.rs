@@ -95,6 +95,7 @@ sql_states! {
     /// A key exists already.
     UniqueViolation = "23505",
     CheckViolation = "23514",
+    SequenceGeneratorLimitExceeded = "2200H",
     /// A statement is not allowed in the state of the transaction.
     ActiveSqlTransaction = "25001",
     /// A write inside a read-only transaction.

@@ -164,12 +164,9 @@ pub fn from_sql(sql_type: &ast::DataType) -> SqlResult<SqlType> {
                 "float8" => SqlType::plain(DataType::Float64),
                 "bool" => SqlType::plain(DataType::Boolean),
                 "text" => SqlType::plain(DataType::Utf8),
-                "serial" | "bigserial" | "smallserial" => {
+                "serial" | "bigserial" | "smallserial" | "serial2" | "serial4" | "serial8" => {
                     return Err(SqlError::unsupported(format!("type \"{name}\" is not supported"))
-                        .with_hint(
-                            "Use an integer type, and provide the values: sequences are not \
-                                    supported.",
-                        ));
+                        .with_hint("It is one only of the columns of CREATE TABLE. Use an integer type."));
                 }
                 other => {
                     let known = KNOWN_TYPES.iter().copied();

@@ -16,6 +16,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::parse;
 
 use crate::object_names;
+use crate::sequences;
 use crate::session::Session;
 
 /// What a statement asked of the session beside its values.
@@ -159,6 +160,7 @@ impl Replacer<'_> {
                     _ => return Ok(None),
                 }
             }
+            "nextval" | "currval" | "setval" | "lastval" => return sequences::call(session, &name, function),
             "pg_backend_pid" => number(session.id().to_string()),
             "current_setting" => {
                 let arguments = arguments(function);

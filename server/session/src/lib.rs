@@ -59,6 +59,7 @@ mod query;
 mod recovery_tests;
 #[cfg(test)]
 mod retention_tests;
+mod sequences;
 mod session;
 mod simple;
 #[cfg(test)]

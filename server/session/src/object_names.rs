@@ -3,10 +3,15 @@
 //!
 //! An oid is a number here, so `'name'::regclass` is one too; only `'name'::regclass::text` gives the name back.
 
+use std::sync::Arc;
+
 use datafusion::sql::sqlparser::ast::{self, DataType, Expr, Value};
+use millrace_catalog::Object;
+use millrace_catalog::scope::Scope;
 use millrace_functions::{cast, syntax};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
+use millrace_storage::ObjectId;
 use millrace_system::pg_catalog::{FIRST_OID, namespace_oid};
 use postgres_types::Type;
 
@@ -232,6 +237,41 @@ fn parts(text: &str) -> Vec<String> {
     parts
 }
 
+/// The object of a schema, or the first of the search path.
+fn in_catalog<'a>(scope: &'a Scope, schema: Option<&str>, name: &str) -> Option<&'a Arc<Object>> {
+    match schema {
+        Some(schema) => scope.catalog.relation(&scope.database, schema, name),
+        None => scope
+            .search_path
+            .iter()
+            .find_map(|schema| scope.catalog.relation(&scope.database, schema, name)),
+    }
+}
+
+/// The object that a name or an oid means.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn object(session: &Session, text: &str) -> SqlResult<Arc<Object>> {
+    let scope = session.scope();
+    let parts = parts(text);
+    let object = match (text.trim().parse::<i64>(), parts.as_slice()) {
+        (Ok(oid), _) => {
+            let id = u64::try_from(oid - FIRST_OID).ok();
+            id.and_then(|id| scope.catalog.object(ObjectId(id)))
+        }
+        (_, [name]) => in_catalog(&scope, None, name),
+        (_, [schema, name] | [_, schema, name]) => in_catalog(&scope, Some(schema), name),
+        _ => None,
+    };
+    object.cloned().ok_or_else(|| {
+        SqlError::new(
+            SqlState::UndefinedTable,
+            format!("relation \"{text}\" does not exist"),
+        )
+    })
+}
+
 fn relation(session: &Session, text: &str) -> SqlResult<(i64, String)> {
     let scope = session.scope();
     let parts = parts(text);
@@ -251,13 +291,7 @@ fn relation(session: &Session, text: &str) -> SqlResult<(i64, String)> {
     {
         return Ok((*oid, name.clone()));
     }
-    let object = match schema {
-        Some(schema) => scope.catalog.relation(&scope.database, schema, name),
-        None => scope
-            .search_path
-            .iter()
-            .find_map(|schema| scope.catalog.relation(&scope.database, schema, name)),
-    };
+    let object = in_catalog(&scope, schema.map(String::as_str), name);
     match object {
         Some(object) => {
             let number = i64::try_from(object.id.0).unwrap_or(i64::MAX - FIRST_OID);

@@ -237,6 +237,7 @@ impl Session {
             database: self.info.database.clone(),
             search_path: settings.search_path(&self.info.user),
             zone,
+            session: Some(self.id),
             settings,
         }
     }

@@ -11,6 +11,7 @@ mod create_function;
 mod create_index;
 pub mod create_namespace;
 pub mod create_relation;
+mod create_sequence;
 mod create_sink;
 pub mod create_view;
 pub mod cursor;
@@ -195,6 +196,23 @@ async fn execute_sql(
             ))
             .await
         }
+        ast::Statement::CreateSequence {
+            name,
+            if_not_exists,
+            data_type,
+            sequence_options,
+            owned_by,
+            ..
+        } => {
+            let new = create_sequence::NewSequence {
+                name,
+                if_not_exists,
+                data_type,
+                options: sequence_options,
+                owned_by,
+            };
+            Box::pin(create_sequence::execute(session, new, &parsed.text)).await
+        }
         ast::Statement::Set(set) => set::other(session, &set),
         other => unsupported(&first_words(&other.to_string())),
     }
@@ -246,6 +264,7 @@ fn ddl_command(statement: &Statement) -> Option<&'static str> {
             ast::Statement::CreateView(_) => "CREATE VIEW",
             ast::Statement::CreateIndex(_) => "CREATE INDEX",
             ast::Statement::CreateSchema { .. } => "CREATE SCHEMA",
+            ast::Statement::CreateSequence { .. } => "CREATE SEQUENCE",
             ast::Statement::CreateDatabase { .. } => "CREATE DATABASE",
             ast::Statement::Comment { .. } => "COMMENT",
             _ => return None,

@@ -49,7 +49,12 @@ fn same(value: &str, rows: usize) -> ArrayRef {
 fn relations<'a>(catalog: &'a CatalogSnapshot, database: &'a str) -> Vec<&'a Arc<Object>> {
     catalog
         .relations(database)
-        .filter(|object| !matches!(object.kind, ObjectKind::Index | ObjectKind::Sink))
+        .filter(|object| {
+            !matches!(
+                object.kind,
+                ObjectKind::Index | ObjectKind::Sink | ObjectKind::Sequence
+            )
+        })
         .collect()
 }
 

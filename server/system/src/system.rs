@@ -99,6 +99,7 @@ mod tests {
             spills,
             &catalog,
             &Arc::default(),
+            &Arc::default(),
         )
         .unwrap()
     }

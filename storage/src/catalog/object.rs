@@ -33,6 +33,7 @@ pub enum ObjectKind {
     Sink,
     Subscription,
     Function,
+    Sequence,
     Setting,
 }
 

@@ -25,6 +25,7 @@ use crate::flow::FlowDef;
 use crate::function::{FunctionDef, StoredFunction};
 use crate::object::kind_name;
 use crate::retention::Retention;
+use crate::sequence::{ColumnSequence, SequenceDef};
 use crate::sink::SinkDef;
 
 /// The lasting form of a column.
@@ -39,6 +40,8 @@ struct StoredColumn {
     default: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     generated: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sequence: Option<ColumnSequence>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     proctime: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -110,6 +113,8 @@ struct StoredProperties {
     function: Option<StoredFunction>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sink: Option<SinkDef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sequence: Option<SequenceDef>,
 }
 
 impl Object {
@@ -145,6 +150,7 @@ impl Object {
                 stored.is_unique = index.is_unique;
             }
             Definition::Sink(sink) => stored.sink = Some(sink.as_ref().clone()),
+            Definition::Sequence(sequence) => stored.sequence = Some(sequence.as_ref().clone()),
             Definition::FailedToLoad(_) | Definition::Other => {}
         }
         let properties: BTreeMap<String, serde_json::Value> = match serde_json::to_value(stored) {
@@ -280,6 +286,12 @@ impl Object {
                     .ok_or_else(|| damaged("it has no definition".into()))?;
                 Definition::Sink(Arc::new(sink))
             }
+            ObjectKind::Sequence => {
+                let sequence = properties
+                    .sequence
+                    .ok_or_else(|| damaged("it has no definition".into()))?;
+                Definition::Sequence(Arc::new(sequence))
+            }
             _ => Definition::Other,
         };
         Ok(Object {
@@ -330,6 +342,7 @@ fn store_column(column: &ColumnDef) -> StoredColumn {
         not_null: !column.field.is_nullable(),
         default: column.default.as_ref().map(ToString::to_string),
         generated: column.generated.as_ref().map(ToString::to_string),
+        sequence: column.sequence,
         proctime: column.proctime,
         comment: column.comment.clone(),
         added: column.added.as_ref().map(|value| StoredValue {
@@ -374,6 +387,7 @@ fn load_column(stored: &StoredColumn) -> SqlResult<ColumnDef> {
         field: Arc::new(field),
         default: expression("default", &stored.default)?,
         generated: expression("generation expression", &stored.generated)?,
+        sequence: stored.sequence,
         proctime: stored.proctime,
         comment: stored.comment.clone(),
         added,
@@ -386,6 +400,7 @@ fn plain(field: &Arc<Field>) -> ColumnDef {
         field: Arc::clone(field),
         default: None,
         generated: None,
+        sequence: None,
         proctime: false,
         comment: None,
         added: None,
@@ -419,6 +434,7 @@ mod tests {
             field: Arc::new(sql_type.field(name, nullable)),
             default: None,
             generated: None,
+            sequence: None,
             proctime: false,
             comment: None,
             added: None,

@@ -19,6 +19,7 @@ use crate::database::definitions::Definitions;
 use crate::database::maintenance::beginnings_fact;
 use crate::database::sinks::fact;
 use crate::running::Running;
+use crate::sequences;
 
 /// The right to change definitions; one statement at a time has it, or one transaction.
 pub struct DdlGuard<'a> {
@@ -288,6 +289,7 @@ pub(super) fn gone_facts(gone: &[Arc<Object>]) -> Vec<CatalogChange> {
     let changes = gone.iter().flat_map(|object| {
         let key = match object.kind {
             ObjectKind::MaterializedView => Some(beginnings_fact(object.id)),
+            ObjectKind::Sequence => Some(sequences::fact(object.id)),
             _ => matches!(object.definition, Definition::Sink(_)).then(|| fact(object.id)),
         };
         let fact = key.map(|key| CatalogChange::RemoveFact { key });
@@ -302,6 +304,7 @@ pub(crate) async fn take_down(db: &Database, objects: &[Arc<Object>]) {
         db.generators().stop(object.id).await;
         db.sinks().stop(object.id).await;
         db.forget_sink(object);
+        db.sequences().forget(object.id);
     }
     let relations: Vec<RelationId> = objects
         .iter()

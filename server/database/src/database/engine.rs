@@ -24,6 +24,7 @@ use millrace_resource::query_memory::QueryMemory;
 
 use crate::database::DatabaseOptions;
 use crate::database::system::{MakeSystem, SystemCatalog};
+use crate::sequences::{self, Sequences};
 use crate::sessions::Sessions;
 
 /// Rows of a batch inside a query.
@@ -66,6 +67,7 @@ pub fn build(
     spills: Arc<dyn TempFileFactory>,
     catalog: &Arc<ArcSwap<CatalogSnapshot>>,
     sessions: &Arc<Sessions>,
+    sequences: &Arc<Sequences>,
 ) -> SqlResult<(SessionState, Box<dyn SystemCatalog>)> {
     // For what runs outside of a query; each query has a pool of its own over the same memory.
     let pool = QueryMemory::new(memory);
@@ -95,7 +97,7 @@ pub fn build(
         let function = Arc::new(reducer::aggregate(Arc::clone(reducer)));
         state.register_udaf(function).map_err(from_internal::datafusion)?;
     }
-    for function in system.functions {
+    for function in system.functions.into_iter().chain(sequences::udfs(sequences)) {
         state.register_udf(function).map_err(from_internal::datafusion)?;
     }
     // The last: around all that is there.

@@ -143,6 +143,7 @@ impl Database {
             database: object.database.clone(),
             search_path: vec![object.schema.clone(), DEFAULT_SCHEMA.to_owned()],
             zone: None,
+            session: None,
             settings: Settings::default(),
         };
         let rows = Rows {

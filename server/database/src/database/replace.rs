@@ -159,6 +159,7 @@ impl Replacement<'_> {
             }
             Definition::External(_)
             | Definition::Function(_)
+            | Definition::Sequence(_)
             | Definition::FailedToLoad(_)
             | Definition::Other => {
                 return Err(SqlError::new(

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Int64Array, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray,
+};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
@@ -18,12 +20,17 @@ use millrace_postgres::from_internal::{self, df};
 use millrace_postgres::names::did_you_mean;
 use millrace_postgres::types::{SqlType, output, parse};
 
+use millrace_storage::ObjectId;
+
 use crate::database::Database;
+use crate::sequences::Sequences;
 
 /// Where a column's values come from.
 enum Source {
     /// What the statement gives, by position.
     Given(usize),
+    /// The next values of a sequence.
+    Sequence(ObjectId),
     /// The column's default.
     Default(Arc<dyn PhysicalExpr>),
     /// NULL: there is no default.
@@ -63,6 +70,9 @@ pub struct RowBuilder {
     zone: Option<millrace_postgres::types::zone::Zone>,
     /// Tells when rows arrive.
     runtime: Runtime,
+    sequences: Arc<Sequences>,
+    /// Whose rows they are.
+    session: Option<i32>,
 }
 
 impl RowBuilder {
@@ -95,6 +105,12 @@ impl RowBuilder {
                 }
                 Some(at) => Source::Given(at),
                 None if column.proctime => Source::Now,
+                None if column.sequence.is_some() => Source::Sequence(
+                    column
+                        .sequence
+                        .map(|sequence| sequence.id)
+                        .expect("it was asked whether it is there"),
+                ),
                 None => match (&column.generated, &column.default) {
                     (Some(expression), _) => {
                         let mut expression = expression.clone();
@@ -127,6 +143,8 @@ impl RowBuilder {
             checks,
             zone: scope.zone,
             runtime: db.runtime().clone(),
+            sequences: Arc::clone(db.sequences()),
+            session: scope.session,
         })
     }
 
@@ -156,6 +174,7 @@ impl RowBuilder {
                     let (from, values) = &given[*at];
                     convert(from, field, values, self.zone)?
                 }
+                Source::Sequence(id) => self.next(*id, field, rows)?,
                 Source::Default(expression) => evaluate(expression, &nothing, field).map_err(fail)?,
                 Source::Now => now(self.runtime.now(), field, rows).map_err(fail)?,
                 // Generated columns are filled in below, once the others are there.
@@ -221,6 +240,18 @@ impl RowBuilder {
             });
         }
         Ok(())
+    }
+
+    /// The next values of a sequence, as the column has them.
+    fn next(&self, id: ObjectId, field: &Field, rows: usize) -> Result<ArrayRef, RowError> {
+        let values = self
+            .sequences
+            .take(id, rows, self.session)
+            .map_err(RowError::unknown)?;
+        let values: ArrayRef = Arc::new(Int64Array::from(values));
+        let from = Field::new("", DataType::Int64, false);
+        cast::convert(&from, field, &values)
+            .map_err(|error| RowError::unknown(from_internal::datafusion(error)))
     }
 
     fn check_not_null(&self, columns: &[ArrayRef]) -> Result<(), RowError> {

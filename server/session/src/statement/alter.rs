@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::{self, Ident};
 use millrace_catalog::event_time::EventTimeDef;
 use millrace_catalog::retention::Retention;
 use millrace_catalog::scope::Scope;
+use millrace_catalog::sequence::Takes;
 use millrace_catalog::{ColumnDef, Definition, Object, Relation, kind_name};
 use millrace_database::database::ddl::DdlGuard;
 use millrace_database::database::rows::{RowBuilder, positions};
@@ -28,6 +29,7 @@ use millrace_storage::ObjectKind;
 use crate::names;
 use crate::notice::Severity;
 use crate::outcome::Outcome;
+use crate::sequences;
 use crate::session::Session;
 use crate::statement::create_relation::{check_columns, check_expressions, columns};
 use crate::statement::done;
@@ -303,6 +305,22 @@ fn set_default(
             ),
         ));
     }
+    if column
+        .sequence
+        .is_some_and(|sequence| sequence.takes != Takes::Default)
+    {
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            format!(
+                "column \"{name}\" of relation \"{}\" is an identity column",
+                object.name
+            ),
+        ));
+    }
+    column.sequence = match &default {
+        Some(default) => sequences::of_default(session, default)?,
+        None => None,
+    };
     column.default = default;
     let changed = with_columns(object, relation, changed, relation.event_time.clone());
     let relation = columns_of(&changed)?;
@@ -440,6 +458,12 @@ fn value_in_old_rows(
     column: &ColumnDef,
 ) -> SqlResult<ScalarValue> {
     if let Some(default) = &column.default {
+        if sequences::of_default(session, default)?.is_some() {
+            return Err(SqlError::unsupported(
+                "adding a column with a default from a sequence is not supported",
+            )
+            .with_hint("Add the column, and give it the default with ALTER COLUMN .. SET DEFAULT."));
+        }
         let mut default = default.clone();
         rewrite::expression(&mut default)?;
         let reader = session.database().reader(scope);

@@ -10,25 +10,28 @@ use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::event_time::{EventTimeDef, IDLE_TIMEOUT, Late};
 use millrace_catalog::retention::Retention;
 use millrace_catalog::scope::Scope;
+use millrace_catalog::sequence::{ColumnSequence, Takes};
 use millrace_catalog::{ColumnDef, Definition, Object, Relation};
 use millrace_database::clock::now_ms;
 use millrace_database::database::ddl::DdlGuard;
 use millrace_database::database::rows::RowBuilder;
 use millrace_functions::sql::equality;
 use millrace_parser::ast::{ColumnDefinition, CreateStream, CreateTable, Options};
+use millrace_parser::quote_identifier;
 use millrace_parser::walk::walk_expressions;
 use millrace_planner::RelationKind;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::names::did_you_mean;
 use millrace_postgres::types::{self, SqlType};
 use millrace_sql::copies;
-use millrace_storage::{ChangeBatch, ObjectKind};
+use millrace_storage::{ChangeBatch, ObjectId, ObjectKind};
 
 use self::constraints::Constraints;
 use crate::names;
 use crate::notice::Severity;
 use crate::outcome::{CommandTag, Outcome};
 use crate::query::{Providers, schema_of};
+use crate::sequences::{self, OwnSequence};
 use crate::session::Session;
 use crate::statement::{done, select};
 
@@ -43,6 +46,8 @@ struct New<'a> {
     columns: Vec<ColumnDef>,
     key: Vec<usize>,
     constraints: Constraints,
+    /// Columns that get a sequence of their own.
+    sequences: Vec<OwnSequence>,
     event_time: Option<EventTimeDef>,
     connector: Option<ConnectorDef>,
     keeping: Retention,
@@ -102,6 +107,7 @@ pub async fn stream(session: &Arc<Session>, create: CreateStream, text: &str) ->
         columns,
         key: vec![],
         constraints: Constraints::default(),
+        sequences: vec![],
         event_time,
         connector,
         keeping,
@@ -135,6 +141,7 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
     )?;
     match create.as_query.take() {
         None => {
+            let sequences = sequences::taken_from(&mut create.columns)?;
             let key = key_positions(&create.columns, &create.primary_key)?;
             let columns = columns(&create.columns, &key)?;
             for column in key.iter().filter_map(|position| columns.get(*position)) {
@@ -147,6 +154,7 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
                 columns,
                 key,
                 constraints,
+                sequences,
                 event_time: None,
                 connector: None,
                 keeping,
@@ -191,6 +199,7 @@ async fn table_as(
                 field: Arc::new(SqlType::of(&stored).field(name, true)),
                 default: None,
                 generated: None,
+                sequence: None,
                 proctime: false,
                 comment: None,
                 added: None,
@@ -206,6 +215,7 @@ async fn table_as(
         columns,
         key: vec![],
         constraints: Constraints::default(),
+        sequences: vec![],
         event_time: None,
         connector: None,
         keeping,
@@ -297,17 +307,17 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         event_time.late = Late::Kept(Some(late.id));
         objects.push(late);
     }
-    let relation = Relation::new(
-        id,
-        &name,
-        kind,
-        new.columns,
-        &new.key,
-        kind == RelationKind::Stream,
-    )
-    .with_event_time(event_time)
-    .with_connector(new.connector)
-    .with_keeping(new.keeping);
+    let mut columns = new.columns;
+    for column in &mut columns {
+        if let Some(default) = &column.default {
+            column.sequence = sequences::of_default(session, default)?;
+        }
+    }
+    let made = own_sequences(&guard, &scope, (&schema, &name, id), &mut columns, new.sequences)?;
+    let relation = Relation::new(id, &name, kind, columns, &new.key, kind == RelationKind::Stream)
+        .with_event_time(event_time)
+        .with_connector(new.connector)
+        .with_keeping(new.keeping);
     let checks = new.constraints.checks(session, &scope, &relation)?;
     let relation = relation.with_checks(checks);
     check_expressions(session, &scope, &relation)?;
@@ -326,9 +336,56 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
     };
     let indexes = new.constraints.indexes(&guard, &object, &relation)?;
     objects.push(object.clone());
+    objects.extend(made);
     objects.extend(indexes);
     guard.create_all(objects).await?;
     Ok(Some(Arc::new(object)))
+}
+
+/// The sequences of `serial` and IDENTITY, called `table_column_seq`.
+fn own_sequences(
+    guard: &DdlGuard<'_>,
+    scope: &Scope,
+    (schema, table, id): (&str, &str, ObjectId),
+    columns: &mut [ColumnDef],
+    wanted: Vec<OwnSequence>,
+) -> SqlResult<Vec<Object>> {
+    let mut made: Vec<Object> = vec![];
+    for OwnSequence {
+        column,
+        mut definition,
+        takes,
+    } in wanted
+    {
+        let column = &mut columns[column];
+        let name = constraints::free(&format!("{table}_{}_seq", column.field.name()), |name| {
+            name == table
+                || made.iter().any(|other| other.name == name)
+                || guard.check_free(&scope.database, schema, name).is_err()
+        });
+        definition.owner = Some(id);
+        let mut object = Object {
+            id: guard.next_id()?,
+            kind: ObjectKind::Sequence,
+            database: scope.database.clone(),
+            schema: schema.to_string(),
+            name,
+            sql: String::new(),
+            comment: None,
+            created_at_ms: now_ms(),
+            depends: vec![id],
+            definition: Definition::Sequence(Arc::new(definition)),
+        };
+        object.restate();
+        column.sequence = Some(ColumnSequence { id: object.id, takes });
+        if takes == Takes::Default {
+            let name = quote_identifier(&object.name).to_string().replace('\'', "''");
+            let default = format!("nextval('{name}'::regclass)");
+            column.default = Some(millrace_parser::parse_expression(&default)?);
+        }
+        made.push(object);
+    }
+    Ok(made)
 }
 
 /// The stream that keeps the late rows of another: its columns, and the watermark that a row missed.
@@ -345,6 +402,7 @@ fn late_rows(
     let given = columns.iter().map(|column| ColumnDef {
         default: None,
         generated: None,
+        sequence: None,
         proctime: false,
         ..column.clone()
     });
@@ -352,6 +410,7 @@ fn late_rows(
         field: Arc::new(SqlType::plain(types::timestamptz()).field("watermark", true)),
         default: None,
         generated: None,
+        sequence: None,
         proctime: false,
         comment: Some("the watermark when the row arrived".into()),
         added: None,
@@ -427,6 +486,11 @@ pub(super) fn columns(definitions: &[ColumnDefinition], key: &[usize]) -> SqlRes
                 types::from_sql(&definition.data_type)?
             };
             let nullable = !(definition.not_null || key.contains(&position));
+            if definition.identity.is_some() {
+                return Err(SqlError::unsupported(
+                    "identity columns are supported only in CREATE TABLE",
+                ));
+            }
             if let Some(generated) = &definition.generated {
                 check_generated(&name, generated, definitions)?;
             }
@@ -434,6 +498,7 @@ pub(super) fn columns(definitions: &[ColumnDefinition], key: &[usize]) -> SqlRes
                 field: Arc::new(sql_type.field(name, nullable)),
                 default: definition.default.clone(),
                 generated: definition.generated.clone(),
+                sequence: None,
                 proctime: definition.proctime,
                 comment: definition.comment.clone(),
                 added: None,

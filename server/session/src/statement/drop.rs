@@ -12,6 +12,7 @@ use millrace_storage::{ObjectId, ObjectKind};
 use crate::names;
 use crate::notice::Severity;
 use crate::outcome::Outcome;
+use crate::sequences;
 use crate::session::Session;
 use crate::statement::done;
 
@@ -28,6 +29,7 @@ pub async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<
         Kind::Sink => ("DROP SINK", &[ObjectKind::Sink]),
         Kind::Subscription => return missing_kind(session, drop, "subscription", "DROP SUBSCRIPTION"),
         Kind::Function => ("DROP FUNCTION", &[ObjectKind::Function]),
+        Kind::Sequence => ("DROP SEQUENCE", &[ObjectKind::Sequence]),
     };
     let guard = session.ddl().await?;
     let scope = session.scope();
@@ -57,13 +59,14 @@ pub async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<
     for object in &targets {
         ids.extend(contents(session, &scope.catalog, object)?);
     }
-    // Indexes go with their relation, late rows with their stream and the view of a sink with it, whatever was said.
+    // Indexes and sequences go with their relation, late rows with their stream and the view of a sink with it, whatever was said.
     let roots: Vec<ObjectId> = targets.iter().map(|object| object.id).collect();
     let implied: BTreeSet<ObjectId> = scope
         .catalog
         .objects()
         .filter(|object| {
-            object.kind == ObjectKind::Index && object.depends.iter().any(|id| roots.contains(id))
+            matches!(object.kind, ObjectKind::Index | ObjectKind::Sequence)
+                && object.depends.iter().any(|id| roots.contains(id))
         })
         .map(|object| object.id)
         .chain(
@@ -106,6 +109,7 @@ pub async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<
             dependents_error(&message, first, &scope.catalog)
         });
     }
+    sequences::check_unused(&scope.catalog, &all)?;
     let gone: Vec<Arc<Object>> = all
         .iter()
         .filter_map(|id| scope.catalog.object(*id).cloned())
@@ -312,7 +316,9 @@ pub(crate) fn dependents_error(message: &str, object: &Arc<Object>, catalog: &Ca
     let mut next = vec![Arc::clone(object)];
     while let Some(on) = next.pop() {
         for dependent in catalog.dependents(&BTreeSet::from([on.id])) {
-            if dependent.kind == ObjectKind::Index || !seen.insert(dependent.id) {
+            if matches!(dependent.kind, ObjectKind::Index | ObjectKind::Sequence)
+                || !seen.insert(dependent.id)
+            {
                 continue;
             }
             lines.push(format!("{} depends on {}", dependent.described(), on.described()));

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::Field;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::sqlparser::ast::{self, Expr, Insert, OnInsert, SetExpr, Value};
+use datafusion::sql::sqlparser::ast::{self, Expr, Insert, OnInsert, SetExpr};
 use millrace_catalog::Relation;
 use millrace_catalog::scope::Scope;
+use millrace_catalog::sequence::Takes;
 use millrace_database::database::rows::{RowBuilder, positions};
 use millrace_database::running::Running;
 use millrace_functions::{cast, syntax};
@@ -27,6 +28,7 @@ use crate::keys::check_unique;
 use crate::names;
 use crate::outcome::{CommandTag, Outcome};
 use crate::query::Providers;
+use crate::sequences;
 use crate::session::Session;
 use crate::statement::{returning, select};
 use crate::write::{WriteScope, writable};
@@ -66,6 +68,7 @@ pub async fn execute(session: &Arc<Session>, mut insert: Insert, running: Runnin
                 &write,
             )
             .await?;
+            check_identity(relation, &given)?;
             let builder = RowBuilder::new(session.database(), &scope, relation, &given)?;
             whole_rows(&builder, &batches)?
         }
@@ -143,10 +146,7 @@ async fn source(
         for row in &mut values.rows {
             for (expr, position) in row.content.iter_mut().zip(given.iter()) {
                 if is_default(expr) {
-                    *expr = relation.columns[*position]
-                        .default
-                        .clone()
-                        .unwrap_or(Expr::value(Value::Null));
+                    *expr = sequences::default_of(&relation.columns[*position], Some(session.id()));
                 }
             }
         }
@@ -181,7 +181,7 @@ fn without_computed(relation: &Relation, values: &mut ast::Values, given: &mut V
     let width = values.rows.iter().map(|row| row.content.len()).min().unwrap_or(0);
     let computed = |position: usize| {
         let column = &relation.columns[position];
-        column.generated.is_some() || column.proctime
+        column.generated.is_some() || column.proctime || column.sequence.is_some()
     };
     let all = given.clone();
     let mut kept = vec![true; all.len()];
@@ -201,6 +201,27 @@ fn without_computed(relation: &Relation, values: &mut ast::Values, given: &mut V
         .filter(|(_, kept)| *kept)
         .map(|(position, _)| position)
         .collect();
+}
+
+/// Refuses values for columns whose values are always those of a sequence.
+fn check_identity(relation: &Relation, given: &[usize]) -> SqlResult<()> {
+    for position in given {
+        let column = &relation.columns[*position];
+        let name = column.field.name();
+        if column
+            .sequence
+            .is_some_and(|sequence| sequence.takes == Takes::IdentityAlways)
+        {
+            return Err(SqlError::new(
+                SqlState::GeneratedAlways,
+                format!("cannot insert a non-DEFAULT value into column \"{name}\""),
+            )
+            .with_detail(format!(
+                "Column \"{name}\" is an identity column defined as GENERATED ALWAYS."
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses expressions of types that their columns do not take. A quoted literal is read by the column's type.

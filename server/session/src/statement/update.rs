@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use millrace_catalog::Relation;
 use millrace_catalog::scope::Scope;
+use millrace_catalog::sequence::Takes;
 use millrace_database::database::rows::{RowBuilder, positions};
 use millrace_database::running::Running;
 use millrace_functions::{cast, syntax};
@@ -23,6 +24,7 @@ use millrace_storage::ChangeBatch;
 use crate::keys::check_unique;
 use crate::outcome::{CommandTag, Outcome};
 use crate::query::Providers;
+use crate::sequences;
 use crate::session::Session;
 use crate::statement::{returning, select};
 use crate::{names, write};
@@ -67,6 +69,12 @@ impl Assigned {
             types.push((types::type_name(&column.field), column.field.name().clone()));
             let default = matches!(&value, Expr::Identifier(name)
                 if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"));
+            let is_always = column
+                .sequence
+                .is_some_and(|sequence| sequence.takes == Takes::IdentityAlways);
+            if is_always && !default {
+                return Err(always_identity(column.field.name(), "updated to DEFAULT"));
+            }
             if column.generated.is_some() && !default {
                 return Err(SqlError::new(
                     SqlState::GeneratedAlways,
@@ -81,10 +89,7 @@ impl Assigned {
                 )));
             }
             values.push(if default {
-                column
-                    .default
-                    .clone()
-                    .unwrap_or(Expr::value(datafusion::sql::sqlparser::ast::Value::Null))
+                sequences::default_of(column, None)
             } else {
                 value
             });
@@ -114,6 +119,17 @@ impl Assigned {
     pub(crate) fn touches(&self, columns: &[usize]) -> bool {
         columns.iter().any(|column| self.columns.contains(column))
     }
+}
+
+/// The error of a value for a column whose values are those of its sequence.
+fn always_identity(column: &str, only: &str) -> SqlError {
+    SqlError::new(
+        SqlState::GeneratedAlways,
+        format!("column \"{column}\" can only be {only}"),
+    )
+    .with_detail(format!(
+        "Column \"{column}\" is an identity column defined as GENERATED ALWAYS."
+    ))
 }
 
 /// Assignments of single columns: `(a, b) = (1, 2)` is two of them.

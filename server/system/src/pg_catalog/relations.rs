@@ -92,7 +92,9 @@ fn with_columns<'a>(
                 let fields = schema.map(|schema| schema.fields().iter().cloned().collect());
                 Some((object, fields.unwrap_or_default()))
             }
-            Definition::Function(_) | Definition::Index(_) | Definition::Other => None,
+            Definition::Function(_) | Definition::Index(_) | Definition::Sequence(_) | Definition::Other => {
+                None
+            }
         })
 }
 

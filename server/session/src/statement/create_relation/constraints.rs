@@ -226,7 +226,7 @@ fn unique_index(
 }
 
 /// The name, with a number if that is taken.
-fn free(base: &str, is_taken: impl Fn(&str) -> bool) -> String {
+pub(super) fn free(base: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let mut name = base.to_string();
     let mut number = 0;
     while is_taken(&name) {

@@ -1,0 +1,78 @@
+//! `CREATE SEQUENCE`, and the options of sequences, which may stand in any order.
+
+use sqlparser::ast::{SequenceOptions, Statement as SqlStatement};
+use sqlparser::tokenizer::Token;
+
+use super::object;
+use crate::ast::Statement;
+use crate::reader::{Parse, Reader};
+
+/// After `CREATE SEQUENCE`.
+pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Statement> {
+    let if_not_exists = object::if_not_exists(reader);
+    let name = reader.name()?;
+    let mut data_type = None;
+    let mut owned_by = None;
+    let mut options = vec![];
+    loop {
+        if reader.take(&["AS"]) {
+            data_type = Some(reader.parse_data_type()?);
+        } else if reader.take(&["OWNED", "BY"]) {
+            owned_by = Some(reader.name()?);
+        } else if let Some(option) = option(reader)? {
+            options.push(option);
+        } else {
+            break;
+        }
+    }
+    Ok(Statement::Sql(Box::new(SqlStatement::CreateSequence {
+        temporary: false,
+        if_not_exists,
+        name,
+        data_type,
+        sequence_options: options,
+        owned_by,
+    })))
+}
+
+/// `[(option ..)]` behind IDENTITY.
+pub(super) fn identity_options(reader: &mut Reader<'_>) -> Parse<Vec<SequenceOptions>> {
+    let mut options = vec![];
+    if reader.take_token(&Token::LParen) {
+        while let Some(option) = option(reader)? {
+            options.push(option);
+        }
+        reader.need_token(&Token::RParen)?;
+    }
+    Ok(options)
+}
+
+fn option(reader: &mut Reader<'_>) -> Parse<Option<SequenceOptions>> {
+    if reader.take(&["INCREMENT"]) {
+        let by = reader.take(&["BY"]);
+        return Ok(Some(SequenceOptions::IncrementBy(reader.expr()?, by)));
+    }
+    if reader.take(&["START"]) {
+        let with = reader.take(&["WITH"]);
+        return Ok(Some(SequenceOptions::StartWith(reader.expr()?, with)));
+    }
+    // sqlparser's CYCLE says whether it is off.
+    for (words, option) in [
+        (["NO", "MINVALUE"], SequenceOptions::MinValue(None)),
+        (["NO", "MAXVALUE"], SequenceOptions::MaxValue(None)),
+        (["NO", "CYCLE"], SequenceOptions::Cycle(true)),
+    ] {
+        if reader.take(&words) {
+            return Ok(Some(option));
+        }
+    }
+    Ok(
+        match reader.take_one_of(&["MINVALUE", "MAXVALUE", "CACHE", "CYCLE"]) {
+            Some("MINVALUE") => Some(SequenceOptions::MinValue(Some(reader.expr()?))),
+            Some("MAXVALUE") => Some(SequenceOptions::MaxValue(Some(reader.expr()?))),
+            Some("CACHE") => Some(SequenceOptions::Cache(reader.expr()?)),
+            Some(_) => Some(SequenceOptions::Cycle(false)),
+            None => None,
+        },
+    )
+}

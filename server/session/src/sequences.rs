@@ -1,0 +1,229 @@
+//! Sequences in statements: which one a name means, and the columns that take their values from one.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{
+    DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value,
+};
+use millrace_catalog::sequence::{ColumnSequence, SequenceDef, Takes};
+use millrace_catalog::{ColumnDef, Definition, Object};
+use millrace_database::sequences::{CURRENT, LAST, NEXT, SET};
+use millrace_functions::syntax;
+use millrace_parser::ast::ColumnDefinition;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_storage::ObjectId;
+
+use crate::object_names;
+use crate::session::Session;
+
+/// A column that is to get a sequence of its own.
+#[derive(Debug)]
+pub(crate) struct OwnSequence {
+    /// Its position.
+    pub column: usize,
+    pub definition: SequenceDef,
+    pub takes: Takes,
+}
+
+/// Takes `serial` and IDENTITY out of columns: they are integers with a sequence.
+///
+/// # Errors
+/// A column has a default as well, or the options of its sequence are wrong.
+pub(crate) fn taken_from(columns: &mut [ColumnDefinition]) -> SqlResult<Vec<OwnSequence>> {
+    let mut sequences = vec![];
+    for (position, column) in columns.iter_mut().enumerate() {
+        let (options, takes) = match (column.identity.take(), serial(&column.data_type)) {
+            (Some(identity), None) if identity.always => (identity.options, Takes::IdentityAlways),
+            (Some(identity), None) => (identity.options, Takes::IdentityByDefault),
+            (None, Some(data_type)) => {
+                column.data_type = data_type;
+                (vec![], Takes::Default)
+            }
+            (None, None) => continue,
+            (Some(_), Some(_)) => return Err(twice(column)),
+        };
+        if column.default.is_some() || column.generated.is_some() {
+            return Err(twice(column));
+        }
+        let definition = SequenceDef::new(Some(&column.data_type), &options).map_err(|error| {
+            match (error.code, takes) {
+                (SqlState::InvalidParameterValue, Takes::IdentityAlways | Takes::IdentityByDefault)
+                    if error.message.starts_with("sequence type") =>
+                {
+                    SqlError::new(
+                        SqlState::InvalidParameterValue,
+                        "identity column type must be smallint, integer, or bigint",
+                    )
+                }
+                _ => error,
+            }
+        })?;
+        column.not_null = true;
+        sequences.push(OwnSequence {
+            column: position,
+            definition,
+            takes,
+        });
+    }
+    Ok(sequences)
+}
+
+fn twice(column: &ColumnDefinition) -> SqlError {
+    SqlError::new(
+        SqlState::SyntaxError,
+        format!(
+            "multiple default values specified for column \"{}\"",
+            millrace_parser::fold(&column.name)
+        ),
+    )
+}
+
+/// The integers that a `serial` is.
+fn serial(data_type: &DataType) -> Option<DataType> {
+    let DataType::Custom(name, _) = data_type else {
+        return None;
+    };
+    Some(match name.to_string().to_lowercase().as_str() {
+        "serial" | "serial4" => DataType::Integer(None),
+        "bigserial" | "serial8" => DataType::BigInt(None),
+        "smallserial" | "serial2" => DataType::SmallInt(None),
+        _ => return None,
+    })
+}
+
+/// The sequence that a name or an oid means.
+///
+/// # Errors
+/// There is none.
+fn named(session: &Session, text: &str) -> SqlResult<Arc<Object>> {
+    let object = object_names::object(session, text)?;
+    match object.definition {
+        Definition::Sequence(_) => Ok(object),
+        _ => Err(SqlError::new(
+            SqlState::WrongObjectType,
+            format!("\"{}\" is not a sequence", object.name),
+        )),
+    }
+}
+
+/// The sequence of which a default is the next value; `None`: it is another expression.
+///
+/// # Errors
+/// There is no such sequence.
+pub(crate) fn of_default(session: &Session, default: &Expr) -> SqlResult<Option<ColumnSequence>> {
+    let Expr::Function(function) = default else {
+        return Ok(None);
+    };
+    let name = function.name.to_string().to_lowercase();
+    if name.trim_start_matches("pg_catalog.") != "nextval" {
+        return Ok(None);
+    }
+    let arguments = arguments(function);
+    let [argument] = arguments.as_slice() else {
+        return Ok(None);
+    };
+    let Some(text) = text(argument) else {
+        return Err(not_constant("nextval"));
+    };
+    let id = named(session, &text)?.id;
+    let takes = Takes::Default;
+    Ok(Some(ColumnSequence { id, takes }))
+}
+
+/// What DEFAULT stands for in a column: the next value of its sequence, its default, or NULL.
+pub(crate) fn default_of(column: &ColumnDef, session: Option<i32>) -> Expr {
+    match column.sequence {
+        Some(sequence) => {
+            let session = session.map_or(Expr::value(Value::Null), |session| number(session.to_string()));
+            syntax::call(NEXT, vec![session, number(sequence.id.0.to_string())])
+        }
+        None => column.default.clone().unwrap_or(Expr::value(Value::Null)),
+    }
+}
+
+/// `nextval`, `currval`, `setval` and `lastval` as what knows the session and the sequence; `None`: another function.
+///
+/// # Errors
+/// There is no such sequence.
+pub(crate) fn call(session: &Session, name: &str, function: &Function) -> SqlResult<Option<Expr>> {
+    let own = number(session.id().to_string());
+    let arguments = arguments(function);
+    let (called, more) = match (name, arguments.as_slice()) {
+        ("lastval", []) => return Ok(Some(syntax::call(LAST, vec![own]))),
+        ("nextval", [_]) => (NEXT, vec![]),
+        ("currval", [_]) => (CURRENT, vec![]),
+        ("setval", [_, value]) => (SET, vec![(*value).clone(), Expr::value(Value::Boolean(true))]),
+        ("setval", [_, value, is_called]) => (SET, vec![(*value).clone(), (*is_called).clone()]),
+        _ => return Ok(None),
+    };
+    let text = text(arguments[0]).ok_or_else(|| not_constant(name))?;
+    let sequence = number(named(session, &text)?.id.0.to_string());
+    Ok(Some(syntax::call(called, [vec![own, sequence], more].concat())))
+}
+
+fn not_constant(name: &str) -> SqlError {
+    SqlError::unsupported(format!("{name}() is supported only with the name of a sequence"))
+}
+
+fn number(text: String) -> Expr {
+    Expr::value(Value::Number(text, false))
+}
+
+fn arguments(function: &Function) -> Vec<&Expr> {
+    match &function.args {
+        FunctionArguments::List(list) => list
+            .args
+            .iter()
+            .filter_map(|argument| match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+                _ => None,
+            })
+            .collect(),
+        _ => vec![],
+    }
+}
+
+fn text(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::Number(text, _) => Some(text.clone()),
+            _ => None,
+        },
+        Expr::Cast { expr, .. } | Expr::Nested(expr) => text(expr),
+        _ => None,
+    }
+}
+
+/// Refuses to drop a sequence from which a column takes its values.
+///
+/// # Errors
+/// 2BP01.
+pub(crate) fn check_unused(
+    catalog: &millrace_catalog::CatalogSnapshot,
+    gone: &std::collections::BTreeSet<ObjectId>,
+) -> SqlResult<()> {
+    let left = catalog.objects().filter(|object| !gone.contains(&object.id));
+    for object in left {
+        let columns = object.relation().map(|relation| relation.columns.as_slice());
+        for column in columns.unwrap_or_default() {
+            let sequence = column.sequence.filter(|sequence| gone.contains(&sequence.id));
+            if let Some(sequence) = sequence.and_then(|sequence| catalog.object(sequence.id)) {
+                return Err(SqlError::new(
+                    SqlState::DependentObjectsStillExist,
+                    format!(
+                        "cannot drop {} because other objects depend on it",
+                        sequence.described()
+                    ),
+                )
+                .with_detail(format!(
+                    "default value for column {} of {} depends on {}",
+                    column.field.name(),
+                    object.described(),
+                    sequence.described()
+                ))
+                .with_hint("Use ALTER TABLE .. ALTER COLUMN .. DROP DEFAULT before, or drop the table."));
+            }
+        }
+    }
+    Ok(())
+}

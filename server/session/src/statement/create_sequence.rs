@@ -1,0 +1,86 @@
+//! CREATE SEQUENCE.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{DataType, ObjectName, ObjectNamePart, SequenceOptions};
+use millrace_catalog::sequence::SequenceDef;
+use millrace_catalog::{Definition, Object};
+use millrace_database::clock::now_ms;
+use millrace_database::database::rows::positions;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_storage::ObjectKind;
+
+use crate::names;
+use crate::notice::Severity;
+use crate::outcome::Outcome;
+use crate::session::Session;
+use crate::statement::done;
+
+/// What is to be made.
+pub struct NewSequence {
+    pub name: ObjectName,
+    pub if_not_exists: bool,
+    pub data_type: Option<DataType>,
+    pub options: Vec<SequenceOptions>,
+    /// The column with whose table it goes.
+    pub owned_by: Option<ObjectName>,
+}
+
+/// Executes CREATE SEQUENCE.
+pub async fn execute(session: &Arc<Session>, new: NewSequence, text: &str) -> SqlResult<Outcome> {
+    let mut definition = SequenceDef::new(new.data_type.as_ref(), &new.options)?;
+    let guard = session.ddl().await?;
+    let scope = session.scope();
+    let (schema, name) = names::new_name(session, &scope, &new.name)?;
+    if new.if_not_exists && scope.catalog.relation(&scope.database, &schema, &name).is_some() {
+        let message = format!("relation \"{name}\" already exists, skipping");
+        session.notice(Severity::Notice, message);
+        return done("CREATE SEQUENCE");
+    }
+    guard.check_free(&scope.database, &schema, &name)?;
+    if let Some(column) = &new.owned_by
+        && !column.to_string().eq_ignore_ascii_case("none")
+    {
+        definition.owner = Some(owner(session, &scope, column)?.id);
+    }
+    let object = Object {
+        id: guard.next_id()?,
+        kind: ObjectKind::Sequence,
+        database: scope.database.clone(),
+        schema,
+        name,
+        sql: text.to_string(),
+        comment: None,
+        created_at_ms: now_ms(),
+        depends: definition.owner.into_iter().collect(),
+        definition: Definition::Sequence(Arc::new(definition)),
+    };
+    guard.create(object).await?;
+    done("CREATE SEQUENCE")
+}
+
+/// The table of a column.
+fn owner(
+    session: &Session,
+    scope: &millrace_catalog::scope::Scope,
+    column: &ObjectName,
+) -> SqlResult<Arc<Object>> {
+    let (table, name) = match column.0.split_last() {
+        Some((ObjectNamePart::Identifier(name), table)) if !table.is_empty() => (table, name),
+        _ => {
+            return Err(SqlError::new(SqlState::SyntaxError, "invalid OWNED BY option")
+                .with_hint("Specify OWNED BY table.column or OWNED BY NONE."));
+        }
+    };
+    let table = names::resolve(session, scope, &ObjectName(table.to_vec()))?;
+    match (table.kind, table.relation()) {
+        (ObjectKind::Table, Some(relation)) => {
+            positions(relation, &[millrace_parser::fold(name)])?;
+            Ok(table)
+        }
+        _ => Err(SqlError::new(
+            SqlState::WrongObjectType,
+            format!("sequence cannot be owned by relation \"{}\"", table.name),
+        )),
+    }
+}
