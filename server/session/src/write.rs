@@ -362,7 +362,7 @@ impl WriteScope {
 
     /// Refuses changes after which values would exist twice that are unique.
     async fn check_unique_indexes(&self, changes: &[ChangeBatch]) -> SqlResult<()> {
-        let catalog = self.session.db.catalog();
+        let catalog = self.session.catalog();
         let Some(object) = catalog.object(ObjectId(self.relation.0)) else {
             return Ok(());
         };
