@@ -11,6 +11,7 @@
 //! comes up.
 
 mod alter_system;
+mod clients;
 pub mod ddl;
 mod deaths;
 pub mod engine;
@@ -21,12 +22,13 @@ pub mod profiles;
 pub mod recovery;
 pub mod replace;
 pub mod rows;
+pub mod sequences;
 pub mod sinks;
 pub mod system;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use datafusion::execution::object_store::ObjectStoreUrl;
@@ -56,10 +58,10 @@ use millrace_storage::{CatalogChange, ObjectId, ObjectKind, Store, StoreOptions}
 use parking_lot::Mutex;
 
 use crate::clock::now_ms;
+use crate::database::sequences::Sequences;
 use crate::database::system::{MakeSystem, SystemCatalog};
 use crate::ingest_keys;
-use crate::sequences::Sequences;
-use crate::sessions::{SessionStatus, Sessions};
+use crate::sessions::Sessions;
 use crate::tuning::Tuning;
 
 /// How a database is opened.
@@ -339,29 +341,6 @@ impl Database {
     /// A reader of the catalog under a statement's scope.
     pub fn reader<'a>(&'a self, scope: &'a Scope) -> Reader<'a> {
         scope.reader(self, &self.state)
-    }
-
-    /// The sessions that there are, by id.
-    pub fn sessions(&self) -> Vec<Arc<dyn SessionStatus>> {
-        self.sessions.all()
-    }
-
-    /// The values of sequences.
-    pub fn sequences(&self) -> &Arc<Sequences> {
-        &self.sequences
-    }
-
-    pub fn next_session_id(&self) -> i32 {
-        self.next_session.fetch_add(1, Ordering::Relaxed)
-    }
-
-    pub fn register(&self, id: i32, session: Weak<dyn SessionStatus>) {
-        self.sessions.add(id, session);
-    }
-
-    pub fn unregister(&self, id: i32) {
-        self.sessions.remove(id);
-        self.sequences.forget_session(id);
     }
 
     /// Makes the database and the schema that exist at the start.
