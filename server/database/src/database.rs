@@ -11,6 +11,7 @@
 //! comes up.
 
 mod alter_system;
+mod clients;
 mod databases;
 pub mod ddl;
 mod deaths;
@@ -23,13 +24,14 @@ pub mod profiles;
 pub mod recovery;
 pub mod replace;
 pub mod rows;
+pub mod sequences;
 pub mod sinks;
 pub mod subscriptions;
 pub mod system;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use datafusion::execution::object_store::ObjectStoreUrl;
@@ -55,10 +57,10 @@ use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{ObjectId, ObjectKind, Store, StoreOptions};
 use parking_lot::Mutex;
 
+use crate::database::sequences::Sequences;
 use crate::database::system::{MakeSystem, SystemCatalog};
 use crate::ingest_keys;
-use crate::sequences::Sequences;
-use crate::sessions::{SessionStatus, Sessions};
+use crate::sessions::Sessions;
 use crate::tuning::Tuning;
 
 /// How a database is opened.
@@ -346,29 +348,6 @@ impl Database {
     /// A reader of the catalog under a statement's scope.
     pub fn reader<'a>(&'a self, scope: &'a Scope) -> Reader<'a> {
         scope.reader(self, &self.state)
-    }
-
-    /// The sessions that there are, by id.
-    pub fn sessions(&self) -> Vec<Arc<dyn SessionStatus>> {
-        self.sessions.all()
-    }
-
-    /// The values of sequences.
-    pub fn sequences(&self) -> &Arc<Sequences> {
-        &self.sequences
-    }
-
-    pub fn next_session_id(&self) -> i32 {
-        self.next_session.fetch_add(1, Ordering::Relaxed)
-    }
-
-    pub fn register(&self, id: i32, session: Weak<dyn SessionStatus>) {
-        self.sessions.add(id, session);
-    }
-
-    pub fn unregister(&self, id: i32) {
-        self.sessions.remove(id);
-        self.sequences.forget_session(id);
     }
 
     /// Brings up what the catalog holds: what an object needs comes before it.

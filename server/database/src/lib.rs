@@ -17,7 +17,6 @@ pub mod clock;
 pub mod database;
 pub mod ingest_keys;
 pub mod running;
-pub mod sequences;
 pub mod sessions;
 pub mod sink_files;
 pub mod tuning;

@@ -14,6 +14,8 @@
 //!
 //! [`rewritten`] puts in the first ones by their syntax, [`crate::sql::bound`] the others in a bound plan.
 
+mod flat;
+
 use std::sync::Arc;
 
 use arrow::array::{
@@ -32,10 +34,12 @@ use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Unnest, Volatility,
 };
-use datafusion::sql::sqlparser::ast::{self, AccessExpr, ObjectNamePart, Subscript};
+use datafusion::sql::sqlparser::ast::{self, AccessExpr, Subscript};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
 
+pub use self::flat::flatten;
+use self::flat::flattened;
 use crate::arguments::on_arrays;
 use crate::datetime;
 use crate::syntax::call;
@@ -154,47 +158,6 @@ fn subscripted(root: &ast::Expr, chain: &[AccessExpr]) -> Option<ast::Expr> {
         Function::Subscript
     };
     Some(call(function.name(), arguments))
-}
-
-/// `unnest(a)` makes rows of the elements of all dimensions.
-fn flattened(function: &ast::Function) -> Option<ast::Expr> {
-    let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else {
-        return None;
-    };
-    let ast::FunctionArguments::List(list) = &function.args else {
-        return None;
-    };
-    let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(array))] = list.args.as_slice() else {
-        return None;
-    };
-    (millrace_parser::fold(name) == "unnest" && has_dimensions(array)).then(|| {
-        call(
-            "unnest",
-            vec![call(Function::Flatten.name(), vec![array.clone()])],
-        )
-    })
-}
-
-/// What `unnest` in FROM makes rows of.
-pub fn flatten(array: &ast::Expr) -> ast::Expr {
-    match has_dimensions(array) {
-        true => call(Function::Flatten.name(), vec![array.clone()]),
-        false => array.clone(),
-    }
-}
-
-/// Whether it may be an array of arrays: not one that is written with its elements, and not what a function makes.
-fn has_dimensions(array: &ast::Expr) -> bool {
-    match array {
-        ast::Expr::Nested(inner) => has_dimensions(inner),
-        ast::Expr::Array(array) => matches!(array.elem.first(), Some(ast::Expr::Array(_))),
-        ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) | ast::Expr::Cast { .. } => true,
-        ast::Expr::Function(function) => {
-            let name = function.name.to_string();
-            name == crate::cast::NAME || name.eq_ignore_ascii_case("array_agg")
-        }
-        _ => false,
-    }
 }
 
 /// Refuses an `unnest` that would make rows of arrays: PostgreSQL's goes through all dimensions.

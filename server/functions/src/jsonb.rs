@@ -3,6 +3,7 @@
 //! Each is a row of `FUNCTIONS`: its name, its result, and what it does with the values of one row. What it does to a
 //! single value is in [`value`].
 
+mod cell;
 pub mod value;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use millrace_postgres::types::json::{self, Node};
 use millrace_postgres::types::output::TextColumn;
 use millrace_postgres::types::{ANNOTATION, SqlType, parse};
 
+use self::cell::{Cell, document, items, nodes, read, refused, step, steps, text, texts};
 use crate::arguments::on_arrays;
 use crate::bounded::{Budget, work};
 
@@ -46,15 +48,6 @@ enum Input {
     Any,
     /// Values of any type, as JSON; a NULL makes the result NULL.
     AnyStrict,
-}
-
-/// One argument of one row.
-#[derive(Debug)]
-enum Cell<'a> {
-    Text(&'a str),
-    Integer(i64),
-    Boolean(bool),
-    Texts(Vec<&'a str>),
 }
 
 /// The result of one row.
@@ -326,63 +319,6 @@ fn may_search(node: &Node<'_>, keys: &[&str]) -> SqlResult<()> {
         _ => 1,
     };
     work::allowed("looking for keys in jsonb", members as u64, keys.len() as u64)
-}
-
-fn refused(message: &str) -> SqlError {
-    SqlError::new(SqlState::InvalidParameterValue, message)
-}
-
-fn read(text: &str) -> SqlResult<Node<'_>> {
-    json::parse(text).map_err(|error| error.of("json", text))
-}
-
-/// The first of the cells, a JSON value.
-fn document<'a>(cells: &[Cell<'a>]) -> SqlResult<Node<'a>> {
-    match cells.first() {
-        Some(Cell::Text(text)) => read(text),
-        _ => Err(refused("expected a jsonb value")),
-    }
-}
-
-fn items<'a>(cells: &[Cell<'a>]) -> SqlResult<Vec<Node<'a>>> {
-    match document(cells)? {
-        Node::Array(items) => Ok(items),
-        Node::Object(_) => Err(refused("cannot extract elements from an object")),
-        _ => Err(refused("cannot extract elements from a scalar")),
-    }
-}
-
-/// JSON values that were written one by one.
-fn nodes<'a>(cells: &[Cell<'a>]) -> SqlResult<Vec<Node<'a>>> {
-    match cells.first() {
-        Some(Cell::Texts(texts)) => texts.iter().map(|text| read(text)).collect(),
-        _ => Err(refused("expected a list of jsonb values")),
-    }
-}
-
-fn text<'a>(cell: &Cell<'a>) -> SqlResult<&'a str> {
-    match cell {
-        Cell::Text(text) => Ok(text),
-        _ => Err(refused("expected a text")),
-    }
-}
-
-fn texts<'c, 'a>(cell: &'c Cell<'a>) -> SqlResult<&'c [&'a str]> {
-    match cell {
-        Cell::Texts(texts) => Ok(texts),
-        _ => Err(refused("expected an array of texts")),
-    }
-}
-
-fn steps<'a>(cells: &[Cell<'a>]) -> SqlResult<Vec<&'a str>> {
-    cells.iter().map(text).collect()
-}
-
-fn step<'n, 'a>(node: &'n Node<'a>, cell: &Cell<'_>) -> SqlResult<Option<&'n Node<'a>>> {
-    Ok(match cell {
-        Cell::Integer(index) => value::element(node, *index),
-        key => value::member(node, text(key)?),
-    })
 }
 
 fn text_or_null(node: Option<&Node<'_>>) -> Out {

@@ -444,7 +444,7 @@ impl CopyIn {
         let write: WriteScope = self.session.begin_write(relation).await?;
         let is_table = relation.info.kind == millrace_planner::RelationKind::Table;
         if write.in_transaction() && is_table && !relation.key().is_empty() {
-            crate::keys::check_unique(&self.session, relation, &write, &rows, &[]).await?;
+            crate::keys::check_unique(&self.session, relation, write.current().await?, &rows, &[]).await?;
         }
         let late = write
             .finish_noted(rows.into_iter().map(ChangeBatch::insertions).collect(), &note)

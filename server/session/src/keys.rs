@@ -6,20 +6,20 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::row::{OwnedRow, RowConverter, Rows, SortField};
-use datafusion::catalog::MemTable;
+use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::{Column, JoinType};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::scalar::ScalarValue;
-use millrace_catalog::Relation;
+use millrace_catalog::{CatalogSnapshot, Relation};
+use millrace_planner::RelationId;
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::from_internal::{self, df};
 use millrace_postgres::types::output;
-use millrace_storage::ChangeBatch;
+use millrace_storage::{ChangeBatch, ObjectId};
 
 use crate::query::Providers;
 use crate::session::Session;
-use crate::write::{WriteScope, duplicate_key};
 
 /// Up to this many keys are looked up one by one, through the key's index; more are joined with the table.
 const LOOKUP_KEYS_MAX: usize = 64;
@@ -64,6 +64,18 @@ impl Keys {
     }
 }
 
+/// A key that exists already, with the name of its constraint.
+pub(crate) fn duplicate_key(catalog: &CatalogSnapshot, relation: RelationId, key: &str) -> SqlError {
+    let mut error = from_internal::duplicate_key(key);
+    let relation = catalog
+        .object(ObjectId(relation.0))
+        .and_then(|object| object.relation());
+    if let Some(name) = relation.and_then(|relation| relation.key_name.as_ref()) {
+        error.message = format!("duplicate key value violates unique constraint \"{name}\"");
+    }
+    error
+}
+
 /// `(id)=(1)`.
 fn key_text(relation: &Relation, columns: &[usize], batch: &RecordBatch, row: usize) -> String {
     let schema = relation.schema();
@@ -85,13 +97,14 @@ fn key_text(relation: &Relation, columns: &[usize], batch: &RecordBatch, row: us
 pub(crate) async fn check_unique(
     session: &Arc<Session>,
     relation: &Relation,
-    write: &WriteScope,
+    current: Arc<dyn TableProvider>,
     rows: &[RecordBatch],
     gone: &[RecordBatch],
 ) -> SqlResult<()> {
     let columns = relation.key();
     let keys = Keys::new(relation, columns)?;
-    let mut taken: HashSet<OwnedRow> = keys.all(&existing(session, relation, columns, write, rows).await?)?;
+    let mut taken: HashSet<OwnedRow> =
+        keys.all(&existing(session, relation, columns, current, rows).await?)?;
     for key in keys.all(gone)? {
         taken.remove(&key);
     }
@@ -119,7 +132,7 @@ pub(crate) async fn check_index(
     session: &Arc<Session>,
     relation: &Relation,
     (name, columns): (&str, &[usize]),
-    write: &WriteScope,
+    current: Arc<dyn TableProvider>,
     changes: &[ChangeBatch],
 ) -> SqlResult<()> {
     let keys = Keys::new(relation, columns)?;
@@ -134,7 +147,7 @@ pub(crate) async fn check_index(
             into.push(filter_record_batch(&change.rows, &which).map_err(from_internal::arrow)?);
         }
     }
-    let mut taken = keys.all(&existing(session, relation, columns, write, &new).await?)?;
+    let mut taken = keys.all(&existing(session, relation, columns, current, &new).await?)?;
     for key in keys.all(&gone)? {
         taken.remove(&key);
     }
@@ -162,21 +175,20 @@ pub(crate) async fn existing(
     session: &Arc<Session>,
     relation: &Relation,
     columns: &[usize],
-    write: &WriteScope,
+    current: Arc<dyn TableProvider>,
     rows: &[RecordBatch],
 ) -> SqlResult<Vec<RecordBatch>> {
     let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
     if count == 0 {
         return Ok(vec![]);
     }
-    let provider = write.current().await?;
     let names: Vec<String> = columns
         .iter()
         .map(|column| relation.schema().field(*column).name().clone())
         .collect();
     let table = df(LogicalPlanBuilder::scan(
         "existing",
-        provider_as_source(provider),
+        provider_as_source(current),
         None,
     ))?;
     let plan = if count <= LOOKUP_KEYS_MAX {

@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use millrace_catalog::sequence::{ColumnSequence, SequenceDef, Takes};
 use millrace_catalog::{ColumnDef, Definition, Object};
-use millrace_database::sequences::{CURRENT, LAST, NEXT, SET};
+use millrace_database::database::sequences::{CURRENT, LAST, NEXT, SET};
 use millrace_functions::syntax;
 use millrace_parser::ast::ColumnDefinition;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
-use millrace_catalog::{CatalogSnapshot, Object, Relation};
+use millrace_catalog::{Object, Relation};
 use millrace_database::database::ddl::DdlGuard;
 use millrace_database::sessions::Locking;
 use millrace_engine::{LateRows, Note, RuntimeError, TableLocks};
@@ -18,7 +18,7 @@ use millrace_postgres::from_internal;
 use millrace_resource::error::ResourceError;
 use millrace_storage::{ChangeBatch, ObjectId};
 
-use crate::keys::check_index;
+use crate::keys::{check_index, duplicate_key};
 use crate::notice::Severity;
 use crate::overlay;
 use crate::session::Session;
@@ -324,18 +324,6 @@ impl Session {
     }
 }
 
-/// A key that exists already, with the name of its constraint.
-pub(crate) fn duplicate_key(catalog: &CatalogSnapshot, relation: RelationId, key: &str) -> SqlError {
-    let mut error = from_internal::duplicate_key(key);
-    let relation = catalog
-        .object(ObjectId(relation.0))
-        .and_then(|object| object.relation());
-    if let Some(name) = relation.and_then(|relation| relation.key_name.as_ref()) {
-        error.message = format!("duplicate key value violates unique constraint \"{name}\"");
-    }
-    error
-}
-
 impl WriteScope {
     /// Whether the changes wait for COMMIT.
     pub fn in_transaction(&self) -> bool {
@@ -372,7 +360,7 @@ impl WriteScope {
         for (index, definition) in catalog.indexes_of(object.id) {
             if definition.is_unique {
                 let unique = (index.name.as_str(), definition.columns.as_slice());
-                check_index(&self.session, relation, unique, self, changes).await?;
+                check_index(&self.session, relation, unique, self.current().await?, changes).await?;
             }
         }
         Ok(())

@@ -27,7 +27,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use millrace_parser::walk::{Walk, walk_expressions};
 
-use self::scope::{Columns, Found, Item, Scope, ambiguous};
+use self::scope::{Columns, Found, Scope, ambiguous};
 use crate::binding::Binding;
 use crate::copies::{copy, original};
 use crate::error::{Fault, Faulty};
@@ -225,7 +225,7 @@ impl Resolver<'_> {
                                 .into(),
                         ));
                     }
-                    into.extend(scope.items.iter().map(shown));
+                    into.extend(scope.items.iter().map(scope::shown));
                     return Ok(());
                 }
             }
@@ -537,37 +537,6 @@ fn set_apart(item: &mut SelectItem, starred: &[String], position: usize) {
             expr: expr.clone(),
             alias,
         };
-    }
-}
-
-/// What `*` has in the place of an item.
-fn shown(item: &Item) -> SelectItem {
-    match item {
-        Item::Merged(merged) => match merged.value.as_ref() {
-            // A column keeps its relation, as it does elsewhere.
-            column @ Expr::CompoundIdentifier(_) => SelectItem::UnnamedExpr(column.clone()),
-            value => SelectItem::ExprWithAlias {
-                expr: value.clone(),
-                alias: merged.name.clone(),
-            },
-        },
-        Item::Relation(relation) => {
-            let mut hidden = relation.hidden.iter().cloned();
-            let opt_except =
-                hidden.next().map(
-                    |first_element| datafusion::sql::sqlparser::ast::ExceptSelectItem {
-                        first_element,
-                        additional_elements: hidden.collect(),
-                    },
-                );
-            SelectItem::QualifiedWildcard(
-                SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(relation.qualifier.clone())),
-                WildcardAdditionalOptions {
-                    opt_except,
-                    ..Default::default()
-                },
-            )
-        }
     }
 }
 

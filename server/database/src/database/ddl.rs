@@ -17,9 +17,9 @@ use tokio::sync::MutexGuard;
 use crate::database::Database;
 use crate::database::definitions::Definitions;
 use crate::database::maintenance::beginnings_fact;
+use crate::database::sequences;
 use crate::database::sinks::fact;
 use crate::running::Running;
-use crate::sequences;
 
 /// The right to change definitions; one statement at a time has it, or one transaction.
 pub struct DdlGuard<'a> {

@@ -23,8 +23,8 @@ use millrace_resource::memory::Memory;
 use millrace_resource::query_memory::QueryMemory;
 
 use crate::database::DatabaseOptions;
+use crate::database::sequences::{self, Sequences};
 use crate::database::system::{MakeSystem, SystemCatalog};
-use crate::sequences::{self, Sequences};
 use crate::sessions::Sessions;
 
 /// Rows of a batch inside a query.

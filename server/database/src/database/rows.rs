@@ -23,7 +23,7 @@ use millrace_postgres::types::{SqlType, output, parse};
 use millrace_storage::ObjectId;
 
 use crate::database::Database;
-use crate::sequences::Sequences;
+use crate::database::sequences::Sequences;
 
 /// Where a column's values come from.
 enum Source {

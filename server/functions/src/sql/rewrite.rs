@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     ObjectName, ObjectNamePart, Select, SelectItem, SetExpr, Statement, UnaryOperator, Value, VisitorMut,
 };
 use millrace_parser::walk::Walk;
-use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::types;
 
 use crate::sql::column_names::name_columns;
@@ -64,7 +64,7 @@ impl VisitorMut for Rewriter {
                 Err(error) => return ControlFlow::Break(Box::new(error)),
             }
         }
-        match fetch_as_limit(query) {
+        match with_ties::fetch_as_limit(query) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(Box::new(error)),
         }
@@ -143,46 +143,6 @@ impl VisitorMut for Rewriter {
         }
         ControlFlow::Continue(())
     }
-}
-
-/// `FETCH FIRST n ROWS ONLY` is LIMIT n.
-fn fetch_as_limit(query: &mut ast::Query) -> SqlResult<()> {
-    let Some(fetch) = query.fetch.take() else {
-        return Ok(());
-    };
-    if fetch.percent {
-        return Err(SqlError::unsupported("FETCH FIRST .. PERCENT is not supported"));
-    }
-    if fetch.with_ties {
-        return with_ties::as_ranked(query, &fetch);
-    }
-    let limit = fetch
-        .quantity
-        .unwrap_or_else(|| Expr::value(Value::Number("1".into(), false)));
-    let clause = query.limit_clause.take();
-    query.limit_clause = Some(match clause {
-        None => ast::LimitClause::LimitOffset {
-            limit: Some(limit),
-            offset: None,
-            limit_by: vec![],
-        },
-        Some(ast::LimitClause::LimitOffset {
-            limit: None,
-            offset,
-            limit_by,
-        }) => ast::LimitClause::LimitOffset {
-            limit: Some(limit),
-            offset,
-            limit_by,
-        },
-        Some(_) => {
-            return Err(SqlError::new(
-                SqlState::SyntaxError,
-                "multiple LIMIT clauses not allowed",
-            ));
-        }
-    });
-    Ok(())
 }
 
 /// Set-returning functions that DataFusion has not, in FROM: `f(x) AS a` is `LATERAL (SELECT f(x)) AS a`.

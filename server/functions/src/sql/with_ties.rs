@@ -1,4 +1,4 @@
-//! `FETCH FIRST n ROWS WITH TIES`: the rows whose rank by ORDER BY is not above n.
+//! `FETCH FIRST n ROWS ONLY` is LIMIT n; `FETCH FIRST n ROWS WITH TIES`: the rows whose rank by ORDER BY is not above n.
 //!
 //! What is ordered by becomes further columns of the query, over which the rows are ranked; they are left out again around
 //! it. With OFFSET m rows begin after m, and end with the rank of the row m + n, whatever comes beside it.
@@ -15,11 +15,51 @@ use crate::syntax::parsed_query;
 const RANK: &str = "rank of ties";
 const ROW: &str = "row of ties";
 
+/// `FETCH FIRST n ROWS ONLY` is LIMIT n.
+pub fn fetch_as_limit(query: &mut Query) -> SqlResult<()> {
+    let Some(fetch) = query.fetch.take() else {
+        return Ok(());
+    };
+    if fetch.percent {
+        return Err(SqlError::unsupported("FETCH FIRST .. PERCENT is not supported"));
+    }
+    if fetch.with_ties {
+        return as_ranked(query, &fetch);
+    }
+    let limit = fetch
+        .quantity
+        .unwrap_or_else(|| Expr::value(Value::Number("1".into(), false)));
+    let clause = query.limit_clause.take();
+    query.limit_clause = Some(match clause {
+        None => LimitClause::LimitOffset {
+            limit: Some(limit),
+            offset: None,
+            limit_by: vec![],
+        },
+        Some(LimitClause::LimitOffset {
+            limit: None,
+            offset,
+            limit_by,
+        }) => LimitClause::LimitOffset {
+            limit: Some(limit),
+            offset,
+            limit_by,
+        },
+        Some(_) => {
+            return Err(SqlError::new(
+                SqlState::SyntaxError,
+                "multiple LIMIT clauses not allowed",
+            ));
+        }
+    });
+    Ok(())
+}
+
 /// The query with its FETCH .. WITH TIES as a condition on ranks.
 ///
 /// # Errors
 /// It has no ORDER BY, or one that cannot be ranked by.
-pub fn as_ranked(query: &mut Query, fetch: &Fetch) -> SqlResult<()> {
+fn as_ranked(query: &mut Query, fetch: &Fetch) -> SqlResult<()> {
     let Some(OrderBy {
         kind: OrderByKind::Expressions(keys),
         ..

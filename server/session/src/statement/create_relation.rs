@@ -1,6 +1,7 @@
 //! CREATE STREAM and CREATE TABLE, with columns or AS a query.
 
 mod constraints;
+mod own_sequences;
 
 use std::sync::Arc;
 
@@ -10,21 +11,19 @@ use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::event_time::{EventTimeDef, IDLE_TIMEOUT, Late};
 use millrace_catalog::retention::Retention;
 use millrace_catalog::scope::Scope;
-use millrace_catalog::sequence::{ColumnSequence, Takes};
 use millrace_catalog::{ColumnDef, Definition, Object, Relation};
 use millrace_database::clock::now_ms;
 use millrace_database::database::ddl::DdlGuard;
 use millrace_database::database::rows::RowBuilder;
 use millrace_functions::sql::equality;
 use millrace_parser::ast::{ColumnDefinition, CreateStream, CreateTable, Options};
-use millrace_parser::quote_identifier;
 use millrace_parser::walk::walk_expressions;
 use millrace_planner::RelationKind;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::names::did_you_mean;
 use millrace_postgres::types::{self, SqlType};
 use millrace_sql::copies;
-use millrace_storage::{ChangeBatch, ObjectId, ObjectKind};
+use millrace_storage::{ChangeBatch, ObjectKind};
 
 use self::constraints::Constraints;
 use crate::names;
@@ -313,7 +312,7 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
             column.sequence = sequences::of_default(session, default)?;
         }
     }
-    let made = own_sequences(&guard, &scope, (&schema, &name, id), &mut columns, new.sequences)?;
+    let made = own_sequences::made(&guard, &scope, (&schema, &name, id), &mut columns, new.sequences)?;
     let relation = Relation::new(id, &name, kind, columns, &new.key, kind == RelationKind::Stream)
         .with_event_time(event_time)
         .with_connector(new.connector)
@@ -340,52 +339,6 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
     objects.extend(indexes);
     guard.create_all(objects).await?;
     Ok(Some(Arc::new(object)))
-}
-
-/// The sequences of `serial` and IDENTITY, called `table_column_seq`.
-fn own_sequences(
-    guard: &DdlGuard<'_>,
-    scope: &Scope,
-    (schema, table, id): (&str, &str, ObjectId),
-    columns: &mut [ColumnDef],
-    wanted: Vec<OwnSequence>,
-) -> SqlResult<Vec<Object>> {
-    let mut made: Vec<Object> = vec![];
-    for OwnSequence {
-        column,
-        mut definition,
-        takes,
-    } in wanted
-    {
-        let column = &mut columns[column];
-        let name = constraints::free(&format!("{table}_{}_seq", column.field.name()), |name| {
-            name == table
-                || made.iter().any(|other| other.name == name)
-                || guard.check_free(&scope.database, schema, name).is_err()
-        });
-        definition.owner = Some(id);
-        let mut object = Object {
-            id: guard.next_id()?,
-            kind: ObjectKind::Sequence,
-            database: scope.database.clone(),
-            schema: schema.to_string(),
-            name,
-            sql: String::new(),
-            comment: None,
-            created_at_ms: now_ms(),
-            depends: vec![id],
-            definition: Definition::Sequence(Arc::new(definition)),
-        };
-        object.restate();
-        column.sequence = Some(ColumnSequence { id: object.id, takes });
-        if takes == Takes::Default {
-            let name = quote_identifier(&object.name).to_string().replace('\'', "''");
-            let default = format!("nextval('{name}'::regclass)");
-            column.default = Some(millrace_parser::parse_expression(&default)?);
-        }
-        made.push(object);
-    }
-    Ok(made)
 }
 
 /// The stream that keeps the late rows of another: its columns, and the watermark that a row missed.

@@ -87,7 +87,7 @@ pub async fn execute(session: &Arc<Session>, mut insert: Insert, running: Runnin
                 && !relation.key().is_empty()
                 && relation.info.kind == RelationKind::Table
             {
-                check_unique(session, relation, &write, &rows, &[]).await?;
+                check_unique(session, relation, write.current().await?, &rows, &[]).await?;
             }
             conflict::Resolved::inserted(rows)
         }

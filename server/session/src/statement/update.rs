@@ -225,7 +225,7 @@ pub async fn execute(session: &Arc<Session>, update: Update, running: Running) -
     let batches = once_each(batches, from.is_some())?;
     let (old, new) = new_rows(session, &scope, relation, &assigned, &batches)?;
     if write.in_transaction() && assigned.touches(relation.key()) {
-        check_unique(session, relation, &write, &new, &old).await?;
+        check_unique(session, relation, write.current().await?, &new, &old).await?;
     }
     let count: usize = new.iter().map(RecordBatch::num_rows).sum();
     let mut changes = vec![];

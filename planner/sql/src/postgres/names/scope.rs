@@ -3,7 +3,10 @@
 use std::cell::OnceCell;
 
 use datafusion::error::Result;
-use datafusion::sql::sqlparser::ast::{Expr, Ident, TableFactor};
+use datafusion::sql::sqlparser::ast::{
+    ExceptSelectItem, Expr, Ident, ObjectName, SelectItem, SelectItemQualifiedWildcardKind, TableFactor,
+    WildcardAdditionalOptions,
+};
 
 use super::{Resolver, faulty, folded};
 use crate::copies::original;
@@ -161,6 +164,34 @@ impl Scope {
             }
         }
         Some(names)
+    }
+}
+
+/// What `*` has in the place of an item.
+pub(super) fn shown(item: &Item) -> SelectItem {
+    match item {
+        Item::Merged(merged) => match merged.value.as_ref() {
+            // A column keeps its relation, as it does elsewhere.
+            column @ Expr::CompoundIdentifier(_) => SelectItem::UnnamedExpr(column.clone()),
+            value => SelectItem::ExprWithAlias {
+                expr: value.clone(),
+                alias: merged.name.clone(),
+            },
+        },
+        Item::Relation(relation) => {
+            let mut hidden = relation.hidden.iter().cloned();
+            let opt_except = hidden.next().map(|first_element| ExceptSelectItem {
+                first_element,
+                additional_elements: hidden.collect(),
+            });
+            SelectItem::QualifiedWildcard(
+                SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(relation.qualifier.clone())),
+                WildcardAdditionalOptions {
+                    opt_except,
+                    ..Default::default()
+                },
+            )
+        }
     }
 }
 

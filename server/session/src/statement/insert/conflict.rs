@@ -67,7 +67,7 @@ pub async fn resolve(
     let mut old = vec![];
     for columns in &targets {
         let keys = Keys::new(relation, columns)?;
-        old = existing(session, relation, columns, write, &rows).await?;
+        old = existing(session, relation, columns, write.current().await?, &rows).await?;
         let taken = keys.all(&old)?;
         known.push((columns, keys, taken));
     }
