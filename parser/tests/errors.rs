@@ -116,7 +116,6 @@ fn hints_help() {
 fn what_is_not_supported_is_named() {
     for (sql, part) in [
         ("CREATE TABLE t (LIKE u)", "LIKE"),
-        ("CREATE TABLE t (a INT GENERATED ALWAYS AS IDENTITY)", "identity"),
         ("ALTER TABLE t ADD CONSTRAINT c UNIQUE (a)", "ADD CONSTRAINT"),
         (
             "CREATE MATERIALIZED VIEW v AS SELECT 1 WITH NO DATA",
