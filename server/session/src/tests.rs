@@ -308,7 +308,7 @@ async fn errors_have_codes_positions_and_hints() {
         ),
         ("CREATE TABLE t (x INTT)", SqlState::UndefinedObject, Some(19)),
         (
-            "CREATE TABLE t (x INT CHECK (x > 0))",
+            "CREATE STREAM t (x INT CHECK (x > 0))",
             SqlState::FeatureNotSupported,
             None,
         ),
