@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use millrace_catalog::Object;
 use millrace_planner::RelationId;
 use millrace_schedule::cpu::QueryClass;
+use millrace_storage::ObjectId;
 use parking_lot::Mutex;
 
 use crate::clock::now_ms;
@@ -141,6 +143,9 @@ pub trait SessionStatus: Send + Sync {
 
     /// How to cancel what it runs.
     fn cancel_handle(&self) -> CancelHandle;
+
+    /// An object that its open transaction has defined, which nobody else knows yet.
+    fn defined(&self, id: ObjectId) -> Option<Arc<Object>>;
 }
 
 /// By their ids.
@@ -169,9 +174,14 @@ impl Sessions {
         self.by_id.lock().remove(&id);
     }
 
+    /// One of them.
+    pub fn get(&self, id: i32) -> Option<Arc<dyn SessionStatus>> {
+        self.by_id.lock().get(&id).and_then(Weak::upgrade)
+    }
+
     /// Ends a session: what it runs, if that can still be ended, and its connection; false: there is no such session.
     pub fn terminate(&self, id: i32) -> bool {
-        let session = self.by_id.lock().get(&id).and_then(Weak::upgrade);
+        let session = self.get(id);
         if let Some(session) = &session {
             session.cancel_handle().terminate();
         }
@@ -180,7 +190,7 @@ impl Sessions {
 
     /// Cancels what a session runs, paused or not; false: there is no such session.
     pub fn cancel(&self, id: i32) -> bool {
-        let session = self.by_id.lock().get(&id).and_then(Weak::upgrade);
+        let session = self.get(id);
         if let Some(session) = &session {
             session.cancel_handle().cancel();
         }

@@ -5,9 +5,9 @@ use std::future::Future;
 use std::sync::{Arc, Weak};
 
 use arrow::datatypes::SchemaRef;
-use millrace_catalog::CatalogSnapshot;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::settings::{self, Settings, Shown};
+use millrace_catalog::{CatalogSnapshot, Object};
 use millrace_database::Database;
 use millrace_database::clock::now_ms;
 use millrace_database::database::definitions::Definitions;
@@ -17,6 +17,7 @@ use millrace_engine::WriteToken;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 use millrace_schedule::cpu::QueryClass;
+use millrace_storage::ObjectId;
 use parking_lot::Mutex;
 
 use crate::cursor::Cursor;
@@ -475,6 +476,10 @@ impl SessionStatus for Session {
 
     fn info(&self) -> &SessionInfo {
         Session::info(self)
+    }
+
+    fn defined(&self, id: ObjectId) -> Option<Arc<Object>> {
+        self.definitions()?.catalog().object(id).cloned()
     }
 
     fn began_at_ms(&self) -> i64 {

@@ -100,8 +100,8 @@ impl Sequences {
             return Ok(vec![]);
         }
         let database = self.database()?;
-        let catalog = database.catalog();
-        let (object, definition) = of(catalog.object(id))?;
+        let object = find(&database, id, session);
+        let (object, definition) = of(object.as_ref())?;
         let mut values = Vec::with_capacity(count);
         {
             let mut counters = self.counters.lock();
@@ -135,8 +135,8 @@ impl Sequences {
     /// The value is out of bounds, or the catalog cannot be written.
     fn set(&self, id: ObjectId, value: i64, is_called: bool, session: Option<i32>) -> SqlResult<i64> {
         let database = self.database()?;
-        let catalog = database.catalog();
-        let (object, definition) = of(catalog.object(id))?;
+        let object = find(&database, id, session);
+        let (object, definition) = of(object.as_ref())?;
         if !(definition.min..=definition.max).contains(&value) {
             return Err(SqlError::new(
                 SqlState::NumericValueOutOfRange,
@@ -218,6 +218,13 @@ impl Sequences {
         }
         Ok(())
     }
+}
+
+/// A sequence that there is, or that the session's open transaction has made: its values are noted under an id that nobody else
+/// will ever have, whether the transaction is committed or not.
+fn find(database: &Database, id: ObjectId, session: Option<i32>) -> Option<Arc<Object>> {
+    let committed = database.catalog().object(id).cloned();
+    committed.or_else(|| database.sessions.get(session?)?.defined(id))
 }
 
 fn of(object: Option<&Arc<Object>>) -> SqlResult<(&Object, &SequenceDef)> {
