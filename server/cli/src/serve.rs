@@ -110,8 +110,12 @@ pub async fn run(args: ServeArgs) -> ExitCode {
     if let Some(fingerprint) = server.tls().and_then(|tls| tls.fingerprint()) {
         println!("the certificate signed by itself has the SHA-256 fingerprint {fingerprint}");
     }
+    let scheme = match server.tls() {
+        Some(tls) if tls.is_required() => "https",
+        _ => "http",
+    };
     println!(
-        "millrace {} is ready: psql -h {} -p {} -U millrace millrace   http://{http}/   data in {}",
+        "millrace {} is ready: psql -h {} -p {} -U millrace millrace   {scheme}://{http}/   data in {}",
         millrace_wire::VERSION,
         pg.ip(),
         pg.port(),

@@ -47,3 +47,51 @@ pub fn call(name: &str, arguments: Vec<Expr>) -> Expr {
 pub fn text(value: &str) -> Expr {
     Expr::value(Value::SingleQuotedString(value.to_string()))
 }
+
+/// A number as it is written.
+pub fn number(text: String) -> Expr {
+    Expr::value(Value::Number(text, false))
+}
+
+/// The name of a function, folded; `None`: it is in another schema than `pg_catalog`.
+pub fn name_of(function: &Function) -> Option<String> {
+    match function.name.0.as_slice() {
+        [ObjectNamePart::Identifier(name)] => Some(millrace_parser::fold(name)),
+        [
+            ObjectNamePart::Identifier(schema),
+            ObjectNamePart::Identifier(name),
+        ] if millrace_parser::fold(schema) == "pg_catalog" => Some(millrace_parser::fold(name)),
+        _ => None,
+    }
+}
+
+/// The arguments of a call that have no names and are expressions.
+pub fn arguments(function: &Function) -> Vec<&Expr> {
+    match &function.args {
+        FunctionArguments::List(list) => list
+            .args
+            .iter()
+            .filter_map(|argument| match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+                _ => None,
+            })
+            .collect(),
+        _ => vec![],
+    }
+}
+
+/// The text of a literal, whatever it is cast to.
+pub fn literal_text(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::Number(text, _) => Some(text.clone()),
+            _ => None,
+        },
+        Expr::Cast { expr, .. } | Expr::Nested(expr) => literal_text(expr),
+        // A parameter's value.
+        Expr::Function(function) if name_of(function).as_deref() == Some(crate::cast::NAME) => {
+            literal_text(arguments(function).first()?)
+        }
+        _ => None,
+    }
+}

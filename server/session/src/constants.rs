@@ -4,13 +4,10 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Select, UnaryOperator,
-    Value, VisitorMut,
-};
+use datafusion::sql::sqlparser::ast::{Expr, Function, Select, UnaryOperator, Value, VisitorMut};
 use millrace_catalog::settings;
 use millrace_functions::sql::column_names;
-use millrace_functions::{cast, syntax};
+use millrace_functions::syntax::{self, arguments, literal_text, name_of, number};
 use millrace_parser::walk::Walk;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::parse;
@@ -137,12 +134,18 @@ impl Replacer<'_> {
                     .collect();
                 syntax::call("make_array", names)
             }
-            "to_regclass" => match arguments(function).first().and_then(|argument| text_of(argument)) {
+            "to_regclass" => match arguments(function)
+                .first()
+                .and_then(|argument| literal_text(argument))
+            {
                 Some(name) => object_names::to_regclass(session, &name)?,
                 None if self.acts => return Ok(None),
                 None => Expr::value(Value::Null),
             },
-            "to_regtype" => match arguments(function).first().and_then(|argument| text_of(argument)) {
+            "to_regtype" => match arguments(function)
+                .first()
+                .and_then(|argument| literal_text(argument))
+            {
                 Some(name) => object_names::to_regtype(&name)?,
                 None if self.acts => return Ok(None),
                 None => Expr::value(Value::Null),
@@ -164,7 +167,7 @@ impl Replacer<'_> {
             "pg_backend_pid" => number(session.id().to_string()),
             "current_setting" => {
                 let arguments = arguments(function);
-                let Some(name) = arguments.first().and_then(|argument| text_of(argument)) else {
+                let Some(name) = arguments.first().and_then(|argument| literal_text(argument)) else {
                     return Ok(self.undone());
                 };
                 let missing_ok = arguments.len() > 1;
@@ -182,8 +185,8 @@ impl Replacer<'_> {
             "set_config" => {
                 let arguments = arguments(function);
                 let (Some(name), Some(value)) = (
-                    arguments.first().and_then(|argument| text_of(argument)),
-                    arguments.get(1).and_then(|argument| text_of(argument)),
+                    arguments.first().and_then(|argument| literal_text(argument)),
+                    arguments.get(1).and_then(|argument| literal_text(argument)),
                 ) else {
                     return Ok(self.undone());
                 };
@@ -227,58 +230,13 @@ impl Replacer<'_> {
     }
 }
 
-fn number(text: String) -> Expr {
-    Expr::value(Value::Number(text, false))
-}
-
-fn name_of(function: &Function) -> Option<String> {
-    match function.name.0.as_slice() {
-        [ObjectNamePart::Identifier(name)] => Some(millrace_parser::fold(name)),
-        [
-            ObjectNamePart::Identifier(schema),
-            ObjectNamePart::Identifier(name),
-        ] if millrace_parser::fold(schema) == "pg_catalog" => Some(millrace_parser::fold(name)),
-        _ => None,
-    }
-}
-
-fn arguments(function: &Function) -> Vec<&Expr> {
-    match &function.args {
-        FunctionArguments::List(list) => list
-            .args
-            .iter()
-            .filter_map(|argument| match argument {
-                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
-                _ => None,
-            })
-            .collect(),
-        _ => vec![],
-    }
-}
-
-fn text_of(expr: &Expr) -> Option<String> {
-    match expr {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => Some(text.clone()),
-            Value::Number(text, _) => Some(text.clone()),
-            _ => None,
-        },
-        Expr::Cast { expr, .. } | Expr::Nested(expr) => text_of(expr),
-        // A parameter's value.
-        Expr::Function(function) if name_of(function).as_deref() == Some(cast::NAME) => {
-            text_of(arguments(function).first()?)
-        }
-        _ => None,
-    }
-}
-
 fn number_of(expr: &Expr) -> Option<f64> {
     match expr {
         Expr::UnaryOp {
             op: UnaryOperator::Minus,
             expr,
         } => number_of(expr).map(|number| -number),
-        other => text_of(other)?.trim().parse().ok(),
+        other => literal_text(other)?.trim().parse().ok(),
     }
 }
 

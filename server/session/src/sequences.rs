@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{
-    DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value,
-};
+use datafusion::sql::sqlparser::ast::{DataType, Expr, Function, Value};
 use millrace_catalog::sequence::{ColumnSequence, SequenceDef, Takes};
 use millrace_catalog::{ColumnDef, Definition, Object};
 use millrace_database::database::sequences::{CURRENT, LAST, NEXT, SET};
-use millrace_functions::syntax;
+use millrace_functions::syntax::{self, arguments, literal_text, number};
 use millrace_parser::ast::ColumnDefinition;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::ObjectId;
@@ -122,7 +120,7 @@ pub(crate) fn of_default(session: &Session, default: &Expr) -> SqlResult<Option<
     let [argument] = arguments.as_slice() else {
         return Ok(None);
     };
-    let Some(text) = text(argument) else {
+    let Some(text) = literal_text(argument) else {
         return Err(not_constant("nextval"));
     };
     let id = named(session, &text)?.id;
@@ -156,42 +154,13 @@ pub(crate) fn call(session: &Session, name: &str, function: &Function) -> SqlRes
         ("setval", [_, value, is_called]) => (SET, vec![(*value).clone(), (*is_called).clone()]),
         _ => return Ok(None),
     };
-    let text = text(arguments[0]).ok_or_else(|| not_constant(name))?;
+    let text = literal_text(arguments[0]).ok_or_else(|| not_constant(name))?;
     let sequence = number(named(session, &text)?.id.0.to_string());
     Ok(Some(syntax::call(called, [vec![own, sequence], more].concat())))
 }
 
 fn not_constant(name: &str) -> SqlError {
     SqlError::unsupported(format!("{name}() is supported only with the name of a sequence"))
-}
-
-fn number(text: String) -> Expr {
-    Expr::value(Value::Number(text, false))
-}
-
-fn arguments(function: &Function) -> Vec<&Expr> {
-    match &function.args {
-        FunctionArguments::List(list) => list
-            .args
-            .iter()
-            .filter_map(|argument| match argument {
-                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
-                _ => None,
-            })
-            .collect(),
-        _ => vec![],
-    }
-}
-
-fn text(expr: &Expr) -> Option<String> {
-    match expr {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) | Value::Number(text, _) => Some(text.clone()),
-            _ => None,
-        },
-        Expr::Cast { expr, .. } | Expr::Nested(expr) => text(expr),
-        _ => None,
-    }
 }
 
 /// Refuses to drop a sequence from which a column takes its values.

@@ -21,6 +21,7 @@ pub mod negotiate;
 pub mod profile;
 pub mod queries;
 pub mod request;
+mod rest;
 pub mod results;
 pub mod sql;
 pub mod subscribe;
@@ -130,6 +131,7 @@ pub fn router(state: State) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(state.body_bytes_max))
         .layer(middleware::from_fn_with_state(state.clone(), guard::origin))
+        .layer(middleware::from_fn(rest::read))
         .with_state(state)
 }
 

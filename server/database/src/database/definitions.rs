@@ -77,6 +77,12 @@ pub struct Definitions {
     draft: Mutex<Draft>,
 }
 
+impl Drop for Definitions {
+    fn drop(&mut self) {
+        self.db.sequences().forget_unknown(&self.db);
+    }
+}
+
 /// What was defined so far; a savepoint keeps one.
 #[derive(Clone)]
 pub struct Draft {

@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
 use millrace_catalog::sequence::SequenceDef;
 use millrace_catalog::{Definition, Object};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
-use millrace_storage::ObjectId;
+use millrace_storage::{CatalogChange, ObjectId};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -204,6 +204,26 @@ impl Sequences {
     /// A sequence was dropped.
     pub(crate) fn forget(&self, id: ObjectId) {
         self.counters.lock().remove(&id);
+    }
+
+    /// Forgets the sequences that no definition knows: those of a transaction that was rolled back. Called by whoever has the
+    /// right to change definitions.
+    pub(crate) fn forget_unknown(&self, database: &Database) {
+        let catalog = database.catalog();
+        let mut counters = self.counters.lock();
+        let unknown = counters.keys().filter(|id| catalog.object(**id).is_none());
+        let unknown: Vec<ObjectId> = unknown.copied().collect();
+        counters.retain(|id, _| !unknown.contains(id));
+        drop(counters);
+        let remove = |id: ObjectId| CatalogChange::RemoveFact { key: fact(id) };
+        if !unknown.is_empty()
+            && let Err(error) = database
+                .store()
+                .catalog()
+                .apply(unknown.into_iter().map(remove).collect())
+        {
+            tracing::warn!(%error, "the notes on sequences that were rolled back could not be removed");
+        }
     }
 
     /// Notes where each sequence is, so that the next start goes on from there.

@@ -7,6 +7,7 @@ use millrace_catalog::scope::Scope;
 use millrace_catalog::{Definition, IndexDef, Object};
 use millrace_database::clock::now_ms;
 use millrace_database::database::rows::positions;
+use millrace_engine::TableLocks;
 use millrace_functions::sql::equality;
 use millrace_parser::quote_identifier;
 use millrace_planner::RelationId;
@@ -33,10 +34,8 @@ pub async fn execute(session: &Arc<Session>, create: CreateIndex, text: &str) ->
         return Err(SqlError::unsupported("NULLS NOT DISTINCT is not supported"));
     }
     // The rows must be unique when the index is made, and nobody may change that meanwhile.
-    let locks = match names::resolve(session, &session.scope(), &create.table_name) {
-        Ok(on) if create.unique && on.kind == ObjectKind::Table => {
-            Some((on.id, session.lock_table(RelationId(on.id.0)).await?))
-        }
+    let locked = match names::resolve(session, &session.scope(), &create.table_name) {
+        Ok(on) if create.unique && on.kind == ObjectKind::Table => Some((on.id, lock(session, &on).await?)),
         _ => None,
     };
     let guard = session.ddl().await?;
@@ -83,7 +82,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateIndex, text: &str) ->
     guard.check_free(&scope.database, &on.schema, &name)?;
     session.database().jobs().check_unlocked(&[on.id])?;
     if create.unique {
-        if locks.as_ref().is_none_or(|(locked, _)| *locked != on.id) {
+        if locked.as_ref().is_none_or(|(locked, _)| *locked != on.id) {
             return Err(SqlError::unsupported(format!(
                 "a unique index on {} is not supported",
                 on.described()
@@ -113,6 +112,17 @@ pub async fn execute(session: &Arc<Session>, create: CreateIndex, text: &str) ->
     };
     guard.create(object).await?;
     done("CREATE INDEX")
+}
+
+/// Locks a table for the statement; in a transaction, which may have locked it already, until its end.
+async fn lock(session: &Arc<Session>, table: &Object) -> SqlResult<Option<TableLocks>> {
+    match table.relation() {
+        Some(relation) if session.transaction_is_open() => {
+            session.hold_table(relation).await?;
+            Ok(None)
+        }
+        _ => Ok(Some(session.lock_table(RelationId(table.id.0)).await?)),
+    }
 }
 
 /// Refuses rows of a table that have the same values.
