@@ -150,3 +150,14 @@ pub fn joined(tables: &[ast::TableWithJoins]) -> String {
         .collect::<Vec<_>>()
         .join(", ")
 }
+
+/// The name, with a number behind it if that is taken.
+pub fn free(base: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let mut name = base.to_string();
+    let mut number = 0;
+    while is_taken(&name) {
+        number += 1;
+        name = format!("{base}{number}");
+    }
+    name
+}

@@ -6,6 +6,7 @@ use datafusion::sql::sqlparser::ast::{CreateIndex, Expr};
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{Definition, IndexDef, Object};
 use millrace_database::clock::now_ms;
+use millrace_database::database::ddl::DdlGuard;
 use millrace_database::database::rows::positions;
 use millrace_engine::TableLocks;
 use millrace_functions::sql::equality;
@@ -65,7 +66,15 @@ pub async fn execute(session: &Arc<Session>, create: CreateIndex, text: &str) ->
     let positions = positions(relation, &columns)?;
     let name = match &create.name {
         Some(name) => names::last(name),
-        None => free_name(&scope.catalog, &on, &columns),
+        None => {
+            let is_taken = |name: &str| {
+                scope
+                    .catalog
+                    .relation(&scope.database, &on.schema, name)
+                    .is_some()
+            };
+            names::free(&format!("{}_{}_idx", on.name, columns.join("_")), is_taken)
+        }
     };
     if create.if_not_exists
         && scope
@@ -94,22 +103,12 @@ pub async fn execute(session: &Arc<Session>, create: CreateIndex, text: &str) ->
         }
         check_rows(session, &scope, &on, &name, &columns).await?;
     }
-    let object = Object {
-        id: guard.next_id()?,
-        kind: ObjectKind::Index,
-        database: scope.database.clone(),
-        schema: on.schema.clone(),
-        name,
-        sql: text.to_string(),
-        comment: None,
-        created_at_ms: now_ms(),
-        depends: vec![on.id],
-        definition: Definition::Index(IndexDef {
-            relation: on.id,
-            columns: positions,
-            is_unique: create.unique,
-        }),
+    let definition = IndexDef {
+        relation: on.id,
+        columns: positions,
+        is_unique: create.unique,
     };
+    let object = index(&guard, &on, name, text.to_string(), definition)?;
     guard.create(object).await?;
     done("CREATE INDEX")
 }
@@ -161,14 +160,27 @@ async fn check_rows(
     }
 }
 
-/// `table_column_idx`, with a number if that is taken.
-fn free_name(catalog: &millrace_catalog::CatalogSnapshot, on: &Object, columns: &[String]) -> String {
-    let base = format!("{}_{}_idx", on.name, columns.join("_"));
-    let mut name = base.clone();
-    let mut number = 0;
-    while catalog.relation(&on.database, &on.schema, &name).is_some() {
-        number += 1;
-        name = format!("{base}{number}");
-    }
-    name
+/// An index of a relation.
+///
+/// # Errors
+/// The catalog cannot be written.
+pub(super) fn index(
+    guard: &DdlGuard<'_>,
+    on: &Object,
+    name: String,
+    sql: String,
+    definition: IndexDef,
+) -> SqlResult<Object> {
+    Ok(Object {
+        id: guard.next_id()?,
+        kind: ObjectKind::Index,
+        database: on.database.clone(),
+        schema: on.schema.clone(),
+        name,
+        sql,
+        comment: None,
+        created_at_ms: now_ms(),
+        depends: vec![on.id],
+        definition: Definition::Index(definition),
+    })
 }

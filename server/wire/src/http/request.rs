@@ -2,10 +2,29 @@
 
 use std::collections::BTreeMap;
 
+use axum::extract::{FromRequest, Request};
+use axum::response::Response;
+use bytes::Bytes;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use postgres_types::{Kind, Type};
 use serde::Deserialize;
 use serde_json::Value;
+
+use super::error;
+
+/// All of a request's body; a client that sends too much, or stops in between, is told.
+pub struct Whole(pub Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Whole {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Whole, Response> {
+        match Bytes::from_request(request, state).await {
+            Ok(bytes) => Ok(Whole(bytes)),
+            Err(rejection) => Err(error::plain(rejection.status(), &rejection.body_text())),
+        }
+    }
+}
 
 /// The JSON body of `POST /api/sql`.
 #[derive(Debug, Deserialize)]

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
 use axum::body::Body;
-use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query as UrlQuery, State as Extracted};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -30,7 +30,7 @@ use uuid::Uuid;
 
 use super::negotiate::{ResultFormat, media_type};
 use super::queries::RunningQuery;
-use super::request::{Part, SqlRequest, parameter_text};
+use super::request::{Part, SqlRequest, Whole, parameter_text};
 use super::results::{Completion, ResultWriter};
 use super::{State, error};
 use crate::metrics::StatementKind;
@@ -49,15 +49,7 @@ pub struct GetParameters {
 }
 
 /// Runs what the body says.
-pub async fn post(
-    Extracted(state): Extracted<State>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    let body = match body {
-        Ok(body) => body,
-        Err(rejection) => return error::plain(rejection.status(), &rejection.body_text()),
-    };
+pub async fn post(Extracted(state): Extracted<State>, headers: HeaderMap, Whole(body): Whole) -> Response {
     let request = match media_type(&headers, header::CONTENT_TYPE).as_str() {
         "application/json" => SqlRequest::from_json(&body),
         "text/plain" | "application/sql" => match String::from_utf8(body.into()) {

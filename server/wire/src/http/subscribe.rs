@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 use arrow::array::{Array, AsArray};
 use axum::body::Body;
 use axum::extract::State as Extracted;
-use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -36,6 +35,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::negotiate::media_type;
 use super::queries::RunningQuery;
+use super::request::Whole;
 use super::sql::{QUERY_ID, register};
 use super::{State, error};
 use crate::metrics::StatementKind;
@@ -105,15 +105,7 @@ impl Form {
 }
 
 /// Follows what the body names.
-pub async fn post(
-    Extracted(state): Extracted<State>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    let body = match body {
-        Ok(body) => body,
-        Err(rejection) => return error::plain(rejection.status(), &rejection.body_text()),
-    };
+pub async fn post(Extracted(state): Extracted<State>, headers: HeaderMap, Whole(body): Whole) -> Response {
     if media_type(&headers, header::CONTENT_TYPE) != "application/json" {
         let message = "Content-Type must be application/json";
         return error::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);

@@ -5,7 +5,6 @@
 //! with the same id is not taken twice.
 
 use axum::body::Body;
-use axum::extract::rejection::BytesRejection;
 use axum::extract::{Path, State as Extracted};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
@@ -19,6 +18,7 @@ use ring::hmac;
 use super::guard::{decode_base64, same};
 use super::ingest::{Door, Request, Wait, answer, session};
 use super::negotiate::media_type;
+use super::request::Whole;
 use super::{State, error};
 
 /// Takes a delivery.
@@ -26,12 +26,8 @@ pub async fn post(
     Extracted(state): Extracted<State>,
     Path(stream): Path<String>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Whole(body): Whole,
 ) -> Response {
-    let body = match body {
-        Ok(body) => body,
-        Err(rejection) => return error::plain(rejection.status(), &rejection.body_text()),
-    };
     let session = match session(&state) {
         Ok(session) => session,
         Err(error) => return error::response(&error),

@@ -7,8 +7,7 @@ use datafusion::common::tree_node::TreeNode;
 use datafusion::logical_expr::ExprSchemable;
 use datafusion::sql::sqlparser::ast::{Expr, KeyOrIndexDisplay, NullsDistinctOption, TableConstraint};
 use millrace_catalog::scope::Scope;
-use millrace_catalog::{CheckDef, Definition, IndexDef, Object, Relation};
-use millrace_database::clock::now_ms;
+use millrace_catalog::{CheckDef, IndexDef, Object, Relation};
 use millrace_database::database::ddl::DdlGuard;
 use millrace_database::database::rows::positions;
 use millrace_functions::sql::{equality, rewrite};
@@ -17,9 +16,10 @@ use millrace_planner::Binder;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
 use millrace_postgres::types::plain_name;
-use millrace_storage::ObjectKind;
 
+use crate::names;
 use crate::session::Session;
+use crate::statement::create_index;
 
 /// The constraints that are kept, with the names that were given.
 #[derive(Debug, Default)]
@@ -137,7 +137,7 @@ impl Constraints {
                         _ => None,
                     };
                     let base = format!("{}_{}check", relation.info.name, column.unwrap_or_default());
-                    free(&base, |name| taken.contains(name))
+                    names::free(&base, |name| taken.contains(name))
                 }
             };
             taken.insert(name.clone());
@@ -179,7 +179,7 @@ impl Constraints {
                     ));
                 }
                 Some(name) => name.clone(),
-                None => free(&base, exists),
+                None => names::free(&base, exists),
             };
             indexes.push(unique_index(guard, table, name, places, columns)?);
         }
@@ -202,36 +202,16 @@ fn unique_index(
         .iter()
         .map(|column| quote_identifier(column).to_string())
         .collect();
-    Ok(Object {
-        id: guard.next_id()?,
-        kind: ObjectKind::Index,
-        database: table.database.clone(),
-        schema: table.schema.clone(),
-        sql: format!(
-            "CREATE UNIQUE INDEX {} ON {} ({})",
-            quote_identifier(&name),
-            quote_identifier(&table.name),
-            columns.join(", ")
-        ),
-        name,
-        comment: None,
-        created_at_ms: now_ms(),
-        depends: vec![table.id],
-        definition: Definition::Index(IndexDef {
-            relation: table.id,
-            columns: places,
-            is_unique: true,
-        }),
-    })
-}
-
-/// The name, with a number if that is taken.
-pub(super) fn free(base: &str, is_taken: impl Fn(&str) -> bool) -> String {
-    let mut name = base.to_string();
-    let mut number = 0;
-    while is_taken(&name) {
-        number += 1;
-        name = format!("{base}{number}");
-    }
-    name
+    let sql = format!(
+        "CREATE UNIQUE INDEX {} ON {} ({})",
+        quote_identifier(&name),
+        quote_identifier(&table.name),
+        columns.join(", ")
+    );
+    let definition = IndexDef {
+        relation: table.id,
+        columns: places,
+        is_unique: true,
+    };
+    create_index::index(guard, table, name, sql, definition)
 }

@@ -11,7 +11,7 @@ use millrace_parser::quote_identifier;
 use millrace_postgres::error::SqlResult;
 use millrace_storage::{ObjectId, ObjectKind};
 
-use super::constraints::free;
+use crate::names;
 use crate::sequences::OwnSequence;
 
 /// Makes the sequences, called `table_column_seq`, and tells their columns.
@@ -33,7 +33,7 @@ pub(super) fn made(
     } in wanted
     {
         let column = &mut columns[column];
-        let name = free(&format!("{table}_{}_seq", column.field.name()), |name| {
+        let name = names::free(&format!("{table}_{}_seq", column.field.name()), |name| {
             name == table
                 || made.iter().any(|other| other.name == name)
                 || guard.check_free(&scope.database, schema, name).is_err()
