@@ -35,7 +35,9 @@ pub use alter::{AlterOperation, AlterRelation, DropBehavior, DropStatement};
 pub use copy::{
     CopyColumns, CopyDirection, CopyEnd, CopyFormat, CopyHeader, CopyOptions, CopySource, CopyStatement,
 };
-pub use create::{ColumnDefinition, CreateExternalTable, CreateStream, CreateTable, Identity, Watermark};
+pub use create::{
+    ColumnDefinition, CreateExternalTable, CreateStream, CreateTable, Identity, Include, Watermark,
+};
 pub use cursor::{
     DeclareSubscribeCursor, DeclareSubscriptionCursor, Fetch, Subscribe, SubscribeTarget, SubscriptionStart,
 };

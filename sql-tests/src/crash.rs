@@ -26,8 +26,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::runtime::Runtime;
 
-pub(crate) use self::process::Process;
-pub use self::process::serve_if_child;
+pub use self::process::{Process, serve_if_child};
 use self::writers::Known;
 use crate::Failure;
 

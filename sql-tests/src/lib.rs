@@ -10,6 +10,7 @@ pub mod batch;
 pub mod crash;
 pub mod engine;
 pub mod hostile;
+pub mod kafka;
 pub mod oracle;
 pub mod tpch;
 

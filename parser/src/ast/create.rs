@@ -45,6 +45,15 @@ pub struct Watermark {
     pub expr: Expr,
 }
 
+/// `INCLUDE member AS column`: a column for what stands beside the value of a record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Include {
+    /// `key`, `partition`, `offset`, `timestamp` or `headers`.
+    pub member: Ident,
+    /// The name of the column; that of the member if none was given.
+    pub column: Ident,
+}
+
 /// `CREATE STREAM`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreateStream {
@@ -62,6 +71,8 @@ pub struct CreateStream {
     pub constraints: Vec<TableConstraint>,
     /// `WATERMARK FOR`.
     pub watermark: Option<Watermark>,
+    /// `INCLUDE`, each.
+    pub include: Vec<Include>,
     /// `WITH (..)`.
     pub options: Options,
     /// `FORMAT .. ENCODE ..`.

@@ -82,6 +82,9 @@ impl Display for CreateStream {
             self.watermark.as_ref(),
         );
         write!(f, "CREATE {replace}STREAM {exists}{} {elements}", self.name)?;
+        for include in &self.include {
+            write!(f, " INCLUDE {} AS {}", include.member, include.column)?;
+        }
         with(f, &self.options)?;
         format_encode(f, self.format.as_ref())
     }

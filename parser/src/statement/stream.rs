@@ -1,7 +1,10 @@
 //! `CREATE STREAM` and its synonym `CREATE SOURCE`.
 
+use sqlparser::ast::Ident;
+use sqlparser::tokenizer::Span;
+
 use super::{CreatePrefix, columns, object, with};
-use crate::ast::{CreateStream, Statement};
+use crate::ast::{CreateStream, Include, Statement};
 use crate::error::Failure;
 use crate::reader::{Parse, Reader};
 
@@ -18,6 +21,20 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
         ));
     }
     let elements = columns::elements(reader)?;
+    let mut include = vec![];
+    while reader.take(&["INCLUDE"]) {
+        // "offset" ends what may stand before it in other statements.
+        let here = reader.here();
+        let member = match reader.take_one_of(&["OFFSET"]) {
+            Some(_) => Ident::with_span(Span::new(here, here), "offset"),
+            None => reader.ident()?,
+        };
+        let column = match reader.take(&["AS"]) {
+            true => reader.ident()?,
+            false => member.clone(),
+        };
+        include.push(Include { member, column });
+    }
     let mut options = with::options(reader)?;
     let format = with::format(reader)?;
     if options.0.is_empty() {
@@ -31,6 +48,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
         primary_key: elements.primary_key,
         constraints: elements.constraints,
         watermark: elements.watermark,
+        include,
         options,
         format,
     })))

@@ -1,9 +1,13 @@
 //! Connectors of streams: from `WITH (connector = '..', ..)` to what makes the rows.
 //!
-//! `nexmark`, `ysb` and `datagen` make rows themselves, which are functions of their position. Those of a `webhook` are sent by others.
+//! `nexmark`, `ysb` and `datagen` make rows themselves, which are functions of their position. Those of a `webhook` are sent by others,
+//! and those of `kafka` are fetched from where others keep them.
 
 mod datagen;
+pub mod encoding;
+pub mod kafka;
 pub mod options;
+pub mod secret;
 pub mod webhook;
 
 use std::collections::BTreeMap;
@@ -17,12 +21,14 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::options::length;
 
+use self::encoding::{RecordColumns, RecordFormat};
+use self::kafka::KafkaDef;
 use self::options::Given;
 use self::webhook::Webhook;
 use crate::column::ColumnDef;
 
 /// The connectors that there are.
-const CONNECTORS: [&str; 4] = ["nexmark", "ysb", "datagen", "webhook"];
+const CONNECTORS: [&str; 5] = ["kafka", "webhook", "datagen", "nexmark", "ysb"];
 /// Rows of one write.
 const WRITE_ROWS: u64 = 8_192;
 /// Writes in a second, if the rate is so low that they are smaller than that.
@@ -81,7 +87,7 @@ impl ConnectorDef {
 
     /// Whether it makes the rows itself.
     pub fn is_generator(&self) -> bool {
-        self.name() != "webhook"
+        !matches!(self.name(), "webhook" | "kafka")
     }
 
     /// How requests are checked, if rows come by them.
@@ -89,13 +95,76 @@ impl ConnectorDef {
     /// # Errors
     /// An option is unknown or has a value that it cannot have.
     pub fn webhook(&self) -> SqlResult<Option<Webhook>> {
-        if self.is_generator() {
+        if self.name() != "webhook" {
             return Ok(None);
         }
         let mut given = Given::new(self.name(), &self.0);
         let webhook = Webhook::new(&mut given)?;
         given.finish()?;
         Ok(Some(webhook))
+    }
+
+    /// The topic that is read, if it is one.
+    ///
+    /// # Errors
+    /// An option has a value that it cannot have.
+    pub fn kafka(&self) -> SqlResult<Option<KafkaDef>> {
+        if self.name() != "kafka" {
+            return Ok(None);
+        }
+        let mut given = Given::new(self.name(), &self.0);
+        KafkaDef::new(&mut given).map(Some)
+    }
+
+    /// How the records that are fetched become rows of a stream of these columns, if rows are fetched.
+    ///
+    /// # Errors
+    /// An option is unknown or has a value that it cannot have; columns do not fit what records have.
+    pub fn records(&self, columns: &[ColumnDef]) -> SqlResult<Option<(RecordFormat, RecordColumns)>> {
+        if self.name() != "kafka" {
+            return Ok(None);
+        }
+        let mut given = Given::new(self.name(), &self.0);
+        KafkaDef::new(&mut given)?;
+        let format = RecordFormat::new(&mut given)?;
+        let of = RecordColumns::new(&mut given, &format, columns)?;
+        given.finish()?;
+        Ok(Some((format, of)))
+    }
+
+    /// Says it as `FORMAT .. ENCODE ..` behind the options does.
+    ///
+    /// # Errors
+    /// There is no such format, or it was said before.
+    pub fn with_format(mut self, format: Option<&ast::FormatEncode>) -> SqlResult<ConnectorDef> {
+        let Some(format) = format else { return Ok(self) };
+        if self.name() != "kafka" {
+            return Err(SqlError::unsupported(format!(
+                "FORMAT .. ENCODE .. is not supported with connector \"{}\"",
+                self.name()
+            )));
+        }
+        if format.format != "plain" {
+            return Err(SqlError::unsupported(format!(
+                "FORMAT {} is not supported",
+                format.format.to_uppercase()
+            ))
+            .with_hint("Use FORMAT PLAIN: each record is a row of a stream."));
+        }
+        let entries = (format.options.0.iter()).map(|option| (name_of(option), option.value.clone()));
+        let entries = entries.map(|(name, value)| match name.as_str() {
+            "delimiter" => ("csv.delimiter".to_owned(), value),
+            _ => (name, value),
+        });
+        for (name, value) in entries.chain([("format".to_owned(), format.encode.clone())]) {
+            if self.0.insert(name.clone(), value).is_some() {
+                return Err(SqlError::new(
+                    SqlState::SyntaxError,
+                    format!("option \"{name}\" specified more than once"),
+                ));
+            }
+        }
+        Ok(self)
     }
 
     /// As CREATE STREAM has it: the options, the connector first.

@@ -97,6 +97,8 @@ pub struct Relation {
     pub event_time: Option<EventTimeDef>,
     /// What fills it, if it is a stream that is not written to.
     pub connector: Option<ConnectorDef>,
+    /// The stream that keeps what a connector brought and is no row, if there is one.
+    pub errors: Option<ObjectId>,
     /// How its rows are kept, if it is a stream or table.
     pub keeping: Retention,
     /// The query, if it is a materialized view.
@@ -182,6 +184,7 @@ impl Relation {
             checks: vec![],
             event_time: None,
             connector: None,
+            errors: None,
             keeping: Retention::default(),
             query: None,
             growth: Growth::default(),
@@ -239,6 +242,13 @@ impl Relation {
     #[must_use]
     pub fn with_connector(mut self, connector: Option<ConnectorDef>) -> Self {
         self.connector = connector;
+        self
+    }
+
+    /// The relation with a stream for what is no row.
+    #[must_use]
+    pub fn with_errors(mut self, errors: Option<ObjectId>) -> Self {
+        self.errors = errors;
         self
     }
 

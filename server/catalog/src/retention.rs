@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::connector::length;
 
+/// How much is kept of what is no row.
+const ERRORS_BYTES_MAX: u64 = 256 << 20;
+
 /// See the module. What is not said is the server's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retention {
@@ -20,6 +23,14 @@ pub struct Retention {
 }
 
 impl Retention {
+    /// Of a stream that keeps what is no row: it is looked at now and then, and must not fill the disk.
+    pub fn of_errors() -> Retention {
+        Retention {
+            retention_bytes: Some(ERRORS_BYTES_MAX),
+            ..Retention::default()
+        }
+    }
+
     /// What the options say, which are taken out of `options`.
     ///
     /// # Errors

@@ -16,7 +16,8 @@ pub fn init(default: &str) -> Result<(), String> {
         Ok(text) => EnvFilter::try_new(&text).map_err(|error| {
             format!("{FILTER_VARIABLE} is not a log filter: {error} (try \"info\" or \"debug\")")
         })?,
-        Err(_) => EnvFilter::new(default),
+        // What the client of Kafka warns of, a source tells with its stream.
+        Err(_) => EnvFilter::new(format!("{default},krafka=error")),
     };
     let colours = std::io::stderr().is_terminal();
     // A second call (a test that embeds two servers) leaves the first in place.

@@ -26,6 +26,7 @@ pub mod replace;
 pub mod rows;
 pub mod sequences;
 pub mod sinks;
+pub mod sources;
 pub mod subscriptions;
 pub mod system;
 
@@ -133,6 +134,7 @@ pub struct Database {
     definer_waits: tokio::sync::watch::Sender<bool>,
     jobs: jobs::Jobs,
     generators: generators::Generators,
+    sources: sources::Sources,
     sinks: sinks::Sinks,
     subscriptions: subscriptions::Subscriptions,
     ingest_keys: ingest_keys::IngestKeys,
@@ -172,6 +174,7 @@ impl Database {
         self.settle_announced(&notes)?;
         self.bootstrap()?;
         self.restore_tuning()?;
+        self.sources.restore(&notes);
         self.load().await?;
         self.ingest_keys.restore(notes);
         self.start_maintenance();
@@ -238,6 +241,7 @@ impl Database {
             definer_waits: tokio::sync::watch::Sender::new(false),
             jobs: jobs::Jobs::default(),
             generators: generators::Generators::default(),
+            sources: sources::Sources::default(),
             sinks: sinks::Sinks::default(),
             subscriptions: subscriptions::Subscriptions::default(),
             ingest_keys: ingest_keys::IngestKeys::default(),
@@ -267,6 +271,7 @@ impl Database {
         self.stop_maintenance().await;
         self.cancel_jobs(&self.jobs.active()).await;
         self.generators.stop_all().await;
+        self.sources.stop_all().await;
         // They note with the last checkpoint what they have delivered.
         self.sinks.flush().await;
         self.checkpoint_at_end().await;
@@ -320,6 +325,11 @@ impl Database {
     /// What fills streams with a connector.
     pub fn generators(&self) -> &generators::Generators {
         &self.generators
+    }
+
+    /// What streams are fed by that others keep.
+    pub fn sources(&self) -> &sources::Sources {
+        &self.sources
     }
 
     /// The keys of requests that wrote.
@@ -403,6 +413,7 @@ impl Database {
         // Nothing is to come before what there is has come up.
         for object in self.catalog().objects() {
             self.start_generator(object)?;
+            self.start_source(object)?;
             self.start_sink(object, restored.remove(&object.id));
         }
         Ok(())

@@ -50,6 +50,7 @@ pub mod date_part;
 pub mod date_trunc;
 pub mod datetime;
 pub mod division;
+pub mod encoding;
 pub mod format;
 mod in_plans;
 mod integers;

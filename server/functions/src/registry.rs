@@ -7,8 +7,8 @@ use datafusion::execution::FunctionRegistry;
 
 use crate::sql::quantified;
 use crate::{
-    alike, arithmetic, arrays, by_pattern, cast, date_part, date_trunc, datetime, format, integers, jsonb,
-    length, numeric, operators, ordered_set, ranking, regex, sum, system, text, without,
+    alike, arithmetic, arrays, by_pattern, cast, date_part, date_trunc, datetime, encoding, format, integers,
+    jsonb, length, numeric, operators, ordered_set, ranking, regex, sum, system, text, without,
 };
 
 /// Registers all of them.
@@ -37,6 +37,7 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
         .chain(numeric::udfs())
         .chain(integers::udfs())
         .chain(text::udfs())
+        .chain(encoding::udfs())
         .chain(regex::udfs())
         .chain(arrays::udfs())
         .chain(alike::udfs())

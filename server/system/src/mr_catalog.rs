@@ -9,6 +9,7 @@ mod memory;
 mod performance;
 mod recovery;
 mod sinks;
+mod sources;
 mod stages;
 mod subscriptions;
 mod tasks;
@@ -30,7 +31,7 @@ use crate::pg_catalog::SystemRelation;
 type Rows = fn(&Database) -> Columns;
 
 /// The relations: the one place that names them all.
-const RELATIONS: [(&str, Rows); 21] = [
+const RELATIONS: [(&str, Rows); 22] = [
     ("batches", batches::batches),
     ("checkpoints", recovery::checkpoints),
     ("disks", disks::columns),
@@ -45,6 +46,7 @@ const RELATIONS: [(&str, Rows); 21] = [
     ("recovery", recovery::recovery),
     ("resources", performance::resources),
     ("sinks", sinks::columns),
+    ("sources", sources::columns),
     ("stages", stages::columns),
     ("subscriptions", subscriptions::columns),
     ("tasks", tasks::columns),

@@ -24,6 +24,7 @@ const LAYERS: &[&str] = &[
     "millrace-postgres",
     "millrace-functions",
     "millrace-catalog",
+    "millrace-connectors",
     "millrace-database",
     "millrace-system",
     "millrace-session",

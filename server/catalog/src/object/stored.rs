@@ -99,6 +99,8 @@ struct StoredProperties {
     event_time: Option<StoredEventTime>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     connector: Option<ConnectorDef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    errors: Option<ObjectId>,
     #[serde(default, skip_serializing_if = "Retention::is_default")]
     keeping: Retention,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,6 +134,7 @@ impl Object {
                 stored.checks = relation.checks.iter().map(store_check).collect();
                 stored.event_time = relation.event_time.as_ref().map(EventTimeDef::to_stored);
                 stored.connector.clone_from(&relation.connector);
+                stored.errors = relation.errors;
                 stored.keeping = relation.keeping;
                 if let Some(query) = &relation.query {
                     store_query(query, &mut stored);
@@ -246,6 +249,7 @@ impl Object {
                         .map_err(|error| damaged(error.message))?,
                 )
                 .with_connector(properties.connector.clone())
+                .with_errors(properties.errors)
                 .with_keeping(properties.keeping);
             Ok(Definition::Relation(Box::new(relation)))
         };

@@ -17,8 +17,8 @@ use tokio::sync::MutexGuard;
 use crate::database::Database;
 use crate::database::definitions::Definitions;
 use crate::database::maintenance::beginnings_fact;
-use crate::database::sequences;
 use crate::database::sinks::fact;
+use crate::database::{sequences, sources};
 use crate::running::Running;
 
 /// The right to change definitions; one statement at a time has it, or one transaction.
@@ -176,6 +176,7 @@ impl DdlGuard<'_> {
         db.publish(objects.iter().cloned(), &[]);
         for object in &objects {
             db.start_generator(object)?;
+            db.start_source(object)?;
             db.start_sink(object, None);
         }
         Ok(())
@@ -284,10 +285,17 @@ impl DdlGuard<'_> {
     }
 }
 
+fn is_source(object: &Object) -> bool {
+    object
+        .relation()
+        .is_some_and(|relation| relation.connector.is_some())
+}
+
 /// What removes objects from the catalog, with what else it holds of them.
 pub(super) fn gone_facts(gone: &[Arc<Object>]) -> Vec<CatalogChange> {
     let changes = gone.iter().flat_map(|object| {
         let key = match object.kind {
+            ObjectKind::Stream if is_source(object) => Some(sources::fact(object.id)),
             ObjectKind::MaterializedView => Some(beginnings_fact(object.id)),
             ObjectKind::Sequence => Some(sequences::fact(object.id)),
             _ => matches!(object.definition, Definition::Sink(_)).then(|| fact(object.id)),
@@ -302,6 +310,7 @@ pub(super) fn gone_facts(gone: &[Arc<Object>]) -> Vec<CatalogChange> {
 pub(crate) async fn take_down(db: &Database, objects: &[Arc<Object>]) {
     for object in objects {
         db.generators().stop(object.id).await;
+        db.sources().stop(object.id).await;
         db.sinks().stop(object.id).await;
         db.forget_sink(object);
         db.sequences().forget(object.id);

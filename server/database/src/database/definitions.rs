@@ -350,6 +350,7 @@ impl Definitions {
             .filter(|object| self.base.object(object.id).is_none())
         {
             db.start_generator(object)?;
+            db.start_source(object)?;
         }
         take_down(db, &gone).await;
         Ok(())

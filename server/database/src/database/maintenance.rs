@@ -75,6 +75,7 @@ impl LogOwner for Owner<'_> {
     }
 
     fn forgetting(&self, relation: u64) -> Result<(), StorageError> {
+        self.db.keep_position(relation)?;
         let watermarks = self.db.runtime.watermarks();
         let status = watermarks.iter().find(|status| status.relation.0 == relation);
         match status.and_then(|status| status.watermark) {

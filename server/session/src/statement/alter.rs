@@ -407,6 +407,7 @@ fn with_columns(
         .with_checks(relation.checks.clone())
         .with_event_time(event_time)
         .with_connector(relation.connector.clone())
+        .with_errors(relation.errors)
         .with_keeping(relation.keeping);
     let mut new = object.clone();
     new.definition = Definition::Relation(Box::new(changed));

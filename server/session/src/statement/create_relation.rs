@@ -1,6 +1,8 @@
 //! CREATE STREAM and CREATE TABLE, with columns or AS a query.
 
+mod beside;
 mod constraints;
+mod include;
 mod own_sequences;
 
 use std::sync::Arc;
@@ -13,7 +15,6 @@ use millrace_catalog::retention::Retention;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{ColumnDef, Definition, Object, Relation};
 use millrace_database::clock::now_ms;
-use millrace_database::database::ddl::DdlGuard;
 use millrace_database::database::rows::RowBuilder;
 use millrace_functions::sql::equality;
 use millrace_parser::ast::{ColumnDefinition, CreateStream, CreateTable, Options};
@@ -23,7 +24,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::names::did_you_mean;
 use millrace_postgres::types::{self, SqlType};
 use millrace_sql::copies;
-use millrace_storage::{ChangeBatch, ObjectKind};
+use millrace_storage::{ChangeBatch, ObjectId, ObjectKind};
 
 use self::constraints::Constraints;
 use crate::names;
@@ -54,7 +55,7 @@ struct New<'a> {
 }
 
 /// CREATE STREAM.
-pub async fn stream(session: &Arc<Session>, create: CreateStream, text: &str) -> SqlResult<Outcome> {
+pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str) -> SqlResult<Outcome> {
     if create.or_replace {
         return Err(SqlError::unsupported("CREATE OR REPLACE STREAM is not supported"));
     }
@@ -64,6 +65,7 @@ pub async fn stream(session: &Arc<Session>, create: CreateStream, text: &str) ->
                 .with_hint("Rows of a stream never change. Use CREATE TABLE for rows with a key."),
         );
     }
+    include::include(&mut create)?;
     let names: Vec<String> = (create.columns.iter())
         .map(|column| millrace_parser::fold(&column.name))
         .collect();
@@ -79,6 +81,10 @@ pub async fn stream(session: &Arc<Session>, create: CreateStream, text: &str) ->
     }
     let keeping = Retention::new(&mut options, ObjectKind::Stream)?;
     let connector = ConnectorDef::new(&mut options)?;
+    let (connector, format) = match connector {
+        Some(connector) => (Some(connector.with_format(create.format.as_ref())?), None),
+        None => (None, create.format.as_ref()),
+    };
     if let Some(webhook) = connector
         .as_ref()
         .map(ConnectorDef::webhook)
@@ -97,7 +103,7 @@ pub async fn stream(session: &Arc<Session>, create: CreateStream, text: &str) ->
         return Err(SqlError::unsupported(message)
             .with_detail("The event times of a generator are not related to the clock."));
     }
-    refuse_extras(&create.constraints, false, &options, create.format.is_some())?;
+    refuse_extras(&create.constraints, false, &options, format.is_some())?;
     let columns = columns(&create.columns, &[])?;
     let new = New {
         kind: ObjectKind::Stream,
@@ -280,6 +286,23 @@ async fn fill(
 
 /// Makes the relation; `None`: it exists, and that is well.
 async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Object>>> {
+    if new.connector.is_some() {
+        // Whoever cannot be read from is told so now, and nobody waits for it.
+        let relation = Relation::new(
+            ObjectId(0),
+            "",
+            RelationKind::Stream,
+            new.columns.clone(),
+            &[],
+            true,
+        )
+        .with_event_time(new.event_time.clone())
+        .with_connector(new.connector.clone());
+        session
+            .database()
+            .probe_source(&session.scope(), &relation)
+            .await?;
+    }
     let guard = session.ddl().await?;
     let scope = session.scope();
     let (schema, name) = names::new_name(session, &scope, new.name)?;
@@ -302,9 +325,17 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
     if let Some(event_time) = &mut event_time
         && event_time.late == Late::Kept(None)
     {
-        let late = late_rows(&scope, &guard, &schema, &name, &new.columns, new.keeping)?;
+        let late = beside::late_rows(&scope, &guard, &schema, &name, &new.columns, new.keeping)?;
         event_time.late = Late::Kept(Some(late.id));
         objects.push(late);
+    }
+    let mut errors = None;
+    if let Some(connector) = &new.connector
+        && connector.records(&new.columns)?.is_some()
+    {
+        let object = beside::bad_records(&scope, &guard, &schema, &name)?;
+        errors = Some(object.id);
+        objects.push(object);
     }
     let mut columns = new.columns;
     for column in &mut columns {
@@ -316,6 +347,7 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
     let relation = Relation::new(id, &name, kind, columns, &new.key, kind == RelationKind::Stream)
         .with_event_time(event_time)
         .with_connector(new.connector)
+        .with_errors(errors)
         .with_keeping(new.keeping);
     let checks = new.constraints.checks(session, &scope, &relation)?;
     let relation = relation.with_checks(checks);
@@ -339,53 +371,6 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
     objects.extend(indexes);
     guard.create_all(objects).await?;
     Ok(Some(Arc::new(object)))
-}
-
-/// The stream that keeps the late rows of another: its columns, and the watermark that a row missed.
-fn late_rows(
-    scope: &Scope,
-    guard: &DdlGuard<'_>,
-    schema: &str,
-    name: &str,
-    columns: &[ColumnDef],
-    keeping: Retention,
-) -> SqlResult<Object> {
-    let name = format!("{name}$late");
-    guard.check_free(&scope.database, schema, &name)?;
-    let given = columns.iter().map(|column| ColumnDef {
-        default: None,
-        generated: None,
-        sequence: None,
-        proctime: false,
-        ..column.clone()
-    });
-    let watermark = ColumnDef {
-        field: Arc::new(SqlType::plain(types::timestamptz()).field("watermark", true)),
-        default: None,
-        generated: None,
-        sequence: None,
-        proctime: false,
-        comment: Some("the watermark when the row arrived".into()),
-        added: None,
-    };
-    let columns: Vec<ColumnDef> = given.chain([watermark]).collect();
-    check_columns(columns.iter().map(|column| column.field.name().as_str()))?;
-    let id = guard.next_id()?;
-    let relation = Relation::new(id, &name, RelationKind::Stream, columns, &[], true).with_keeping(keeping);
-    let mut object = Object {
-        id,
-        kind: ObjectKind::Stream,
-        database: scope.database.clone(),
-        schema: schema.to_owned(),
-        name,
-        sql: String::new(),
-        comment: None,
-        created_at_ms: now_ms(),
-        depends: vec![],
-        definition: Definition::Relation(Box::new(relation)),
-    };
-    object.restate();
-    Ok(object)
 }
 
 /// Defaults and generated columns must bind, and defaults must fit their columns.

@@ -59,7 +59,7 @@ pub async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<
     for object in &targets {
         ids.extend(contents(session, &scope.catalog, object)?);
     }
-    // Indexes and sequences go with their relation, late rows with their stream and the view of a sink with it, whatever was said.
+    // Indexes and sequences go with their relation, late rows and records that are none with their stream, and the view of a sink with it, whatever was said.
     let roots: Vec<ObjectId> = targets.iter().map(|object| object.id).collect();
     let implied: BTreeSet<ObjectId> = scope
         .catalog
@@ -74,6 +74,7 @@ pub async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<
                 .iter()
                 .filter_map(|object| object.relation()?.event_time.as_ref()?.late_stream()),
         )
+        .chain(targets.iter().filter_map(|object| object.relation()?.errors))
         .chain(targets.iter().filter_map(|object| match &object.definition {
             Definition::Sink(sink) => sink.view,
             _ => None,

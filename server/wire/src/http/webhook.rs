@@ -128,7 +128,7 @@ fn as_array(body: &Bytes) -> Bytes {
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderName;
-    use millrace_catalog::connector::webhook::Secret;
+    use millrace_catalog::connector::secret::Secret;
 
     use super::*;
 

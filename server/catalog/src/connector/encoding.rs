@@ -1,0 +1,188 @@
+//! What the bytes of a record mean: `FORMAT PLAIN ENCODE JSON`, and which columns stand for what is beside them.
+
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::types::type_name;
+
+use super::options::{Given, invalid};
+use crate::column::ColumnDef;
+
+/// How records become rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordFormat {
+    pub encoding: Encoding,
+}
+
+/// What a value is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Encoding {
+    /// One JSON object.
+    Json,
+    /// One line of comma-separated values.
+    Csv { delimiter: u8 },
+    /// Bytes that are one column as they are.
+    Bytes,
+}
+
+/// What stands beside the value of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Member {
+    Key,
+    Partition,
+    Offset,
+    Timestamp,
+    Headers,
+}
+
+impl Member {
+    pub const ALL: [(&'static str, Member); 5] = [
+        ("key", Member::Key),
+        ("partition", Member::Partition),
+        ("offset", Member::Offset),
+        ("timestamp", Member::Timestamp),
+        ("headers", Member::Headers),
+    ];
+
+    /// The option that names its column.
+    pub fn option(name: &str) -> String {
+        format!("include.{name}")
+    }
+
+    /// The types that its column may have.
+    fn types(self) -> &'static [&'static str] {
+        match self {
+            Member::Key => &["bytea", "text"],
+            Member::Partition => &["integer", "bigint"],
+            Member::Offset => &["bigint"],
+            Member::Timestamp => &["timestamp with time zone"],
+            Member::Headers => &["jsonb", "json", "text"],
+        }
+    }
+}
+
+impl RecordFormat {
+    /// What the options say.
+    ///
+    /// # Errors
+    /// There is no such format, or its options are not for it.
+    pub(super) fn new(given: &mut Given<'_>) -> SqlResult<RecordFormat> {
+        let known = [("json", 0), ("csv", 1), ("bytes", 2)];
+        let which = given.one_of("format", &known)?;
+        let which = which.ok_or_else(|| given.missing("format", "'json', 'csv' or 'bytes'"))?;
+        let delimiter = given.text("csv.delimiter");
+        let encoding = match which {
+            0 => Encoding::Json,
+            1 => Encoding::Csv {
+                delimiter: match delimiter.unwrap_or(",").as_bytes() {
+                    [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r' | 0) => *byte,
+                    _ => {
+                        let given = delimiter.unwrap_or_default();
+                        return Err(invalid(
+                            "csv.delimiter",
+                            given,
+                            "it must be a single one-byte character",
+                        ));
+                    }
+                },
+            },
+            _ => Encoding::Bytes,
+        };
+        if let (Some(_), false) = (delimiter, which == 1) {
+            return Err(SqlError::new(
+                SqlState::InvalidParameterValue,
+                "option \"csv.delimiter\" is for format 'csv'",
+            ));
+        }
+        Ok(RecordFormat { encoding })
+    }
+}
+
+fn is_plain_text(type_name: &str) -> bool {
+    type_name == "text" || type_name.starts_with("character varying")
+}
+
+/// Which columns of a stream come from where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordColumns {
+    /// Those of the values, by position.
+    pub values: Vec<usize>,
+    /// Those of what stands beside, by position.
+    pub members: Vec<(usize, Member)>,
+}
+
+impl RecordColumns {
+    /// For a stream of these columns, of which some are named by options.
+    ///
+    /// # Errors
+    /// An option names no column, or one of another type; the format needs other columns.
+    pub(super) fn new(
+        given: &mut Given<'_>,
+        format: &RecordFormat,
+        columns: &[ColumnDef],
+    ) -> SqlResult<RecordColumns> {
+        let mut members: Vec<(usize, Member)> = vec![];
+        for (name, member) in Member::ALL {
+            let option = Member::option(name);
+            let Some(column) = given.text(&option) else {
+                continue;
+            };
+            let position = columns.iter().position(|known| known.field.name() == column);
+            let position =
+                position.ok_or_else(|| invalid(&option, column, "it must be the name of a column"))?;
+            let field = &columns[position].field;
+            let found = type_name(field);
+            let is_right = member.types().contains(&found.as_str())
+                || (member.types().contains(&"text") && is_plain_text(&found));
+            if !is_right {
+                return Err(SqlError::new(
+                    SqlState::DatatypeMismatch,
+                    format!("column \"{column}\" of option \"{option}\" is of type {found}"),
+                )
+                .with_hint(format!("It can be of type {}.", member.types().join(" or "))));
+            }
+            if members.iter().any(|(other, _)| *other == position) || !super::is_given(&columns[position]) {
+                return Err(invalid(
+                    &option,
+                    column,
+                    "the column has its values from elsewhere",
+                ));
+            }
+            members.push((position, member));
+        }
+        let values: Vec<usize> = (columns.iter().enumerate())
+            .filter(|(position, column)| {
+                super::is_given(column) && !members.iter().any(|(member, _)| member == position)
+            })
+            .map(|(position, _)| position)
+            .collect();
+        match (&format.encoding, values.as_slice()) {
+            (Encoding::Bytes, [one]) => {
+                let field = &columns[*one].field;
+                let found = type_name(field);
+                if found != "bytea" && !is_plain_text(&found) {
+                    return Err(SqlError::new(
+                        SqlState::DatatypeMismatch,
+                        format!("column \"{}\" is of type {found}", field.name()),
+                    )
+                    .with_hint("With format 'bytes' the column of the value is of type bytea or text."));
+                }
+            }
+            (Encoding::Bytes, _) => {
+                return Err(SqlError::new(
+                    SqlState::InvalidTableDefinition,
+                    format!(
+                        "format 'bytes' needs one column for the value, and there are {}",
+                        values.len()
+                    ),
+                ));
+            }
+            (_, []) => {
+                return Err(SqlError::new(
+                    SqlState::InvalidTableDefinition,
+                    "the stream has no column for the values of records",
+                ));
+            }
+            _ => {}
+        }
+        Ok(RecordColumns { values, members })
+    }
+}

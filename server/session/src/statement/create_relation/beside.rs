@@ -1,0 +1,102 @@
+//! Streams that are made with another: for its late rows, and for what its connector brings and is no row.
+
+use std::sync::Arc;
+
+use millrace_catalog::retention::Retention;
+use millrace_catalog::scope::Scope;
+use millrace_catalog::{ColumnDef, Definition, Object, Relation};
+use millrace_database::clock::now_ms;
+use millrace_database::database::ddl::DdlGuard;
+use millrace_database::database::sources::error_columns;
+use millrace_planner::RelationKind;
+use millrace_postgres::error::SqlResult;
+use millrace_postgres::types::{self, SqlType};
+use millrace_storage::ObjectKind;
+
+use super::check_columns;
+
+/// The stream that keeps the late rows of another: its columns, and the watermark that a row missed.
+pub(super) fn late_rows(
+    scope: &Scope,
+    guard: &DdlGuard<'_>,
+    schema: &str,
+    name: &str,
+    columns: &[ColumnDef],
+    keeping: Retention,
+) -> SqlResult<Object> {
+    let name = format!("{name}$late");
+    let given = columns.iter().map(|column| ColumnDef {
+        default: None,
+        generated: None,
+        sequence: None,
+        proctime: false,
+        ..column.clone()
+    });
+    let watermark = ColumnDef {
+        field: Arc::new(SqlType::plain(types::timestamptz()).field("watermark", true)),
+        default: None,
+        generated: None,
+        sequence: None,
+        proctime: false,
+        comment: Some("the watermark when the row arrived".into()),
+        added: None,
+    };
+    beside(
+        scope,
+        guard,
+        schema,
+        name,
+        given.chain([watermark]).collect(),
+        keeping,
+    )
+}
+
+/// The stream that keeps what a connector brought to another and is no row: where it stands, its bytes, and why.
+pub(super) fn bad_records(
+    scope: &Scope,
+    guard: &DdlGuard<'_>,
+    schema: &str,
+    name: &str,
+) -> SqlResult<Object> {
+    let columns = error_columns().map(|(name, data_type)| ColumnDef {
+        field: Arc::new(SqlType::plain(data_type).field(name, true)),
+        default: None,
+        generated: None,
+        sequence: None,
+        proctime: false,
+        comment: None,
+        added: None,
+    });
+    let columns = columns.into();
+    let keeping = Retention::of_errors();
+    beside(scope, guard, schema, format!("{name}$errors"), columns, keeping)
+}
+
+/// A stream that is made with another.
+fn beside(
+    scope: &Scope,
+    guard: &DdlGuard<'_>,
+    schema: &str,
+    name: String,
+    columns: Vec<ColumnDef>,
+    keeping: Retention,
+) -> SqlResult<Object> {
+    guard.check_free(&scope.database, schema, &name)?;
+    check_columns(columns.iter().map(|column| column.field.name().as_str()))?;
+    let id = guard.next_id()?;
+    let relation = Relation::new(id, &name, RelationKind::Stream, columns, &[], true).with_keeping(keeping);
+    let mut object = Object {
+        id,
+        kind: ObjectKind::Stream,
+        database: scope.database.clone(),
+        schema: schema.to_owned(),
+        name,
+        sql: String::new(),
+        comment: None,
+        created_at_ms: now_ms(),
+        depends: vec![],
+        definition: Definition::Relation(Box::new(relation)),
+    };
+    object.restate();
+    Ok(object)
+}

@@ -1,0 +1,67 @@
+//! `mr_catalog.sources`: streams that are fed by what others keep.
+
+use std::sync::Arc;
+
+use arrow::array::{StringArray, TimestampMicrosecondArray};
+use millrace_catalog::Object;
+use millrace_database::Database;
+
+use super::{Columns, numbers, optional_numbers, texts};
+
+/// One row a stream that is fed from outside: what it is doing, how far it is, how far behind, and what went wrong.
+pub(super) fn columns(database: &Database) -> Columns {
+    let catalog = database.catalog();
+    let all: Vec<_> = (database.sources().list().into_iter())
+        .filter_map(|(id, progress)| Some((catalog.object(id)?.clone(), progress)))
+        .collect();
+    let connector = |object: &Object| -> String {
+        let connector = object.relation().and_then(|relation| relation.connector.as_ref());
+        connector.map_or_else(String::new, |connector| connector.name().to_owned())
+    };
+    let errors = all.iter().map(|(object, _)| {
+        let errors = catalog.object(object.relation()?.errors?)?;
+        Some(errors.display_name())
+    });
+    let newest = all.iter().map(|(_, progress)| {
+        let newest = progress.newest_ms?;
+        Some(newest.saturating_mul(1000))
+    });
+    let position = all.iter().map(|(_, progress)| {
+        let splits: serde_json::Map<String, serde_json::Value> = (progress.position.splits.iter())
+            .map(|(split, offset)| (split.to_string(), (*offset).into()))
+            .collect();
+        serde_json::Value::Object(splits).to_string()
+    });
+    vec![
+        ("name", texts(all.iter().map(|(object, _)| object.display_name()))),
+        (
+            "connector",
+            texts(all.iter().map(|(object, _)| connector(object))),
+        ),
+        (
+            "state",
+            texts(all.iter().map(|(_, progress)| progress.state.name().to_owned())),
+        ),
+        ("rows", numbers(all.iter().map(|(_, progress)| progress.rows))),
+        (
+            "bad_records",
+            numbers(all.iter().map(|(_, progress)| progress.bad)),
+        ),
+        ("errors", Arc::new(StringArray::from_iter(errors))),
+        (
+            "lag_records",
+            optional_numbers(all.iter().map(|(_, progress)| progress.lag_records)),
+        ),
+        (
+            "newest_record",
+            Arc::new(TimestampMicrosecondArray::from_iter(newest).with_timezone("UTC")),
+        ),
+        ("position", texts(position)),
+        (
+            "error",
+            Arc::new(StringArray::from_iter(
+                all.iter().map(|(_, progress)| progress.error.clone()),
+            )),
+        ),
+    ]
+}

@@ -1,0 +1,118 @@
+//! Records come while the server and the broker are killed.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use krafka::Record;
+use millrace_sql_tests::crash::Process;
+use millrace_sql_tests::kafka::{Broker, contents, create_topic};
+use millrace_sql_tests::{Failure, connect, rows, run, seed};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use crate::{until, with};
+
+/// The server and the broker are killed in any order while records come; at the end each is there once.
+pub async fn kills(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
+    let rounds: u64 = std::env::var("KAFKA_ROUNDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(6);
+    let seed = seed();
+    println!("kills: {rounds} rounds, SEED={seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let kafka = broker.client().await?;
+    create_topic(&kafka, "kills", 3).await?;
+    let mut server = Process::start(place, 1, false)?;
+    let client = connect(server.pg).await?;
+    let options = with(
+        broker,
+        "kills",
+        ", format = 'csv', include.partition = 'p', include.offset = 'o'",
+    );
+    run(
+        &client,
+        &format!("CREATE STREAM kills (n BIGINT, p INT, o BIGINT) {options}"),
+    )
+    .await?;
+    run(
+        &client,
+        "CREATE MATERIALIZED VIEW sums AS SELECT p, count(*) AS n, sum(n) AS s FROM kills GROUP BY p",
+    )
+    .await?;
+    drop(client);
+    let stop = Arc::new(AtomicBool::new(false));
+    let producing = {
+        let stop = Arc::clone(&stop);
+        let producer = kafka
+            .producer()
+            .delivery_timeout(Duration::from_secs(120))
+            .linger(Duration::from_millis(1))
+            .build()
+            .await?;
+        tokio::spawn(async move {
+            let mut number = 0_u64;
+            while !stop.load(Ordering::Relaxed) {
+                number += 1;
+                // What is not acknowledged may be there: the topic itself says what is.
+                let _ = producer
+                    .enqueue(Record::new("kills", number.to_string()).partition((number % 3) as i32))
+                    .await;
+                if number.is_multiple_of(50) {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
+            let _ = producer.flush().await;
+            let _ = producer.close().await;
+        })
+    };
+    for _ in 0..rounds {
+        tokio::time::sleep(Duration::from_millis(random.random_range(50..1500))).await;
+        if random.random_bool(0.3) {
+            broker.kill()?;
+            tokio::time::sleep(Duration::from_millis(random.random_range(0..500))).await;
+            broker.run()?;
+        } else {
+            server.kill()?;
+            server = Process::start(place, random.random_range(1..3), false)?;
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    producing.await?;
+    let kafka = broker.client().await?;
+    let topic = contents(&kafka, "kills").await?;
+    let client = connect(server.pg).await?;
+    until(&client, "SELECT count(*) FROM kills", &topic.len().to_string()).await?;
+    let found = rows(&client, "SELECT p, o, n FROM kills").await?;
+    let found: BTreeMap<(i32, i64), Option<String>> = (found.into_iter())
+        .map(|row| {
+            let number = |at: usize| row[at].as_deref().unwrap_or_default().to_owned();
+            (
+                (number(0).parse().unwrap(), number(1).parse().unwrap()),
+                Some(number(2)),
+            )
+        })
+        .collect();
+    if found != topic {
+        let missing: Vec<_> = topic
+            .iter()
+            .filter(|(place, _)| !found.contains_key(place))
+            .take(5)
+            .collect();
+        return Err(format!("{} of {} records; missing: {missing:?}", found.len(), topic.len()).into());
+    }
+    let expected = rows(
+        &client,
+        "SELECT p, count(*), sum(n) FROM kills GROUP BY p ORDER BY p",
+    )
+    .await?;
+    let view = rows(&client, "SELECT p, n, s FROM sums ORDER BY p").await?;
+    if view != expected {
+        return Err(format!("the view has {view:?} instead of {expected:?}").into());
+    }
+    println!("kills: {} records", topic.len());
+    server.kill()
+}
