@@ -99,7 +99,9 @@ impl RelationLog {
             return Arc::clone(segments);
         }
         let segments: Arc<[Closed]> = closed::among(&index.blocks, open).into();
-        *known = Some((state, Arc::clone(&segments)));
+        // One of which there is more to come is looked at again.
+        let is_lasting = segments.last().is_none_or(|last| last.is_whole);
+        *known = is_lasting.then(|| (state, Arc::clone(&segments)));
         segments
     }
 
@@ -116,7 +118,10 @@ impl RelationLog {
                 .retention_ms
                 .is_some_and(|retention| segment.newest_ms.saturating_add(retention) <= now_ms);
             let is_too_much = options.retention_bytes.is_some_and(|max| bytes > max);
-            if !(is_old || is_too_much) || segment.end_offset > needed.min(self.index.read().lowest_hold()) {
+            if !(is_old || is_too_much)
+                || !segment.is_whole
+                || segment.end_offset > needed.min(self.index.read().lowest_hold())
+            {
                 break;
             }
             bytes -= segment.bytes;
@@ -168,7 +173,8 @@ impl RelationLog {
     /// Puts the first small neighbours together, if there are such.
     fn compact(&self, span_max: i64, bytes_max: u64) -> Result<(), StorageError> {
         let mut run: Vec<Closed> = Vec::new();
-        for segment in self.closed_segments().iter().copied() {
+        let closed = self.closed_segments();
+        for segment in closed.iter().copied().filter(|segment| segment.is_whole) {
             let bytes: u64 = run.iter().map(|segment| segment.bytes).sum();
             let span = run.first().map_or(0, |first| segment.newest_ms - first.oldest_ms);
             if bytes + segment.bytes > bytes_max || span > span_max {
@@ -228,16 +234,13 @@ impl RelationLog {
 
     /// The first closed segment that ought to have an index and has none: its blocks.
     pub(super) fn without_index(&self, segment_bytes_max: u64) -> Option<Vec<BlockEntry>> {
-        let open = self.tail.lock().segment;
         let closed = self.closed_segments();
-        let next = closed.iter().skip(1).map(|segment| segment.first_offset);
         let indexed = self.indexed.lock();
-        let found = closed.iter().zip(next.chain([open])).find(|(segment, next)| {
-            segment.end_offset == *next
+        let segment = closed.iter().find(|segment| {
+            segment.is_whole
                 && segment.bytes >= segment_bytes_max / INDEXED_PART
                 && !indexed.contains(&segment.first_offset)
-        });
-        let (segment, _) = found?;
+        })?;
         let index = self.index.read();
         let blocks = index.position_of(segment.first_offset)..index.position_of(segment.end_offset);
         Some(index.blocks[blocks].to_vec())
