@@ -268,7 +268,7 @@ impl Scan {
             let (header, header_bytes) = match SegmentHeader::read(&*file, &path) {
                 Ok(header) => header,
                 Err(error @ StorageError::Corrupt { .. }) if i > 0 && i == last => {
-                    remove_unborn(&*self.disk, &*file, &path, error)?;
+                    segment::remove_unborn(&*self.disk, &*file, &path, error)?;
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -465,29 +465,6 @@ fn refuse_durable_damage(
         }
     }
     Ok(())
-}
-
-/// Removes a last segment whose header was never finished: the crash came while it was being made. If it has
-/// blocks, the header was finished once, and is damaged now.
-fn remove_unborn(
-    disk: &dyn Disk,
-    file: &dyn DiskFile,
-    path: &Path,
-    error: StorageError,
-) -> Result<(), StorageError> {
-    let size = file.size().map_err(|e| StorageError::io("read", path, e))?;
-    let mut head = vec![0; ALIGNMENT];
-    for position in (0..size.saturating_sub(ALIGNMENT as u64)).step_by(ALIGNMENT) {
-        file.read_exact_at(&mut head, position)
-            .map_err(|e| StorageError::io("read", path, e))?;
-        if head.starts_with(&block::MAGIC) {
-            return Err(error);
-        }
-    }
-    tracing::warn!(path = %path.display(), "a segment that was never finished is removed");
-    disk.remove(path)
-        .map_err(|e| StorageError::io("remove", path, e))?;
-    disk::sync_parent(disk, path)
 }
 
 /// Lowers `kept` of each relation until only whole writes remain.
