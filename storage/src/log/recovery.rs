@@ -71,6 +71,8 @@ struct ScannedSegment {
     header_bytes: u64,
     /// Where the valid blocks end.
     end: u64,
+    /// About how many of them can be merged.
+    small_blocks: usize,
 }
 
 /// A log that is not opened.
@@ -307,6 +309,7 @@ impl Scan {
                 file,
                 header_bytes,
                 end: header_bytes,
+                small_blocks: 0,
             };
             let next_offset = ends.get(i).copied();
             let size = segment
@@ -409,6 +412,7 @@ impl Scan {
                 written_at_ms: header.written_at_ms,
             });
             segment.end += header.block_bytes();
+            segment.small_blocks += usize::from(header.is_small());
         }
         scanned.segments.push(segment);
         Ok(())
@@ -586,9 +590,11 @@ impl Scanned {
                 durable_bytes: segment.end,
                 next_offset: head,
                 durable_offset: head,
+                small_blocks: segment.small_blocks,
                 trust: Trust::Whole,
             }),
             indexed: Mutex::new(self.indexed),
+            merged: Mutex::default(),
             closed: Mutex::default(),
             dropped: AtomicBool::new(false),
         })
