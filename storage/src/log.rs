@@ -30,6 +30,7 @@ mod first;
 mod hold;
 mod index;
 mod maintenance;
+mod merge;
 mod prepared;
 mod queue;
 mod reader;

@@ -170,7 +170,14 @@ impl EventTime {
     /// The expression fails.
     pub fn assumed_of_log(&self, first_offset: u64, rows: &RecordBatch) -> Result<Option<i64>> {
         match self.spec.set_back {
-            Some(set) if first_offset < set.offset => Ok(None),
+            Some(set) if first_offset < set.offset => {
+                // The log may have put what was written before and what was written after into one block.
+                let before = (set.offset - first_offset).min(rows.num_rows() as u64) as usize;
+                match rows.num_rows() - before {
+                    0 => Ok(None),
+                    after => self.assumed(&rows.slice(before, after)),
+                }
+            }
             _ => self.assumed(rows),
         }
     }

@@ -22,7 +22,6 @@ const LONGER: &[(&str, usize)] = &[
     ("server/functions/src/sql/rewrite.rs", 650),
     ("server/postgres/src/from_internal.rs", 631),
     ("sql-tests/src/hostile/grammar.rs", 606),
-    ("storage/src/log/recovery.rs", 619),
 ];
 
 #[test]

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, RecordBatchOptions};
-use arrow::buffer::Buffer;
+use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::read_record_batch;
@@ -35,6 +35,11 @@ const BUFFER_ALIGNMENT: usize = 16;
 const BLOCK_BYTES_TARGET: usize = 8 << 20;
 /// And of at most so many rows.
 const BLOCK_ROWS_MAX: usize = 1 << 16;
+/// Blocks of a quarter of these are small: they are merged into ones of at most so many rows and about so many bytes.
+pub(super) const MERGED_ROWS_MAX: u32 = 1 << 16;
+pub(super) const MERGED_BYTES_MAX: usize = 1 << 20;
+const SMALL_ROWS_MAX: u32 = MERGED_ROWS_MAX / 4;
+const SMALL_BYTES_MAX: u32 = (MERGED_BYTES_MAX / 4) as u32;
 /// A payload's size is held in 32 bits, and Arrow's offsets in 31.
 const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 const MEMBER_BYTES: usize = 16;
@@ -87,6 +92,13 @@ impl BlockHeader {
     /// Of header and payload.
     pub(super) fn block_bytes(&self) -> u64 {
         HEADER_BYTES as u64 + u64::from(self.payload_bytes)
+    }
+
+    /// Whether it can be merged with its neighbours; [`super::merge`] says why not all small blocks can.
+    pub(super) fn is_small(&self) -> bool {
+        let is_alone = self.members == 0 && self.parts == 1;
+        let is_plain = !self.weighted && self.note_bytes == 0;
+        is_alone && is_plain && self.rows <= SMALL_ROWS_MAX && self.payload_bytes <= SMALL_BYTES_MAX
     }
 
     /// Reads the header at the start of `bytes`; the error says what is impossible about it.
@@ -184,6 +196,43 @@ impl Frame {
             rows: header.rows,
             bytes,
         }
+    }
+
+    /// Whether it can be merged with its neighbours.
+    pub(super) fn is_small(&self) -> bool {
+        BlockHeader::parse(&self.bytes).is_ok_and(|header| header.is_small())
+    }
+
+    /// Some rows of a block that was read back and belongs to no other blocks, from the row `start` on, which has this offset.
+    pub(super) fn part(
+        &self,
+        schema_of: impl FnOnce(u16) -> Option<SchemaRef>,
+        first_offset: u64,
+        start: usize,
+        rows: usize,
+    ) -> Result<Frame, String> {
+        let header = BlockHeader::parse(&self.bytes)?;
+        let schema = schema_of(header.columns)
+            .ok_or("the block has a number of columns that the relation never had")?;
+        // Its memory is aligned as what is read is.
+        let mut bytes = MutableBuffer::with_capacity(self.bytes.len());
+        bytes.extend_from_slice(&self.bytes);
+        let changes = decode(&bytes.into(), &header, &schema)?.slice(start, rows);
+        let (columns, members) = (header.columns, Members::new());
+        let frame = encode(
+            &changes.rows,
+            changes.weights.as_ref(),
+            (0, 1),
+            columns,
+            &members,
+            &[],
+        );
+        let mut frame = frame.map_err(|e| e.to_string())?;
+        frame.seal(Place {
+            first_offset,
+            ..self.place()
+        });
+        Ok(frame)
     }
 
     /// The place that it was sealed with last.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::log::block::BlockHeader;
+
 /// Where a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BlockEntry {
@@ -17,6 +19,14 @@ pub(super) struct BlockEntry {
 }
 
 impl BlockEntry {
+    /// Whether a block with this header is the one that is meant. The number of rows counts too: a merged block may be as
+    /// long as the first of those that it was made of.
+    pub(super) fn is_of(&self, header: &BlockHeader) -> bool {
+        header.block_bytes() == u64::from(self.bytes)
+            && header.first_offset == self.first_offset
+            && header.rows == self.rows
+    }
+
     /// The offset behind its last row.
     pub(super) fn end_offset(&self) -> u64 {
         self.first_offset + u64::from(self.rows)

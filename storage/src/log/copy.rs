@@ -1,6 +1,6 @@
 //! A copy of a log up to an offset, in segments of its own, made while the log goes on.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, OsDisk};
 use crate::log::block::Frame;
@@ -8,7 +8,6 @@ use crate::log::blocks::BlockEntry;
 use crate::log::first::First;
 use crate::log::hold::LogHold;
 use crate::log::relation::RelationLog;
-use crate::log::segment;
 use crate::log::tail::{Tail, put_in_place};
 use crate::{StorageError, disk};
 
@@ -38,6 +37,13 @@ impl LogCopy {
 
     /// Writes it below `directory`, as the log of the same relation.
     pub(crate) fn write(mut self, directory: &Path) -> Result<(), StorageError> {
+        let directory = self.begin(directory)?;
+        while self.write_segment(&directory, SEGMENT_BYTES_MAX)? {}
+        Ok(())
+    }
+
+    /// Makes the directory of the relation, and returns it.
+    pub(super) fn begin(&self, directory: &Path) -> Result<PathBuf, StorageError> {
         let disk = &OsDisk;
         let directory = directory.join(self.hold.relation().id.to_string());
         disk.create_directory(&directory)
@@ -46,30 +52,23 @@ impl LogCopy {
         if self.first != First::default() {
             self.first.write(disk, &directory)?;
         }
-        let mut offset = self.hold.offset();
-        loop {
-            let mut frames = self.hold.relation().frames(offset, self.end, SEGMENT_BYTES_MAX)?;
-            let log = self.hold.relation();
-            let (tail, _) = Tail::make(
-                disk,
-                &directory,
-                log.id,
-                offset,
-                &log.schema,
-                frames.iter_mut().collect(),
-            )?;
-            put_in_place(disk, &directory.join(segment::file_name(offset)))?;
-            offset = tail.next_offset;
-            if offset >= self.end {
-                return Ok(());
-            }
-            self.hold.advance(offset);
-        }
+        Ok(directory)
+    }
+
+    /// Writes the next segment, and lets go of what is in it; false: it was the last.
+    pub(super) fn write_segment(&mut self, directory: &Path, bytes_max: u64) -> Result<bool, StorageError> {
+        let (disk, log, offset) = (&OsDisk, self.hold.relation(), self.hold.offset());
+        let mut frames = log.frames(offset, self.end, bytes_max)?;
+        let frames = frames.iter_mut().collect();
+        let (tail, _) = Tail::make(disk, directory, log.id, offset, &log.schema, frames)?;
+        put_in_place(disk, directory, offset)?;
+        self.hold.advance(tail.next_offset);
+        Ok(tail.next_offset < self.end)
     }
 }
 
 impl RelationLog {
-    /// Blocks from `offset` on that end before or at `end`: so many bytes, but at least one if there is any.
+    /// The rows `offset..end` in blocks: so many bytes, but at least one block if there is any.
     fn frames(&self, offset: u64, end: u64, bytes_max: u64) -> Result<Vec<Frame>, StorageError> {
         loop {
             let (entries, moves) = {
@@ -79,18 +78,37 @@ impl RelationLog {
                 let entries: Vec<BlockEntry> = blocks
                     .take_while(|entry| {
                         bytes += u64::from(entry.bytes);
-                        entry.end_offset() <= end && (bytes <= bytes_max || entry.first_offset == offset)
+                        entry.first_offset < end && (bytes <= bytes_max || entry.first_offset <= offset)
                     })
                     .copied()
                     .collect();
                 (entries, index.moves)
             };
-            let frames: Result<Vec<Frame>, StorageError> =
-                entries.iter().map(|entry| self.read_block(entry)).collect();
+            let frames: Result<Vec<Frame>, StorageError> = entries
+                .iter()
+                .map(|entry| self.block_within(entry, offset, end))
+                .collect();
             // They may have gone to other files meanwhile.
             if frames.is_ok() || self.index.read().moves == moves {
                 return frames;
             }
         }
+    }
+
+    /// A block, or what it has of the rows `offset..end`: blocks that were merged since the copy was begun may have more.
+    fn block_within(&self, entry: &BlockEntry, offset: u64, end: u64) -> Result<Frame, StorageError> {
+        let frame = self.read_block(entry)?;
+        if offset <= entry.first_offset && entry.end_offset() <= end {
+            return Ok(frame);
+        }
+        let (from, to) = (offset.max(entry.first_offset), end.min(entry.end_offset()));
+        let start = (from - entry.first_offset) as usize;
+        let part = frame.part(
+            |columns| self.schema_of(columns),
+            from,
+            start,
+            (to - from) as usize,
+        );
+        part.map_err(|why| StorageError::corrupt(&self.segment_path(entry.segment), entry.position, why))
     }
 }

@@ -86,7 +86,7 @@ impl SegmentIndex {
                 .get(entry.position, u64::from(entry.bytes), end)
                 .map_err(|e| StorageError::io("read", segment, e))?;
             let header = BlockHeader::parse(&bytes).map_err(corrupt)?;
-            if header.first_offset != entry.first_offset || header.block_bytes() != u64::from(entry.bytes) {
+            if !entry.is_of(&header) {
                 let why = "the block is not the one that was written here";
                 return Err(corrupt(why.to_owned()));
             }

@@ -7,6 +7,7 @@
 //!   it may: never the one that is written to, never one with rows that are held or needed. First `FIRST` says where
 //!   the log begins from now on, then the files go.
 //! * **Indexes.** A closed segment gets an index ([`super::index`]), so that opening does not read it.
+//! * **Merging** of small blocks: [`super::merge`]. A segment that has many is closed for that.
 //! * **Compaction.** At least four neighbours that are small together become one file, which replaces the first of
 //!   them; then the others go. A segment ends where the next begins, so that nothing is there twice if a crash comes in
 //!   between.
@@ -31,20 +32,23 @@ use crate::log::types::LogOwner;
 const SEGMENT_MS_MAX: i64 = 3_600_000;
 /// Parts of the retention's time that a segment spans at most.
 const RETENTION_PARTS: i64 = 8;
-/// Neighbours that are put together are at least so many, and so many bytes in all at most.
-const COMPACTION_SEGMENTS_MIN: usize = 4;
+/// Neighbours that are put together are so many bytes in all at most.
 const COMPACTION_BYTES_MAX: u64 = 16 << 20;
+
+/// A segment with so many small blocks is closed when nobody is writing, so that they can be merged.
+const SMALL_BLOCKS_MIN: usize = 1024;
 
 /// Segments that are smaller than this part of what they may be get no index: they are put together, or quickly read.
 const INDEXED_PART: u64 = 64;
 
 impl RelationLog {
-    /// Does what is due at `now_ms`.
+    /// Does what is due at `now_ms`; for merging, so many bytes may be read.
     pub(super) fn maintain(
         &self,
         now_ms: i64,
         owner: &dyn LogOwner,
         segment_bytes_max: u64,
+        merge_bytes_left: &mut u64,
     ) -> Result<(), StorageError> {
         if self.dropped.load(Ordering::Acquire) {
             return Ok(());
@@ -53,29 +57,27 @@ impl RelationLog {
         let span_max = options
             .retention_ms
             .map(|retention| (retention / RETENTION_PARTS).clamp(1, SEGMENT_MS_MAX));
-        if let Some(span) = span_max {
-            self.roll_if_older(now_ms - span)?;
-        }
+        self.roll(span_max.map(|span| now_ms - span))?;
         if options.retention_ms.is_some() || options.retention_bytes.is_some() {
             self.forget(owner.retention_time(now_ms), owner)?;
         }
         self.remove_forgotten()?;
-        self.compact(
-            span_max.unwrap_or(i64::MAX),
-            segment_bytes_max.min(COMPACTION_BYTES_MAX),
-        )
+        let span_max = span_max.unwrap_or(i64::MAX);
+        self.compact(span_max, segment_bytes_max.min(COMPACTION_BYTES_MAX))?;
+        self.merge_small_blocks(owner.settled(self.id), span_max, merge_bytes_left)
     }
 
-    /// Closes the segment that is written to if its first row was written before `before_ms`.
-    fn roll_if_older(&self, before_ms: i64) -> Result<(), StorageError> {
+    /// Closes the segment that is written to if its first row was written before `before_ms`, or if it has many small blocks.
+    fn roll(&self, before_ms: Option<i64>) -> Result<(), StorageError> {
         let mut tail = self.tail.lock();
-        let is_old = {
+        let is_old = before_ms.is_some_and(|before_ms| {
             let index = self.index.read();
             let own = index.blocks[index.position_of(tail.segment)..].first();
             own.is_some_and(|first| first.written_at_ms < before_ms)
-        };
+        });
+        let is_due = is_old || tail.small_blocks >= SMALL_BLOCKS_MIN;
         // A group that is under way is not disturbed; there will be another time.
-        if is_old && tail.next_offset == self.index.read().head && matches!(tail.trust, Trust::Whole) {
+        if is_due && tail.next_offset == self.index.read().head && matches!(tail.trust, Trust::Whole) {
             self.sync_tail(&mut tail)?;
             self.start_segment(&mut tail, Vec::new())?;
         }
@@ -84,7 +86,7 @@ impl RelationLog {
 
     /// The segments that are not written to any more. They are looked for when there may be others than the last time: a log
     /// of many small writes has many blocks.
-    fn closed_segments(&self) -> Arc<[Closed]> {
+    pub(super) fn closed_segments(&self) -> Arc<[Closed]> {
         let open = self.tail.lock().segment;
         let index = self.index.read();
         let state = ClosedState {
@@ -99,7 +101,9 @@ impl RelationLog {
             return Arc::clone(segments);
         }
         let segments: Arc<[Closed]> = closed::among(&index.blocks, open).into();
-        *known = Some((state, Arc::clone(&segments)));
+        // One of which there is more to come is looked at again.
+        let is_lasting = segments.last().is_none_or(|last| last.is_whole);
+        *known = is_lasting.then(|| (state, Arc::clone(&segments)));
         segments
     }
 
@@ -116,7 +120,10 @@ impl RelationLog {
                 .retention_ms
                 .is_some_and(|retention| segment.newest_ms.saturating_add(retention) <= now_ms);
             let is_too_much = options.retention_bytes.is_some_and(|max| bytes > max);
-            if !(is_old || is_too_much) || segment.end_offset > needed.min(self.index.read().lowest_hold()) {
+            if !(is_old || is_too_much)
+                || !segment.is_whole
+                || segment.end_offset > needed.min(self.index.read().lowest_hold())
+            {
                 break;
             }
             bytes -= segment.bytes;
@@ -167,25 +174,15 @@ impl RelationLog {
 
     /// Puts the first small neighbours together, if there are such.
     fn compact(&self, span_max: i64, bytes_max: u64) -> Result<(), StorageError> {
-        let mut run: Vec<Closed> = Vec::new();
-        for segment in self.closed_segments().iter().copied() {
-            let bytes: u64 = run.iter().map(|segment| segment.bytes).sum();
-            let span = run.first().map_or(0, |first| segment.newest_ms - first.oldest_ms);
-            if bytes + segment.bytes > bytes_max || span > span_max {
-                if run.len() >= COMPACTION_SEGMENTS_MIN {
-                    break;
-                }
-                run.clear();
-            }
-            if segment.bytes <= bytes_max {
-                run.push(segment);
-            }
-        }
-        match (run.first(), run.last()) {
-            (Some(first), Some(last)) if run.len() >= COMPACTION_SEGMENTS_MIN => {
-                self.put_together(first.first_offset, last.end_offset)
-            }
-            _ => Ok(()),
+        let closed = self.closed_segments();
+        let whole: Vec<Closed> = closed
+            .iter()
+            .copied()
+            .filter(|segment| segment.is_whole)
+            .collect();
+        match closed::small_neighbours(&whole, span_max, bytes_max) {
+            Some((from, to)) => self.put_together(from, to),
+            None => Ok(()),
         }
     }
 
@@ -208,12 +205,13 @@ impl RelationLog {
         )?;
         self.remove_index(from)
             .map_err(|e| StorageError::io("remove indexes of", &self.directory, e))?;
-        put_in_place(&*self.disk, &self.segment_path(from))?;
+        put_in_place(&*self.disk, &self.directory, from)?;
         let mut index = self.index.write();
         let start = index.position_of(from);
         index.blocks[start..start + new.len()].copy_from_slice(&new);
         index.moves += 1;
         drop(index);
+        self.merged.lock().retain(|first| *first < from || *first >= to);
         let remove = || -> io::Result<()> {
             for (first, path) in segment::list(&*self.disk, &self.directory)? {
                 if first > from && first < to {
@@ -228,16 +226,13 @@ impl RelationLog {
 
     /// The first closed segment that ought to have an index and has none: its blocks.
     pub(super) fn without_index(&self, segment_bytes_max: u64) -> Option<Vec<BlockEntry>> {
-        let open = self.tail.lock().segment;
         let closed = self.closed_segments();
-        let next = closed.iter().skip(1).map(|segment| segment.first_offset);
         let indexed = self.indexed.lock();
-        let found = closed.iter().zip(next.chain([open])).find(|(segment, next)| {
-            segment.end_offset == *next
+        let segment = closed.iter().find(|segment| {
+            segment.is_whole
                 && segment.bytes >= segment_bytes_max / INDEXED_PART
                 && !indexed.contains(&segment.first_offset)
-        });
-        let (segment, _) = found?;
+        })?;
         let index = self.index.read();
         let blocks = index.position_of(segment.first_offset)..index.position_of(segment.end_offset);
         Some(index.blocks[blocks].to_vec())
@@ -271,7 +266,7 @@ impl RelationLog {
         Ok(!segments.is_empty())
     }
 
-    fn remove_index(&self, segment: u64) -> io::Result<()> {
+    pub(super) fn remove_index(&self, segment: u64) -> io::Result<()> {
         match self.indexed.lock().remove(&segment) {
             true => self.disk.remove(&index::path(&self.directory, segment)),
             false => Ok(()),
@@ -289,7 +284,7 @@ impl RelationLog {
         read.map_err(|e| StorageError::io("read", &path, e))?;
         let corrupt = |why| StorageError::corrupt(&path, entry.position, why);
         let header = BlockHeader::parse(&bytes).map_err(corrupt)?;
-        if header.block_bytes() != u64::from(entry.bytes) || header.first_offset != entry.first_offset {
+        if !entry.is_of(&header) {
             return Err(corrupt(
                 "the block is not the one that was written here".to_owned(),
             ));

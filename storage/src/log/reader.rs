@@ -10,13 +10,13 @@ use crate::log::relation::RelationLog;
 use crate::memory::rows_bytes;
 use crate::{ChangeBatch, StorageError};
 
-/// Changes at consecutive offsets, in the blocks in which they were written.
+/// Changes at consecutive offsets, in the blocks in which they were written, or in larger ones where those were merged.
 #[derive(Debug, Clone)]
 pub struct LogBlock {
     /// The offset of the first row.
     pub first_offset: u64,
     /// The write that they are part of: all of its blocks, of whichever relations, have its number, and later writes have
-    /// higher ones.
+    /// higher ones. If the block was merged from those of several writes, the last of them.
     pub write_id: u64,
     /// The rows; the arrays share the memory that the file was read into.
     pub changes: ChangeBatch,
@@ -65,8 +65,11 @@ impl LogReader {
         }
     }
 
-    /// The next block to read, how far its segment may be read ahead, and the index's `moves`.
+    /// The block that has the next row to read, how far its segment may be read ahead, and the index's `moves`.
     fn next_entry(&self) -> Option<(BlockEntry, u64, u64)> {
+        if self.next_offset >= self.to {
+            return None;
+        }
         let index = self.relation.index.read();
         let rest = &index.blocks[index.position_of(self.next_offset)..];
         let entry = *rest.first().filter(|entry| entry.first_offset < self.to)?;
@@ -98,7 +101,7 @@ impl LogReader {
             Err(error) => return Err(StorageError::io("read", &path, error)),
         };
         let header = BlockHeader::parse(&bytes).map_err(corrupt)?;
-        if header.block_bytes() != u64::from(entry.bytes) || header.first_offset != entry.first_offset {
+        if !entry.is_of(&header) {
             return Err(corrupt(
                 "the block is not the one that was written here".to_owned(),
             ));
@@ -114,9 +117,10 @@ impl LogReader {
         Ok(self.clip(entry, header.write_id, changes))
     }
 
-    /// Cuts off what is outside of the range.
+    /// Cuts off what is outside of the range, and what was read already: the block may have been merged since from some that
+    /// were read and some that were not.
     fn clip(&self, entry: BlockEntry, write_id: u64, changes: ChangeBatch) -> LogBlock {
-        let first_offset = self.from.max(entry.first_offset);
+        let first_offset = self.next_offset.max(entry.first_offset);
         let end = self.to.min(entry.end_offset());
         if first_offset == entry.first_offset && end == entry.end_offset() {
             return LogBlock {

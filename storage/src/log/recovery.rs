@@ -71,6 +71,8 @@ struct ScannedSegment {
     header_bytes: u64,
     /// Where the valid blocks end.
     end: u64,
+    /// About how many of them can be merged.
+    small_blocks: usize,
 }
 
 /// A log that is not opened.
@@ -268,7 +270,7 @@ impl Scan {
             let (header, header_bytes) = match SegmentHeader::read(&*file, &path) {
                 Ok(header) => header,
                 Err(error @ StorageError::Corrupt { .. }) if i > 0 && i == last => {
-                    remove_unborn(&*self.disk, &*file, &path, error)?;
+                    segment::remove_unborn(&*self.disk, &*file, &path, error)?;
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -307,6 +309,7 @@ impl Scan {
                 file,
                 header_bytes,
                 end: header_bytes,
+                small_blocks: 0,
             };
             let next_offset = ends.get(i).copied();
             let size = segment
@@ -409,6 +412,7 @@ impl Scan {
                 written_at_ms: header.written_at_ms,
             });
             segment.end += header.block_bytes();
+            segment.small_blocks += usize::from(header.is_small());
         }
         scanned.segments.push(segment);
         Ok(())
@@ -465,29 +469,6 @@ fn refuse_durable_damage(
         }
     }
     Ok(())
-}
-
-/// Removes a last segment whose header was never finished: the crash came while it was being made. If it has
-/// blocks, the header was finished once, and is damaged now.
-fn remove_unborn(
-    disk: &dyn Disk,
-    file: &dyn DiskFile,
-    path: &Path,
-    error: StorageError,
-) -> Result<(), StorageError> {
-    let size = file.size().map_err(|e| StorageError::io("read", path, e))?;
-    let mut head = vec![0; ALIGNMENT];
-    for position in (0..size.saturating_sub(ALIGNMENT as u64)).step_by(ALIGNMENT) {
-        file.read_exact_at(&mut head, position)
-            .map_err(|e| StorageError::io("read", path, e))?;
-        if head.starts_with(&block::MAGIC) {
-            return Err(error);
-        }
-    }
-    tracing::warn!(path = %path.display(), "a segment that was never finished is removed");
-    disk.remove(path)
-        .map_err(|e| StorageError::io("remove", path, e))?;
-    disk::sync_parent(disk, path)
 }
 
 /// Lowers `kept` of each relation until only whole writes remain.
@@ -609,9 +590,11 @@ impl Scanned {
                 durable_bytes: segment.end,
                 next_offset: head,
                 durable_offset: head,
+                small_blocks: segment.small_blocks,
                 trust: Trust::Whole,
             }),
             indexed: Mutex::new(self.indexed),
+            merged: Mutex::default(),
             closed: Mutex::default(),
             dropped: AtomicBool::new(false),
         })

@@ -38,6 +38,8 @@ pub(super) struct RelationLog {
     pub(super) first: Mutex<Beginning>,
     /// Closed segments that have an index, by their first offsets.
     pub(super) indexed: Mutex<BTreeSet<u64>>,
+    /// Closed segments whose small blocks were merged, as far as they can be, by their first offsets.
+    pub(super) merged: Mutex<BTreeSet<u64>>,
     /// The closed segments, as they were found last.
     pub(super) closed: Mutex<Option<(ClosedState, Arc<[Closed]>)>>,
     pub(super) dropped: AtomicBool,
@@ -91,6 +93,7 @@ impl RelationLog {
             options: RwLock::default(),
             first: Mutex::default(),
             indexed: Mutex::default(),
+            merged: Mutex::default(),
             closed: Mutex::default(),
             dropped: AtomicBool::new(false),
         })

@@ -8,9 +8,9 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::ipc::convert::try_schema_from_flatbuffer_bytes;
 use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 
-use crate::StorageError;
 use crate::disk::{Disk, DiskFile};
-use crate::log::block::{ALIGNMENT, arrow_decoding, u16_at, u32_at, u64_at};
+use crate::log::block::{self, ALIGNMENT, arrow_decoding, u16_at, u32_at, u64_at};
+use crate::{StorageError, disk};
 
 /// The extension of a segment that is being made.
 pub(super) const NEW: &str = "new";
@@ -151,6 +151,29 @@ pub(super) fn check_schema(schema: &Schema) -> Result<(), StorageError> {
         }
     }
     Ok(())
+}
+
+/// Removes a last segment whose header was never finished: the crash came while it was being made. If it has
+/// blocks, the header was finished once, and is damaged now.
+pub(super) fn remove_unborn(
+    disk: &dyn Disk,
+    file: &dyn DiskFile,
+    path: &Path,
+    error: StorageError,
+) -> Result<(), StorageError> {
+    let size = file.size().map_err(|e| StorageError::io("read", path, e))?;
+    let mut head = vec![0; ALIGNMENT];
+    for position in (0..size.saturating_sub(ALIGNMENT as u64)).step_by(ALIGNMENT) {
+        file.read_exact_at(&mut head, position)
+            .map_err(|e| StorageError::io("read", path, e))?;
+        if head.starts_with(&block::MAGIC) {
+            return Err(error);
+        }
+    }
+    tracing::warn!(path = %path.display(), "a segment that was never finished is removed");
+    disk.remove(path)
+        .map_err(|e| StorageError::io("remove", path, e))?;
+    disk::sync_parent(disk, path)
 }
 
 fn unsupported(field: &Field) -> StorageError {

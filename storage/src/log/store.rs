@@ -15,6 +15,7 @@ use crate::log::block::{self, Members};
 use crate::log::copy::LogCopy;
 use crate::log::device::LogDevice;
 use crate::log::hold::LogHold;
+use crate::log::merge;
 use crate::log::prepared::{PreparedPart, PreparedWrite};
 use crate::log::queue::{AppendReceipt, Queue};
 use crate::log::reader::LogReader;
@@ -340,7 +341,7 @@ impl LogStore {
     }
 
     /// Tells the time, in milliseconds since 1970-01-01 UTC, and does what is due: closes old segments, removes what
-    /// retention lets go, puts small segments together, writes indexes. To be called about once a second. What fails
+    /// retention lets go, puts small segments together, merges small blocks, writes indexes. To be called about once a second. What fails
     /// is logged, and tried again the next time.
     pub fn maintain(&self, now_ms: i64, owner: &dyn LogOwner) {
         let _maintaining = self.maintaining.lock();
@@ -349,8 +350,9 @@ impl LogStore {
             return;
         }
         let logs: Vec<_> = self.relations.read().values().cloned().collect();
+        let mut merge_bytes_left = merge::ROUND_BYTES_MAX;
         for log in &logs {
-            let maintained = log.maintain(now_ms, owner, self.segment_bytes_max);
+            let maintained = log.maintain(now_ms, owner, self.segment_bytes_max, &mut merge_bytes_left);
             if let Err(error) = maintained.and_then(|()| self.index_segment(log)) {
                 tracing::warn!(relation = log.id, %error, "maintenance of a log failed");
             }

@@ -27,6 +27,8 @@ pub(super) struct Tail {
     pub(super) durable_bytes: u64,
     /// The offset behind that.
     pub(super) durable_offset: u64,
+    /// Blocks of this segment that can be merged when it is closed.
+    pub(super) small_blocks: usize,
     pub(super) trust: Trust,
 }
 
@@ -47,7 +49,7 @@ impl Tail {
         schema: &SchemaRef,
     ) -> Result<Tail, StorageError> {
         let (tail, _) = Tail::make(disk, directory, relation, 0, schema, Vec::new())?;
-        put_in_place(disk, &directory.join(segment::file_name(0)))?;
+        put_in_place(disk, directory, 0)?;
         Ok(tail)
     }
 
@@ -60,38 +62,14 @@ impl Tail {
         schema: &SchemaRef,
         frames: Vec<&mut Frame>,
     ) -> Result<(Tail, Vec<BlockEntry>), StorageError> {
-        let path = new_path(&directory.join(segment::file_name(first_offset)));
-        let header = SegmentHeader {
-            relation,
-            first_offset,
-            schema: schema.clone(),
-        }
-        .encode();
-        let bytes = header.len() as u64;
-        let made = disk.create(&path).and_then(|file| {
-            file.write_all_at(&header, 0)?;
-            let mut tail = Tail {
-                file,
-                segment: first_offset,
-                header_bytes: bytes,
-                written_bytes: bytes,
-                next_offset: first_offset,
-                durable_bytes: bytes,
-                durable_offset: first_offset,
-                trust: Trust::Whole,
-            };
+        let path = new_path(directory, first_offset);
+        let made = Tail::begin(disk, directory, relation, first_offset, schema).and_then(|mut tail| {
             let mut entries = Vec::with_capacity(frames.len());
             for frame in frames {
-                let place = Place {
-                    // No block of it is durable before all are.
-                    durable_bytes: bytes,
-                    ..frame.place()
-                };
-                entries.push(tail.write(frame, place)?);
+                let place = frame.place();
+                entries.push(tail.copy(frame, place)?);
             }
-            tail.file.sync()?;
-            tail.durable_bytes = tail.written_bytes;
-            tail.durable_offset = tail.next_offset;
+            tail.finish()?;
             Ok((tail, entries))
         });
         made.map_err(|error| {
@@ -99,6 +77,54 @@ impl Tail {
             let _ = disk.remove(&path);
             StorageError::io("create", &path, error)
         })
+    }
+
+    /// Begins to make a segment under a name for the meantime; see [`finish`](Self::finish).
+    pub(super) fn begin(
+        disk: &dyn Disk,
+        directory: &Path,
+        relation: u64,
+        first_offset: u64,
+        schema: &SchemaRef,
+    ) -> io::Result<Tail> {
+        let header = SegmentHeader {
+            relation,
+            first_offset,
+            schema: schema.clone(),
+        }
+        .encode();
+        let bytes = header.len() as u64;
+        let file = disk.create(&new_path(directory, first_offset))?;
+        file.write_all_at(&header, 0)?;
+        Ok(Tail {
+            file,
+            segment: first_offset,
+            header_bytes: bytes,
+            written_bytes: bytes,
+            next_offset: first_offset,
+            durable_bytes: bytes,
+            durable_offset: first_offset,
+            small_blocks: 0,
+            trust: Trust::Whole,
+        })
+    }
+
+    /// Writes a block of a segment that is being made.
+    pub(super) fn copy(&mut self, frame: &mut Frame, place: Place) -> io::Result<BlockEntry> {
+        let place = Place {
+            // No block of it is durable before all are.
+            durable_bytes: self.header_bytes,
+            ..place
+        };
+        self.write(frame, place)
+    }
+
+    /// Makes a segment durable, which is then to be put in place.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        self.file.sync()?;
+        self.durable_bytes = self.written_bytes;
+        self.durable_offset = self.next_offset;
+        Ok(())
     }
 
     pub(super) fn write(&mut self, frame: &mut Frame, place: Place) -> io::Result<BlockEntry> {
@@ -112,20 +138,24 @@ impl Tail {
         };
         self.file.write_all_at(frame.seal(place), entry.position)?;
         self.written_bytes += u64::from(entry.bytes);
+        self.small_blocks += usize::from(frame.is_small());
         self.next_offset = entry.end_offset();
         Ok(entry)
     }
 }
 
 /// Where a segment is made before it gets its name.
-fn new_path(path: &Path) -> PathBuf {
-    path.with_extension(segment::NEW)
+pub(super) fn new_path(directory: &Path, first_offset: u64) -> PathBuf {
+    directory
+        .join(segment::file_name(first_offset))
+        .with_extension(segment::NEW)
 }
 
 /// Gives a segment that was made its name, durably.
-pub(super) fn put_in_place(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
-    let new = new_path(path);
-    disk.rename(&new, path)
+pub(super) fn put_in_place(disk: &dyn Disk, directory: &Path, first_offset: u64) -> Result<(), StorageError> {
+    let new = new_path(directory, first_offset);
+    let path = directory.join(segment::file_name(first_offset));
+    disk.rename(&new, &path)
         .map_err(|e| StorageError::io("rename", &new, e))?;
-    disk::sync_parent(disk, path)
+    disk::sync_parent(disk, &path)
 }

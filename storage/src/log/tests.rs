@@ -5,6 +5,7 @@ mod failure;
 mod faults;
 mod index;
 mod maintenance;
+mod merge;
 mod notes;
 mod order;
 mod round_trip;
@@ -85,6 +86,10 @@ struct Everything;
 impl LogOwner for Everything {
     fn needed(&self, _: u64) -> u64 {
         0
+    }
+
+    fn settled(&self, _: u64) -> u64 {
+        u64::MAX
     }
 
     fn forgetting(&self, _: u64) -> Result<(), StorageError> {

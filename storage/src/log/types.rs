@@ -39,6 +39,10 @@ pub trait LogOwner {
     /// The lowest offset of a relation that may be read again: nothing from there on is removed. Holds are kept besides.
     fn needed(&self, relation: u64) -> u64;
 
+    /// The offset of a relation up to which no start feeds rows again as the writes that they came with: in front of it several
+    /// writes may become one.
+    fn settled(&self, relation: u64) -> u64;
+
     /// The time that retention goes by, when it is `now_ms` by the clock: an earlier one, if the clock is doubted.
     fn retention_time(&self, now_ms: i64) -> i64 {
         now_ms

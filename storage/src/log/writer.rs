@@ -143,10 +143,13 @@ impl Writer {
         for part in &mut submission.parts {
             let relation = &part.relation;
             let bytes = part.frames.iter().map(|frame| frame.bytes() as u64).sum();
-            marks
-                .entry(relation.id)
-                .or_insert_with(|| (relation.clone(), relation.tail.lock().clone()));
             relation.prepare(bytes, self.segment_bytes_max)?;
+            // Not before: a segment that was closed with all that it had is left for good. Maintenance may be replacing it.
+            if !part.frames.is_empty() {
+                marks
+                    .entry(relation.id)
+                    .or_insert_with(|| (relation.clone(), relation.tail.lock().clone()));
+            }
             let first_offset = relation.tail.lock().next_offset;
             let mut entries = Vec::with_capacity(part.frames.len());
             for frame in &mut part.frames {

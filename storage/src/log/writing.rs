@@ -20,9 +20,12 @@ use crate::log::relation::RelationLog;
 use crate::log::segment;
 use crate::log::tail::{Tail, Trust, put_in_place};
 
+/// A segment with so many small blocks is closed, so that they can be merged.
+const SMALL_BLOCKS_MAX: usize = 8192;
+
 impl RelationLog {
-    /// Makes the tail fit for `bytes` more: a suspect one is replaced, and one that would become too large is closed
-    /// and followed by a new segment. It is synced first, so that only the last segment of a log can have a torn tail.
+    /// Makes the tail fit for `bytes` more: a suspect one is replaced, and one that would become too large, or has many small
+    /// blocks, is closed and followed by a new segment. It is synced first, so that only the last segment of a log can have a torn tail.
     pub(super) fn prepare(&self, bytes: u64, segment_bytes_max: u64) -> Result<(), StorageError> {
         if self.dropped.load(Ordering::Acquire) {
             return Err(StorageError::UnknownRelation { relation: self.id });
@@ -32,7 +35,8 @@ impl RelationLog {
             self.renew_tail(&mut tail, Vec::new())?;
         }
         let has_blocks = tail.written_bytes > tail.header_bytes;
-        if !has_blocks || tail.written_bytes + bytes <= segment_bytes_max {
+        let is_full = tail.written_bytes + bytes > segment_bytes_max || tail.small_blocks >= SMALL_BLOCKS_MAX;
+        if !has_blocks || !is_full {
             return Ok(());
         }
         self.sync_tail(&mut tail)?;
@@ -142,7 +146,7 @@ impl RelationLog {
             .read_exact_at(&mut bytes, entry.position)
             .map_err(|e| e.to_string())?;
         let header = BlockHeader::parse(&bytes)?;
-        if header.block_bytes() != u64::from(entry.bytes) || header.first_offset != entry.first_offset {
+        if !entry.is_of(&header) {
             return Err("the block is not the one that was written here".to_owned());
         }
         block::verify(&bytes)?;
@@ -175,7 +179,7 @@ impl RelationLog {
         tail.trust = Trust::Suspect;
         self.remove_segments_behind(tail.durable_offset)
             .map_err(|e| StorageError::io("clear", &self.directory, e))?;
-        put_in_place(&*self.disk, &self.segment_path(tail.durable_offset))?;
+        put_in_place(&*self.disk, &self.directory, tail.durable_offset)?;
         *tail = fresh;
         Ok(entries)
     }

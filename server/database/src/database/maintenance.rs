@@ -60,6 +60,8 @@ struct Owner<'a> {
     db: &'a Database,
     /// The streams that forget, each with the first offset that is needed.
     needed: BTreeMap<u64, u64>,
+    /// Where the checkpoints have each source: the first of them.
+    settled: BTreeMap<u64, u64>,
     /// The clock is not believed to be beyond this.
     believed_ms: i64,
 }
@@ -68,6 +70,11 @@ impl LogOwner for Owner<'_> {
     fn needed(&self, relation: u64) -> u64 {
         // What is not in the list is not known: it may just be coming.
         self.needed.get(&relation).copied().unwrap_or(0)
+    }
+
+    fn settled(&self, relation: u64) -> u64 {
+        // A source that is in no checkpoint may be in one that is being made.
+        self.settled.get(&relation).copied().unwrap_or(0)
     }
 
     fn retention_time(&self, now_ms: i64) -> i64 {
@@ -156,6 +163,7 @@ impl Database {
             };
             let owner = Owner {
                 needed,
+                settled: db.settled_offsets(),
                 believed_ms,
                 db: &db,
             };
@@ -165,6 +173,19 @@ impl Database {
         if let Err(error) = self.runtime.use_files(&place, work).await {
             tracing::error!(%error, "maintenance of the logs ended early");
         }
+    }
+
+    /// Of each source, the offset behind which a start may feed its log again: where the first checkpoint has it that a start may
+    /// go on from. Those that are still to come have it there or further on.
+    fn settled_offsets(&self) -> BTreeMap<u64, u64> {
+        let mut settled = BTreeMap::new();
+        for manifest in self.store.checkpoints().manifests() {
+            for source in &manifest.sources {
+                let end = settled.entry(source.relation).or_insert(source.end);
+                *end = source.end.min(*end);
+            }
+        }
+        settled
     }
 
     /// Drops what is kept only to be fast, or to be looked at again.

@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 
-fn all_types() -> SchemaRef {
+pub(super) fn all_types() -> SchemaRef {
     let item = || Arc::new(Field::new_list_field(DataType::Utf8, true));
     let types = [
         DataType::Boolean,
@@ -143,7 +143,7 @@ pub(super) fn shapes() -> Vec<(SchemaRef, ChangeBatch)> {
     ]
 }
 
-fn random_batch(schema: &SchemaRef, rows: usize, random: &mut StdRng) -> ChangeBatch {
+pub(super) fn random_batch(schema: &SchemaRef, rows: usize, random: &mut StdRng) -> ChangeBatch {
     // Slices of larger arrays, whose offsets do not start at zero.
     let (before, after) = (random.random_range(0..9), random.random_range(0..3));
     let all = before + rows + after;
