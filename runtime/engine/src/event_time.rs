@@ -297,3 +297,38 @@ fn micros(times: &ArrayRef) -> Result<Int64Array> {
     let numbers = cast(&times, &DataType::Int64)?;
     Ok(numbers.as_primitive::<Int64Type>().clone())
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{Field, Schema};
+    use datafusion::physical_expr::expressions::Column;
+
+    use super::*;
+
+    #[test]
+    fn of_a_block_that_reaches_over_where_the_watermark_was_set_back_the_rest_counts() {
+        let watermark = 0;
+        let event_time = EventTime::new(EventTimeSpec {
+            column: 0,
+            watermark: Arc::new(Column::new("t", 0)),
+            future_skew_max: None,
+            late: None,
+            at_least: None,
+            set_back: Some(SetBack {
+                offset: 12,
+                watermark,
+            }),
+        });
+        let times = TimestampMicrosecondArray::from(vec![90, 80, 30, 40]);
+        let field = Field::new("t", times.data_type().clone(), false);
+        let schema = Arc::new(Schema::new(vec![field]));
+        let rows = RecordBatch::try_new(schema, vec![Arc::new(times)]).unwrap();
+        let assumed = |first_offset: u64| event_time.assumed_of_log(first_offset, &rows).unwrap();
+        assert_eq!(assumed(0), None);
+        assert_eq!(assumed(8), None);
+        assert_eq!(assumed(9), Some(40));
+        assert_eq!(assumed(10), Some(40));
+        assert_eq!(assumed(11), Some(80));
+        assert_eq!(assumed(12), Some(90));
+    }
+}

@@ -218,3 +218,47 @@ async fn damage_that_only_the_replay_finds_is_left_out_too() {
     let why = error.detail.unwrap_or_default();
     assert!(why.contains("is damaged at byte"), "{why}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_become_few_blocks_once_a_checkpoint_has_them() {
+    let small = |options: &mut millrace_database::DatabaseOptions| {
+        options.store.segment_bytes_max = 8 << 10;
+    };
+    let f = Fixture::open_with(tempfile::tempdir().unwrap(), small).await;
+    f.db.stop_maintenance().await;
+    f.ok("ALTER SYSTEM SET checkpoint_interval = 'off'").await;
+    f.ok("CREATE STREAM s (v INT)").await;
+    f.ok("CREATE MATERIALIZED VIEW mv AS SELECT count(*) AS n, sum(v) AS total FROM s")
+        .await;
+    let log = log_of(&f, "s", f.path());
+    let bytes = || -> u64 {
+        let segments = segments(&log).into_iter();
+        segments.map(|path| std::fs::metadata(path).unwrap().len()).sum()
+    };
+    let insert = async |rows: std::ops::Range<i32>| {
+        for v in rows {
+            f.ok(&format!("INSERT INTO s VALUES ({v})")).await;
+        }
+        f.ok("FLUSH").await;
+    };
+    let maintain = async || {
+        let now = millrace_database::clock::now_ms();
+        f.db.maintain(now, now).await;
+    };
+    insert(0..90).await;
+    let before = bytes();
+    maintain().await;
+    assert_eq!(bytes(), before, "they may be replayed, one by one");
+    f.db.runtime().checkpoint().await;
+    maintain().await;
+    let after = bytes();
+    assert!(after * 2 < before, "{before} bytes became {after}");
+    // What comes now is behind the checkpoint.
+    insert(90..190).await;
+    let before = bytes();
+    maintain().await;
+    assert_eq!(bytes(), before);
+    let g = Fixture::open_with(f.copied(), small).await;
+    assert_eq!(g.ok("SELECT n, total FROM mv").await, ["190|17955"]);
+    assert_eq!(g.ok("SELECT count(*), sum(v) FROM s").await, ["190|17955"]);
+}

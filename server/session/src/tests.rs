@@ -1,5 +1,6 @@
 //! Whole statements against a database in a temporary directory.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -71,11 +72,15 @@ impl Fixture {
         Self::open(self.copied()).await
     }
 
+    /// The data directory.
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.as_ref().unwrap().path()
+    }
+
     /// A copy of what is on the disk at this moment.
     pub(crate) fn copied(&self) -> TempDir {
         let directory = tempfile::tempdir().unwrap();
-        let from = self.directory.as_ref().unwrap().path();
-        copy_directory(from, directory.path());
+        copy_directory(self.path(), directory.path());
         directory
     }
 

@@ -61,6 +61,20 @@ pub(super) fn list(disk: &dyn Disk, directory: &Path) -> std::io::Result<Vec<(u6
     Ok(listed.collect())
 }
 
+/// Removes the indexes in a directory, but not those of these segments.
+pub(super) fn remove_others(
+    disk: &dyn Disk,
+    directory: &Path,
+    segments: &BTreeSet<u64>,
+) -> Result<(), StorageError> {
+    let listed = list(disk, directory).map_err(|e| StorageError::io("list", directory, e))?;
+    for (_, path) in listed.iter().filter(|(of, _)| !segments.contains(of)) {
+        disk.remove(path)
+            .map_err(|e| StorageError::io("remove", path, e))?;
+    }
+    Ok(())
+}
+
 impl SegmentIndex {
     /// Reads a closed segment of a relation, all of whose blocks are these. `heads`: how far all logs are.
     ///

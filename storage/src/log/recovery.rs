@@ -541,13 +541,7 @@ impl Scanned {
         let segment = self.segments.pop().expect("a relation has at least one segment");
         // The last segment is written to again: what is known of it will not be so for long.
         self.indexed.remove(&segment.first_offset);
-        let listed = index::list(&**disk, &self.directory);
-        for (of, path) in listed.map_err(|e| StorageError::io("list", &self.directory, e))? {
-            if !self.indexed.contains(&of) {
-                disk.remove(&path)
-                    .map_err(|e| StorageError::io("remove", &path, e))?;
-            }
-        }
+        index::remove_others(&**disk, &self.directory, &self.indexed)?;
         let path = &segment.path;
         let size = segment
             .file
