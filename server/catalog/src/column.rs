@@ -26,3 +26,18 @@ pub struct ColumnDef {
     /// What the rows have in it that were there before it was added, if it was.
     pub added: Option<ScalarValue>,
 }
+
+impl ColumnDef {
+    /// A column of nothing but a name and a type.
+    pub fn plain(field: Arc<Field>) -> ColumnDef {
+        ColumnDef {
+            field,
+            default: None,
+            generated: None,
+            sequence: None,
+            proctime: false,
+            comment: None,
+            added: None,
+        }
+    }
+}

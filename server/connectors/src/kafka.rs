@@ -286,6 +286,13 @@ impl Reader for KafkaReader {
         Ok(fetched)
     }
 
+    fn position(&self) -> Position {
+        Position {
+            of: self.id.clone(),
+            splits: self.next.clone(),
+        }
+    }
+
     async fn lag(&self) -> Lag {
         let lags = self.consumer.lag().await;
         let known: Option<Vec<u64>> = lags.values().map(|partition| partition.lag).collect();
@@ -306,7 +313,12 @@ async fn connect(def: &KafkaDef) -> Result<Kafka, SourceError> {
     let mut security = match &def.sasl {
         None => AuthConfig::plaintext(),
         Some(sasl) => {
-            let password = sasl.password.read().map_err(secret)?;
+            let place = sasl.password.clone();
+            // Whatever the file is, nobody else waits for it.
+            let read = tokio::task::spawn_blocking(move || place.read()).await;
+            let password = read
+                .map_err(|error| SourceError::passing(error.to_string()))?
+                .map_err(secret)?;
             let password = String::from_utf8(password)
                 .map_err(|_| SourceError::passing("the password of a Kafka source is not UTF-8"))?;
             let user = sasl.user.clone();

@@ -101,6 +101,9 @@ pub trait Reader: Send {
     /// The source cannot be read now, or not any more.
     async fn next(&mut self) -> Result<Fetched, SourceError>;
 
+    /// Where every split is read next, those too of which nothing was read yet.
+    fn position(&self) -> Position;
+
     /// How far it is behind.
     async fn lag(&self) -> Lag;
 

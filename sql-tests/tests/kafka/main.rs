@@ -267,6 +267,25 @@ async fn beginnings(broker: &Broker, place: &Path) -> Result<(), Failure> {
         run(&client, &format!("CREATE STREAM {name} (n INT) {options}")).await?;
     }
     send(&kafka, (10..12).map(at)).await?;
+    // Of partition 1 of these nothing was read, and what "latest" was stays.
+    create_topic(&kafka, "quiet", 2).await?;
+    let quiet = |n: i32| Record::new("quiet", n.to_string()).partition(n % 2);
+    send(&kafka, (0..4).map(quiet)).await?;
+    let options = with(broker, "quiet", ", format = 'csv', scan.startup.mode = 'latest'");
+    for name in ["quiet", "silent"] {
+        run(&client, &format!("CREATE STREAM {name} (n INT) {options}")).await?;
+        if name == "quiet" {
+            send(&kafka, [quiet(4)]).await?;
+            until(&client, "SELECT sum(n) FROM quiet", "4").await?;
+        }
+    }
+    drop(client);
+    server.shutdown().await;
+    send(&kafka, [quiet(5), quiet(6)]).await?;
+    let server = start(place).await?;
+    let client = connect(server.pg_addr()).await?;
+    until(&client, "SELECT count(*), sum(n) FROM quiet", "3 15").await?;
+    until(&client, "SELECT count(*), sum(n) FROM silent", "2 11").await?;
     for (name, expected) in [
         ("all_of_it", "12 66"),
         ("earliest", "12 66"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -143,7 +143,9 @@ impl Object {
             Definition::View(query) => store_query(query, &mut stored),
             Definition::External(table) => {
                 let fields = table.columns().fields().iter();
-                stored.columns = fields.map(|field| store_column(&plain(field))).collect();
+                stored.columns = fields
+                    .map(|field| store_column(&ColumnDef::plain(Arc::clone(field))))
+                    .collect();
                 stored.external = Some(table.files().clone());
             }
             Definition::Function(function) => stored.function = Some(function.to_stored()),
@@ -398,19 +400,6 @@ fn load_column(stored: &StoredColumn) -> SqlResult<ColumnDef> {
     })
 }
 
-/// A column of nothing but a name and a type.
-fn plain(field: &Arc<Field>) -> ColumnDef {
-    ColumnDef {
-        field: Arc::clone(field),
-        default: None,
-        generated: None,
-        sequence: None,
-        proctime: false,
-        comment: None,
-        added: None,
-    }
-}
-
 /// Columns as they will be read back from the catalog: what files have of types that are not known here becomes the nearest
 /// that is.
 ///
@@ -420,7 +409,7 @@ pub fn lasting_columns(schema: &SchemaRef) -> SqlResult<SchemaRef> {
     let columns = schema
         .fields()
         .iter()
-        .map(|field| load_column(&store_column(&plain(field))));
+        .map(|field| load_column(&store_column(&ColumnDef::plain(Arc::clone(field)))));
     let fields = columns
         .map(|column| Ok(column?.field))
         .collect::<SqlResult<Vec<_>>>()?;

@@ -124,6 +124,18 @@ impl Generators {
 }
 
 impl Database {
+    /// In which the rows of an object are made that no session writes.
+    pub(super) fn scope_of(&self, object: &Object) -> Scope {
+        Scope {
+            catalog: self.catalog(),
+            database: object.database.clone(),
+            search_path: vec![object.schema.clone(), DEFAULT_SCHEMA.to_owned()],
+            zone: None,
+            session: None,
+            settings: Settings::default(),
+        }
+    }
+
     /// Starts to fill a stream, if it has a connector.
     ///
     /// # Errors
@@ -138,14 +150,7 @@ impl Database {
         let Some(source) = connector.source(&relation.columns)? else {
             return Ok(());
         };
-        let scope = Scope {
-            catalog: self.catalog(),
-            database: object.database.clone(),
-            search_path: vec![object.schema.clone(), DEFAULT_SCHEMA.to_owned()],
-            zone: None,
-            session: None,
-            settings: Settings::default(),
-        };
+        let scope = self.scope_of(object);
         let rows = Rows {
             builder: RowBuilder::new(self, &scope, relation, &source.given)?,
             source,

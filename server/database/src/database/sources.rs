@@ -16,11 +16,10 @@ use std::time::{Duration, Instant};
 use arrow::array::{
     BinaryArray, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
-use arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef};
 use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::scope::Scope;
-use millrace_catalog::settings::Settings;
-use millrace_catalog::{DEFAULT_SCHEMA, Object, Relation};
+use millrace_catalog::{Object, Relation};
 use millrace_connectors::connect;
 use millrace_connectors::decode::{Given, RecordDecoder};
 use millrace_connectors::source::{Fetched, Position, Reader, Record, SourceError};
@@ -30,7 +29,7 @@ use millrace_postgres::error::SqlResult;
 use millrace_postgres::from_internal;
 use millrace_postgres::types::timestamptz;
 use millrace_schedule::cpu::QueryClass;
-use millrace_storage::{ChangeBatch, LogNote, ObjectId};
+use millrace_storage::{ChangeBatch, LogNote, ObjectId, StorageError};
 use parking_lot::Mutex;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -143,6 +142,11 @@ impl Sources {
         }
     }
 
+    /// Says where the source of a stream begins that is about to be made.
+    pub fn begin(&self, stream: ObjectId, position: Position) {
+        self.found.lock().insert(stream, position);
+    }
+
     /// The position of a source that is running.
     pub(super) fn position(&self, stream: ObjectId) -> Option<Position> {
         let tasks = self.tasks.lock();
@@ -153,6 +157,7 @@ impl Sources {
 
     /// Stops one, whose stream is dropped.
     pub async fn stop(&self, stream: ObjectId) {
+        self.found.lock().remove(&stream);
         let task = self.tasks.lock().remove(&stream);
         if let Some(task) = task {
             task.task.abort();
@@ -205,22 +210,21 @@ impl Rows {
     }
 
     fn build(&self, given: &Given, rows: usize) -> SqlResult<RecordBatch> {
-        let given: Vec<(FieldRef, _)> = given.clone();
-        self.builder.build(&given, rows).map_err(|failure| *failure.error)
+        self.builder.build(given, rows).map_err(|failure| *failure.error)
     }
 }
 
 impl Database {
-    /// Whether the source of a stream can be reached, and its options fit the stream's columns.
+    /// Where the source of a stream begins, if it has one that is read.
     ///
     /// # Errors
-    /// Not so.
-    pub async fn probe_source(&self, scope: &Scope, relation: &Relation) -> SqlResult<()> {
+    /// It cannot be reached, or its options do not fit the stream's columns.
+    pub async fn probe_source(&self, scope: &Scope, relation: &Relation) -> SqlResult<Option<Position>> {
         let Some(connector) = &relation.connector else {
-            return Ok(());
+            return Ok(None);
         };
         if Rows::new(self, scope, relation, connector)?.is_none() {
-            return Ok(());
+            return Ok(None);
         }
         let beginning = Position::default();
         let opening = connect::open(connector, &beginning, relation.event_time.is_some());
@@ -230,8 +234,10 @@ impl Database {
                 PROBE.as_secs()
             )))
         });
-        opened.map_err(SourceError::into_sql)?.close().await;
-        Ok(())
+        let reader = opened.map_err(SourceError::into_sql)?;
+        let position = reader.position();
+        reader.close().await;
+        Ok(Some(position))
     }
 
     /// Starts to read what a stream is fed by, if it is.
@@ -245,22 +251,23 @@ impl Database {
         let Some(connector) = &relation.connector else {
             return Ok(());
         };
-        let scope = Scope {
-            catalog: self.catalog(),
-            database: object.database.clone(),
-            search_path: vec![object.schema.clone(), DEFAULT_SCHEMA.to_owned()],
-            zone: None,
-            session: None,
-            settings: Settings::default(),
-        };
+        let scope = self.scope_of(object);
         let Some(rows) = Rows::new(self, &scope, relation, connector)? else {
             return Ok(());
         };
-        let mut position = match self.store().catalog().fact(&fact(object.id))? {
-            Some(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
-            None => Position::default(),
+        let found = self.sources.found.lock().remove(&object.id).unwrap_or_default();
+        let position = match self.store().catalog().fact(&fact(object.id))? {
+            Some(bytes) => {
+                let mut position: Position = serde_json::from_slice(&bytes).unwrap_or_default();
+                position.advance(found);
+                position
+            }
+            // Where it begins, of every split: what "latest" means is settled once.
+            None => {
+                self.put_position(object.id, &found)?;
+                found
+            }
         };
-        position.advance(self.sources.found.lock().remove(&object.id).unwrap_or_default());
         let stops_on_error = connector.kafka()?.is_some_and(|kafka| kafka.stops_on_error);
         let errors = match relation.errors {
             Some(id) => self.catalog().object(id).and_then(|errors| {
@@ -294,7 +301,7 @@ impl Database {
     }
 
     /// Has the catalog keep the positions of sources before notes are removed from the logs of these relations.
-    pub(super) fn keep_position(&self, relation: u64) -> Result<(), millrace_storage::StorageError> {
+    pub(super) fn keep_position(&self, relation: u64) -> Result<(), StorageError> {
         let catalog = self.catalog();
         let of = catalog.objects().find(|object| {
             object.relation().is_some_and(|stream| {
@@ -308,7 +315,11 @@ impl Database {
         else {
             return Ok(());
         };
-        let bytes = serde_json::to_vec(&position).unwrap_or_default();
+        self.put_position(stream, &position)
+    }
+
+    fn put_position(&self, stream: ObjectId, position: &Position) -> Result<(), StorageError> {
+        let bytes = serde_json::to_vec(position).unwrap_or_default();
         self.store().catalog().put_fact(&fact(stream), &bytes)
     }
 }

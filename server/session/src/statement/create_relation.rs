@@ -200,15 +200,7 @@ async fn table_as(
                 .map_or(copies::original(field.name()), String::as_str)
                 .to_string();
             let stored = types::stored(field);
-            ColumnDef {
-                field: Arc::new(SqlType::of(&stored).field(name, true)),
-                default: None,
-                generated: None,
-                sequence: None,
-                proctime: false,
-                comment: None,
-                added: None,
-            }
+            ColumnDef::plain(Arc::new(SqlType::of(&stored).field(name, true)))
         })
         .collect();
     check_columns(columns.iter().map(|column| column.field.name().as_str()))?;
@@ -286,6 +278,7 @@ async fn fill(
 
 /// Makes the relation; `None`: it exists, and that is well.
 async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Object>>> {
+    let mut beginning = None;
     if new.connector.is_some() {
         // Whoever cannot be read from is told so now, and nobody waits for it.
         let relation = Relation::new(
@@ -298,10 +291,8 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         )
         .with_event_time(new.event_time.clone())
         .with_connector(new.connector.clone());
-        session
-            .database()
-            .probe_source(&session.scope(), &relation)
-            .await?;
+        let db = session.database();
+        beginning = db.probe_source(&session.scope(), &relation).await?;
     }
     let guard = session.ddl().await?;
     let scope = session.scope();
@@ -369,6 +360,9 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
     objects.push(object.clone());
     objects.extend(made);
     objects.extend(indexes);
+    if let Some(beginning) = beginning {
+        session.database().sources().begin(id, beginning);
+    }
     guard.create_all(objects).await?;
     Ok(Some(Arc::new(object)))
 }

@@ -33,13 +33,10 @@ pub(super) fn late_rows(
         ..column.clone()
     });
     let watermark = ColumnDef {
-        field: Arc::new(SqlType::plain(types::timestamptz()).field("watermark", true)),
-        default: None,
-        generated: None,
-        sequence: None,
-        proctime: false,
         comment: Some("the watermark when the row arrived".into()),
-        added: None,
+        ..ColumnDef::plain(Arc::new(
+            SqlType::plain(types::timestamptz()).field("watermark", true),
+        ))
     };
     beside(
         scope,
@@ -58,15 +55,8 @@ pub(super) fn bad_records(
     schema: &str,
     name: &str,
 ) -> SqlResult<Object> {
-    let columns = error_columns().map(|(name, data_type)| ColumnDef {
-        field: Arc::new(SqlType::plain(data_type).field(name, true)),
-        default: None,
-        generated: None,
-        sequence: None,
-        proctime: false,
-        comment: None,
-        added: None,
-    });
+    let columns = error_columns()
+        .map(|(name, data_type)| ColumnDef::plain(Arc::new(SqlType::plain(data_type).field(name, true))));
     let columns = columns.into();
     let keeping = Retention::of_errors();
     beside(scope, guard, schema, format!("{name}$errors"), columns, keeping)
