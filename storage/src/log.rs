@@ -31,6 +31,7 @@ mod hold;
 mod index;
 mod maintenance;
 mod merge;
+mod notes;
 mod prepared;
 mod queue;
 mod reader;

@@ -11,6 +11,7 @@
 //!                  `--------- late -----------'--> counted, and dropped or kept in a stream of late rows
 //! ```
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -44,7 +45,22 @@ pub struct EventTimeSpec {
     pub at_least: Option<i64>,
     /// Somebody has set the watermark back.
     pub set_back: Option<SetBack>,
+    /// Tells the watermark that a write lets one assume by the note that it has in the log, in microseconds: the rows of the stream come
+    /// from several places, of which others may be behind, so that they do not tell it themselves.
+    pub of_note: Option<OfNote>,
 }
+
+/// See [`EventTimeSpec::of_note`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Noted {
+    /// The write lets one assume this.
+    Watermark(Option<i64>),
+    /// The note does not tell: its rows do.
+    Untold,
+}
+
+/// Reads a note.
+pub type OfNote = fn(&[u8]) -> Noted;
 
 /// A watermark that was set by hand: rows before an offset do not count any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,22 +180,62 @@ impl EventTime {
         Some(self.submitted.load(Ordering::Acquire)).filter(|watermark| *watermark != NONE)
     }
 
-    /// The watermark that rows of the log let one assume, of which the first is at this offset.
+    /// The watermark that a block of the log lets one assume: rows, of which the first is at this offset, and the note before them, which
+    /// may be empty.
     ///
     /// # Errors
     /// The expression fails.
-    pub fn assumed_of_log(&self, first_offset: u64, rows: &RecordBatch) -> Result<Option<i64>> {
-        match self.spec.set_back {
-            Some(set) if first_offset < set.offset => {
-                // The log may have put what was written before and what was written after into one block.
-                let before = (set.offset - first_offset).min(rows.num_rows() as u64) as usize;
-                match rows.num_rows() - before {
-                    0 => Ok(None),
-                    after => self.assumed(&rows.slice(before, after)),
-                }
-            }
-            _ => self.assumed(rows),
+    pub fn assumed_of_log(&self, first_offset: u64, note: &[u8], rows: &RecordBatch) -> Result<Option<i64>> {
+        // The log may have put what was written before and what was written after into one block.
+        let before = match self.spec.set_back {
+            Some(set) => set
+                .offset
+                .saturating_sub(first_offset)
+                .min(rows.num_rows() as u64) as usize,
+            None => 0,
+        };
+        if before == rows.num_rows() {
+            return Ok(None);
         }
+        match self.spec.of_note {
+            // A block behind the first of its write.
+            Some(_) if note.is_empty() => Ok(None),
+            Some(of_note) => match of_note(note) {
+                Noted::Watermark(watermark) => Ok(watermark),
+                Noted::Untold => self.assumed(&rows.slice(before, rows.num_rows() - before)),
+            },
+            None => self.assumed(&rows.slice(before, rows.num_rows() - before)),
+        }
+    }
+
+    /// The watermark that rows let one assume by the places that they come from, one for each row. What is too far ahead of the clock does
+    /// not count.
+    ///
+    /// # Errors
+    /// The expression fails.
+    pub fn assumed_by_place<P: Ord + Copy>(
+        &self,
+        rows: &RecordBatch,
+        places: impl Iterator<Item = P>,
+        now: i64,
+    ) -> Result<BTreeMap<P, i64>> {
+        let assumed = micros(&self.spec.watermark.evaluate(rows)?.into_array(rows.num_rows())?)?;
+        let times = micros(rows.column(self.spec.column))?;
+        let horizon = self.horizon(now);
+        let mut found = BTreeMap::new();
+        for ((watermark, time), place) in assumed.iter().zip(times.iter()).zip(places) {
+            let is_future = time.is_some_and(|time| horizon.is_some_and(|horizon| time > horizon));
+            if let (Some(watermark), false) = (watermark, is_future) {
+                let known = found.entry(place).or_insert(watermark);
+                *known = watermark.max(*known);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Event times behind this are too far ahead of the clock.
+    fn horizon(&self, now: i64) -> Option<i64> {
+        self.spec.future_skew_max.map(|skew| now.saturating_add(skew))
     }
 
     /// The watermark is this from now on, although rows that were submitted let one assume a later one.
@@ -210,7 +266,7 @@ impl EventTime {
     pub fn judge(&self, rows: &RecordBatch, now: i64) -> Result<Judged> {
         let judged_by = self.watermark();
         let times = micros(rows.column(self.spec.column))?;
-        let horizon = self.spec.future_skew_max.map(|skew| now.saturating_add(skew));
+        let horizon = self.horizon(now);
         let is_future = |time: i64| horizon.is_some_and(|horizon| time > horizon);
         let is_late = |time: i64| is_future(time) || judged_by.is_some_and(|watermark| time < watermark);
         let (accepted, late, told) = if times.iter().flatten().any(is_late) {
@@ -318,12 +374,13 @@ mod tests {
                 offset: 12,
                 watermark,
             }),
+            of_note: None,
         });
         let times = TimestampMicrosecondArray::from(vec![90, 80, 30, 40]);
         let field = Field::new("t", times.data_type().clone(), false);
         let schema = Arc::new(Schema::new(vec![field]));
         let rows = RecordBatch::try_new(schema, vec![Arc::new(times)]).unwrap();
-        let assumed = |first_offset: u64| event_time.assumed_of_log(first_offset, &rows).unwrap();
+        let assumed = |first_offset: u64| event_time.assumed_of_log(first_offset, &[], &rows).unwrap();
         assert_eq!(assumed(0), None);
         assert_eq!(assumed(8), None);
         assert_eq!(assumed(9), Some(40));

@@ -37,7 +37,9 @@ pub mod worker;
 mod workers;
 
 pub use error::{CpuTask, RuntimeError};
-pub use event_time::{EventTime, EventTimeSpec, Judged, LateRow, LateRows, SetBack, WatermarkStatus};
+pub use event_time::{
+    EventTime, EventTimeSpec, Judged, LateRow, LateRows, Noted, OfNote, SetBack, WatermarkStatus,
+};
 pub use feed::{FeedLimits, FeedSize};
 pub use query::{
     BatchPlanner, ClientWait, FILE_PIECE_BYTES_MIN, GenericJoinExec, Partitions, ProfileHandle,
@@ -48,7 +50,7 @@ pub use runtime::durable::replay::Replayed;
 pub use runtime::durable::restore::RestoredView;
 pub use runtime::durable::writer::{CheckpointRecord, CheckpointState, CheckpointTotals};
 pub use runtime::follow::{Between, Changes, Checkpointed, Follower};
-pub use runtime::write::{Note, TableLocks, WriteToken};
+pub use runtime::write::{Note, TableLocks, WriteOptions, WriteToken};
 pub use runtime::{
     FeedStatus, Lack, PipelineStatus, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewStatus,
     WorkerStatus,

@@ -90,6 +90,11 @@ impl ConnectorDef {
         !matches!(self.name(), "webhook" | "kafka")
     }
 
+    /// Whether it reads what others keep.
+    pub fn is_read(&self) -> bool {
+        self.name() == "kafka"
+    }
+
     /// How requests are checked, if rows come by them.
     ///
     /// # Errors

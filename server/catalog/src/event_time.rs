@@ -22,6 +22,8 @@ use serde::{Deserialize, Serialize};
 
 /// After so much silence a partition is not waited for any more.
 pub const IDLE_TIMEOUT: &str = "watermark.idle_timeout";
+/// How much silence that is where nothing is said.
+const IDLE_DEFAULT: Duration = Duration::from_secs(60);
 
 /// How far ahead of the clock an event time may be, in microseconds, where nothing is said: a day. It lets wrong time zones pass, and keeps
 /// one row of a year to come from closing every window and making all that follows late.
@@ -40,6 +42,20 @@ pub struct EventTimeDef {
     pub late: Late,
     /// Somebody has set the watermark back.
     pub set_back: Option<SetBack>,
+    /// How long a partition of its topic may be without records before it is not waited for any more.
+    pub idle: Idle,
+}
+
+/// What `watermark.idle_timeout` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Idle {
+    /// Nothing: [`IDLE_DEFAULT`].
+    #[default]
+    Unsaid,
+    /// Each partition is waited for, for as long as it takes.
+    Off,
+    /// So many microseconds.
+    After(u64),
 }
 
 /// What becomes of late rows: they are counted, and
@@ -64,6 +80,14 @@ pub struct StoredEventTime {
     /// The offset of the log at which the watermark was set back, and to what.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     set_back: Option<(u64, i64)>,
+    #[serde(default, skip_serializing_if = "Idle::is_unsaid")]
+    idle: Idle,
+}
+
+impl Idle {
+    fn is_unsaid(&self) -> bool {
+        *self == Idle::Unsaid
+    }
 }
 
 fn duration(option: &str, value: &str) -> SqlResult<Duration> {
@@ -85,11 +109,15 @@ impl EventTimeDef {
         columns: &[String],
         options: &mut Options,
     ) -> SqlResult<Option<EventTimeDef>> {
-        let is_generated = (options.0.iter())
-            .any(|option| option.name.value.eq_ignore_ascii_case("connector") && option.value != "webhook");
+        let connector = (options.0.iter())
+            .find(|option| option.name.value.eq_ignore_ascii_case("connector"))
+            .map(|option| option.value.clone());
+        let is_generated = (connector.as_deref()).is_some_and(|name| !matches!(name, "webhook" | "kafka"));
+        let has_partitions = connector.as_deref() == Some("kafka");
         // The event times of a generator have nothing to do with the clock.
         let mut future_skew_max = (!is_generated).then_some(FUTURE_SKEW);
         let mut late = Late::Dropped;
+        let mut idle = Idle::Unsaid;
         let mut given = None;
         let mut left = vec![];
         for option in std::mem::take(&mut options.0) {
@@ -102,8 +130,11 @@ impl EventTimeDef {
                     let skew = duration(&name, value)?;
                     future_skew_max = Some(i64::try_from(skew.as_micros()).unwrap_or(i64::MAX));
                 }
-                // There is one partition, which waits for no other: nothing is to be kept of this.
-                IDLE_TIMEOUT => drop(duration(&name, value)?),
+                IDLE_TIMEOUT if value.eq_ignore_ascii_case("off") => idle = Idle::Off,
+                IDLE_TIMEOUT => {
+                    let after = duration(&name, value)?.as_micros();
+                    idle = Idle::After(u64::try_from(after).unwrap_or(u64::MAX));
+                }
                 "late" if value.eq_ignore_ascii_case("drop") => late = Late::Dropped,
                 "late" if value.eq_ignore_ascii_case("stream") => late = Late::Kept(None),
                 "late" => {
@@ -143,6 +174,8 @@ impl EventTimeDef {
             future_skew_max,
             late,
             set_back: None,
+            // Where there is one partition, which waits for no other, nothing is to be kept of this.
+            idle: if has_partitions { idle } else { Idle::Unsaid },
         }))
     }
 
@@ -199,7 +232,17 @@ impl EventTimeDef {
             late: self.late_stream().map(|id| RelationId(id.0)),
             at_least: None,
             set_back: self.set_back,
+            of_note: None,
         })
+    }
+
+    /// How long a partition may be without records before it is not waited for any more; `None`: for as long as it takes.
+    pub fn idle_timeout(&self) -> Option<Duration> {
+        match self.idle {
+            Idle::Unsaid => Some(IDLE_DEFAULT),
+            Idle::Off => None,
+            Idle::After(micros) => Some(Duration::from_micros(micros)),
+        }
     }
 
     /// The stream that keeps late rows.
@@ -225,7 +268,12 @@ impl EventTimeDef {
             Some(skew) => Some(format!("watermark.max_future_skew = '{skew}us'")),
         };
         let late = matches!(self.late, Late::Kept(_)).then(|| "late = 'stream'".to_owned());
-        skew.into_iter().chain(late).collect()
+        let idle = match self.idle {
+            Idle::Unsaid => None,
+            Idle::Off => Some(format!("{IDLE_TIMEOUT} = 'off'")),
+            Idle::After(micros) => Some(format!("{IDLE_TIMEOUT} = '{micros}us'")),
+        };
+        skew.into_iter().chain(late).chain(idle).collect()
     }
 
     /// The lasting form.
@@ -236,6 +284,7 @@ impl EventTimeDef {
             future_skew_max: self.future_skew_max,
             late: self.late_stream(),
             set_back: self.set_back.map(|set| (set.offset, set.watermark)),
+            idle: self.idle,
         }
     }
 
@@ -256,6 +305,7 @@ impl EventTimeDef {
             set_back: stored
                 .set_back
                 .map(|(offset, watermark)| SetBack { offset, watermark }),
+            idle: stored.idle,
         })
     }
 }

@@ -6,20 +6,15 @@ use millrace_postgres::error::SqlError;
 use crate::kafka;
 use crate::source::{Position, Reader, SourceError};
 
-/// Connects to the source that a connector names, and goes on from a position. With `is_timed` records are wanted in about the
-/// order of their event times.
+/// Connects to the source that a connector names, and goes on from a position.
 ///
 /// # Errors
-/// It cannot be reached, refuses, has not what the position needs, or does not have that order.
-pub async fn open(
-    connector: &ConnectorDef,
-    position: &Position,
-    is_timed: bool,
-) -> Result<Box<dyn Reader>, SourceError> {
+/// It cannot be reached, refuses, has not what the position needs.
+pub async fn open(connector: &ConnectorDef, position: &Position) -> Result<Box<dyn Reader>, SourceError> {
     let of_options = |error: SqlError| SourceError::lasting(error.message, "Create the stream again.");
     match connector.kafka().map_err(of_options)? {
         Some(kafka) => {
-            let reader = kafka::KafkaReader::open(&kafka, position, is_timed).await?;
+            let reader = kafka::KafkaReader::open(&kafka, position).await?;
             Ok(Box::new(reader))
         }
         None => Err(SourceError::lasting(

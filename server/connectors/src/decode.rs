@@ -49,12 +49,12 @@ impl RecordDecoder {
         }
     }
 
-    /// Rows of records in their order, and the records that are none.
+    /// Rows of records in their order, each batch with the place of its first among the records, and the records that are none.
     pub fn rows(
         &self,
         records: &[Record],
         build: &dyn Fn(&Given, usize) -> SqlResult<RecordBatch>,
-    ) -> (Vec<RecordBatch>, Vec<BadRecord>) {
+    ) -> (Vec<(usize, RecordBatch)>, Vec<BadRecord>) {
         let (mut rows, mut bad) = (vec![], vec![]);
         self.halve(records, 0, build, &mut rows, &mut bad);
         (rows, bad)
@@ -65,7 +65,7 @@ impl RecordDecoder {
         records: &[Record],
         first: usize,
         build: &dyn Fn(&Given, usize) -> SqlResult<RecordBatch>,
-        rows: &mut Vec<RecordBatch>,
+        rows: &mut Vec<(usize, RecordBatch)>,
         bad: &mut Vec<BadRecord>,
     ) {
         if records.is_empty() {
@@ -75,7 +75,7 @@ impl RecordDecoder {
             .columns(records)
             .and_then(|given| build(&given, records.len()))
         {
-            Ok(batch) => rows.push(batch),
+            Ok(batch) => rows.push((first, batch)),
             Err(error) if records.len() == 1 => bad.push(BadRecord { at: first, error }),
             Err(_) => {
                 let (left, right) = records.split_at(records.len() / 2);
@@ -303,7 +303,7 @@ mod tests {
             .map(|(at, value)| record(at as i64, *value))
             .collect();
         let (rows, bad) = decoder.rows(&records, &build);
-        let offsets = rows.iter().flat_map(|batch| {
+        let offsets = rows.iter().flat_map(|(_, batch)| {
             let offsets = batch.column(2).as_any().downcast_ref::<Int64Array>().unwrap();
             offsets.values().to_vec()
         });
@@ -371,6 +371,7 @@ mod tests {
         );
         let (rows, bad) = decoder.rows(&[record(5, Some("abc"))], &build);
         assert!(bad.is_empty());
+        let rows = rows.into_iter().map(|(_, batch)| batch).collect::<Vec<_>>();
         let shown = arrow::util::pretty::pretty_format_batches(&rows)
             .unwrap()
             .to_string();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use krafka::auth::{AuthConfig, TlsConfig};
-use krafka::consumer::{AutoOffsetReset, Consumer, IsolationLevel};
+use krafka::consumer::{AutoOffsetReset, Consumer, IsolationLevel, TopicPartition};
 use krafka::{Kafka, KrafkaError};
 use millrace_catalog::connector::kafka::{KafkaDef, Mechanism, Start};
 
@@ -33,8 +33,6 @@ pub struct KafkaReader {
     consumer: Consumer,
     /// The id of the topic, which another of the same name does not have.
     id: Option<String>,
-    /// Whether the stream has a watermark.
-    is_timed: bool,
     /// Of each partition the offset of the next record.
     next: BTreeMap<i32, i64>,
     looked: Instant,
@@ -45,7 +43,7 @@ impl KafkaReader {
     ///
     /// # Errors
     /// No broker answers or it refuses, the topic is not there or another one, records before the position are all that is left.
-    pub async fn open(def: &KafkaDef, position: &Position, is_timed: bool) -> Result<Self, SourceError> {
+    pub async fn open(def: &KafkaDef, position: &Position) -> Result<Self, SourceError> {
         let kafka = connect(def).await?;
         let isolation = match def.read_uncommitted {
             true => IsolationLevel::ReadUncommitted,
@@ -71,7 +69,6 @@ impl KafkaReader {
             brokers: def.brokers.clone(),
             consumer,
             id: None,
-            is_timed,
             next: BTreeMap::new(),
             looked: Instant::now(),
         };
@@ -111,17 +108,6 @@ impl KafkaReader {
             self.id = Some(topic.topic_id.iter().map(|byte| format!("{byte:02x}")).collect());
         }
         let partitions: BTreeSet<i32> = topic.partitions.keys().copied().collect();
-        // Rows of a partition that is behind the others would be late, and lost.
-        if self.is_timed && partitions.len() > 1 {
-            return Err(SourceError::lasting(
-                format!(
-                    "topic \"{}\" has {} partitions, and the watermark of a stream is that of one",
-                    self.topic,
-                    partitions.len()
-                ),
-                "Leave WATERMARK FOR away, or use a topic with one partition.",
-            ));
-        }
         Ok(partitions)
     }
 
@@ -295,9 +281,14 @@ impl Reader for KafkaReader {
 
     async fn lag(&self) -> Lag {
         let lags = self.consumer.lag().await;
-        let known: Option<Vec<u64>> = lags.values().map(|partition| partition.lag).collect();
+        let lag = |partition: &i32| {
+            let key = TopicPartition::new(self.topic.clone(), *partition);
+            lags.get(&key).and_then(|lag| lag.lag)
+        };
         Lag {
-            records: known.map(|lags| lags.into_iter().sum()),
+            splits: (self.next.keys())
+                .map(|partition| (*partition, lag(partition)))
+                .collect(),
         }
     }
 

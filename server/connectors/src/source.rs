@@ -52,10 +52,10 @@ pub struct Fetched {
 }
 
 /// How far the reader is behind what there is, as far as it knows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lag {
-    /// Records that are there and were not read.
-    pub records: Option<u64>,
+    /// Of each split how many records are there that were not read, where that is known.
+    pub splits: BTreeMap<i32, Option<u64>>,
 }
 
 /// Why nothing can be read.

@@ -17,7 +17,6 @@ pub mod ddl;
 mod deaths;
 pub mod definitions;
 pub mod engine;
-pub mod generators;
 pub mod jobs;
 pub mod maintenance;
 pub mod profiles;
@@ -38,6 +37,7 @@ use arc_swap::ArcSwap;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, TaskContext};
+use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::flow::FlowDef;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{CatalogSnapshot, Definition, Object, Planned, QueryDef, Reader, Relation};
@@ -133,7 +133,6 @@ pub struct Database {
     /// Whether the transaction that has that right waits for a table.
     definer_waits: tokio::sync::watch::Sender<bool>,
     jobs: jobs::Jobs,
-    generators: generators::Generators,
     sources: sources::Sources,
     sinks: sinks::Sinks,
     subscriptions: subscriptions::Subscriptions,
@@ -240,7 +239,6 @@ impl Database {
             ddl: Arc::default(),
             definer_waits: tokio::sync::watch::Sender::new(false),
             jobs: jobs::Jobs::default(),
-            generators: generators::Generators::default(),
             sources: sources::Sources::default(),
             sinks: sinks::Sinks::default(),
             subscriptions: subscriptions::Subscriptions::default(),
@@ -270,7 +268,6 @@ impl Database {
         self.subscriptions.stop_all().await;
         self.stop_maintenance().await;
         self.cancel_jobs(&self.jobs.active()).await;
-        self.generators.stop_all().await;
         self.sources.stop_all().await;
         // They note with the last checkpoint what they have delivered.
         self.sinks.flush().await;
@@ -320,11 +317,6 @@ impl Database {
     /// Functions, planners and options that every statement is bound and planned with.
     pub fn state(&self) -> &SessionState {
         &self.state
-    }
-
-    /// What fills streams with a connector.
-    pub fn generators(&self) -> &generators::Generators {
-        &self.generators
     }
 
     /// What streams are fed by that others keep.
@@ -412,7 +404,6 @@ impl Database {
         self.acquit_views().await;
         // Nothing is to come before what there is has come up.
         for object in self.catalog().objects() {
-            self.start_generator(object)?;
             self.start_source(object)?;
             self.start_sink(object, restored.remove(&object.id));
         }
@@ -510,7 +501,14 @@ impl Database {
     pub fn event_time(&self, relation: &Relation) -> SqlResult<Option<EventTimeSpec>> {
         let event_time = relation.event_time.as_ref();
         event_time
-            .map(|event_time| event_time.spec(&self.state, relation.schema()))
+            .map(|event_time| {
+                let spec = event_time.spec(&self.state, relation.schema())?;
+                let is_read = relation.connector.as_ref().is_some_and(ConnectorDef::is_read);
+                Ok(EventTimeSpec {
+                    of_note: is_read.then_some(sources::noted),
+                    ..spec
+                })
+            })
             .transpose()
     }
 

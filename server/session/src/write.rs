@@ -11,7 +11,7 @@ use datafusion::catalog::TableProvider;
 use millrace_catalog::{Object, Relation};
 use millrace_database::database::ddl::DdlGuard;
 use millrace_database::sessions::Locking;
-use millrace_engine::{LateRows, Note, RuntimeError, TableLocks};
+use millrace_engine::{LateRows, Note, RuntimeError, TableLocks, WriteOptions};
 use millrace_planner::{RelationId, RelationKind};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
@@ -274,9 +274,14 @@ impl Session {
         let running = self.running();
         let may = || running.submit().is_ok();
         let runtime = self.db.runtime();
-        let written = runtime
-            .append_unless_ended(changes, locks, note, self.write_timeout(), &may)
-            .await;
+        let options = WriteOptions {
+            locks,
+            note,
+            wait_max: self.write_timeout(),
+            may: &may,
+            watermark: None,
+        };
+        let written = runtime.append_with(changes, &options).await;
         let written = match written {
             Err(RuntimeError::Ended) => {
                 running.submit()?;

@@ -31,11 +31,19 @@ pub async fn kills(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
     let options = with(
         broker,
         "kills",
-        ", format = 'csv', include.partition = 'p', include.offset = 'o'",
+        ", format = 'csv', include.partition = 'p', include.offset = 'o', watermark.idle_timeout = 'off'",
     );
     run(
         &client,
-        &format!("CREATE STREAM kills (n BIGINT, p INT, o BIGINT) {options}"),
+        &format!(
+            "CREATE STREAM kills (n BIGINT, ts TIMESTAMPTZ, p INT, o BIGINT, WATERMARK FOR ts AS ts) {options}"
+        ),
+    )
+    .await?;
+    run(
+        &client,
+        "CREATE MATERIALIZED VIEW minutes AS SELECT window_end, count(*) AS n, sum(n) AS s
+         FROM TUMBLE(kills, ts, INTERVAL '1 minute') GROUP BY window_end EMIT ON WINDOW CLOSE",
     )
     .await?;
     run(
@@ -57,10 +65,13 @@ pub async fn kills(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
             let mut number = 0_u64;
             while !stop.load(Ordering::Relaxed) {
                 number += 1;
+                let partition = number % 3;
+                // The clocks of partitions are half a minute apart.
+                let seconds = i64::try_from(number / 10 + 30 * partition).unwrap();
+                let time = chrono::DateTime::from_timestamp(seconds, 0).unwrap();
+                let record = Record::new("kills", format!("{number},{}", time.to_rfc3339()));
                 // What is not acknowledged may be there: the topic itself says what is.
-                let _ = producer
-                    .enqueue(Record::new("kills", number.to_string()).partition((number % 3) as i32))
-                    .await;
+                let _ = producer.enqueue(record.partition(partition as i32)).await;
                 if number.is_multiple_of(50) {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
@@ -71,7 +82,17 @@ pub async fn kills(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
     };
     for _ in 0..rounds {
         tokio::time::sleep(Duration::from_millis(random.random_range(50..1500))).await;
-        if random.random_bool(0.3) {
+        if random.random_bool(0.2) {
+            let client = connect(server.pg).await?;
+            run(&client, "PAUSE STREAM kills").await?;
+            if random.random_bool(0.5) {
+                run(&client, "RESUME STREAM kills").await?;
+            } else {
+                server.kill()?;
+                server = Process::start(place, 1, false)?;
+                run(&connect(server.pg).await?, "RESUME STREAM kills").await?;
+            }
+        } else if random.random_bool(0.3) {
             broker.kill()?;
             tokio::time::sleep(Duration::from_millis(random.random_range(0..500))).await;
             broker.run()?;
@@ -86,13 +107,17 @@ pub async fn kills(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
     let topic = contents(&kafka, "kills").await?;
     let client = connect(server.pg).await?;
     until(&client, "SELECT count(*) FROM kills", &topic.len().to_string()).await?;
-    let found = rows(&client, "SELECT p, o, n FROM kills").await?;
+    let found = rows(
+        &client,
+        "SELECT p, o, n, to_char(ts, 'YYYY-MM-DD\"T\"HH24:MI:SS+00:00') FROM kills",
+    )
+    .await?;
     let found: BTreeMap<(i32, i64), Option<String>> = (found.into_iter())
         .map(|row| {
             let number = |at: usize| row[at].as_deref().unwrap_or_default().to_owned();
             (
                 (number(0).parse().unwrap(), number(1).parse().unwrap()),
-                Some(number(2)),
+                Some(format!("{},{}", number(2), number(3))),
             )
         })
         .collect();
@@ -113,6 +138,18 @@ pub async fn kills(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
     if view != expected {
         return Err(format!("the view has {view:?} instead of {expected:?}").into());
     }
-    println!("kills: {} records", topic.len());
+    let expected = "SELECT window_end, count(*), sum(n) FROM TUMBLE(kills, ts, INTERVAL '1 minute')
+        WHERE window_end <= (SELECT min(m) FROM (SELECT max(ts) AS m FROM kills GROUP BY p) w)
+        GROUP BY window_end ORDER BY window_end";
+    let expected = rows(&client, expected).await?;
+    let view = rows(
+        &client,
+        "SELECT window_end, n, s FROM minutes ORDER BY window_end",
+    )
+    .await?;
+    if view != expected {
+        return Err(format!("the closed windows are {view:?} instead of {expected:?}").into());
+    }
+    println!("kills: {} records, {} closed windows", topic.len(), view.len());
     server.kill()
 }

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod kills;
+mod time;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -61,6 +62,12 @@ fn main() -> ExitCode {
     });
     test("partitions", &mut |broker, place| {
         runtime.block_on(partitions(broker, place))
+    });
+    test("watermarks", &mut |broker, place| {
+        runtime.block_on(time::watermarks(broker, place))
+    });
+    test("pauses", &mut |broker, place| {
+        runtime.block_on(time::pauses(broker, place))
     });
     test("refusals", &mut |broker, place| {
         runtime.block_on(refusals(broker, place))
@@ -411,18 +418,7 @@ async fn refusals(broker: &Broker, place: &Path) -> Result<(), Failure> {
         "failed 0",
     )
     .await?;
-    // Partitions have no watermarks of their own.
-    create_topic(&kafka, "two", 2).await?;
     let timed = "(ts TIMESTAMPTZ, WATERMARK FOR ts AS ts)";
-    let error = refused(
-        &client,
-        &format!(
-            "CREATE STREAM x {timed} {}",
-            with(broker, "two", ", format = 'csv'")
-        ),
-    )
-    .await?;
-    assert!(error.contains("2 partitions"), "{error}");
     create_topic(&kafka, "one", 1).await?;
     run(
         &client,

@@ -18,6 +18,8 @@ pub struct LogBlock {
     /// The write that they are part of: all of its blocks, of whichever relations, have its number, and later writes have
     /// higher ones. If the block was merged from those of several writes, the last of them.
     pub write_id: u64,
+    /// What the owner wrote down with the write, if this is its first block; else empty.
+    pub note: Vec<u8>,
     /// The rows; the arrays share the memory that the file was read into.
     pub changes: ChangeBatch,
 }
@@ -114,26 +116,31 @@ impl LogReader {
             ))
         })?;
         let changes = block::decode(&bytes, &header, &schema).map_err(corrupt)?;
-        Ok(self.clip(entry, header.write_id, changes))
+        let note = block::note(&bytes, &header).map_err(corrupt)?.to_vec();
+        Ok(self.clip(
+            entry,
+            LogBlock {
+                first_offset: entry.first_offset,
+                write_id: header.write_id,
+                note,
+                changes,
+            },
+        ))
     }
 
     /// Cuts off what is outside of the range, and what was read already: the block may have been merged since from some that
     /// were read and some that were not.
-    fn clip(&self, entry: BlockEntry, write_id: u64, changes: ChangeBatch) -> LogBlock {
+    fn clip(&self, entry: BlockEntry, block: LogBlock) -> LogBlock {
         let first_offset = self.next_offset.max(entry.first_offset);
         let end = self.to.min(entry.end_offset());
         if first_offset == entry.first_offset && end == entry.end_offset() {
-            return LogBlock {
-                first_offset,
-                write_id,
-                changes,
-            };
+            return block;
         }
         let start = (first_offset - entry.first_offset) as usize;
         LogBlock {
             first_offset,
-            write_id,
-            changes: changes.slice(start, (end - first_offset) as usize),
+            changes: block.changes.slice(start, (end - first_offset) as usize),
+            ..block
         }
     }
 }

@@ -26,14 +26,12 @@ use crate::log::blocks::{BlockEntry, Index};
 use crate::log::file::ReadAhead;
 use crate::log::first::First;
 use crate::log::index::{self, SegmentIndex};
+use crate::log::notes;
 use crate::log::relation::{Beginning, DROPPED_MARKER, RelationLog};
 use crate::log::segment::{self, SegmentHeader};
 use crate::log::tail::{Tail, Trust};
 use crate::log::types::LogNote;
 use crate::{StorageError, disk};
-
-/// So many notes are told of at most, the newest.
-const NOTES_MAX: usize = 100_000;
 
 /// All logs of a directory.
 #[derive(Debug)]
@@ -109,15 +107,14 @@ pub(super) fn recover(directory: &Path, disk: &Arc<dyn Disk>) -> Result<Recovere
         next_write_id: scan.last_write_id + 1,
         notes: Vec::new(),
     };
+    let mut found = vec![];
     for (id, mut scanned) in relations {
         let (kept, notes) = (scanned.kept, std::mem::take(&mut scanned.notes));
         let notes = notes.into_iter().filter(|(block, _)| *block < kept);
-        recovered.notes.extend(notes.map(|(_, note)| note));
+        found.push(notes.map(|(_, note)| note).collect());
         recovered.relations.insert(id, Arc::new(scanned.finish(disk)?));
     }
-    recovered.notes.sort_by_key(|note| note.write_id);
-    let surplus = recovered.notes.len().saturating_sub(NOTES_MAX);
-    recovered.notes.drain(..surplus);
+    recovered.notes = notes::newest(found);
     Ok(recovered)
 }
 
@@ -510,7 +507,7 @@ fn drop_incomplete_writes(relations: &mut BTreeMap<u64, Scanned>, scan: &Scan) {
 impl Scanned {
     fn note(&mut self, block: usize, note: LogNote) {
         self.notes.push_back((block, note));
-        if self.notes.len() > NOTES_MAX {
+        if self.notes.len() > notes::NOTES_MAX {
             self.notes.pop_front();
         }
     }

@@ -304,7 +304,7 @@ fn logged_watermark(
     for block in logs.read(id.0, offsets.start, offsets.end)? {
         let block = block?;
         let rows = widen(block.changes.rows, schema, missing)?;
-        event_time.advance(event_time.assumed_of_log(block.first_offset, &rows)?);
+        event_time.advance(event_time.assumed_of_log(block.first_offset, &block.note, &rows)?);
     }
     Ok(event_time.watermark())
 }

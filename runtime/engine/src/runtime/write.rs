@@ -45,6 +45,35 @@ pub struct WriteToken {
 /// Nothing is written down where it is empty.
 pub type Note<'a> = &'a (dyn Fn(&LateRows) -> Vec<u8> + Sync);
 
+/// What there may be to say of a write besides its changes.
+#[derive(Clone, Copy)]
+pub struct WriteOptions<'a> {
+    /// Those of the tables that are changed.
+    pub locks: Option<&'a TableLocks>,
+    /// If nothing is written, neither is the note.
+    pub note: Note<'a>,
+    /// How long it waits for room at most; `None`: until there is some.
+    pub wait_max: Option<Duration>,
+    /// Asked at the last moment, when nothing is left to wait for: if it says no, nothing is written, and if it says yes, the write
+    /// is handed to the log before anything else happens.
+    pub may: &'a (dyn Fn() -> bool + Sync),
+    /// The watermark that the write lets one assume of this stream, in microseconds, whatever its rows do: they come from several
+    /// places, of which others may be behind. The note must tell it too ([`EventTimeSpec::of_note`](crate::EventTimeSpec)).
+    pub watermark: Option<(RelationId, Option<i64>)>,
+}
+
+impl Default for WriteOptions<'_> {
+    fn default() -> Self {
+        WriteOptions {
+            locks: None,
+            note: &|_| vec![],
+            wait_max: None,
+            may: &|| true,
+            watermark: None,
+        }
+    }
+}
+
 impl WriteToken {
     /// Adds another write.
     pub fn merge(&mut self, other: &WriteToken) {
@@ -139,45 +168,30 @@ impl Runtime {
         changes: Vec<(RelationId, ChangeBatch)>,
         locks: Option<&TableLocks>,
     ) -> Result<WriteToken> {
-        self.append_within(changes, locks, None).await
+        let options = WriteOptions {
+            locks,
+            ..WriteOptions::default()
+        };
+        self.append_with(changes, &options).await
     }
 
-    /// As [`append`](Self::append). The write waits so long for room at most; `None`: until there is some.
+    /// As [`append`](Self::append), with what else there is to say.
     ///
     /// # Errors
-    /// As [`append`](Self::append); there was no space in time.
-    pub async fn append_within(
+    /// As [`append`](Self::append); there was no room in time; `may` said no.
+    pub async fn append_with(
         &self,
         changes: Vec<(RelationId, ChangeBatch)>,
-        locks: Option<&TableLocks>,
-        wait_max: Option<Duration>,
-    ) -> Result<WriteToken> {
-        self.append_unless_ended(changes, locks, &|_| vec![], wait_max, &|| true)
-            .await
-    }
-
-    /// As [`append_within`](Self::append_within). `may` is asked at the last moment, when nothing is left to wait for: if
-    /// it says no, nothing is written, and if it says yes, the write is handed to the log before anything else happens. If nothing
-    /// is written, neither is the note.
-    ///
-    /// # Errors
-    /// As [`append_within`](Self::append_within); `may` said no.
-    pub async fn append_unless_ended(
-        &self,
-        changes: Vec<(RelationId, ChangeBatch)>,
-        locks: Option<&TableLocks>,
-        note: Note<'_>,
-        wait_max: Option<Duration>,
-        may: &(dyn Fn() -> bool + Sync),
+        options: &WriteOptions<'_>,
     ) -> Result<WriteToken> {
         let changes = one_batch_each(changes)?;
         if changes.is_empty() {
             return Ok(WriteToken::default());
         }
         let relations: Vec<RelationId> = changes.iter().map(|(relation, _)| *relation).collect();
-        self.engine.wait_for_room(&relations, wait_max).await?;
+        self.engine.wait_for_room(&relations, options.wait_max).await?;
         loop {
-            match self.append_once(changes.clone(), locks, note, may).await? {
+            match self.append_once(changes.clone(), options).await? {
                 Some(token) => return Ok(token),
                 // What was submitted meanwhile has made a row of this write late.
                 None => continue,
@@ -189,10 +203,9 @@ impl Runtime {
     async fn append_once(
         &self,
         changes: Vec<(RelationId, ChangeBatch)>,
-        locks: Option<&TableLocks>,
-        note: Note<'_>,
-        may: &(dyn Fn() -> bool + Sync),
+        options: &WriteOptions<'_>,
     ) -> Result<Option<WriteToken>> {
+        let WriteOptions { locks, note, may, .. } = *options;
         let mut writes: Vec<(Arc<Relation>, ChangeBatch)> = vec![];
         let mut judgements: Vec<(Arc<EventTime>, Judged)> = vec![];
         let mut watermarks = vec![];
@@ -221,16 +234,28 @@ impl Runtime {
                 ));
                 continue;
             };
-            let judged = event_time.judge(&rows, self.engine.timers.now())?;
+            let mut judged = event_time.judge(&rows, self.engine.timers.now())?;
+            if let Some((_, watermark)) = options.watermark.filter(|(of, _)| *of == id) {
+                // Without a row there is no block that could tell it after a restart.
+                judged.watermark = watermark.filter(|_| judged.accepted.num_rows() > 0);
+            }
+            if judged.accepted.num_rows() > 0 {
+                // First, since the first block has the note, which may have the watermark.
+                let first = match options.watermark.is_some_and(|(of, _)| of == id) {
+                    true => 0,
+                    false => writes.len(),
+                };
+                watermarks.insert(first, judged.watermark);
+                writes.insert(
+                    first,
+                    (relation, ChangeBatch::insertions(judged.accepted.clone())),
+                );
+            }
             if let (Some(late), true) = (event_time.spec.late, judged.late.num_rows() > 0) {
                 let late = self.engine.relation(late)?;
                 let rows = judged.late_rows(&late.schema())?;
                 watermarks.push(None);
                 writes.push((late, ChangeBatch::insertions(rows)));
-            }
-            if judged.accepted.num_rows() > 0 {
-                watermarks.push(judged.watermark);
-                writes.push((relation, ChangeBatch::insertions(judged.accepted.clone())));
             }
             judgements.push((event_time, judged));
         }

@@ -19,7 +19,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use millrace_engine::{
     FeedLimits, FeedStatus, Lack, Runtime, RuntimeError, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
-    WriteToken,
+    WriteOptions, WriteToken,
 };
 use millrace_planner::query::physical_optimizer_rules;
 use millrace_planner::{Binder, RelationId, RelationInfo, RelationKind, ViewOptions, plan_view};
@@ -147,7 +147,11 @@ impl Fixture {
         let values: ArrayRef = Arc::new(Int64Array::from_iter_values(values));
         let rows = RecordBatch::try_new(schema(), vec![values]).unwrap();
         let changes = vec![(id, ChangeBatch::insertions(rows))];
-        self.runtime.append_within(changes, None, wait).await
+        let options = WriteOptions {
+            wait_max: wait,
+            ..WriteOptions::default()
+        };
+        self.runtime.append_with(changes, &options).await
     }
 
     /// The queue before the epochs of a source.

@@ -175,7 +175,6 @@ impl DdlGuard<'_> {
         }
         db.publish(objects.iter().cloned(), &[]);
         for object in &objects {
-            db.start_generator(object)?;
             db.start_source(object)?;
             db.start_sink(object, None);
         }
@@ -285,23 +284,20 @@ impl DdlGuard<'_> {
     }
 }
 
-fn is_source(object: &Object) -> bool {
-    object
-        .relation()
-        .is_some_and(|relation| relation.connector.is_some())
-}
-
 /// What removes objects from the catalog, with what else it holds of them.
 pub(super) fn gone_facts(gone: &[Arc<Object>]) -> Vec<CatalogChange> {
     let changes = gone.iter().flat_map(|object| {
-        let key = match object.kind {
-            ObjectKind::Stream if is_source(object) => Some(sources::fact(object.id)),
-            ObjectKind::MaterializedView => Some(beginnings_fact(object.id)),
-            ObjectKind::Sequence => Some(sequences::fact(object.id)),
-            _ => matches!(object.definition, Definition::Sink(_)).then(|| fact(object.id)),
+        let keys = match object.kind {
+            ObjectKind::MaterializedView => vec![beginnings_fact(object.id)],
+            ObjectKind::Sequence => vec![sequences::fact(object.id)],
+            _ if matches!(object.definition, Definition::Sink(_)) => vec![fact(object.id)],
+            _ => match object.relation() {
+                Some(relation) if relation.connector.is_some() => sources::facts(object.id).to_vec(),
+                _ => vec![],
+            },
         };
-        let fact = key.map(|key| CatalogChange::RemoveFact { key });
-        std::iter::once(CatalogChange::Remove(object.id)).chain(fact)
+        let facts = keys.into_iter().map(|key| CatalogChange::RemoveFact { key });
+        std::iter::once(CatalogChange::Remove(object.id)).chain(facts)
     });
     changes.collect()
 }
@@ -309,7 +305,6 @@ pub(super) fn gone_facts(gone: &[Arc<Object>]) -> Vec<CatalogChange> {
 /// Removes what objects have in the runtime and on disk. What fails is left for the next start.
 pub(crate) async fn take_down(db: &Database, objects: &[Arc<Object>]) {
     for object in objects {
-        db.generators().stop(object.id).await;
         db.sources().stop(object.id).await;
         db.sinks().stop(object.id).await;
         db.forget_sink(object);

@@ -349,7 +349,6 @@ impl Definitions {
             .iter()
             .filter(|object| self.base.object(object.id).is_none())
         {
-            db.start_generator(object)?;
             db.start_source(object)?;
         }
         take_down(db, &gone).await;

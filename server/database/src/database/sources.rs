@@ -1,76 +1,107 @@
-//! What streams are fed by that others keep: one task a stream, which goes on from where the log says.
+//! What streams are fed by: one task a stream, of one registry.
 //!
 //! ```text
-//!  reader --records--> decode --rows--> one write: rows, bad records, and the position as its note --> the log, the views
+//!  reader --records--> decode --rows--> one write: rows, bad records, and the place as its note --> the log, the views
 //!     ^                                                        |
 //!     `---- from the newest note, after a restart -------------'
 //! ```
-//! A record is in the stream if and only if the position is behind it, so each is there once, whatever crash comes in between, and no
-//! checkpoint is needed. When retention removes the newest note, the catalog has the position. A write waits for room as any other
-//! does; meanwhile nothing is fetched.
+//! A record is in the stream if and only if the place is behind it, so each is there once, whatever crash comes in between, and no
+//! checkpoint is needed. When retention removes the newest note, the catalog has the place. A write waits for room as any other
+//! does; meanwhile nothing is fetched. Rows of a generator are a function of their number, and the log tells how many there are.
+
+mod generating;
+mod reading;
+mod records;
+mod splits;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use arrow::array::{
-    BinaryArray, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
-};
-use arrow::datatypes::{DataType, SchemaRef};
-use millrace_catalog::connector::ConnectorDef;
+use futures::future::join_all;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{Object, Relation};
 use millrace_connectors::connect;
-use millrace_connectors::decode::{Given, RecordDecoder};
-use millrace_connectors::source::{Fetched, Position, Reader, Record, SourceError};
-use millrace_engine::{Runtime, RuntimeError, WriteToken};
-use millrace_planner::RelationId;
-use millrace_postgres::error::SqlResult;
-use millrace_postgres::from_internal;
-use millrace_postgres::types::timestamptz;
-use millrace_schedule::cpu::QueryClass;
-use millrace_storage::{ChangeBatch, LogNote, ObjectId, StorageError};
+use millrace_connectors::source::{Position, SourceError};
+use millrace_engine::Noted;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_storage::{CatalogChange, LogNote, ObjectId, StorageError};
 use parking_lot::Mutex;
-use rand::Rng;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::database::Database;
-use crate::database::rows::RowBuilder;
+pub use self::records::error_columns;
 
-/// How long is waited after a failure: twice as long each time, up to the second.
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
-/// How often it is asked how far a source is behind.
-const LAG_EVERY: Duration = Duration::from_millis(500);
-/// How much of a bad record is kept, in bytes.
-const KEPT_BYTES_MAX: usize = 64 << 10;
+use self::reading::Reading;
+use self::records::Rows;
+use crate::database::Database;
+
 /// How long a look at a source may take when a stream is made.
 const PROBE: Duration = Duration::from_secs(15);
 
-/// The columns of a stream of bad records, in their order: when each came, where it stands, what it is, and why it is no row.
-pub fn error_columns() -> [(&'static str, DataType); 8] {
-    [
-        ("at", timestamptz()),
-        ("partition", DataType::Int32),
-        ("offset", DataType::Int64),
-        ("key", DataType::Binary),
-        ("value", DataType::Binary),
-        ("bytes", DataType::Int64),
-        ("code", DataType::Utf8),
-        ("reason", DataType::Utf8),
-    ]
+/// The facts that hold the place of a source, and that it is paused.
+pub fn facts(stream: ObjectId) -> [String; 2] {
+    [format!("source/{}", stream.0), format!("paused/{}", stream.0)]
 }
 
-/// The fact that holds the position of a source.
-pub fn fact(stream: ObjectId) -> String {
-    format!("source/{}", stream.0)
+/// How far a source is: what is written down with rows that were read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    pub position: Position,
+    /// Of a stream with a watermark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<Times>,
 }
 
-/// What is written down with rows that were read.
+/// How far the watermarks are of what was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// Of each split what its rows let one assume, in microseconds.
+    pub splits: BTreeMap<i32, i64>,
+    /// What all of them together do.
+    pub watermark: Option<i64>,
+    /// Where somebody has set the stream's watermark back: the splits' are of after that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_back: Option<u64>,
+}
+
+impl Place {
+    /// Adds what was read later.
+    fn advance(&mut self, later: Place) {
+        self.position.advance(later.position);
+        self.times = later.times;
+    }
+
+    /// From a fact of the catalog, which was a position alone before there were watermarks of splits.
+    fn of_fact(bytes: &[u8]) -> Option<Place> {
+        let of_position = || {
+            let position = serde_json::from_slice(bytes).ok()?;
+            Some(Place {
+                position,
+                ..Place::default()
+            })
+        };
+        serde_json::from_slice(bytes).ok().or_else(of_position)
+    }
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     source: ObjectId,
     position: Position,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    times: Option<Times>,
+}
+
+/// What a note in the log says of the watermark.
+pub(super) fn noted(note: &[u8]) -> Noted {
+    match serde_json::from_slice::<Note>(note) {
+        Ok(Note {
+            times: Some(times), ..
+        }) => Noted::Watermark(times.watermark),
+        _ => Noted::Untold,
+    }
 }
 
 /// What a source is doing.
@@ -84,6 +115,10 @@ pub enum State {
     Retrying,
     /// Somebody must do something.
     Failed,
+    /// Somebody has said so.
+    Paused,
+    /// There is no more to come.
+    Ended,
 }
 
 impl State {
@@ -93,6 +128,8 @@ impl State {
             State::Running => "running",
             State::Retrying => "retrying",
             State::Failed => "failed",
+            State::Paused => "paused",
+            State::Ended => "ended",
         }
     }
 }
@@ -101,34 +138,78 @@ impl State {
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
     pub state: State,
-    /// Records that became rows since the start, and those that did not.
+    /// Records that became rows, and those that did not: since the start, or, of a generator, since the stream was made.
     pub rows: u64,
     pub bad: u64,
-    pub position: Position,
+    pub place: Place,
     /// Records that are there and were not read.
     pub lag_records: Option<u64>,
     /// The time of the newest record that was read, in milliseconds since 1970-01-01 00:00 UTC.
     pub newest_ms: Option<i64>,
     pub error: Option<String>,
+    /// When the next rows of a generator are due, in microseconds, if it has a rate.
+    due: Option<i64>,
 }
 
-/// The tasks, by stream, and what the logs said of their positions.
+impl Progress {
+    /// How far what was read is behind, in milliseconds: nothing if there is nothing else to be read.
+    pub fn lag_ms(&self, now_ms: i64) -> Option<i64> {
+        match self.lag_records? {
+            0 => Some(0),
+            _ => Some((now_ms - self.newest_ms?).max(0)),
+        }
+    }
+}
+
+/// What a generator was told.
+#[derive(Debug, Clone, Copy)]
+pub struct Made {
+    pub rows_max: Option<u64>,
+    /// Rows a second.
+    pub rate: Option<u64>,
+}
+
+/// A source as `mr_catalog` has it.
+#[derive(Debug, Clone)]
+pub struct SourceInfo {
+    pub stream: ObjectId,
+    /// If it is a generator.
+    pub made: Option<Made>,
+    pub progress: Progress,
+}
+
+/// The tasks, by stream, and what the logs said of their places.
 #[derive(Default)]
 pub struct Sources {
     tasks: Mutex<BTreeMap<ObjectId, Task>>,
-    found: Mutex<HashMap<ObjectId, Position>>,
+    found: Mutex<HashMap<ObjectId, Place>>,
 }
 
+/// One source. It is asked to stop, so that what is being written is counted.
 struct Task {
-    progress: Arc<Mutex<Progress>>,
-    task: JoinHandle<()>,
+    made: Option<Made>,
+    progress: watch::Receiver<Progress>,
+    stop: watch::Sender<bool>,
+    /// None: it is paused.
+    running: Option<JoinHandle<()>>,
 }
 
 impl Sources {
     /// All of them.
-    pub fn list(&self) -> Vec<(ObjectId, Progress)> {
+    pub fn list(&self) -> Vec<SourceInfo> {
         let tasks = self.tasks.lock();
-        let info = |(stream, task): (&ObjectId, &Task)| (*stream, task.progress.lock().clone());
+        let info = |(stream, task): (&ObjectId, &Task)| {
+            let mut progress = task.progress.borrow().clone();
+            if task.running.is_none() {
+                progress.state = State::Paused;
+                progress.lag_records = None;
+            }
+            SourceInfo {
+                stream: *stream,
+                made: task.made,
+                progress,
+            }
+        };
         tasks.iter().map(info).collect()
     }
 
@@ -137,33 +218,73 @@ impl Sources {
         let mut found = self.found.lock();
         for note in notes {
             if let Ok(note) = serde_json::from_slice::<Note>(&note.note) {
-                found.entry(note.source).or_default().advance(note.position);
+                let Note {
+                    source,
+                    position,
+                    times,
+                } = note;
+                found
+                    .entry(source)
+                    .or_default()
+                    .advance(Place { position, times });
             }
         }
     }
 
     /// Says where the source of a stream begins that is about to be made.
     pub fn begin(&self, stream: ObjectId, position: Position) {
-        self.found.lock().insert(stream, position);
+        let place = Place {
+            position,
+            ..Place::default()
+        };
+        self.found.lock().insert(stream, place);
     }
 
-    /// The position of a source that is running.
-    pub(super) fn position(&self, stream: ObjectId) -> Option<Position> {
+    /// The place of a source that is known.
+    fn place(&self, stream: ObjectId) -> Option<Place> {
         let tasks = self.tasks.lock();
         tasks
             .get(&stream)
-            .map(|task| task.progress.lock().position.clone())
+            .map(|task| task.progress.borrow().place.clone())
+    }
+
+    /// Waits for generators that have an end and no rate.
+    pub async fn ended(&self) {
+        let is_finite = |made: &Made| made.rows_max.is_some() && made.rate.is_none();
+        self.wait(is_finite, |_| false).await;
+    }
+
+    /// Waits until all rows of generators that are due by now are written.
+    pub async fn follow(&self, now: i64) {
+        let is_ahead = move |progress: &Progress| progress.due.is_some_and(|due| due > now);
+        self.wait(|made| made.rate.is_some(), is_ahead).await;
+    }
+
+    async fn wait(&self, which: impl Fn(&Made) -> bool, is_enough: impl Fn(&Progress) -> bool) {
+        let waits: Vec<watch::Receiver<Progress>> = {
+            let tasks = self.tasks.lock();
+            (tasks.values())
+                .filter(|task| task.running.is_some() && task.made.as_ref().is_some_and(&which))
+                .map(|task| task.progress.clone())
+                .collect()
+        };
+        let is_enough = &is_enough;
+        join_all(waits.into_iter().map(|mut progress| async move {
+            // One that is stopped meanwhile is not waited for.
+            let _ = progress
+                .wait_for(|progress| {
+                    matches!(progress.state, State::Ended | State::Failed) || is_enough(progress)
+                })
+                .await;
+        }))
+        .await;
     }
 
     /// Stops one, whose stream is dropped.
     pub async fn stop(&self, stream: ObjectId) {
+        self.halt(stream).await;
+        self.tasks.lock().remove(&stream);
         self.found.lock().remove(&stream);
-        let task = self.tasks.lock().remove(&stream);
-        if let Some(task) = task {
-            task.task.abort();
-            // What was being written is seen through by the runtime.
-            let _ = task.task.await;
-        }
     }
 
     /// Stops all of them.
@@ -173,44 +294,22 @@ impl Sources {
             self.stop(stream).await;
         }
     }
-}
 
-/// What makes rows of a relation out of records.
-struct Rows {
-    decoder: RecordDecoder,
-    builder: RowBuilder,
-}
-
-impl Rows {
-    fn new(
-        db: &Database,
-        scope: &Scope,
-        relation: &Relation,
-        connector: &ConnectorDef,
-    ) -> SqlResult<Option<Rows>> {
-        let Some((format, columns)) = connector.records(&relation.columns)? else {
-            return Ok(None);
+    /// Stops one for now; what it was writing is written, and counts: it is started again from there.
+    async fn halt(&self, stream: ObjectId) {
+        let running = {
+            let mut tasks = self.tasks.lock();
+            tasks.get_mut(&stream).and_then(|task| {
+                task.stop.send_replace(true);
+                task.running.take()
+            })
         };
-        let field = |position: &usize| Arc::clone(&relation.columns[*position].field);
-        let members = columns
-            .members
-            .iter()
-            .map(|(position, member)| (field(position), *member));
-        let given: Vec<usize> = (columns.values.iter().copied())
-            .chain(columns.members.iter().map(|(position, _)| *position))
-            .collect();
-        Ok(Some(Rows {
-            decoder: RecordDecoder::new(
-                format,
-                columns.values.iter().map(field).collect(),
-                members.collect(),
-            ),
-            builder: RowBuilder::new(db, scope, relation, &given)?,
-        }))
-    }
-
-    fn build(&self, given: &Given, rows: usize) -> SqlResult<RecordBatch> {
-        self.builder.build(given, rows).map_err(|failure| *failure.error)
+        if let Some(running) = running {
+            let _ = running.await;
+        }
+        if let Some(place) = self.place(stream) {
+            self.found.lock().insert(stream, place);
+        }
     }
 }
 
@@ -227,7 +326,7 @@ impl Database {
             return Ok(None);
         }
         let beginning = Position::default();
-        let opening = connect::open(connector, &beginning, relation.event_time.is_some());
+        let opening = connect::open(connector, &beginning);
         let opened = tokio::time::timeout(PROBE, opening).await.unwrap_or_else(|_| {
             Err(SourceError::passing(format!(
                 "the source did not answer within {} seconds",
@@ -240,7 +339,7 @@ impl Database {
         Ok(Some(position))
     }
 
-    /// Starts to read what a stream is fed by, if it is.
+    /// Starts what feeds an object, if it is one that is fed and nobody has paused that.
     ///
     /// # Errors
     /// The options are not ones.
@@ -252,292 +351,164 @@ impl Database {
             return Ok(());
         };
         let scope = self.scope_of(object);
+        let (stop, stopped) = watch::channel(false);
+        let is_paused = self.store().catalog().fact(&facts(object.id)[1])?.is_some();
+        if let Some(source) = connector.source(&relation.columns)? {
+            let made = Made {
+                rows_max: source.generator.rows_max(),
+                rate: source.rate,
+            };
+            let (tell, progress) = watch::channel(Progress::default());
+            let filling = self.filling(object, relation, &scope, source, tell)?;
+            let running = (!is_paused).then(|| tokio::spawn(filling.run(stopped)));
+            let task = Task {
+                made: Some(made),
+                progress,
+                stop,
+                running,
+            };
+            self.sources.tasks.lock().insert(object.id, task);
+            return Ok(());
+        }
         let Some(rows) = Rows::new(self, &scope, relation, connector)? else {
             return Ok(());
         };
-        let found = self.sources.found.lock().remove(&object.id).unwrap_or_default();
-        let position = match self.store().catalog().fact(&fact(object.id))? {
-            Some(bytes) => {
-                let mut position: Position = serde_json::from_slice(&bytes).unwrap_or_default();
-                position.advance(found);
-                position
-            }
-            // Where it begins, of every split: what "latest" means is settled once.
-            None => {
-                self.put_position(object.id, &found)?;
-                found
-            }
-        };
-        let stops_on_error = connector.kafka()?.is_some_and(|kafka| kafka.stops_on_error);
-        let errors = match relation.errors {
-            Some(id) => self.catalog().object(id).and_then(|errors| {
-                let relation = errors.relation()?;
-                Some((relation.info.id, Arc::clone(relation.schema())))
-            }),
-            None => None,
-        };
-        let progress = Arc::new(Mutex::new(Progress {
-            position,
+        let place = self.beginning(object.id)?;
+        let (tell, progress) = watch::channel(Progress {
+            place,
             ..Progress::default()
-        }));
-        let reading = Reading {
-            runtime: self.runtime().clone(),
-            id: object.id,
-            name: object.described(),
-            stream: relation.info.id,
-            errors,
-            stops_on_error,
-            is_timed: relation.event_time.is_some(),
-            connector: connector.clone(),
-            rows: Arc::new(rows),
-            progress: Arc::clone(&progress),
+        });
+        let reading = Reading::new(self, object, relation, connector, rows, tell)?;
+        let running = (!is_paused).then(|| tokio::spawn(async move { reading.run(stopped).await }));
+        let task = Task {
+            made: None,
+            progress,
+            stop,
+            running,
         };
-        let task = tokio::spawn(async move { reading.run().await });
-        self.sources
-            .tasks
-            .lock()
-            .insert(object.id, Task { progress, task });
+        self.sources.tasks.lock().insert(object.id, task);
         Ok(())
     }
 
-    /// Has the catalog keep the positions of sources before notes are removed from the logs of these relations.
+    /// From where a source is read.
+    fn beginning(&self, stream: ObjectId) -> Result<Place, StorageError> {
+        let found = self.sources.found.lock().remove(&stream).unwrap_or_default();
+        match self.store().catalog().fact(&facts(stream)[0])? {
+            Some(bytes) => {
+                let mut place = Place::of_fact(&bytes).unwrap_or_default();
+                if !found.position.is_beginning() {
+                    place.advance(found);
+                }
+                Ok(place)
+            }
+            // Where it begins, of every split: what "latest" means is settled once.
+            None => {
+                self.put_place(stream, &found)?;
+                Ok(found)
+            }
+        }
+    }
+
+    /// Stops what feeds a stream until it is resumed, also over a restart.
+    ///
+    /// # Errors
+    /// It is fed by nothing; the catalog cannot be written.
+    pub async fn pause_source(&self, object: &Object) -> SqlResult<()> {
+        self.known_source(object)?;
+        self.store().catalog().put_fact(&facts(object.id)[1], b"1")?;
+        self.sources.halt(object.id).await;
+        Ok(())
+    }
+
+    /// Goes on with what feeds a stream: from where it was paused, or where it failed.
+    ///
+    /// # Errors
+    /// It is fed by nothing; the catalog cannot be written.
+    pub async fn resume_source(self: &Arc<Self>, object: &Object) -> SqlResult<()> {
+        self.known_source(object)?;
+        let key = facts(object.id)[1].clone();
+        let catalog = self.store().catalog();
+        catalog.apply(vec![CatalogChange::RemoveFact { key }])?;
+        self.restart_source(object, async || Ok(())).await
+    }
+
+    /// Does something while nothing is fed into a stream.
+    ///
+    /// # Errors
+    /// Those of what is done.
+    pub async fn restart_source<T>(
+        self: &Arc<Self>,
+        object: &Object,
+        during: impl AsyncFnOnce() -> SqlResult<T>,
+    ) -> SqlResult<T> {
+        let is_fed = self.sources.place(object.id).is_some();
+        if is_fed {
+            self.sources.halt(object.id).await;
+        }
+        let outcome = during().await;
+        if is_fed && let Some(object) = self.catalog().object(object.id) {
+            // What a generator has made is told by the log.
+            if let Some(relation) = object.relation() {
+                self.runtime().settled(relation.info.id).await?;
+            }
+            self.start_source(&object.clone())?;
+        }
+        outcome
+    }
+
+    fn known_source(&self, object: &Object) -> SqlResult<()> {
+        match self.sources.place(object.id) {
+            Some(_) => Ok(()),
+            None => Err(SqlError::new(
+                SqlState::WrongObjectType,
+                format!("nothing feeds {}", object.described()),
+            )
+            .with_hint("A stream with connector 'kafka', 'datagen', 'nexmark' or 'ysb' is fed.")),
+        }
+    }
+
+    /// Has the catalog keep the places of sources before notes are removed from the logs of these relations.
     pub(super) fn keep_position(&self, relation: u64) -> Result<(), StorageError> {
         let catalog = self.catalog();
         let of = catalog.objects().find(|object| {
             object.relation().is_some_and(|stream| {
                 let late = stream.event_time.as_ref().and_then(|time| time.late_stream());
-                stream.connector.is_some()
+                stream
+                    .connector
+                    .as_ref()
+                    .is_some_and(|connector| connector.is_read())
                     && [Some(object.id), stream.errors, late].contains(&Some(ObjectId(relation)))
             })
         });
-        let Some((stream, position)) =
-            of.and_then(|object| Some((object.id, self.sources.position(object.id)?)))
+        let Some((stream, place)) = of.and_then(|object| Some((object.id, self.sources.place(object.id)?)))
         else {
             return Ok(());
         };
-        self.put_position(stream, &position)
+        self.put_place(stream, &place)
     }
 
-    fn put_position(&self, stream: ObjectId, position: &Position) -> Result<(), StorageError> {
-        let bytes = serde_json::to_vec(position).unwrap_or_default();
-        self.store().catalog().put_fact(&fact(stream), &bytes)
+    fn put_place(&self, stream: ObjectId, place: &Place) -> Result<(), StorageError> {
+        let bytes = serde_json::to_vec(place).unwrap_or_default();
+        self.store().catalog().put_fact(&facts(stream)[0], &bytes)
     }
-}
-
-/// One source at work.
-struct Reading {
-    runtime: Runtime,
-    id: ObjectId,
-    name: String,
-    stream: RelationId,
-    /// The stream of bad records, and its columns.
-    errors: Option<(RelationId, SchemaRef)>,
-    stops_on_error: bool,
-    /// Whether the stream has a watermark.
-    is_timed: bool,
-    connector: ConnectorDef,
-    rows: Arc<Rows>,
-    progress: Arc<Mutex<Progress>>,
-}
-
-impl Reading {
-    async fn run(&self) {
-        let mut wait = RETRY.0;
-        loop {
-            let began = Instant::now();
-            let error = match self.read_on().await {
-                Ok(never) => match never {},
-                Err(error) => error,
-            };
-            // What went well for a while begins anew.
-            if began.elapsed() > RETRY.1 {
-                wait = RETRY.0;
-            }
-            let shown = match &error.hint {
-                Some(hint) => format!("{}. {hint}", error.message),
-                None => error.message.clone(),
-            };
-            {
-                let mut progress = self.progress.lock();
-                progress.state = match error.is_final {
-                    true => State::Failed,
-                    false => State::Retrying,
-                };
-                progress.error = Some(shown.clone());
-            }
-            if error.is_final {
-                tracing::error!(stream = self.name, error = shown, "a source failed");
-                return;
-            }
-            tracing::warn!(stream = self.name, error = shown, "a source is tried again");
-            let jitter = rand::rng().random_range(0.5..1.0);
-            tokio::time::sleep(wait.mul_f64(jitter)).await;
-            wait = (wait * 2).min(RETRY.1);
-        }
-    }
-
-    async fn read_on(&self) -> Result<std::convert::Infallible, SourceError> {
-        let mut position = self.progress.lock().position.clone();
-        let mut reader = connect::open(&self.connector, &position, self.is_timed).await?;
-        {
-            let mut progress = self.progress.lock();
-            progress.state = State::Running;
-            progress.error = None;
-        }
-        let outcome = self.follow(reader.as_mut(), &mut position).await;
-        reader.close().await;
-        outcome
-    }
-
-    async fn follow(
-        &self,
-        reader: &mut dyn Reader,
-        position: &mut Position,
-    ) -> Result<std::convert::Infallible, SourceError> {
-        let mut before: Option<WriteToken> = None;
-        let mut asked: Option<Instant> = None;
-        loop {
-            let fetched = reader.next().await?;
-            if asked.is_none_or(|asked| asked.elapsed() > LAG_EVERY) || fetched.records.is_empty() {
-                self.progress.lock().lag_records = reader.lag().await.records;
-                asked = Some(Instant::now());
-            }
-            if fetched.records.is_empty() {
-                continue;
-            }
-            let written = self.write(fetched, position).await?;
-            // Two writes are under way: one is written while the other goes through the views.
-            if let Some(before) = before.replace(written) {
-                self.runtime.wait_for(&before).await.map_err(of_runtime)?;
-            }
-        }
-    }
-
-    /// Writes what was read, with how far that goes.
-    async fn write(&self, fetched: Fetched, position: &mut Position) -> Result<WriteToken, SourceError> {
-        let (rows, errors) = (Arc::clone(&self.rows), self.errors.clone());
-        let stops = self.stops_on_error;
-        let Fetched {
-            records,
-            position: moved,
-        } = fetched;
-        let newest = records.iter().filter_map(|record| record.timestamp_ms).max();
-        let now = self.runtime.now();
-        let work = move || {
-            let build = |given: &Given, count: usize| rows.build(given, count);
-            let (good, bad) = rows.decoder.rows(&records, &build);
-            if let (true, Some(first)) = (stops, bad.first()) {
-                let record = &records[first.at];
-                return Err(SourceError::lasting(
-                    format!(
-                        "record {} of partition {} is no row: {}",
-                        record.offset, record.split, first.error.message
-                    ),
-                    "on_error = 'skip' keeps such records in a stream of their own, and goes on.",
-                ));
-            }
-            let bad: Vec<(&Record, &str, String)> = (bad.iter())
-                .map(|bad| (&records[bad.at], bad.error.code.code(), reason(&bad.error)))
-                .collect();
-            let count = bad.len() as u64;
-            let errors = match (errors, bad.is_empty()) {
-                (Some((id, schema)), false) => Some((id, bad_rows(&schema, &bad, now)?)),
-                _ => None,
-            };
-            Ok((good, errors, count))
-        };
-        let computed = self
-            .runtime
-            .compute(QueryClass::Stream, work)
-            .map_err(of_runtime)?;
-        let (good, errors, bad) = computed.await.map_err(of_runtime)??;
-        let count: u64 = good.iter().map(|batch| batch.num_rows() as u64).sum();
-        let mut changes: Vec<(RelationId, ChangeBatch)> = (good.into_iter())
-            .map(|rows| (self.stream, ChangeBatch::insertions(rows)))
-            .collect();
-        changes.extend(errors.map(|(id, rows)| (id, ChangeBatch::insertions(rows))));
-        let note = Note {
-            source: self.id,
-            position: moved.clone(),
-        };
-        let note = serde_json::to_vec(&note).map_err(|error| SourceError::passing(error.to_string()))?;
-        let written = self
-            .runtime
-            .append_unless_ended(changes, None, &|_| note.clone(), None, &|| true)
-            .await
-            .map_err(of_runtime)?;
-        position.advance(moved);
-        let mut progress = self.progress.lock();
-        progress.rows += count;
-        progress.bad += bad;
-        progress.newest_ms = newest.or(progress.newest_ms);
-        progress.position.clone_from(position);
-        Ok(written)
-    }
-}
-
-fn of_runtime(error: RuntimeError) -> SourceError {
-    SourceError::passing(from_internal::runtime(error).message)
-}
-
-fn reason(error: &millrace_postgres::error::SqlError) -> String {
-    match &error.detail {
-        Some(detail) => format!("{}: {detail}", error.message),
-        None => error.message.clone(),
-    }
-}
-
-/// Bad records as rows of their stream.
-fn bad_rows(
-    schema: &SchemaRef,
-    bad: &[(&Record, &str, String)],
-    now: i64,
-) -> Result<RecordBatch, SourceError> {
-    let kept = |bytes: &Option<bytes::Bytes>| {
-        let bytes = bytes.as_ref()?;
-        Some(bytes.slice(..bytes.len().min(KEPT_BYTES_MAX)))
-    };
-    let bytes = |record: &Record| record.value.as_ref().map(|value| value.len() as i64);
-    let records = || bad.iter().map(|(record, ..)| *record);
-    let columns: Vec<arrow::array::ArrayRef> = vec![
-        Arc::new(TimestampMicrosecondArray::from_value(now, bad.len()).with_timezone("UTC")),
-        Arc::new(Int32Array::from_iter_values(records().map(|record| record.split))),
-        Arc::new(Int64Array::from_iter_values(
-            records().map(|record| record.offset),
-        )),
-        Arc::new(BinaryArray::from_iter(records().map(|record| kept(&record.key)))),
-        Arc::new(BinaryArray::from_iter(
-            records().map(|record| kept(&record.value)),
-        )),
-        Arc::new(Int64Array::from_iter(records().map(bytes))),
-        Arc::new(StringArray::from_iter_values(
-            bad.iter().map(|(_, code, _)| *code),
-        )),
-        Arc::new(StringArray::from_iter_values(
-            bad.iter().map(|(.., reason)| reason),
-        )),
-    ];
-    let cast = columns
-        .iter()
-        .zip(schema.fields())
-        .map(|(column, field)| arrow::compute::cast(column, field.data_type()));
-    let batch = cast
-        .collect::<Result<Vec<_>, _>>()
-        .and_then(|columns| RecordBatch::try_new(Arc::clone(schema), columns));
-    batch.map_err(|error| SourceError::passing(format!("keeping bad records: {error}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn note(source: u64, splits: &[(i32, i64)]) -> LogNote {
+    fn note(source: u64, splits: &[(i32, i64)], watermark: Option<Option<i64>>) -> LogNote {
         let note = Note {
             source: ObjectId(source),
             position: Position {
                 of: Some("t".to_owned()),
                 splits: splits.iter().copied().collect(),
             },
+            times: watermark.map(|watermark| Times {
+                watermark,
+                splits: [(3, 4)].into(),
+                set_back: None,
+            }),
         };
         LogNote {
             written_at_ms: 0,
@@ -547,22 +518,39 @@ mod tests {
     }
 
     #[test]
-    fn a_position_is_put_together_from_notes() {
+    fn a_place_is_put_together_from_notes() {
         let sources = Sources::default();
         let other = LogNote {
             note: br#"{"definitions": 3}"#.to_vec(),
-            ..note(1, &[])
+            ..note(1, &[], None)
         };
         sources.restore(&[
-            note(1, &[(0, 5)]),
-            note(2, &[(0, 50)]),
+            note(1, &[(0, 5)], None),
+            note(2, &[(0, 50)], None),
             other,
-            note(1, &[(1, 7)]),
-            note(1, &[(0, 9)]),
+            note(1, &[(1, 7)], None),
+            note(1, &[(0, 9)], None),
         ]);
         let found = sources.found.lock();
-        assert_eq!(found[&ObjectId(1)].splits, [(0, 9), (1, 7)].into());
-        assert_eq!(found[&ObjectId(2)].splits, [(0, 50)].into());
+        assert_eq!(found[&ObjectId(1)].position.splits, [(0, 9), (1, 7)].into());
+        assert_eq!(found[&ObjectId(2)].position.splits, [(0, 50)].into());
         assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn a_note_tells_the_watermark_if_it_was_written_down() {
+        let told = |watermark| noted(&note(1, &[(0, 5)], watermark).note);
+        assert_eq!(told(None), Noted::Untold);
+        assert_eq!(told(Some(Some(7))), Noted::Watermark(Some(7)));
+        assert_eq!(told(Some(None)), Noted::Watermark(None));
+        assert_eq!(noted(b"{}"), Noted::Untold);
+    }
+
+    #[test]
+    fn a_fact_of_before_is_read() {
+        let place = Place::of_fact(br#"{"of": "t", "splits": {"0": 5}}"#).unwrap();
+        assert_eq!(place.position.splits, [(0, 5)].into());
+        let bytes = serde_json::to_vec(&place).unwrap();
+        assert_eq!(Place::of_fact(&bytes).unwrap(), place);
     }
 }

@@ -223,7 +223,7 @@ async fn hold(session: &Arc<Session>, object: &Object) -> SqlResult<()> {
     session.hold_table(relation).await
 }
 
-fn find(
+pub(super) fn find(
     session: &Session,
     scope: &Scope,
     name: &ast::ObjectName,

@@ -37,7 +37,7 @@ pub(crate) async fn alter(session: &Arc<Session>, text: Option<&str>) -> SqlResu
         ));
     }
     clock.advance_to(time);
-    db.generators().follow(time).await;
+    db.sources().follow(time).await;
     db.runtime().follow_clock().await?;
     Ok(())
 }

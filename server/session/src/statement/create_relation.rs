@@ -71,16 +71,17 @@ pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str
         .collect();
     let mut options = create.options.clone();
     let event_time = EventTimeDef::new(create.watermark.as_ref(), &names, &mut options)?;
+    let keeping = Retention::new(&mut options, ObjectKind::Stream)?;
+    let connector = ConnectorDef::new(&mut options)?;
     let mut given = create.options.0.iter();
-    if given.any(|option| option.name.value.eq_ignore_ascii_case(IDLE_TIMEOUT)) {
+    let has_partitions = connector.as_ref().is_some_and(ConnectorDef::is_read);
+    if !has_partitions && given.any(|option| option.name.value.eq_ignore_ascii_case(IDLE_TIMEOUT)) {
         let message = format!(
             "option \"{IDLE_TIMEOUT}\" has no effect: a stream has a single partition, which never waits \
              for another"
         );
         session.notice(Severity::Notice, message);
     }
-    let keeping = Retention::new(&mut options, ObjectKind::Stream)?;
-    let connector = ConnectorDef::new(&mut options)?;
     let (connector, format) = match connector {
         Some(connector) => (Some(connector.with_format(create.format.as_ref())?), None),
         None => (None, create.format.as_ref()),

@@ -1,15 +1,19 @@
-//! CANCEL JOB, WAIT, and workers that come, leave and are killed.
+//! CANCEL JOB, WAIT, what feeds streams paused and resumed, and workers that come, leave and are killed.
 
 use std::sync::Arc;
 
-use millrace_postgres::error::SqlResult;
+use millrace_catalog::Object;
+use millrace_database::database::ddl::DdlGuard;
+use millrace_parser::ast::{ObjectKind as Kind, ObjectReference};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 use millrace_schedule::id::WorkerId;
-use millrace_storage::ObjectId;
+use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::session::Session;
+use crate::statement::alter::find;
 use crate::statement::done;
 
 /// CANCEL JOB: returns when nothing is left of the job.
@@ -23,8 +27,45 @@ pub async fn wait(session: &Arc<Session>) -> SqlResult<Outcome> {
     for failed in session.database().wait_for_jobs().await {
         session.notice(Severity::Warning, failed);
     }
-    session.database().generators().ended().await;
+    session.database().sources().ended().await;
     done("WAIT")
+}
+
+/// PAUSE STREAM: nothing is fed into it until it is resumed, also over a restart.
+pub async fn pause(session: &Arc<Session>, of: &ObjectReference) -> SqlResult<Outcome> {
+    let (_guard, object) = fed(session, of, "PAUSE").await?;
+    session.database().pause_source(&object).await?;
+    done("PAUSE")
+}
+
+/// RESUME STREAM: goes on where it was paused, or where it failed.
+pub async fn resume(session: &Arc<Session>, of: &ObjectReference) -> SqlResult<Outcome> {
+    let (_guard, object) = fed(session, of, "RESUME").await?;
+    session.database().resume_source(&object).await?;
+    done("RESUME")
+}
+
+/// The stream that is named, which stays while the right to change definitions is held.
+async fn fed<'s>(
+    session: &'s Arc<Session>,
+    of: &ObjectReference,
+    what: &str,
+) -> SqlResult<(DdlGuard<'s>, Arc<Object>)> {
+    let kind = match of.kind {
+        Kind::Stream => ObjectKind::Stream,
+        Kind::Table => ObjectKind::Table,
+        other => {
+            return Err(SqlError::unsupported(format!("{what} {other} is not supported"))
+                .with_hint("What feeds a stream can be paused: PAUSE STREAM."));
+        }
+    };
+    if session.transaction_is_open() {
+        let message = format!("{what} cannot run inside a transaction block");
+        return Err(SqlError::new(SqlState::ActiveSqlTransaction, message));
+    }
+    let guard = session.ddl().await?;
+    let object = find(session, &session.scope(), &of.name, kind)?;
+    Ok((guard, object))
 }
 
 /// ADD WORKER: partitions move to it when the groups of epochs under way have ended.

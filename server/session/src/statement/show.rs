@@ -9,13 +9,14 @@ use datafusion::sql::sqlparser::ast;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{Definition, Object, kind_name};
 use millrace_database::Database;
+use millrace_database::database::sources::SourceInfo;
 use millrace_database::running::Running;
 use millrace_database::sessions::Activity;
 use millrace_parser::ast::{ObjectName, ShowStatement, ShowTarget, Statement};
 use millrace_parser::quote_literal;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::{from_internal, types};
-use millrace_storage::ObjectKind;
+use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::names;
 use crate::outcome::{CommandTag, Outcome};
@@ -64,7 +65,17 @@ pub fn columns(target: &ShowTarget) -> SchemaRef {
         ShowTarget::Cursors => schema(&["name", "hold", "query"]),
         ShowTarget::Databases | ShowTarget::Schemas => schema(&["name", "comment"]),
         ShowTarget::Functions => schema(&["name"]),
-        ShowTarget::Streams | ShowTarget::Sources => schema(&["name", "schema", "comment", "late_rows"]),
+        ShowTarget::Streams => schema(&["name", "schema", "comment", "late_rows"]),
+        ShowTarget::Sources => schema(&[
+            "name",
+            "schema",
+            "comment",
+            "late_rows",
+            "connector",
+            "state",
+            "lag_records",
+            "error",
+        ]),
         ShowTarget::Tables
         | ShowTarget::Views
         | ShowTarget::MaterializedViews
@@ -195,7 +206,8 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
     let db = session.database();
     let kind = |kind: ObjectKind| relations(scope, show.schema.as_ref(), kind);
     Ok(match &show.target {
-        ShowTarget::Streams | ShowTarget::Sources => streams(db, scope, show.schema.as_ref())?,
+        ShowTarget::Streams => streams(db, scope, show.schema.as_ref())?,
+        ShowTarget::Sources => sources(db, scope, show.schema.as_ref())?,
         ShowTarget::Tables => kind(ObjectKind::Table)?,
         ShowTarget::Views => kind(ObjectKind::View)?,
         ShowTarget::MaterializedViews => kind(ObjectKind::MaterializedView)?,
@@ -303,6 +315,25 @@ fn streams(db: &Database, scope: &Scope, schema: Option<&ObjectName>) -> SqlResu
         ]
     });
     Ok(rows.collect())
+}
+
+/// Streams, each with what feeds it.
+fn sources(db: &Database, scope: &Scope, schema: Option<&ObjectName>) -> SqlResult<Rows> {
+    let fed: BTreeMap<ObjectId, SourceInfo> = (db.sources().list().into_iter())
+        .map(|info| (info.stream, info))
+        .collect();
+    let mut rows = streams(db, scope, schema)?;
+    for (row, object) in rows.iter_mut().zip(objects(scope, schema, ObjectKind::Stream)?) {
+        let connector = (object.relation()).and_then(|relation| relation.connector.as_ref());
+        let progress = fed.get(&object.id).map(|info| &info.progress);
+        row.extend([
+            connector.map(|connector| connector.name().to_owned()),
+            progress.map(|progress| progress.state.name().to_owned()),
+            progress.and_then(|progress| some(progress.lag_records?)),
+            progress.and_then(|progress| progress.error.clone()),
+        ]);
+    }
+    Ok(rows)
 }
 
 fn relations(scope: &Scope, schema: Option<&ObjectName>, kind: ObjectKind) -> SqlResult<Rows> {

@@ -11,8 +11,8 @@ use super::{Columns, numbers, optional_numbers, texts};
 /// One row a stream that a connector fills: rows that were made, of how many, at which rate, and why it stopped.
 pub(super) fn columns(database: &Database) -> Columns {
     let catalog = database.catalog();
-    let all: Vec<_> = (database.generators().list().into_iter())
-        .filter_map(|info| Some((catalog.object(info.stream)?.clone(), info)))
+    let all: Vec<_> = (database.sources().list().into_iter())
+        .filter_map(|info| Some((catalog.object(info.stream)?.clone(), info.made?, info.progress)))
         .collect();
     let connector = |object: &Object| -> String {
         let relation = object.relation();
@@ -22,36 +22,31 @@ pub(super) fn columns(database: &Database) -> Columns {
             .unwrap_or_default()
     };
     vec![
-        ("name", texts(all.iter().map(|(object, _)| object.display_name()))),
+        (
+            "name",
+            texts(all.iter().map(|(object, ..)| object.display_name())),
+        ),
         (
             "connector",
-            texts(all.iter().map(|(object, _)| connector(object))),
+            texts(all.iter().map(|(object, ..)| connector(object))),
         ),
         (
             "rows_done",
-            numbers(all.iter().map(|(_, info)| info.progress.position)),
+            numbers(all.iter().map(|(.., progress)| progress.rows)),
         ),
         (
             "rows_total",
-            optional_numbers(all.iter().map(|(_, info)| info.rows_max)),
+            optional_numbers(all.iter().map(|(_, made, _)| made.rows_max)),
         ),
-        ("rate", optional_numbers(all.iter().map(|(_, info)| info.rate))),
+        ("rate", optional_numbers(all.iter().map(|(_, made, _)| made.rate))),
         (
             "state",
-            texts(all.iter().map(|(_, info)| {
-                let progress = &info.progress;
-                match (progress.ended, &progress.failure) {
-                    (_, Some(_)) => "failed",
-                    (true, None) => "ended",
-                    (false, None) => "running",
-                }
-                .to_owned()
-            })),
+            texts((all.iter()).map(|(.., progress)| progress.state.name().to_owned())),
         ),
         (
             "error",
             Arc::new(StringArray::from_iter(
-                all.iter().map(|(_, info)| info.progress.failure.clone()),
+                all.iter().map(|(.., progress)| progress.error.clone()),
             )),
         ),
     ]

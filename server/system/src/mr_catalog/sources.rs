@@ -1,18 +1,19 @@
-//! `mr_catalog.sources`: streams that are fed by what others keep.
+//! `mr_catalog.sources`: streams that are fed.
 
 use std::sync::Arc;
 
-use arrow::array::{StringArray, TimestampMicrosecondArray};
+use arrow::array::{IntervalMonthDayNanoArray, StringArray, TimestampMicrosecondArray};
+use arrow::datatypes::IntervalMonthDayNano;
 use millrace_catalog::Object;
 use millrace_database::Database;
 
 use super::{Columns, numbers, optional_numbers, texts};
 
-/// One row a stream that is fed from outside: what it is doing, how far it is, how far behind, and what went wrong.
+/// One row a stream that is fed: what it is doing, how far it is, how far behind, and what went wrong.
 pub(super) fn columns(database: &Database) -> Columns {
     let catalog = database.catalog();
     let all: Vec<_> = (database.sources().list().into_iter())
-        .filter_map(|(id, progress)| Some((catalog.object(id)?.clone(), progress)))
+        .filter_map(|info| Some((catalog.object(info.stream)?.clone(), info.progress)))
         .collect();
     let connector = |object: &Object| -> String {
         let connector = object.relation().and_then(|relation| relation.connector.as_ref());
@@ -27,11 +28,18 @@ pub(super) fn columns(database: &Database) -> Columns {
         Some(newest.saturating_mul(1000))
     });
     let position = all.iter().map(|(_, progress)| {
-        let splits: serde_json::Map<String, serde_json::Value> = (progress.position.splits.iter())
+        let splits: serde_json::Map<String, serde_json::Value> = (progress.place.position.splits.iter())
             .map(|(split, offset)| (split.to_string(), (*offset).into()))
             .collect();
         serde_json::Value::Object(splits).to_string()
     });
+    let now_ms = database.runtime().now() / 1000;
+    let lag: IntervalMonthDayNanoArray = (all.iter())
+        .map(|(_, progress)| {
+            let lag = progress.lag_ms(now_ms)?;
+            Some(IntervalMonthDayNano::new(0, 0, lag.saturating_mul(1_000_000)))
+        })
+        .collect();
     vec![
         ("name", texts(all.iter().map(|(object, _)| object.display_name()))),
         (
@@ -52,6 +60,7 @@ pub(super) fn columns(database: &Database) -> Columns {
             "lag_records",
             optional_numbers(all.iter().map(|(_, progress)| progress.lag_records)),
         ),
+        ("lag", Arc::new(lag)),
         (
             "newest_record",
             Arc::new(TimestampMicrosecondArray::from_iter(newest).with_timezone("UTC")),

@@ -77,7 +77,9 @@ impl Merged {
                 let end = block.first_offset + block.changes.num_rows() as u64;
                 let changes = relation.widen_changes(block.changes)?;
                 let watermark = match relation.event_time() {
-                    Some(event_time) => event_time.assumed_of_log(block.first_offset, &changes.rows)?,
+                    Some(event_time) => {
+                        event_time.assumed_of_log(block.first_offset, &block.note, &changes.rows)?
+                    }
                     None => None,
                 };
                 parts.push(Part {

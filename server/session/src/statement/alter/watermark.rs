@@ -90,7 +90,8 @@ pub(super) async fn set_back(
     db.store().catalog().apply(vec![CatalogChange::RemoveFact {
         key: watermark_fact(id.0),
     }])?;
-    loop {
+    // Whatever feeds it judges the watermarks of its splits anew.
+    let setting = async || loop {
         let offset = db.runtime().settled(id).await?;
         let set = SetBack { offset, watermark };
         if let Definition::Relation(relation) = &mut new.definition
@@ -101,9 +102,10 @@ pub(super) async fn set_back(
         guard.put(new.clone())?;
         // Rows may have come in between: then they are in front of the place, too.
         if db.runtime().set_watermark_back(id, set)? {
-            break;
+            return Ok(());
         }
-    }
+    };
+    db.restart_source(stream, setting).await?;
     session.notice(
         Severity::Warning,
         format!(

@@ -1,4 +1,4 @@
-//! What streams with a connector are filled by: one task each, which writes the rows from where the log ends.
+//! A generator at work: it writes the rows of its stream from where the log ends.
 //!
 //! ```text
 //!  log's end --> position --> rows --> append (as any write: judged, logged, fed) --> the write before last is visible --> ..
@@ -7,125 +7,28 @@
 //! those rows come that would have come. Where rows can be late the log does not tell how many were made; they are made
 //! again from the first, and judged, until as many have passed as there are.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::FieldRef;
-use futures::future::join_all;
 use millrace_catalog::connector::Source;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::settings::Settings;
-use millrace_catalog::{DEFAULT_SCHEMA, Object};
+use millrace_catalog::{DEFAULT_SCHEMA, Object, Relation};
 use millrace_engine::{EventTime, EventTimeSpec, Runtime, WriteToken};
 use millrace_planner::RelationId;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
-use millrace_storage::{ChangeBatch, ObjectId};
-use parking_lot::Mutex;
+use millrace_storage::ChangeBatch;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
+use super::reading::told;
+use super::{Progress, State};
 use crate::database::Database;
 use crate::database::rows::RowBuilder;
 
-/// The tasks, by stream.
-#[derive(Default)]
-pub struct Generators(Mutex<BTreeMap<ObjectId, Feed>>);
-
-struct Feed {
-    rows_max: Option<u64>,
-    rate: Option<u64>,
-    progress: watch::Receiver<Progress>,
-    task: JoinHandle<()>,
-}
-
-/// How far a generator is.
-#[derive(Debug, Clone, Default)]
-pub struct Progress {
-    /// Rows that were made and written, late ones too.
-    pub position: u64,
-    /// When the next rows are due, in microseconds, if there is a rate.
-    due: Option<i64>,
-    /// Whether there are no more rows to come, or none can come.
-    pub ended: bool,
-    pub failure: Option<String>,
-}
-
-/// A generator as `mr_catalog.generators` has it.
-#[derive(Debug, Clone)]
-pub struct GeneratorInfo {
-    pub stream: ObjectId,
-    pub rows_max: Option<u64>,
-    pub rate: Option<u64>,
-    pub progress: Progress,
-}
-
-impl Generators {
-    /// All of them.
-    pub fn list(&self) -> Vec<GeneratorInfo> {
-        let feeds = self.0.lock();
-        let info = |(stream, feed): (&ObjectId, &Feed)| GeneratorInfo {
-            stream: *stream,
-            rows_max: feed.rows_max,
-            rate: feed.rate,
-            progress: feed.progress.borrow().clone(),
-        };
-        feeds.iter().map(info).collect()
-    }
-
-    /// Waits for those that have an end and no rate.
-    pub async fn ended(&self) {
-        self.wait(|feed| feed.rows_max.is_some() && feed.rate.is_none(), |_| false)
-            .await;
-    }
-
-    /// Waits until all that is due by now is written.
-    pub async fn follow(&self, now: i64) {
-        let is_ahead = move |progress: &Progress| progress.due.is_some_and(|due| due > now);
-        self.wait(|feed| feed.rate.is_some(), is_ahead).await;
-    }
-
-    async fn wait(&self, which: impl Fn(&Feed) -> bool, is_enough: impl Fn(&Progress) -> bool) {
-        let waits: Vec<watch::Receiver<Progress>> = {
-            let feeds = self.0.lock();
-            feeds
-                .values()
-                .filter(|feed| which(feed))
-                .map(|feed| feed.progress.clone())
-                .collect()
-        };
-        let is_enough = &is_enough;
-        join_all(waits.into_iter().map(|mut progress| async move {
-            // One that is stopped meanwhile is not waited for.
-            let _ = progress
-                .wait_for(|progress| progress.ended || is_enough(progress))
-                .await;
-        }))
-        .await;
-    }
-
-    /// Stops one, whose stream is dropped.
-    pub async fn stop(&self, stream: ObjectId) {
-        let feed = self.0.lock().remove(&stream);
-        if let Some(feed) = feed {
-            feed.task.abort();
-            // What was being written is seen through by the runtime.
-            let _ = feed.task.await;
-        }
-    }
-
-    /// Stops all of them.
-    pub async fn stop_all(&self) {
-        let streams: Vec<ObjectId> = self.0.lock().keys().copied().collect();
-        for stream in streams {
-            self.stop(stream).await;
-        }
-    }
-}
-
 impl Database {
     /// In which the rows of an object are made that no session writes.
-    pub(super) fn scope_of(&self, object: &Object) -> Scope {
+    pub(in crate::database) fn scope_of(&self, object: &Object) -> Scope {
         Scope {
             catalog: self.catalog(),
             database: object.database.clone(),
@@ -136,63 +39,36 @@ impl Database {
         }
     }
 
-    /// Starts to fill a stream, if it has a connector.
+    /// What fills a stream with what a generator makes.
     ///
     /// # Errors
-    /// The connector's options are not ones.
-    pub(crate) fn start_generator(&self, object: &Object) -> SqlResult<()> {
-        let Some(relation) = object.relation() else {
-            return Ok(());
-        };
-        let Some(connector) = &relation.connector else {
-            return Ok(());
-        };
-        let Some(source) = connector.source(&relation.columns)? else {
-            return Ok(());
-        };
-        let scope = self.scope_of(object);
+    /// The generator's rows do not fit the stream.
+    pub(super) fn filling(
+        &self,
+        object: &Object,
+        relation: &Relation,
+        scope: &Scope,
+        source: Source,
+        progress: watch::Sender<Progress>,
+    ) -> SqlResult<Filling> {
         let rows = Rows {
-            builder: RowBuilder::new(self, &scope, relation, &source.given)?,
+            builder: RowBuilder::new(self, scope, relation, &source.given)?,
             source,
         };
-        let (tell, progress) = watch::channel(Progress::default());
         let logs = self.store().logs();
         let event_time = self.event_time(relation)?;
         let late = event_time.as_ref().and_then(|event_time| event_time.late);
-        let feed = Filling {
+        Ok(Filling {
             runtime: self.runtime().clone(),
+            name: object.described(),
             stream: relation.info.id,
             head: logs.head(relation.info.id.0),
             late_head: late.map_or(0, |late| logs.head(late.0)),
             event_time,
             begun: self.runtime().now(),
             rows: Arc::new(rows),
-            progress: tell,
-        };
-        let (rows_max, rate) = (feed.rows.source.generator.rows_max(), feed.rows.source.rate);
-        let name = object.described();
-        let task = tokio::spawn(async move {
-            let outcome = feed.run().await;
-            if let Err(error) = &outcome {
-                tracing::error!(
-                    stream = name,
-                    error = error.message,
-                    "the generator of a stream stopped"
-                );
-            }
-            feed.progress.send_modify(|progress| {
-                progress.ended = true;
-                progress.failure = outcome.err().map(|error| error.message);
-            });
-        });
-        let feed = Feed {
-            rows_max,
-            rate,
             progress,
-            task,
-        };
-        self.generators.0.lock().insert(object.id, feed);
-        Ok(())
+        })
     }
 
     /// Makes the first rows of a stream with a connector, to see whether they fit it.
@@ -242,8 +118,10 @@ impl Rows {
     }
 }
 
-struct Filling {
+/// A generator at work.
+pub(super) struct Filling {
     runtime: Runtime,
+    name: String,
     stream: RelationId,
     /// Rows in the log, and in that of late rows if they are kept.
     head: u64,
@@ -256,7 +134,30 @@ struct Filling {
 }
 
 impl Filling {
-    async fn run(&self) -> SqlResult<()> {
+    /// Makes rows until it is told to stop, or there are no more.
+    pub async fn run(self, mut stopped: watch::Receiver<bool>) {
+        let outcome = tokio::select! {
+            outcome = self.fill() => outcome,
+            // What was being written is seen through by the runtime.
+            () = told(&mut stopped) => return,
+        };
+        if let Err(error) = &outcome {
+            tracing::error!(
+                stream = self.name,
+                error = error.message,
+                "the generator of a stream stopped"
+            );
+        }
+        self.progress.send_modify(|progress| {
+            progress.state = match outcome {
+                Ok(()) => State::Ended,
+                Err(_) => State::Failed,
+            };
+            progress.error = outcome.err().map(|error| error.message);
+        });
+    }
+
+    async fn fill(&self) -> SqlResult<()> {
         let first = self.position().await?;
         let mut position = first;
         let mut before: Option<WriteToken> = None;
@@ -268,7 +169,8 @@ impl Filling {
                     .saturating_add(i64::try_from(since).unwrap_or(i64::MAX))
             });
             self.progress.send_modify(|progress| {
-                progress.position = position;
+                progress.state = State::Running;
+                progress.rows = position;
                 progress.due = due;
             });
             if end <= position {

@@ -1,0 +1,357 @@
+//! One source that is read.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use millrace_catalog::connector::ConnectorDef;
+use millrace_catalog::{Object, Relation};
+use millrace_connectors::connect;
+use millrace_connectors::decode::Given;
+use millrace_connectors::source::{Fetched, Lag, Reader, Record, SourceError};
+use millrace_engine::{EventTime, Runtime, RuntimeError, WriteOptions, WriteToken};
+use millrace_planner::RelationId;
+use millrace_postgres::error::SqlResult;
+use millrace_postgres::from_internal;
+use millrace_schedule::cpu::QueryClass;
+use millrace_storage::{ChangeBatch, ObjectId};
+use rand::Rng;
+use tokio::sync::watch;
+
+use super::records::{Rows, bad_rows, reason};
+use super::splits::Splits;
+use super::{Note, Place, Progress, State, Times};
+use crate::database::Database;
+
+/// How long is waited after a failure: twice as long each time, up to the second.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+/// How often it is asked how far a source is behind.
+const LAG_EVERY: Duration = Duration::from_millis(500);
+
+/// A source at work.
+pub(super) struct Reading {
+    runtime: Runtime,
+    id: ObjectId,
+    name: String,
+    stream: RelationId,
+    /// The stream of bad records, and its columns.
+    errors: Option<(RelationId, SchemaRef)>,
+    stops_on_error: bool,
+    timed: Option<Timed>,
+    connector: ConnectorDef,
+    rows: Arc<Rows>,
+    progress: watch::Sender<Progress>,
+}
+
+/// What a stream with a watermark needs.
+struct Timed {
+    event_time: Arc<EventTime>,
+    idle_timeout: Option<Duration>,
+}
+
+/// What was made of records.
+struct Made {
+    good: Vec<RecordBatch>,
+    errors: Option<(RelationId, RecordBatch)>,
+    bad: u64,
+    /// The watermarks that the rows let one assume, by split.
+    assumed: BTreeMap<i32, i64>,
+}
+
+/// Why nothing more is read.
+enum End {
+    Failed(SourceError),
+    Stopped,
+}
+
+impl From<SourceError> for End {
+    fn from(error: SourceError) -> Self {
+        End::Failed(error)
+    }
+}
+
+impl Reading {
+    pub fn new(
+        db: &Database,
+        object: &Object,
+        relation: &Relation,
+        connector: &ConnectorDef,
+        rows: Rows,
+        progress: watch::Sender<Progress>,
+    ) -> SqlResult<Reading> {
+        let stops_on_error = connector.kafka()?.is_some_and(|kafka| kafka.stops_on_error);
+        let catalog = db.catalog();
+        let errors = relation.errors.and_then(|id| {
+            let errors = catalog.object(id)?.relation()?;
+            Some((errors.info.id, Arc::clone(errors.schema())))
+        });
+        let timed = match (&relation.event_time, db.event_time(relation)?) {
+            (Some(def), Some(spec)) => Some(Timed {
+                event_time: Arc::new(EventTime::new(spec)),
+                idle_timeout: def.idle_timeout(),
+            }),
+            _ => None,
+        };
+        Ok(Reading {
+            runtime: db.runtime().clone(),
+            id: object.id,
+            name: object.described(),
+            stream: relation.info.id,
+            errors,
+            stops_on_error,
+            timed,
+            connector: connector.clone(),
+            rows: Arc::new(rows),
+            progress,
+        })
+    }
+
+    /// Reads until it is told to stop, or somebody must do something.
+    pub async fn run(&self, mut stopped: watch::Receiver<bool>) {
+        let mut wait = RETRY.0;
+        loop {
+            let began = Instant::now();
+            let error = match self.read_on(&mut stopped).await {
+                Ok(never) => match never {},
+                Err(End::Stopped) => return,
+                Err(End::Failed(error)) => error,
+            };
+            // What went well for a while begins anew.
+            if began.elapsed() > RETRY.1 {
+                wait = RETRY.0;
+            }
+            let shown = match &error.hint {
+                Some(hint) => format!("{}. {hint}", error.message),
+                None => error.message.clone(),
+            };
+            self.progress.send_modify(|progress| {
+                progress.state = match error.is_final {
+                    true => State::Failed,
+                    false => State::Retrying,
+                };
+                progress.error = Some(shown.clone());
+            });
+            if error.is_final {
+                tracing::error!(stream = self.name, error = shown, "a source failed");
+                return;
+            }
+            tracing::warn!(stream = self.name, error = shown, "a source is tried again");
+            let jitter = rand::rng().random_range(0.5..1.0);
+            tokio::select! {
+                () = tokio::time::sleep(wait.mul_f64(jitter)) => {}
+                () = told(&mut stopped) => return,
+            }
+            wait = (wait * 2).min(RETRY.1);
+        }
+    }
+
+    async fn read_on(&self, stopped: &mut watch::Receiver<bool>) -> Result<Infallible, End> {
+        let mut place = self.progress.borrow().place.clone();
+        let opening = connect::open(&self.connector, &place.position);
+        let mut reader = tokio::select! {
+            opened = opening => opened?,
+            () = told(stopped) => return Err(End::Stopped),
+        };
+        self.progress.send_modify(|progress| {
+            progress.state = State::Running;
+            progress.error = None;
+        });
+        let outcome = self.follow(reader.as_mut(), &mut place, stopped).await;
+        reader.close().await;
+        outcome
+    }
+
+    async fn follow(
+        &self,
+        reader: &mut dyn Reader,
+        place: &mut Place,
+        stopped: &mut watch::Receiver<bool>,
+    ) -> Result<Infallible, End> {
+        // What was known before somebody has set the watermark back does not count.
+        let set_back = self.set_back();
+        let times = place.times.take().filter(|times| times.set_back == set_back);
+        let idle_timeout = self.timed.as_ref().and_then(|timed| timed.idle_timeout);
+        let mut splits = Splits::new(idle_timeout, times.unwrap_or_default().splits);
+        splits.are_active(reader.position().splits.into_keys(), Instant::now());
+        let mut before: Option<WriteToken> = None;
+        let mut asked: Option<Instant> = None;
+        loop {
+            let fetched = tokio::select! {
+                fetched = reader.next() => fetched?,
+                () = told(stopped) => return Err(End::Stopped),
+            };
+            let now = Instant::now();
+            if asked.is_none_or(|asked| asked.elapsed() > LAG_EVERY) || fetched.records.is_empty() {
+                let Lag { splits: behind } = reader.lag().await;
+                // Whoever has something to be read, or may have, is waited for.
+                let is_active = |(split, lag): (&i32, &Option<u64>)| (*lag != Some(0)).then_some(*split);
+                splits.are_active(behind.iter().filter_map(is_active), now);
+                let sum = behind.values().copied().collect::<Option<Vec<u64>>>();
+                self.progress.send_modify(|progress| {
+                    progress.lag_records = sum.map(|lags| lags.into_iter().sum());
+                });
+                asked = Some(now);
+            }
+            if fetched.records.is_empty() {
+                continue;
+            }
+            splits.are_active(fetched.position.splits.keys().copied(), now);
+            let all: Vec<i32> = reader.position().splits.into_keys().collect();
+            let written = self.write(fetched, &all, place, &mut splits, stopped).await?;
+            // Two writes are under way: one is written while the other goes through the views.
+            if let Some(before) = before.replace(written) {
+                tokio::select! {
+                    waited = self.runtime.wait_for(&before) => waited.map_err(of_runtime)?,
+                    () = told(stopped) => return Err(End::Stopped),
+                }
+            }
+        }
+    }
+
+    /// Writes what was read, with how far that goes.
+    async fn write(
+        &self,
+        fetched: Fetched,
+        all: &[i32],
+        place: &mut Place,
+        splits: &mut Splits,
+        stopped: &mut watch::Receiver<bool>,
+    ) -> Result<WriteToken, End> {
+        let Fetched {
+            records,
+            position: moved,
+        } = fetched;
+        let newest = records.iter().filter_map(|record| record.timestamp_ms).max();
+        let made = self.make(records).await?;
+        let count: u64 = made.good.iter().map(|batch| batch.num_rows() as u64).sum();
+        let mut changes: Vec<(RelationId, ChangeBatch)> = (made.good.into_iter())
+            .map(|rows| (self.stream, ChangeBatch::insertions(rows)))
+            .collect();
+        changes.extend((made.errors).map(|(id, rows)| (id, ChangeBatch::insertions(rows))));
+        // The whole place, so that the newest note is enough.
+        let mut next = place.clone();
+        next.position.advance(moved);
+        next.times = self.timed.is_some().then(|| {
+            let watermarks = splits.with(&made.assumed);
+            Times {
+                watermark: splits.combined(all.iter().copied(), &watermarks, Instant::now()),
+                splits: watermarks,
+                set_back: self.set_back(),
+            }
+        });
+        let note = Note {
+            source: self.id,
+            position: next.position.clone(),
+            times: next.times.clone(),
+        };
+        let note = serde_json::to_vec(&note).map_err(|error| SourceError::passing(error.to_string()))?;
+        // Who stops it either finds the write undone, and it stays so, or waits for it.
+        const OPEN: u8 = 0;
+        const SUBMITTED: u8 = 1;
+        const GIVEN_UP: u8 = 2;
+        let gate = AtomicU8::new(OPEN);
+        let pass = |to: u8| {
+            let passed = gate.compare_exchange(OPEN, to, Ordering::AcqRel, Ordering::Acquire);
+            passed.is_ok()
+        };
+        let may = || pass(SUBMITTED);
+        let note = |_: &millrace_engine::LateRows| note.clone();
+        let options = WriteOptions {
+            note: &note,
+            may: &may,
+            watermark: (next.times.as_ref()).map(|times| (self.stream, times.watermark)),
+            ..WriteOptions::default()
+        };
+        let writing = self.runtime.append_with(changes, &options);
+        tokio::pin!(writing);
+        let written = tokio::select! {
+            written = &mut writing => written,
+            () = told(stopped) => match pass(GIVEN_UP) {
+                true => return Err(End::Stopped),
+                false => writing.await,
+            },
+        };
+        let written = written.map_err(of_runtime)?;
+        if let Some(times) = &next.times {
+            splits.set(times.splits.clone());
+        }
+        place.clone_from(&next);
+        self.progress.send_modify(|progress| {
+            progress.rows += count;
+            progress.bad += made.bad;
+            progress.newest_ms = newest.or(progress.newest_ms);
+            progress.place = next;
+        });
+        Ok(written)
+    }
+
+    /// Where somebody has set the stream's watermark back.
+    fn set_back(&self) -> Option<u64> {
+        let timed = self.timed.as_ref()?;
+        Some(timed.event_time.spec.set_back?.offset)
+    }
+
+    /// Makes rows of records.
+    async fn make(&self, records: Vec<Record>) -> Result<Made, SourceError> {
+        let (rows, errors) = (Arc::clone(&self.rows), self.errors.clone());
+        let event_time = self.timed.as_ref().map(|timed| Arc::clone(&timed.event_time));
+        let stops = self.stops_on_error;
+        let now = self.runtime.now();
+        let work = move || {
+            let build = |given: &Given, count: usize| rows.build(given, count);
+            let (good, bad) = rows.decoder.rows(&records, &build);
+            if let (true, Some(first)) = (stops, bad.first()) {
+                let record = &records[first.at];
+                return Err(SourceError::lasting(
+                    format!(
+                        "record {} of partition {} is no row: {}",
+                        record.offset, record.split, first.error.message
+                    ),
+                    "on_error = 'skip' keeps such records in a stream of their own, and goes on.",
+                ));
+            }
+            let bad: Vec<(&Record, &str, String)> = (bad.iter())
+                .map(|bad| (&records[bad.at], bad.error.code.code(), reason(&bad.error)))
+                .collect();
+            let mut assumed: BTreeMap<i32, i64> = BTreeMap::new();
+            for (first, batch) in &good {
+                let Some(event_time) = &event_time else { break };
+                let splits = records[*first..].iter().map(|record| record.split);
+                let found = event_time
+                    .assumed_by_place(batch, splits, now)
+                    .map_err(of_runtime)?;
+                for (split, watermark) in found {
+                    let known = assumed.entry(split).or_insert(watermark);
+                    *known = watermark.max(*known);
+                }
+            }
+            Ok(Made {
+                bad: bad.len() as u64,
+                errors: match (errors, bad.is_empty()) {
+                    (Some((id, schema)), false) => Some((id, bad_rows(&schema, &bad, now)?)),
+                    _ => None,
+                },
+                good: good.into_iter().map(|(_, batch)| batch).collect(),
+                assumed,
+            })
+        };
+        let computed = self
+            .runtime
+            .compute(QueryClass::Stream, work)
+            .map_err(of_runtime)?;
+        computed.await.map_err(of_runtime)?
+    }
+}
+
+/// Waits until somebody says stop.
+pub(super) async fn told(stopped: &mut watch::Receiver<bool>) {
+    let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+fn of_runtime(error: RuntimeError) -> SourceError {
+    SourceError::passing(from_internal::runtime(error).message)
+}

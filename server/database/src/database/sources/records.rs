@@ -1,0 +1,122 @@
+//! From records to rows of a stream, and what is kept of those that are none.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    BinaryArray, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+};
+use arrow::datatypes::{DataType, SchemaRef};
+use millrace_catalog::Relation;
+use millrace_catalog::connector::ConnectorDef;
+use millrace_catalog::scope::Scope;
+use millrace_connectors::decode::{Given, RecordDecoder};
+use millrace_connectors::source::{Record, SourceError};
+use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::types::timestamptz;
+
+use crate::database::Database;
+use crate::database::rows::RowBuilder;
+
+/// How much of a bad record is kept, in bytes.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// The columns of a stream of bad records, in their order: when each came, where it stands, what it is, and why it is no row.
+pub fn error_columns() -> [(&'static str, DataType); 8] {
+    [
+        ("at", timestamptz()),
+        ("partition", DataType::Int32),
+        ("offset", DataType::Int64),
+        ("key", DataType::Binary),
+        ("value", DataType::Binary),
+        ("bytes", DataType::Int64),
+        ("code", DataType::Utf8),
+        ("reason", DataType::Utf8),
+    ]
+}
+
+/// What makes rows of a relation out of records.
+pub(super) struct Rows {
+    pub decoder: RecordDecoder,
+    builder: RowBuilder,
+}
+
+impl Rows {
+    pub fn new(
+        db: &Database,
+        scope: &Scope,
+        relation: &Relation,
+        connector: &ConnectorDef,
+    ) -> SqlResult<Option<Rows>> {
+        let Some((format, columns)) = connector.records(&relation.columns)? else {
+            return Ok(None);
+        };
+        let field = |position: &usize| Arc::clone(&relation.columns[*position].field);
+        let members = columns
+            .members
+            .iter()
+            .map(|(position, member)| (field(position), *member));
+        let given: Vec<usize> = (columns.values.iter().copied())
+            .chain(columns.members.iter().map(|(position, _)| *position))
+            .collect();
+        Ok(Some(Rows {
+            decoder: RecordDecoder::new(
+                format,
+                columns.values.iter().map(field).collect(),
+                members.collect(),
+            ),
+            builder: RowBuilder::new(db, scope, relation, &given)?,
+        }))
+    }
+
+    pub fn build(&self, given: &Given, rows: usize) -> SqlResult<RecordBatch> {
+        self.builder.build(given, rows).map_err(|failure| *failure.error)
+    }
+}
+
+/// Why a record is no row.
+pub(super) fn reason(error: &SqlError) -> String {
+    match &error.detail {
+        Some(detail) => format!("{}: {detail}", error.message),
+        None => error.message.clone(),
+    }
+}
+
+/// Bad records as rows of their stream.
+pub(super) fn bad_rows(
+    schema: &SchemaRef,
+    bad: &[(&Record, &str, String)],
+    now: i64,
+) -> Result<RecordBatch, SourceError> {
+    let kept = |bytes: &Option<bytes::Bytes>| {
+        let bytes = bytes.as_ref()?;
+        Some(bytes.slice(..bytes.len().min(KEPT_BYTES_MAX)))
+    };
+    let bytes = |record: &Record| record.value.as_ref().map(|value| value.len() as i64);
+    let records = || bad.iter().map(|(record, ..)| *record);
+    let columns: Vec<arrow::array::ArrayRef> = vec![
+        Arc::new(TimestampMicrosecondArray::from_value(now, bad.len()).with_timezone("UTC")),
+        Arc::new(Int32Array::from_iter_values(records().map(|record| record.split))),
+        Arc::new(Int64Array::from_iter_values(
+            records().map(|record| record.offset),
+        )),
+        Arc::new(BinaryArray::from_iter(records().map(|record| kept(&record.key)))),
+        Arc::new(BinaryArray::from_iter(
+            records().map(|record| kept(&record.value)),
+        )),
+        Arc::new(Int64Array::from_iter(records().map(bytes))),
+        Arc::new(StringArray::from_iter_values(
+            bad.iter().map(|(_, code, _)| *code),
+        )),
+        Arc::new(StringArray::from_iter_values(
+            bad.iter().map(|(.., reason)| reason),
+        )),
+    ];
+    let cast = columns
+        .iter()
+        .zip(schema.fields())
+        .map(|(column, field)| arrow::compute::cast(column, field.data_type()));
+    let batch = cast
+        .collect::<Result<Vec<_>, _>>()
+        .and_then(|columns| RecordBatch::try_new(Arc::clone(schema), columns));
+    batch.map_err(|error| SourceError::passing(format!("keeping bad records: {error}")))
+}
