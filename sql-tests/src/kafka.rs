@@ -221,11 +221,14 @@ pub async fn create_topic(kafka: &Kafka, topic: &str, partitions: i32) -> Result
     Ok(())
 }
 
-/// All records of a topic that are committed: partition and offset, and the value.
+/// Keys and values of records, by partition and offset.
+pub type Contents = BTreeMap<(i32, i64), (Option<String>, Option<String>)>;
+
+/// All records of a topic that are committed.
 ///
 /// # Errors
 /// The broker does not answer.
-pub async fn contents(kafka: &Kafka, topic: &str) -> Result<BTreeMap<(i32, i64), Option<String>>, Failure> {
+pub async fn contents(kafka: &Kafka, topic: &str) -> Result<Contents, Failure> {
     let consumer = kafka
         .consumer_without_group()
         .auto_offset_reset(AutoOffsetReset::Earliest)
@@ -248,10 +251,9 @@ pub async fn contents(kafka: &Kafka, topic: &str) -> Result<BTreeMap<(i32, i64),
         let records = consumer.poll(Duration::from_millis(300)).await?;
         quiet = if records.is_empty() { quiet + 1 } else { 0 };
         for record in records {
-            let value = record
-                .value
-                .map(|value| String::from_utf8_lossy(&value).into_owned());
-            found.insert((record.partition, record.offset), value);
+            let text = |bytes: bytes::Bytes| String::from_utf8_lossy(&bytes).into_owned();
+            let entry = (record.key.map(text), record.value.map(text));
+            found.insert((record.partition, record.offset), entry);
         }
     }
     consumer.close().await?;

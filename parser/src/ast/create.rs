@@ -102,6 +102,8 @@ pub struct CreateTable {
     pub watermark: Option<Watermark>,
     /// `APPEND ONLY`.
     pub append_only: bool,
+    /// `INCLUDE member AS column`.
+    pub include: Vec<Include>,
     /// `WITH (..)`.
     pub options: Options,
     /// `FORMAT .. ENCODE ..`.

@@ -5,7 +5,8 @@ use std::fmt::{self, Display, Formatter};
 use super::{joined, option_name, when, with};
 use crate::ast::{
     ColumnDefinition, CreateExternalTable, CreateMaterializedView, CreateSink, CreateStream,
-    CreateSubscription, CreateTable, Emit, FormatEncode, Ident, SinkInput, TableConstraint, Watermark,
+    CreateSubscription, CreateTable, Emit, FormatEncode, Ident, Include, SinkInput, TableConstraint,
+    Watermark,
 };
 use crate::identifier::quote_literal;
 
@@ -82,12 +83,17 @@ impl Display for CreateStream {
             self.watermark.as_ref(),
         );
         write!(f, "CREATE {replace}STREAM {exists}{} {elements}", self.name)?;
-        for include in &self.include {
-            write!(f, " INCLUDE {} AS {}", include.member, include.column)?;
-        }
+        included(f, &self.include)?;
         with(f, &self.options)?;
         format_encode(f, self.format.as_ref())
     }
+}
+
+fn included(f: &mut Formatter<'_>, include: &[Include]) -> fmt::Result {
+    for include in include {
+        write!(f, " INCLUDE {} AS {}", include.member, include.column)?;
+    }
+    Ok(())
 }
 
 impl Display for CreateTable {
@@ -108,6 +114,7 @@ impl Display for CreateTable {
             write!(f, " {list}")?;
         }
         f.write_str(when(self.append_only, " APPEND ONLY"))?;
+        included(f, &self.include)?;
         with(f, &self.options)?;
         format_encode(f, self.format.as_ref())?;
         if let Some(query) = &self.as_query {

@@ -5,10 +5,10 @@
 use sqlparser::ast::{
     CheckConstraint, ColumnOption, DataType, Expr, FunctionArguments, Ident, IndexColumn, TableConstraint,
 };
-use sqlparser::tokenizer::{Location, Token};
+use sqlparser::tokenizer::{Location, Span, Token};
 
 use super::sequence;
-use crate::ast::{ColumnDefinition, Identity, Watermark};
+use crate::ast::{ColumnDefinition, Identity, Include, Watermark};
 use crate::error::Failure;
 use crate::identifier::fold;
 use crate::reader::{Parse, Reader};
@@ -22,17 +22,36 @@ pub(super) struct TableElements {
     pub(super) watermark: Option<Watermark>,
 }
 
-/// `(element, ..)`.
-pub(super) fn elements(reader: &mut Reader<'_>) -> Parse<TableElements> {
+/// `(element, ..)`, and `INCLUDE member AS column ..` behind it.
+pub(super) fn elements(reader: &mut Reader<'_>) -> Parse<(TableElements, Vec<Include>)> {
     let mut elements = TableElements::default();
     reader.need_token(&Token::LParen)?;
-    if reader.take_token(&Token::RParen) {
-        return Ok(elements);
+    if !reader.take_token(&Token::RParen) {
+        reader.list(|reader| element(reader, &mut elements))?;
+        reader.need_token(&Token::RParen)?;
     }
-    reader.list(|reader| element(reader, &mut elements))?;
-    reader.need_token(&Token::RParen)?;
-    finish(&mut elements)?;
-    Ok(elements)
+    let include = include(reader)?;
+    finish(&mut elements, &include)?;
+    Ok((elements, include))
+}
+
+/// `INCLUDE member AS column ..`.
+fn include(reader: &mut Reader<'_>) -> Parse<Vec<Include>> {
+    let mut include = vec![];
+    while reader.take(&["INCLUDE"]) {
+        // "offset" ends what may stand before it in other statements.
+        let here = reader.here();
+        let member = match reader.take_one_of(&["OFFSET"]) {
+            Some(_) => Ident::with_span(Span::new(here, here), "offset"),
+            None => reader.ident()?,
+        };
+        let column = match reader.take(&["AS"]) {
+            true => reader.ident()?,
+            false => member.clone(),
+        };
+        include.push(Include { member, column });
+    }
+    Ok(include)
 }
 
 fn element(reader: &mut Reader<'_>, elements: &mut TableElements) -> Parse<()> {
@@ -269,7 +288,8 @@ fn column_option(
 }
 
 /// Marks the columns of the primary key, and checks the names as far as one can without a catalog.
-fn finish(elements: &mut TableElements) -> Parse<()> {
+fn finish(elements: &mut TableElements, include: &[Include]) -> Parse<()> {
+    let is_included = |name: &Ident| include.iter().any(|include| fold(&include.column) == fold(name));
     for (i, column) in elements.columns.iter().enumerate() {
         if elements.columns[..i]
             .iter()
@@ -289,6 +309,7 @@ fn finish(elements: &mut TableElements) -> Parse<()> {
                 column.primary_key = true;
                 column.not_null = true;
             }
+            None if is_included(key) => {}
             None => {
                 let message = format!("column \"{}\" named in key does not exist", fold(key));
                 return Err(Failure::invalid(message, key.span.start));
@@ -296,6 +317,7 @@ fn finish(elements: &mut TableElements) -> Parse<()> {
         }
     }
     if let Some(watermark) = &elements.watermark
+        && !is_included(&watermark.column)
         && !elements
             .columns
             .iter()

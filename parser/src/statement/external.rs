@@ -24,7 +24,11 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
         options: Options::default(),
     };
     if reader.peek_token_ref().token == Token::LParen {
-        let elements = columns::elements(reader)?;
+        let (elements, include) = columns::elements(reader)?;
+        if let Some(include) = include.first() {
+            let at = include.column.span.start;
+            return Err(Failure::unsupported("INCLUDE of a file is not supported", at, ""));
+        }
         if !elements.primary_key.is_empty()
             || !elements.constraints.is_empty()
             || elements.watermark.is_some()

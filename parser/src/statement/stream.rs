@@ -1,10 +1,7 @@
 //! `CREATE STREAM` and its synonym `CREATE SOURCE`.
 
-use sqlparser::ast::Ident;
-use sqlparser::tokenizer::Span;
-
 use super::{CreatePrefix, columns, object, with};
-use crate::ast::{CreateStream, Include, Statement};
+use crate::ast::{CreateStream, Statement};
 use crate::error::Failure;
 use crate::reader::{Parse, Reader};
 
@@ -20,21 +17,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
             hint,
         ));
     }
-    let elements = columns::elements(reader)?;
-    let mut include = vec![];
-    while reader.take(&["INCLUDE"]) {
-        // "offset" ends what may stand before it in other statements.
-        let here = reader.here();
-        let member = match reader.take_one_of(&["OFFSET"]) {
-            Some(_) => Ident::with_span(Span::new(here, here), "offset"),
-            None => reader.ident()?,
-        };
-        let column = match reader.take(&["AS"]) {
-            true => reader.ident()?,
-            false => member.clone(),
-        };
-        include.push(Include { member, column });
-    }
+    let (elements, include) = columns::elements(reader)?;
     let mut options = with::options(reader)?;
     let format = with::format(reader)?;
     if options.0.is_empty() {

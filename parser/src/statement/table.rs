@@ -13,11 +13,11 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
     let if_not_exists = object::if_not_exists(reader);
     let name = reader.name()?;
     let mut column_names = Vec::new();
-    let mut elements = TableElements::default();
+    let (mut elements, mut include) = (TableElements::default(), vec![]);
     if names_only(reader) {
         column_names = reader.parenthesised(|reader| reader.ident())?;
     } else if !reader.at(&["AS"]) && !reader.at(&["WITH"]) {
-        elements = columns::elements(reader)?;
+        (elements, include) = columns::elements(reader)?;
     }
     let append_only = reader.take(&["APPEND", "ONLY"]);
     let options = with::options(reader)?;
@@ -50,6 +50,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
         constraints: elements.constraints,
         watermark: elements.watermark,
         append_only,
+        include,
         options,
         format,
         as_query,

@@ -7,6 +7,8 @@ pub fn statements() -> impl Iterator<Item = &'static str> {
 
 /// Those with a type of our own.
 pub const OURS: &[&str] = &[
+    "CREATE TABLE kv (v INT, PRIMARY KEY (k)) INCLUDE key AS k INCLUDE offset AS o WITH (connector = 'kafka', topic = 't') FORMAT UPSERT ENCODE JSON",
+    "CREATE STREAM timed (v INT, WATERMARK FOR ts AS ts) INCLUDE timestamp AS ts WITH (connector = 'kafka', topic = 't') FORMAT PLAIN ENCODE JSON",
     "CREATE STREAM bid (auction BIGINT NOT NULL, price BIGINT, ts TIMESTAMPTZ, day DATE GENERATED ALWAYS AS (ts::date), pt TIMESTAMPTZ AS PROCTIME(), WATERMARK FOR ts AS ts - INTERVAL '5 seconds') WITH (connector = 'kafka', topic = 'bid', 'properties.bootstrap.server' = 'localhost:9092', retention = '7 days', watermark.idle_timeout = '30s', watermark.max_future_skew = '5min', late = 'drop') FORMAT PLAIN ENCODE JSON",
     "CREATE OR REPLACE SOURCE IF NOT EXISTS public.s (\"Key\" INT, v JSONB, a INT[], n NUMERIC(10, 2), PRIMARY KEY (\"Key\")) WITH (format = 'json') FORMAT upsert ENCODE avro (schema.registry = 'http://x')",
     "CREATE STREAM s (a INT COMMENT 'it''s', b TEXT AS upper(x), x TEXT)",

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::options::length;
 
-use self::encoding::{RecordColumns, RecordFormat};
+use self::encoding::{ENVELOPE, ENVELOPES, RecordColumns, RecordFormat};
 use self::kafka::KafkaDef;
 use self::options::Given;
 use self::webhook::Webhook;
@@ -121,18 +121,23 @@ impl ConnectorDef {
         KafkaDef::new(&mut given).map(Some)
     }
 
-    /// How the records that are fetched become rows of a stream of these columns, if rows are fetched.
+    /// How the records that are fetched become rows of a relation of these columns, if rows are fetched. `key` has the primary key of a
+    /// table, which may be empty; `None`: it is a stream.
     ///
     /// # Errors
     /// An option is unknown or has a value that it cannot have; columns do not fit what records have.
-    pub fn records(&self, columns: &[ColumnDef]) -> SqlResult<Option<(RecordFormat, RecordColumns)>> {
+    pub fn records(
+        &self,
+        columns: &[ColumnDef],
+        key: Option<&[usize]>,
+    ) -> SqlResult<Option<(RecordFormat, RecordColumns)>> {
         if self.name() != "kafka" {
             return Ok(None);
         }
         let mut given = Given::new(self.name(), &self.0);
         KafkaDef::new(&mut given)?;
         let format = RecordFormat::new(&mut given)?;
-        let of = RecordColumns::new(&mut given, &format, columns)?;
+        let of = RecordColumns::new(&mut given, &format, columns, key)?;
         given.finish()?;
         Ok(Some((format, of)))
     }
@@ -149,19 +154,21 @@ impl ConnectorDef {
                 self.name()
             )));
         }
-        if format.format != "plain" {
+        if !ENVELOPES.contains(&format.format.as_str()) {
             return Err(SqlError::unsupported(format!(
                 "FORMAT {} is not supported",
                 format.format.to_uppercase()
             ))
-            .with_hint("Use FORMAT PLAIN: each record is a row of a stream."));
+            .with_hint("There are PLAIN, UPSERT and DEBEZIUM."));
         }
         let entries = (format.options.0.iter()).map(|option| (name_of(option), option.value.clone()));
         let entries = entries.map(|(name, value)| match name.as_str() {
             "delimiter" => ("csv.delimiter".to_owned(), value),
             _ => (name, value),
         });
-        for (name, value) in entries.chain([("format".to_owned(), format.encode.clone())]) {
+        let envelope = (format.format != "plain").then(|| (ENVELOPE.to_owned(), format.format.clone()));
+        let said = [("format".to_owned(), format.encode.clone())];
+        for (name, value) in entries.chain(said).chain(envelope) {
             if self.0.insert(name.clone(), value).is_some() {
                 return Err(SqlError::new(
                     SqlState::SyntaxError,

@@ -289,6 +289,11 @@ impl Relation {
     pub fn key(&self) -> &[usize] {
         self.info.key.as_deref().unwrap_or_default()
     }
+
+    /// The columns by which what feeds a table tells its rows, of which there may be none; `None`: it is a stream, of which rows only come.
+    pub fn source_key(&self) -> Option<&[usize]> {
+        (self.info.kind == RelationKind::Table).then(|| self.key())
+    }
 }
 
 impl Relation {

@@ -9,7 +9,7 @@ use arrow::array::{
     ArrayRef, BinaryArray, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
 use arrow::datatypes::{Field, FieldRef};
-use millrace_catalog::connector::encoding::{Encoding, Member, RecordFormat};
+use millrace_catalog::connector::encoding::{Encoding, Member};
 use millrace_postgres::copy::json;
 use millrace_postgres::copy::layout::{Header, Layout};
 use millrace_postgres::copy::split::{Columns, Splitter};
@@ -24,7 +24,7 @@ pub type Given = Vec<(FieldRef, ArrayRef)>;
 /// Makes columns of records.
 #[derive(Debug, Clone)]
 pub struct RecordDecoder {
-    format: RecordFormat,
+    encoding: Encoding,
     /// The columns that come out of the values, in the stream's order.
     values: Vec<FieldRef>,
     /// The columns that come out of what stands beside them.
@@ -41,9 +41,9 @@ pub struct BadRecord {
 
 impl RecordDecoder {
     /// For these columns of a stream; the columns that it gives are those of the values, then those of the members.
-    pub fn new(format: RecordFormat, values: Vec<FieldRef>, members: Vec<(FieldRef, Member)>) -> Self {
+    pub fn new(encoding: Encoding, values: Vec<FieldRef>, members: Vec<(FieldRef, Member)>) -> Self {
         RecordDecoder {
-            format,
+            encoding,
             values,
             members,
         }
@@ -86,7 +86,10 @@ impl RecordDecoder {
     }
 
     fn columns(&self, records: &[Record]) -> SqlResult<Given> {
-        let mut given = self.of_values(records)?;
+        let mut given = match self.values.is_empty() {
+            true => vec![],
+            false => self.of_values(records)?,
+        };
         for (field, member) in &self.members {
             given.push(of_member(field, *member, records)?);
         }
@@ -98,7 +101,7 @@ impl RecordDecoder {
         let values: Vec<&[u8]> = (records.iter())
             .map(|record| record.value.as_deref().ok_or_else(no_value))
             .collect::<SqlResult<_>>()?;
-        let arrays: Vec<ArrayRef> = match &self.format.encoding {
+        let arrays: Vec<ArrayRef> = match &self.encoding {
             Encoding::Bytes => {
                 let field = &self.values[0];
                 return Ok(vec![of_bytes(field, values.into_iter().map(Some))?]);
@@ -295,7 +298,7 @@ mod tests {
     /// The offsets of the rows, and of the records that are none.
     fn read(encoding: Encoding, values: &[Option<&str>]) -> (Vec<i64>, Vec<usize>) {
         let decoder = RecordDecoder::new(
-            RecordFormat { encoding },
+            encoding,
             vec![field("a", DataType::Int32), field("b", DataType::Utf8)],
             vec![(field("o", DataType::Int64), Member::Offset)],
         );
@@ -359,9 +362,7 @@ mod tests {
     #[test]
     fn what_stands_beside_a_value_is_a_column() {
         let decoder = RecordDecoder::new(
-            RecordFormat {
-                encoding: Encoding::Bytes,
-            },
+            Encoding::Bytes,
             vec![field("v", DataType::Binary)],
             vec![
                 (field("k", DataType::Utf8), Member::Key),

@@ -441,14 +441,18 @@ pub(crate) fn writable<'a>(object: &'a Object, verb: &str) -> SqlResult<&'a Rela
     object.check_up()?;
     match (object.kind, object.relation()) {
         (
-            ObjectKind::Stream,
+            ObjectKind::Stream | ObjectKind::Table,
             Some(Relation {
                 connector: Some(connector),
                 ..
             }),
         ) => Err(SqlError::new(
             SqlState::WrongObjectType,
-            format!("cannot {verb} stream \"{}\"", object.name),
+            format!(
+                "cannot {verb} {} \"{}\"",
+                millrace_catalog::kind_name(object.kind),
+                object.name
+            ),
         )
         .with_detail(format!("Its rows come from connector \"{}\".", connector.name()))),
         (ObjectKind::Stream | ObjectKind::Table, Some(relation)) => Ok(relation),

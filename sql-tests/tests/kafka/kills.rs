@@ -26,6 +26,7 @@ pub async fn kills(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
     let mut random = StdRng::seed_from_u64(seed);
     let kafka = broker.client().await?;
     create_topic(&kafka, "kills", 3).await?;
+    create_topic(&kafka, "keyed", 3).await?;
     let mut server = Process::start(place, 1, false)?;
     let client = connect(server.pg).await?;
     let options = with(
@@ -51,6 +52,17 @@ pub async fn kills(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
         "CREATE MATERIALIZED VIEW sums AS SELECT p, count(*) AS n, sum(n) AS s FROM kills GROUP BY p",
     )
     .await?;
+    let options = with(broker, "keyed", "");
+    run(
+        &client,
+        &format!("CREATE TABLE keyed (k INT PRIMARY KEY, v BIGINT) {options} FORMAT UPSERT ENCODE JSON"),
+    )
+    .await?;
+    run(
+        &client,
+        "CREATE MATERIALIZED VIEW tens AS SELECT k / 10 AS d, count(*) AS n, sum(v) AS s FROM keyed GROUP BY 1",
+    )
+    .await?;
     drop(client);
     let stop = Arc::new(AtomicBool::new(false));
     let producing = {
@@ -72,6 +84,12 @@ pub async fn kills(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
                 let record = Record::new("kills", format!("{number},{}", time.to_rfc3339()));
                 // What is not acknowledged may be there: the topic itself says what is.
                 let _ = producer.enqueue(record.partition(partition as i32)).await;
+                let key = number * 7919 % 97;
+                let record = match number % 5 {
+                    0 => Record::tombstone("keyed", key.to_string()),
+                    _ => Record::new("keyed", format!(r#"{{"v": {number}}}"#)).key(key.to_string()),
+                };
+                let _ = producer.enqueue(record.partition((key % 3) as i32)).await;
                 if number.is_multiple_of(50) {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
@@ -105,6 +123,10 @@ pub async fn kills(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
     producing.await?;
     let kafka = broker.client().await?;
     let topic = contents(&kafka, "kills").await?;
+    let topic: BTreeMap<(i32, i64), Option<String>> = topic
+        .into_iter()
+        .map(|(place, (_, value))| (place, value))
+        .collect();
     let client = connect(server.pg).await?;
     until(&client, "SELECT count(*) FROM kills", &topic.len().to_string()).await?;
     let found = rows(
@@ -150,6 +172,21 @@ pub async fn kills(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
     if view != expected {
         return Err(format!("the closed windows are {view:?} instead of {expected:?}").into());
     }
+    // Of each key what its last record says.
+    let mut last = BTreeMap::new();
+    let keyed = contents(&kafka, "keyed").await?;
+    for (key, value) in keyed.values() {
+        let key: u64 = key.as_deref().unwrap_or_default().parse()?;
+        match value {
+            Some(value) => last.insert(key, value.replace("{\"v\": ", "").replace('}', "")),
+            None => last.remove(&key),
+        };
+    }
+    let last: Vec<String> = last.iter().map(|(key, value)| format!("{key} {value}")).collect();
+    until(&client, "SELECT k, v FROM keyed ORDER BY k", &last.join(", ")).await?;
+    let difference = "SELECT count(*) FROM (SELECT k / 10, count(*), sum(v) FROM keyed GROUP BY 1 EXCEPT SELECT * FROM tens) d";
+    until(&client, difference, "0").await?;
+    println!("kills: {} changes of {} keys", keyed.len(), last.len());
     println!("kills: {} records, {} closed windows", topic.len(), view.len());
     server.kill()
 }

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod kills;
+mod tables;
 mod time;
 
 use std::path::Path;
@@ -65,6 +66,9 @@ fn main() -> ExitCode {
     });
     test("watermarks", &mut |broker, place| {
         runtime.block_on(time::watermarks(broker, place))
+    });
+    test("tables", &mut |broker, place| {
+        runtime.block_on(tables::tables(broker, place))
     });
     test("pauses", &mut |broker, place| {
         runtime.block_on(time::pauses(broker, place))
@@ -397,7 +401,8 @@ async fn refusals(broker: &Broker, place: &Path) -> Result<(), Failure> {
         ("a INT, k INT", with(broker, "gone", ", format = 'json', include.key = 'k'"), "is of type integer"),
         ("a INT", "WITH (connector = 'kafka', topic = 'x', properties.bootstrap.server = '127.0.0.1:1', format = 'json')".to_owned(), "127.0.0.1:1"),
         ("a INT", "WITH (connector = 'kafka', topic = 'x', properties.bootstrap.server = 'localhost', format = 'json')".to_owned(), "host:port"),
-        ("a INT", format!("{} FORMAT UPSERT ENCODE JSON", with(broker, "gone", "")), "FORMAT UPSERT is not supported"),
+        ("a INT", format!("{} FORMAT UPSERT ENCODE JSON", with(broker, "gone", "")), "need a table with a primary key"),
+        ("a INT", format!("{} FORMAT AVRO ENCODE JSON", with(broker, "gone", "")), "FORMAT AVRO is not supported"),
     ] {
         let error = refused(&client, &format!("CREATE STREAM x ({columns}) {options}")).await?;
         if !error.to_lowercase().contains(&expected.to_lowercase()) {

@@ -9,9 +9,9 @@ use arrow::row::{OwnedRow, RowConverter, SortField};
 use millrace_operator::{concat, consolidate};
 use millrace_planner::RelationId;
 use millrace_schedule::id::PipelineId;
-use millrace_state::row_table::split;
+use millrace_state::row_table::{RowTable, split};
 use millrace_storage::{Appended, ChangeBatch, LogWrite, rows_bytes};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLockReadGuard};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::error::{Result, RuntimeError};
@@ -157,6 +157,31 @@ impl Runtime {
             );
         }
         Ok(Snapshot::new(epoch, relations))
+    }
+
+    /// The newest rows of a locked table that have these values in the columns of its key, each with the place of its key.
+    ///
+    /// # Errors
+    /// The table was dropped meanwhile, or has no key.
+    pub fn rows_of_keys(
+        &self,
+        locks: &TableLocks,
+        table: RelationId,
+        keys: &[ArrayRef],
+    ) -> Result<(Vec<u32>, RecordBatch)> {
+        let relation = self.engine.relation(table)?;
+        let Relation::Table(table) = relation.as_ref() else {
+            return Err(RuntimeError::Internal("only a table has keys".into()));
+        };
+        if !locks.contains(table.id) {
+            return Err(RuntimeError::Internal(format!(
+                "table {} was read without its lock",
+                table.name
+            )));
+        }
+        let (stored, index) = key_index(table)?;
+        let found = stored.probe(index, keys, false)?;
+        Ok((found.probe, stored.rows(&found.rows)?))
     }
 
     /// Writes changes to several relations at once: all or nothing, durable when it returns. Tables must be locked.
@@ -419,6 +444,24 @@ fn one_batch_each(changes: Vec<(RelationId, ChangeBatch)>) -> Result<Vec<(Relati
     Ok(whole)
 }
 
+/// The rows of a table, and the index over its key.
+fn key_index(table: &Table) -> Result<(RwLockReadGuard<'_, RowTable>, usize)> {
+    let stored = table.rows.read();
+    let Some(index) = stored.index_over(&table.key) else {
+        return Err(RuntimeError::Internal(format!(
+            "table {} has no index over its key",
+            table.name
+        )));
+    };
+    if !stored.is_behind(index) {
+        return Ok((stored, index));
+    }
+    // After a restart, before its index is made.
+    drop(stored);
+    table.rows.write().catch_up(index)?;
+    Ok((table.rows.read(), index))
+}
+
 /// Refuses a change after which two rows would have one key.
 fn check_keys(table: &Table, changes: &ChangeBatch) -> Result<()> {
     if table.key.is_empty() {
@@ -460,19 +503,7 @@ fn check_keys(table: &Table, changes: &ChangeBatch) -> Result<()> {
             return Err(duplicate(position));
         }
     }
-    let mut stored = table.rows.read();
-    let Some(index) = stored.index_over(&table.key) else {
-        return Err(RuntimeError::Internal(format!(
-            "table {} has no index over its key",
-            table.name
-        )));
-    };
-    if stored.is_behind(index) {
-        // After a restart, before its index is made.
-        drop(stored);
-        table.rows.write().catch_up(index)?;
-        stored = table.rows.read();
-    }
+    let (stored, index) = key_index(table)?;
     for probe in stored.probe(index, &inserted_keys, false)?.probe {
         if !deleted_keys.contains(&rows.row(probe as usize).owned()) {
             return Err(duplicate(probe as usize));

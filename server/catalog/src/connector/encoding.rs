@@ -9,8 +9,33 @@ use crate::column::ColumnDef;
 /// How records become rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordFormat {
+    pub envelope: Envelope,
     pub encoding: Encoding,
 }
+
+/// What a record is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Envelope {
+    /// A row: of a table with a key the one that the key has from then on.
+    Plain,
+    /// The row of a key; without a value it is gone.
+    Upsert(KeyFormat),
+    /// A change of a row, as Debezium tells it.
+    Debezium,
+}
+
+/// What the key of a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyFormat {
+    /// A JSON object of the columns of the primary key; of a single one also its value.
+    Json,
+    /// The text of the one column.
+    Text,
+}
+
+/// The option that an envelope is, and what it can be.
+pub const ENVELOPE: &str = "envelope";
+pub const ENVELOPES: [&str; 3] = ["plain", "upsert", "debezium"];
 
 /// What a value is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +117,26 @@ impl RecordFormat {
                 "option \"csv.delimiter\" is for format 'csv'",
             ));
         }
-        Ok(RecordFormat { encoding })
+        let envelopes = ENVELOPES.map(|name| (name, name));
+        let key_formats = [("json", KeyFormat::Json), ("text", KeyFormat::Text)];
+        let key_format = given.one_of("key.format", &key_formats)?;
+        let envelope = match given.one_of(ENVELOPE, &envelopes)?.unwrap_or("plain") {
+            "upsert" => Envelope::Upsert(key_format.unwrap_or(KeyFormat::Json)),
+            "debezium" => Envelope::Debezium,
+            _ => Envelope::Plain,
+        };
+        if key_format.is_some() && !matches!(envelope, Envelope::Upsert(_)) {
+            return Err(SqlError::new(
+                SqlState::InvalidParameterValue,
+                "option \"key.format\" is for FORMAT UPSERT",
+            ));
+        }
+        if envelope != Envelope::Plain && encoding != Encoding::Json {
+            return Err(SqlError::unsupported(
+                "FORMAT UPSERT and DEBEZIUM are supported with ENCODE JSON alone",
+            ));
+        }
+        Ok(RecordFormat { envelope, encoding })
     }
 }
 
@@ -107,10 +151,13 @@ pub struct RecordColumns {
     pub values: Vec<usize>,
     /// Those of what stands beside, by position.
     pub members: Vec<(usize, Member)>,
+    /// Those of the primary key, by position; none of a stream.
+    pub key: Vec<usize>,
 }
 
 impl RecordColumns {
-    /// For a stream of these columns, of which some are named by options.
+    /// For a relation of these columns, of which some are named by options. `key` has the primary key of a table, which may be empty;
+    /// `None`: it is a stream.
     ///
     /// # Errors
     /// An option names no column, or one of another type; the format needs other columns.
@@ -118,7 +165,13 @@ impl RecordColumns {
         given: &mut Given<'_>,
         format: &RecordFormat,
         columns: &[ColumnDef],
+        key: Option<&[usize]>,
     ) -> SqlResult<RecordColumns> {
+        // Members of JSON have names, so that a column that was added later has its values, too.
+        let is_given = |column: &ColumnDef| match format.encoding {
+            Encoding::Json => column.generated.is_none() && !column.proctime,
+            Encoding::Csv { .. } | Encoding::Bytes => super::is_given(column),
+        };
         let mut members: Vec<(usize, Member)> = vec![];
         for (name, member) in Member::ALL {
             let option = Member::option(name);
@@ -139,7 +192,7 @@ impl RecordColumns {
                 )
                 .with_hint(format!("It can be of type {}.", member.types().join(" or "))));
             }
-            if members.iter().any(|(other, _)| *other == position) || !super::is_given(&columns[position]) {
+            if members.iter().any(|(other, _)| *other == position) || !is_given(&columns[position]) {
                 return Err(invalid(
                     &option,
                     column,
@@ -150,7 +203,7 @@ impl RecordColumns {
         }
         let values: Vec<usize> = (columns.iter().enumerate())
             .filter(|(position, column)| {
-                super::is_given(column) && !members.iter().any(|(member, _)| member == position)
+                is_given(column) && !members.iter().any(|(member, _)| member == position)
             })
             .map(|(position, _)| position)
             .collect();
@@ -183,6 +236,34 @@ impl RecordColumns {
             }
             _ => {}
         }
-        Ok(RecordColumns { values, members })
+        let key = key.unwrap_or_default().to_vec();
+        if format.envelope != Envelope::Plain && key.is_empty() {
+            return Err(SqlError::new(
+                SqlState::InvalidTableDefinition,
+                "FORMAT UPSERT and DEBEZIUM need a table with a primary key",
+            )
+            .with_hint("Use CREATE TABLE .. (.., PRIMARY KEY (..)): its rows are what is there now."));
+        }
+        let is_value = |column: &usize| values.contains(column);
+        let is_record_key = members
+            .iter()
+            .any(|member| key == [member.0] && member.1 == Member::Key);
+        match format.envelope {
+            Envelope::Upsert(KeyFormat::Text) if key.len() > 1 => {
+                return Err(SqlError::new(
+                    SqlState::InvalidTableDefinition,
+                    "key.format 'text' is for a primary key of one column",
+                ));
+            }
+            Envelope::Upsert(_) if is_record_key => {}
+            Envelope::Upsert(_) | Envelope::Debezium if !key.iter().all(is_value) => {
+                return Err(SqlError::new(
+                    SqlState::InvalidTableDefinition,
+                    "a column of the primary key does not come from the record's key",
+                ));
+            }
+            _ => {}
+        }
+        Ok(RecordColumns { values, members, key })
     }
 }

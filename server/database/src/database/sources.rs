@@ -13,6 +13,7 @@ mod generating;
 mod reading;
 mod records;
 mod splits;
+mod tables;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -388,6 +389,30 @@ impl Database {
         };
         self.sources.tasks.lock().insert(object.id, task);
         Ok(())
+    }
+
+    /// As [`start_source`](Self::start_source), at a start of the server, which does not depend on it.
+    pub(crate) fn start_source_or_say(self: &Arc<Self>, object: &Object) {
+        let Err(error) = self.start_source(object) else {
+            return;
+        };
+        tracing::error!(
+            stream = object.described(),
+            error = error.message,
+            "a source cannot be started"
+        );
+        let (_, progress) = watch::channel(Progress {
+            state: State::Failed,
+            error: Some(error.message),
+            ..Progress::default()
+        });
+        let task = Task {
+            made: None,
+            progress,
+            stop: watch::channel(false).0,
+            running: Some(tokio::spawn(async {})),
+        };
+        self.sources.tasks.lock().insert(object.id, task);
     }
 
     /// From where a source is read.

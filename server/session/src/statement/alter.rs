@@ -80,21 +80,25 @@ pub async fn execute(session: &Arc<Session>, alter: AlterRelation) -> SqlResult<
             session.database().jobs().check_unlocked(&[other.id])?;
             swap(&guard, &object, &other)?;
         }
+        AlterOperation::RenameColumn { from, .. } if is_named_by_source(&object) => {
+            return Err(SqlError::unsupported(format!(
+                "column \"{}\" cannot be renamed: what feeds \"{}\" names it so",
+                from, object.name
+            ))
+            .with_hint("Give it another name in a view."));
+        }
         AlterOperation::RenameColumn { from, to } => rename_column(&guard, &object, &from, &to)?,
         AlterOperation::AddColumn {
             if_not_exists,
             column,
         } => match locks {
             Some((locked, locks)) if locked == object.id => {
-                add_column(
-                    session,
-                    &scope,
-                    &guard,
-                    &object,
-                    &column,
-                    if_not_exists,
-                    Some(&locks),
-                )?;
+                // What feeds it is to give the column, too.
+                let added = async || {
+                    let locks = Some(&locks);
+                    add_column(session, &scope, &guard, &object, &column, if_not_exists, locks)
+                };
+                session.database().restart_source(&object, added).await?;
             }
             None if guard.definitions().is_some() => {
                 add_column(session, &scope, &guard, &object, &column, if_not_exists, None)?;
@@ -413,6 +417,12 @@ fn with_columns(
     new.definition = Definition::Relation(Box::new(changed));
     new.restate();
     new
+}
+
+/// Whether something else gives the columns their values by their names.
+fn is_named_by_source(object: &Object) -> bool {
+    let connector = object.relation().and_then(|relation| relation.connector.as_ref());
+    connector.is_some()
 }
 
 fn add_column(

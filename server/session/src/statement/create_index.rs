@@ -53,6 +53,12 @@ pub async fn execute(session: &Arc<Session>, create: CreateIndex, text: &str) ->
             .with_hint("Indexes are supported on tables and materialized views."));
         }
     };
+    if create.unique && relation.connector.is_some() {
+        return Err(
+            SqlError::unsupported(format!("a unique index on {} is not supported", on.described()))
+                .with_detail("Its rows come from a connector, and are taken as they are."),
+        );
+    }
     let columns = create
         .columns
         .iter()

@@ -54,6 +54,20 @@ struct New<'a> {
     text: &'a str,
 }
 
+impl New<'_> {
+    fn relation_kind(&self) -> RelationKind {
+        match self.kind {
+            ObjectKind::Stream => RelationKind::Stream,
+            _ => RelationKind::Table,
+        }
+    }
+
+    /// The key of the table that it is.
+    fn source_key(&self) -> Option<&[usize]> {
+        (self.kind != ObjectKind::Stream).then_some(&*self.key)
+    }
+}
+
 /// CREATE STREAM.
 pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str) -> SqlResult<Outcome> {
     if create.or_replace {
@@ -65,7 +79,8 @@ pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str
                 .with_hint("Rows of a stream never change. Use CREATE TABLE for rows with a key."),
         );
     }
-    include::include(&mut create)?;
+    let given = std::mem::take(&mut create.include);
+    include::include(given, &mut create.columns, &mut create.options)?;
     let names: Vec<String> = (create.columns.iter())
         .map(|column| millrace_parser::fold(&column.name))
         .collect();
@@ -136,15 +151,41 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
             SqlError::unsupported("APPEND ONLY tables are not supported").with_hint("Use CREATE STREAM.")
         );
     }
+    let given = std::mem::take(&mut create.include);
+    include::include(given, &mut create.columns, &mut create.options)?;
     let mut options = create.options.clone();
     let keeping = Retention::new(&mut options, ObjectKind::Table)?;
+    let connector = ConnectorDef::new(&mut options)?;
+    let (connector, format) = match connector {
+        Some(connector) if !connector.is_read() => {
+            return Err(SqlError::unsupported(format!(
+                "a table with connector \"{}\" is not supported",
+                connector.name()
+            ))
+            .with_hint("Use CREATE STREAM."));
+        }
+        Some(connector) => (Some(connector.with_format(create.format.as_ref())?), None),
+        None => (None, create.format.as_ref()),
+    };
     let constraints = Constraints::taken_from(&mut create.constraints)?;
+    if connector.is_some() && constraints.has_unique() {
+        return Err(
+            SqlError::unsupported("UNIQUE constraints are not supported with a connector")
+                .with_hint("A row of a key takes the place of the one before: use PRIMARY KEY."),
+        );
+    }
     refuse_extras(
         &create.constraints,
         create.watermark.is_some(),
         &options,
-        create.format.is_some(),
+        format.is_some(),
     )?;
+    if connector.is_some() && (create.as_query.is_some() || create.columns.is_empty()) {
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            "a table with a connector needs its columns",
+        ));
+    }
     match create.as_query.take() {
         None => {
             let sequences = sequences::taken_from(&mut create.columns)?;
@@ -162,7 +203,7 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
                 constraints,
                 sequences,
                 event_time: None,
-                connector: None,
+                connector,
                 keeping,
                 text,
             };
@@ -285,10 +326,10 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         let relation = Relation::new(
             ObjectId(0),
             "",
-            RelationKind::Stream,
+            new.relation_kind(),
             new.columns.clone(),
-            &[],
-            true,
+            &new.key,
+            new.kind == ObjectKind::Stream,
         )
         .with_event_time(new.event_time.clone())
         .with_connector(new.connector.clone());
@@ -307,12 +348,12 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
     }
     guard.check_free(&scope.database, &schema, &name)?;
     let id = guard.next_id()?;
-    let kind = if new.kind == ObjectKind::Stream {
-        RelationKind::Stream
-    } else {
-        RelationKind::Table
-    };
+    let kind = new.relation_kind();
     let mut objects = vec![];
+    let has_records = match &new.connector {
+        Some(connector) => connector.records(&new.columns, new.source_key())?.is_some(),
+        None => false,
+    };
     let mut event_time = new.event_time;
     if let Some(event_time) = &mut event_time
         && event_time.late == Late::Kept(None)
@@ -322,9 +363,7 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         objects.push(late);
     }
     let mut errors = None;
-    if let Some(connector) = &new.connector
-        && connector.records(&new.columns)?.is_some()
-    {
+    if has_records {
         let object = beside::bad_records(&scope, &guard, &schema, &name)?;
         errors = Some(object.id);
         objects.push(object);

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use arrow::array::RecordBatch;
+use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
 use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::{Object, Relation};
+use millrace_connectors::changes::Changes;
 use millrace_connectors::connect;
-use millrace_connectors::decode::Given;
 use millrace_connectors::source::{Fetched, Lag, Reader, Record, SourceError};
 use millrace_engine::{EventTime, Runtime, RuntimeError, WriteOptions, WriteToken};
 use millrace_planner::RelationId;
-use millrace_postgres::error::SqlResult;
+use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::from_internal;
 use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{ChangeBatch, ObjectId};
@@ -24,6 +24,7 @@ use tokio::sync::watch;
 
 use super::records::{Rows, bad_rows, reason};
 use super::splits::Splits;
+use super::tables::Target;
 use super::{Note, Place, Progress, State, Times};
 use crate::database::Database;
 
@@ -37,7 +38,9 @@ pub(super) struct Reading {
     runtime: Runtime,
     id: ObjectId,
     name: String,
-    stream: RelationId,
+    relation: RelationId,
+    /// If it is a table.
+    table: Option<Target>,
     /// The stream of bad records, and its columns.
     errors: Option<(RelationId, SchemaRef)>,
     stops_on_error: bool,
@@ -55,9 +58,8 @@ struct Timed {
 
 /// What was made of records.
 struct Made {
-    good: Vec<RecordBatch>,
-    errors: Option<(RelationId, RecordBatch)>,
-    bad: u64,
+    records: Vec<Record>,
+    changes: Changes,
     /// The watermarks that the rows let one assume, by split.
     assumed: BTreeMap<i32, i64>,
 }
@@ -100,7 +102,8 @@ impl Reading {
             runtime: db.runtime().clone(),
             id: object.id,
             name: object.described(),
-            stream: relation.info.id,
+            relation: relation.info.id,
+            table: relation.source_key().map(|_| Target::new(relation)),
             errors,
             stops_on_error,
             timed,
@@ -226,17 +229,54 @@ impl Reading {
             position: moved,
         } = fetched;
         let newest = records.iter().filter_map(|record| record.timestamp_ms).max();
-        let made = self.make(records).await?;
-        let count: u64 = made.good.iter().map(|batch| batch.num_rows() as u64).sum();
-        let mut changes: Vec<(RelationId, ChangeBatch)> = (made.good.into_iter())
-            .map(|rows| (self.stream, ChangeBatch::insertions(rows)))
+        let Made {
+            records,
+            mut changes,
+            assumed,
+        } = self.make(records).await?;
+        let mut bad = std::mem::take(&mut changes.bad);
+        let batches = changes.puts.iter().chain(&changes.deletes);
+        let mut count: u64 = batches.map(|(_, batch)| batch.num_rows() as u64).sum();
+        let mut locks = None;
+        let changed = match &self.table {
+            None => (changes.puts.into_iter())
+                .map(|(_, rows)| ChangeBatch::insertions(rows))
+                .collect(),
+            Some(table) => {
+                let tables = [self.relation];
+                let locked = tokio::select! {
+                    locked = self.runtime.lock_tables(&tables) => locked.map_err(of_runtime)?,
+                    () = told(stopped) => return Err(End::Stopped),
+                };
+                let stored = |keys: &[ArrayRef]| {
+                    let rows = self.runtime.rows_of_keys(&locked, self.relation, keys);
+                    rows.map_err(from_internal::runtime)
+                };
+                let (changed, failed) = table.resolve(changes, stored).map_err(of_sql)?;
+                count -= failed.len() as u64;
+                bad.extend(failed);
+                locks = Some(locked);
+                changed
+            }
+        };
+        let mut changes: Vec<(RelationId, ChangeBatch)> = (changed.into_iter())
+            .map(|changed| (self.relation, changed))
             .collect();
-        changes.extend((made.errors).map(|(id, rows)| (id, ChangeBatch::insertions(rows))));
+        if let (true, Some(first)) = (self.stops_on_error, bad.first()) {
+            return Err(stop_at(&records[first.at], &first.error).into());
+        }
+        if let (Some((id, schema)), false) = (&self.errors, bad.is_empty()) {
+            let bad: Vec<(&Record, &str, String)> = (bad.iter())
+                .map(|bad| (&records[bad.at], bad.error.code.code(), reason(&bad.error)))
+                .collect();
+            let rows = bad_rows(schema, &bad, self.runtime.now())?;
+            changes.push((*id, ChangeBatch::insertions(rows)));
+        }
         // The whole place, so that the newest note is enough.
         let mut next = place.clone();
         next.position.advance(moved);
         next.times = self.timed.is_some().then(|| {
-            let watermarks = splits.with(&made.assumed);
+            let watermarks = splits.with(&assumed);
             Times {
                 watermark: splits.combined(all.iter().copied(), &watermarks, Instant::now()),
                 splits: watermarks,
@@ -263,7 +303,8 @@ impl Reading {
         let options = WriteOptions {
             note: &note,
             may: &may,
-            watermark: (next.times.as_ref()).map(|times| (self.stream, times.watermark)),
+            locks: locks.as_ref(),
+            watermark: (next.times.as_ref()).map(|times| (self.relation, times.watermark)),
             ..WriteOptions::default()
         };
         let writing = self.runtime.append_with(changes, &options);
@@ -282,7 +323,7 @@ impl Reading {
         place.clone_from(&next);
         self.progress.send_modify(|progress| {
             progress.rows += count;
-            progress.bad += made.bad;
+            progress.bad += bad.len() as u64;
             progress.newest_ms = newest.or(progress.newest_ms);
             progress.place = next;
         });
@@ -295,32 +336,17 @@ impl Reading {
         Some(timed.event_time.spec.set_back?.offset)
     }
 
-    /// Makes rows of records.
+    /// Makes changes of records.
     async fn make(&self, records: Vec<Record>) -> Result<Made, SourceError> {
-        let (rows, errors) = (Arc::clone(&self.rows), self.errors.clone());
+        let rows = Arc::clone(&self.rows);
         let event_time = self.timed.as_ref().map(|timed| Arc::clone(&timed.event_time));
-        let stops = self.stops_on_error;
         let now = self.runtime.now();
         let work = move || {
-            let build = |given: &Given, count: usize| rows.build(given, count);
-            let (good, bad) = rows.decoder.rows(&records, &build);
-            if let (true, Some(first)) = (stops, bad.first()) {
-                let record = &records[first.at];
-                return Err(SourceError::lasting(
-                    format!(
-                        "record {} of partition {} is no row: {}",
-                        record.offset, record.split, first.error.message
-                    ),
-                    "on_error = 'skip' keeps such records in a stream of their own, and goes on.",
-                ));
-            }
-            let bad: Vec<(&Record, &str, String)> = (bad.iter())
-                .map(|bad| (&records[bad.at], bad.error.code.code(), reason(&bad.error)))
-                .collect();
+            let changes = rows.changes(&records);
             let mut assumed: BTreeMap<i32, i64> = BTreeMap::new();
-            for (first, batch) in &good {
+            for (places, batch) in &changes.puts {
                 let Some(event_time) = &event_time else { break };
-                let splits = records[*first..].iter().map(|record| record.split);
+                let splits = places.iter().map(|at| records[*at].split);
                 let found = event_time
                     .assumed_by_place(batch, splits, now)
                     .map_err(of_runtime)?;
@@ -330,12 +356,8 @@ impl Reading {
                 }
             }
             Ok(Made {
-                bad: bad.len() as u64,
-                errors: match (errors, bad.is_empty()) {
-                    (Some((id, schema)), false) => Some((id, bad_rows(&schema, &bad, now)?)),
-                    _ => None,
-                },
-                good: good.into_iter().map(|(_, batch)| batch).collect(),
+                records,
+                changes,
                 assumed,
             })
         };
@@ -347,9 +369,24 @@ impl Reading {
     }
 }
 
+/// The source is not to go on behind a record that is no row.
+fn stop_at(record: &Record, error: &SqlError) -> SourceError {
+    SourceError::lasting(
+        format!(
+            "record {} of partition {} is no row: {}",
+            record.offset, record.split, error.message
+        ),
+        "on_error = 'skip' keeps such records in a stream of their own, and goes on.",
+    )
+}
+
 /// Waits until somebody says stop.
 pub(super) async fn told(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+fn of_sql(error: SqlError) -> SourceError {
+    SourceError::passing(error.message)
 }
 
 fn of_runtime(error: RuntimeError) -> SourceError {

@@ -9,7 +9,8 @@ use arrow::datatypes::{DataType, SchemaRef};
 use millrace_catalog::Relation;
 use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::scope::Scope;
-use millrace_connectors::decode::{Given, RecordDecoder};
+use millrace_connectors::changes::{ChangeDecoder, Changes};
+use millrace_connectors::decode::Given;
 use millrace_connectors::source::{Record, SourceError};
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::types::timestamptz;
@@ -34,20 +35,21 @@ pub fn error_columns() -> [(&'static str, DataType); 8] {
     ]
 }
 
-/// What makes rows of a relation out of records.
+/// What makes changes of a relation out of records.
 pub(super) struct Rows {
-    pub decoder: RecordDecoder,
+    decoder: ChangeDecoder,
     builder: RowBuilder,
 }
 
 impl Rows {
+    /// For a relation, if records come for it.
     pub fn new(
         db: &Database,
         scope: &Scope,
         relation: &Relation,
         connector: &ConnectorDef,
     ) -> SqlResult<Option<Rows>> {
-        let Some((format, columns)) = connector.records(&relation.columns)? else {
+        let Some((format, columns)) = connector.records(&relation.columns, relation.source_key())? else {
             return Ok(None);
         };
         let field = |position: &usize| Arc::clone(&relation.columns[*position].field);
@@ -59,17 +61,23 @@ impl Rows {
             .chain(columns.members.iter().map(|(position, _)| *position))
             .collect();
         Ok(Some(Rows {
-            decoder: RecordDecoder::new(
+            decoder: ChangeDecoder::new(
                 format,
                 columns.values.iter().map(field).collect(),
                 members.collect(),
+                columns.key.iter().map(field).collect(),
             ),
             builder: RowBuilder::new(db, scope, relation, &given)?,
         }))
     }
 
-    pub fn build(&self, given: &Given, rows: usize) -> SqlResult<RecordBatch> {
-        self.builder.build(given, rows).map_err(|failure| *failure.error)
+    /// What records change.
+    pub fn changes(&self, records: &[Record]) -> Changes {
+        let build = |given: &Given, rows: usize| {
+            let built = self.builder.build(given, rows);
+            built.map_err(|failure| *failure.error)
+        };
+        self.decoder.changes(records, &build)
     }
 }
 

@@ -29,6 +29,10 @@ pub(super) struct Constraints {
 }
 
 impl Constraints {
+    pub(super) fn has_unique(&self) -> bool {
+        !self.uniques.is_empty()
+    }
+
     /// Takes what is kept out of all constraints, and leaves the rest.
     ///
     /// # Errors

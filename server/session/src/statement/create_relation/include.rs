@@ -2,13 +2,17 @@
 
 use datafusion::sql::sqlparser::ast::{self, Ident};
 use millrace_catalog::connector::encoding::Member;
-use millrace_parser::ast::{ColumnDefinition, CreateStream, Include, OptionEntry};
+use millrace_parser::ast::{ColumnDefinition, Include, OptionEntry, Options};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::names::did_you_mean;
 
 /// Says `INCLUDE member AS column` as a column, and an option that names it.
-pub(super) fn include(create: &mut CreateStream) -> SqlResult<()> {
-    for Include { member, column } in std::mem::take(&mut create.include) {
+pub(super) fn include(
+    include: Vec<Include>,
+    columns: &mut Vec<ColumnDefinition>,
+    options: &mut Options,
+) -> SqlResult<()> {
+    for Include { member, column } in include {
         let name = millrace_parser::fold(&member);
         let known = Member::ALL.into_iter().find(|(known, _)| *known == name);
         let Some((name, member)) = known else {
@@ -20,11 +24,11 @@ pub(super) fn include(create: &mut CreateStream) -> SqlResult<()> {
             .with_detail(format!("It has {}.", known.join(", ")))
             .with_hint_opt(did_you_mean(&name, known)));
         };
-        create.options.0.push(OptionEntry {
+        options.0.push(OptionEntry {
             name: Ident::new(Member::option(name)),
             value: millrace_parser::fold(&column),
         });
-        create.columns.push(ColumnDefinition {
+        columns.push(ColumnDefinition {
             name: column,
             data_type: match member {
                 Member::Key => ast::DataType::Bytea,

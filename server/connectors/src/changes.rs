@@ -1,0 +1,261 @@
+//! From records to changes of rows: what an envelope says of the row that a record is about.
+//!
+//! ```text
+//!  PLAIN     value                              the row
+//!  UPSERT    key, value                         the row of the key; without a value it is gone
+//!  DEBEZIUM  {"before", "after", "op", ..}      the row after the change, and the key of the one before
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, RecordBatch};
+use arrow::datatypes::{FieldRef, Schema};
+use bytes::Bytes;
+use millrace_catalog::connector::encoding::{Encoding, Envelope, KeyFormat, Member, RecordFormat};
+use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::from_internal;
+use serde_json::value::RawValue;
+
+use crate::about::{About, Members, broken, document, invalid};
+use crate::debezium;
+use crate::decode::{BadRecord, Given, RecordDecoder};
+use crate::source::Record;
+
+/// Rows, and of each the place of its record.
+pub type Placed = (Vec<usize>, RecordBatch);
+
+/// What records change.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Whole rows that are there from then on.
+    pub puts: Vec<Placed>,
+    /// Keys of rows that are gone from then on; where a record is about both, its row comes after that.
+    pub deletes: Vec<Placed>,
+    /// Of rows the columns, by name, that stay as they were, by the place of the record.
+    pub kept: BTreeMap<usize, Vec<String>>,
+    /// In their order.
+    pub bad: Vec<BadRecord>,
+}
+
+/// Makes changes of records.
+#[derive(Debug, Clone)]
+pub struct ChangeDecoder {
+    envelope: Envelope,
+    rows: RecordDecoder,
+    keys: RecordDecoder,
+    key_fields: Vec<FieldRef>,
+    /// Whether the bytes of the key are the key.
+    has_plain_key: bool,
+    values: Vec<FieldRef>,
+}
+
+impl ChangeDecoder {
+    /// For the columns that come out of values, those that come out of what stands beside them, and those of the primary key, of which
+    /// there are none in a stream.
+    pub fn new(
+        format: RecordFormat,
+        values: Vec<FieldRef>,
+        members: Vec<(FieldRef, Member)>,
+        key_fields: Vec<FieldRef>,
+    ) -> Self {
+        let is_key = |(field, member): &&(FieldRef, Member)| {
+            *member == Member::Key && key_fields.len() == 1 && key_fields[0].name() == field.name()
+        };
+        let plain_key = members.iter().find(is_key).cloned();
+        let keys = match &plain_key {
+            Some(member) => RecordDecoder::new(Encoding::Json, vec![], vec![member.clone()]),
+            None => RecordDecoder::new(Encoding::Json, key_fields.clone(), vec![]),
+        };
+        ChangeDecoder {
+            envelope: format.envelope,
+            has_plain_key: plain_key.is_some(),
+            rows: RecordDecoder::new(format.encoding, values.clone(), members),
+            keys,
+            key_fields,
+            values,
+        }
+    }
+
+    /// What records change, in the order of their places. `build` makes whole rows of what was given.
+    pub fn changes(
+        &self,
+        records: &[Record],
+        build: &dyn Fn(&Given, usize) -> SqlResult<RecordBatch>,
+    ) -> Changes {
+        let mut changes = Changes::default();
+        if self.envelope == Envelope::Plain {
+            let (rows, bad) = self.rows.rows(records, build);
+            let placed =
+                |(first, batch): (usize, RecordBatch)| ((first..first + batch.num_rows()).collect(), batch);
+            changes.puts = rows.into_iter().map(placed).collect();
+            changes.bad = bad;
+            return changes;
+        }
+        let (mut puts, mut deletes) = (Picked::default(), Picked::default());
+        for (at, record) in records.iter().enumerate() {
+            match self.one(record) {
+                Ok(About { row, gone, kept }) => {
+                    if let Some(gone) = gone {
+                        deletes.push(at, record, gone);
+                    }
+                    if let Some(row) = row {
+                        puts.push(at, record, row);
+                    }
+                    if !kept.is_empty() {
+                        changes.kept.insert(at, kept);
+                    }
+                }
+                Err(error) => changes.bad.push(BadRecord { at, error }),
+            }
+        }
+        let (gone, bad) = self
+            .keys
+            .rows(&deletes.records, &|given, rows| self.key_rows(given, rows));
+        changes.bad.extend(deletes.bad(bad));
+        // Of a record that is about two rows both count, or none.
+        puts.remove(&changes.bad);
+        changes.deletes = deletes.placed(gone);
+        let (rows, bad) = self.rows.rows(&puts.records, build);
+        let bad: Vec<BadRecord> = puts.bad(bad).collect();
+        changes.puts = puts.placed(rows);
+        changes
+            .deletes
+            .iter_mut()
+            .for_each(|deletes| without(deletes, &bad));
+        changes.bad.extend(bad);
+        changes.bad.sort_by_key(|bad| bad.at);
+        changes
+    }
+
+    /// What one record is about.
+    fn one(&self, record: &Record) -> SqlResult<About> {
+        let key_format = match self.envelope {
+            Envelope::Debezium => {
+                let Some(value) = &record.value else {
+                    // It follows what it repeats, so that compaction forgets the key.
+                    return Ok(About::default());
+                };
+                return debezium::change(value, &self.values, &self.key_fields);
+            }
+            Envelope::Upsert(format) => format,
+            Envelope::Plain => return Ok(About::default()),
+        };
+        if self.has_plain_key {
+            if record.key.is_none() {
+                return Err(invalid("the record has no key"));
+            }
+            return Ok(match &record.value {
+                Some(value) => About::row(value.clone()),
+                None => About::gone(Bytes::new()),
+            });
+        }
+        let key = record
+            .key
+            .as_deref()
+            .ok_or_else(|| invalid("the record has no key"))?;
+        let name = || self.key_fields.first().map_or("", |field| field.name().as_str());
+        let text;
+        let mut members = match key_format {
+            KeyFormat::Text => {
+                let key = std::str::from_utf8(key).map_err(|_| invalid("the key is not UTF-8"))?;
+                text = RawValue::from_string(serde_json::Value::from(key).to_string()).map_err(broken_key)?;
+                Members::from([(name().to_owned(), &*text)])
+            }
+            KeyFormat::Json => match serde_json::from_slice::<&RawValue>(key).map_err(broken_key)? {
+                whole if whole.get().starts_with('{') => {
+                    serde_json::from_str(whole.get()).map_err(broken_key)?
+                }
+                alone if self.key_fields.len() == 1 => Members::from([(name().to_owned(), alone)]),
+                _ => return Err(invalid("the key is not a JSON object")),
+            },
+        };
+        members.retain(|name, _| self.key_fields.iter().any(|field| field.name() == name));
+        let Some(value) = &record.value else {
+            return Ok(About::gone(document(&members)?));
+        };
+        let mut row: Members<'_> = serde_json::from_slice(value).map_err(|error| broken("value", &error))?;
+        row.extend(members);
+        Ok(About::row(document(&row)?))
+    }
+
+    /// Keys as a batch.
+    fn key_rows(&self, given: &Given, rows: usize) -> SqlResult<RecordBatch> {
+        let mut columns = vec![];
+        for ((_, array), field) in given.iter().zip(&self.key_fields) {
+            let array = arrow::compute::cast(array, field.data_type()).map_err(from_internal::arrow)?;
+            if array.logical_null_count() > 0 {
+                return Err(invalid(&format!(
+                    "the key has no value for column \"{}\"",
+                    field.name()
+                )));
+            }
+            columns.push(array);
+        }
+        let schema = Arc::new(Schema::new(self.key_fields.clone()));
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(schema, columns, &options).map_err(from_internal::arrow)
+    }
+}
+
+/// Records of which something was picked, and their places.
+#[derive(Default)]
+struct Picked {
+    places: Vec<usize>,
+    records: Vec<Record>,
+}
+
+impl Picked {
+    fn push(&mut self, at: usize, record: &Record, value: Bytes) {
+        self.places.push(at);
+        self.records.push(Record {
+            value: Some(value),
+            ..record.clone()
+        });
+    }
+
+    /// Leaves out those that are bad.
+    fn remove(&mut self, bad: &[BadRecord]) {
+        let is_good: Vec<bool> = (self.places.iter())
+            .map(|at| !bad.iter().any(|bad| bad.at == *at))
+            .collect();
+        if is_good.iter().all(|is_good| *is_good) {
+            return;
+        }
+        let mut keep = is_good.iter();
+        self.places.retain(|_| keep.next().copied().unwrap_or(true));
+        let mut keep = is_good.iter();
+        self.records.retain(|_| keep.next().copied().unwrap_or(true));
+    }
+
+    fn bad(&self, bad: Vec<BadRecord>) -> impl Iterator<Item = BadRecord> {
+        bad.into_iter().map(|bad| BadRecord {
+            at: self.places[bad.at],
+            ..bad
+        })
+    }
+
+    fn placed(&self, rows: Vec<(usize, RecordBatch)>) -> Vec<Placed> {
+        let placed = |(first, batch): (usize, RecordBatch)| {
+            (self.places[first..first + batch.num_rows()].to_vec(), batch)
+        };
+        rows.into_iter().map(placed).collect()
+    }
+}
+
+/// Takes the rows of bad records out.
+fn without((places, batch): &mut Placed, bad: &[BadRecord]) {
+    let is_good = |at: &usize| !bad.iter().any(|bad| bad.at == *at);
+    if places.iter().all(is_good) {
+        return;
+    }
+    let mask: arrow::array::BooleanArray = places.iter().map(|at| Some(is_good(at))).collect();
+    if let Ok(filtered) = arrow::compute::filter_record_batch(batch, &mask) {
+        *batch = filtered;
+        places.retain(|at| is_good(at));
+    }
+}
+
+fn broken_key(error: serde_json::Error) -> SqlError {
+    broken("key", &error)
+}
