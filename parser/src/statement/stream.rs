@@ -1,5 +1,6 @@
 //! `CREATE STREAM` and its synonym `CREATE SOURCE`.
 
+use super::columns::TableElements;
 use super::{CreatePrefix, columns, object, with};
 use crate::ast::{CreateStream, Statement};
 use crate::error::Failure;
@@ -17,7 +18,11 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
             hint,
         ));
     }
-    let (elements, include) = columns::elements(reader)?;
+    // Whatever feeds it may know its columns.
+    let (elements, include) = match reader.at(&["WITH"]) {
+        true => (TableElements::default(), vec![]),
+        false => columns::elements(reader)?,
+    };
     let mut options = with::options(reader)?;
     let format = with::format(reader)?;
     if options.0.is_empty() {

@@ -1,10 +1,11 @@
 //! `CREATE TABLE`, with columns or from a query.
 
+use sqlparser::ast::Ident;
 use sqlparser::tokenizer::Token;
 
 use super::columns::TableElements;
 use super::{CreatePrefix, columns, object, with};
-use crate::ast::{CreateTable, Statement};
+use crate::ast::{CreateTable, OptionEntry, Statement};
 use crate::error::Failure;
 use crate::reader::{Parse, Reader};
 
@@ -20,7 +21,22 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
         (elements, include) = columns::elements(reader)?;
     }
     let append_only = reader.take(&["APPEND", "ONLY"]);
-    let options = with::options(reader)?;
+    let mut options = with::options(reader)?;
+    if !elements.columns.is_empty() && reader.take(&["FROM"]) {
+        let source = reader.name()?;
+        reader.need(&["TABLE"])?;
+        let table = reader.string()?;
+        for (name, value) in [
+            ("connector", "postgres-cdc"),
+            ("source", &*source.to_string()),
+            ("table.name", &*table),
+        ] {
+            options.0.push(OptionEntry {
+                name: Ident::new(name),
+                value: value.to_owned(),
+            });
+        }
+    }
     let format = with::format(reader)?;
     refuse_clauses(reader)?;
     let mut as_query = None;

@@ -1,12 +1,13 @@
 //! Connectors of streams: from `WITH (connector = '..', ..)` to what makes the rows.
 //!
 //! `nexmark`, `ysb` and `datagen` make rows themselves, which are functions of their position. Those of a `webhook` are sent by others,
-//! and those of `kafka` are fetched from where others keep them.
+//! and those of `kafka` and `postgres-cdc` are fetched from where others keep them.
 
 mod datagen;
 pub mod encoding;
 pub mod kafka;
 pub mod options;
+pub mod postgres;
 pub mod secret;
 pub mod webhook;
 
@@ -24,11 +25,12 @@ pub(crate) use self::options::length;
 use self::encoding::{ENVELOPE, ENVELOPES, RecordColumns, RecordFormat};
 use self::kafka::KafkaDef;
 use self::options::Given;
+use self::postgres::Postgres;
 use self::webhook::Webhook;
 use crate::column::ColumnDef;
 
 /// The connectors that there are.
-const CONNECTORS: [&str; 5] = ["kafka", "webhook", "datagen", "nexmark", "ysb"];
+const CONNECTORS: [&str; 6] = ["kafka", "postgres-cdc", "webhook", "datagen", "nexmark", "ysb"];
 /// Rows of one write.
 const WRITE_ROWS: u64 = 8_192;
 /// Writes in a second, if the rate is so low that they are smaller than that.
@@ -87,12 +89,26 @@ impl ConnectorDef {
 
     /// Whether it makes the rows itself.
     pub fn is_generator(&self) -> bool {
-        !matches!(self.name(), "webhook" | "kafka")
+        !matches!(self.name(), "webhook" | "kafka" | "postgres-cdc")
     }
 
     /// Whether it reads what others keep.
     pub fn is_read(&self) -> bool {
-        self.name() == "kafka"
+        matches!(self.name(), "kafka" | "postgres-cdc")
+    }
+
+    /// The server that is followed, or the table of one, if it is that.
+    ///
+    /// # Errors
+    /// An option is unknown or has a value that it cannot have.
+    pub fn postgres(&self) -> SqlResult<Option<Postgres>> {
+        if self.name() != "postgres-cdc" {
+            return Ok(None);
+        }
+        let mut given = Given::new(self.name(), &self.0);
+        let postgres = Postgres::new(&mut given)?;
+        given.finish()?;
+        Ok(Some(postgres))
     }
 
     /// How requests are checked, if rows come by them.

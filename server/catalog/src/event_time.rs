@@ -112,7 +112,8 @@ impl EventTimeDef {
         let connector = (options.0.iter())
             .find(|option| option.name.value.eq_ignore_ascii_case("connector"))
             .map(|option| option.value.clone());
-        let is_generated = (connector.as_deref()).is_some_and(|name| !matches!(name, "webhook" | "kafka"));
+        let is_generated =
+            (connector.as_deref()).is_some_and(|name| !matches!(name, "webhook" | "kafka" | "postgres-cdc"));
         let has_partitions = connector.as_deref() == Some("kafka");
         // The event times of a generator have nothing to do with the clock.
         let mut future_skew_max = (!is_generated).then_some(FUTURE_SKEW);

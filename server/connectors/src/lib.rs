@@ -13,4 +13,5 @@ pub mod connect;
 mod debezium;
 pub mod decode;
 mod kafka;
+pub mod postgres;
 pub mod source;

@@ -24,6 +24,17 @@ impl Position {
         self.splits.extend(later.splits);
     }
 
+    /// Takes what another is further at, of the same.
+    pub fn at_least(&mut self, other: &Position) {
+        if self.of != other.of {
+            return;
+        }
+        for (split, offset) in &other.splits {
+            let known = self.splits.entry(*split).or_insert(*offset);
+            *known = (*known).max(*offset);
+        }
+    }
+
     /// Whether nothing was read yet.
     pub fn is_beginning(&self) -> bool {
         self.splits.is_empty()

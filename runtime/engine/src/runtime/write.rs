@@ -184,6 +184,21 @@ impl Runtime {
         Ok((found.probe, stored.rows(&found.rows)?))
     }
 
+    /// All rows of a locked table, the newest.
+    ///
+    /// # Errors
+    /// The table was dropped meanwhile.
+    pub fn rows_of_table(&self, locks: &TableLocks, table: RelationId) -> Result<RecordBatch> {
+        let relation = self.engine.relation(table)?;
+        match relation.as_ref() {
+            Relation::Table(table) if locks.contains(table.id) => {
+                let stored = table.rows.read();
+                Ok(stored.rows(&stored.live_row_numbers())?)
+            }
+            _ => Err(RuntimeError::Internal("only a locked table is read whole".into())),
+        }
+    }
+
     /// Writes changes to several relations at once: all or nothing, durable when it returns. Tables must be locked.
     ///
     /// # Errors

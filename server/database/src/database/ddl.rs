@@ -305,7 +305,7 @@ pub(super) fn gone_facts(gone: &[Arc<Object>]) -> Vec<CatalogChange> {
 /// Removes what objects have in the runtime and on disk. What fails is left for the next start.
 pub(crate) async fn take_down(db: &Database, objects: &[Arc<Object>]) {
     for object in objects {
-        db.sources().stop(object.id).await;
+        db.stop_source(object).await;
         db.sinks().stop(object.id).await;
         db.forget_sink(object);
         db.sequences().forget(object.id);

@@ -9,100 +9,47 @@
 //! checkpoint is needed. When retention removes the newest note, the catalog has the place. A write waits for room as any other
 //! does; meanwhile nothing is fetched. Rows of a generator are a function of their number, and the log tells how many there are.
 
+mod following;
 mod generating;
+mod place;
 mod reading;
 mod records;
+mod replicating;
 mod splits;
 mod tables;
+mod task;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use millrace_catalog::connector::postgres::Postgres;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{Object, Relation};
 use millrace_connectors::connect;
 use millrace_connectors::source::{Position, SourceError};
-use millrace_engine::Noted;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::{CatalogChange, LogNote, ObjectId, StorageError};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+pub(super) use self::place::noted;
 pub use self::records::error_columns;
 
+use self::place::{Note, Place, Times};
 use self::reading::Reading;
 use self::records::Rows;
+use self::replicating::Replicating;
 use crate::database::Database;
 
 /// How long a look at a source may take when a stream is made.
 const PROBE: Duration = Duration::from_secs(15);
 
-/// The facts that hold the place of a source, and that it is paused.
-pub fn facts(stream: ObjectId) -> [String; 2] {
-    [format!("source/{}", stream.0), format!("paused/{}", stream.0)]
-}
-
-/// How far a source is: what is written down with rows that were read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
-    pub position: Position,
-    /// Of a stream with a watermark.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub times: Option<Times>,
-}
-
-/// How far the watermarks are of what was read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Times {
-    /// Of each split what its rows let one assume, in microseconds.
-    pub splits: BTreeMap<i32, i64>,
-    /// What all of them together do.
-    pub watermark: Option<i64>,
-    /// Where somebody has set the stream's watermark back: the splits' are of after that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub set_back: Option<u64>,
-}
-
-impl Place {
-    /// Adds what was read later.
-    fn advance(&mut self, later: Place) {
-        self.position.advance(later.position);
-        self.times = later.times;
-    }
-
-    /// From a fact of the catalog, which was a position alone before there were watermarks of splits.
-    fn of_fact(bytes: &[u8]) -> Option<Place> {
-        let of_position = || {
-            let position = serde_json::from_slice(bytes).ok()?;
-            Some(Place {
-                position,
-                ..Place::default()
-            })
-        };
-        serde_json::from_slice(bytes).ok().or_else(of_position)
-    }
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Note {
-    source: ObjectId,
-    position: Position,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    times: Option<Times>,
-}
-
-/// What a note in the log says of the watermark.
-pub(super) fn noted(note: &[u8]) -> Noted {
-    match serde_json::from_slice::<Note>(note) {
-        Ok(Note {
-            times: Some(times), ..
-        }) => Noted::Watermark(times.watermark),
-        _ => Noted::Untold,
-    }
+/// The facts that hold the place of a source, that it is paused, and that its slot is being made.
+pub fn facts(stream: ObjectId) -> [String; 3] {
+    ["source", "paused", "slot"].map(|what| format!("{what}/{}", stream.0))
 }
 
 /// What a source is doing.
@@ -143,8 +90,9 @@ pub struct Progress {
     pub rows: u64,
     pub bad: u64,
     pub place: Place,
-    /// Records that are there and were not read.
+    /// Records that are there and were not read; of a PostgreSQL server bytes of its log that are not confirmed.
     pub lag_records: Option<u64>,
+    pub lag_bytes: Option<u64>,
     /// The time of the newest record that was read, in milliseconds since 1970-01-01 00:00 UTC.
     pub newest_ms: Option<i64>,
     pub error: Option<String>,
@@ -223,11 +171,14 @@ impl Sources {
                     source,
                     position,
                     times,
+                    tables,
                 } = note;
-                found
-                    .entry(source)
-                    .or_default()
-                    .advance(Place { position, times });
+                let place = Place {
+                    position,
+                    times,
+                    tables,
+                };
+                found.entry(source).or_default().advance(place);
             }
         }
     }
@@ -323,6 +274,13 @@ impl Database {
         let Some(connector) = &relation.connector else {
             return Ok(None);
         };
+        if let Some(Postgres::Server(def)) = connector.postgres()? {
+            let probing = replicating::probe(&def);
+            let probed = tokio::time::timeout(PROBE, probing).await;
+            let probed =
+                probed.unwrap_or_else(|_| Err(SourceError::passing("the server did not answer in time")));
+            return probed.map(|()| None).map_err(SourceError::into_sql);
+        }
         if Rows::new(self, scope, relation, connector)?.is_none() {
             return Ok(None);
         }
@@ -371,6 +329,23 @@ impl Database {
             self.sources.tasks.lock().insert(object.id, task);
             return Ok(());
         }
+        if let Some(Postgres::Server(def)) = connector.postgres()? {
+            let place = self.beginning(object.id)?;
+            let (tell, progress) = watch::channel(Progress {
+                place,
+                ..Progress::default()
+            });
+            let replicating = Replicating::new(self, object, relation, *def, tell);
+            let running = (!is_paused).then(|| tokio::spawn(replicating.run(stopped)));
+            let task = Task {
+                made: None,
+                progress,
+                stop,
+                running,
+            };
+            self.sources.tasks.lock().insert(object.id, task);
+            return Ok(());
+        }
         let Some(rows) = Rows::new(self, &scope, relation, connector)? else {
             return Ok(());
         };
@@ -380,7 +355,7 @@ impl Database {
             ..Progress::default()
         });
         let reading = Reading::new(self, object, relation, connector, rows, tell)?;
-        let running = (!is_paused).then(|| tokio::spawn(async move { reading.run(stopped).await }));
+        let running = (!is_paused).then(|| tokio::spawn(reading.run(stopped)));
         let task = Task {
             made: None,
             progress,
@@ -422,7 +397,10 @@ impl Database {
             Some(bytes) => {
                 let mut place = Place::of_fact(&bytes).unwrap_or_default();
                 if !found.position.is_beginning() {
+                    // Either may be the newer one.
+                    let kept = place.position.clone();
                     place.advance(found);
+                    place.position.at_least(&kept);
                 }
                 Ok(place)
             }
@@ -431,6 +409,25 @@ impl Database {
                 self.put_place(stream, &found)?;
                 Ok(found)
             }
+        }
+    }
+
+    /// Stops what feeds an object that is dropped. What it has elsewhere goes with it, if that can be.
+    pub(crate) async fn stop_source(&self, object: &Object) {
+        let place = self.sources.place(object.id);
+        self.sources.stop(object.id).await;
+        let connector = object.relation().and_then(|relation| relation.connector.as_ref());
+        let followed = connector.and_then(|connector| connector.postgres().ok().flatten());
+        if let (Some(Postgres::Server(def)), Some(place)) = (followed, place)
+            && !place.position.is_beginning()
+            && let Err(error) = replicating::drop_slot(&def).await
+        {
+            tracing::error!(
+                stream = object.described(),
+                slot = def.slot,
+                error = error.message,
+                "the replication slot of a dropped stream could not be dropped; its server keeps its log for it"
+            );
         }
     }
 
@@ -457,7 +454,7 @@ impl Database {
         self.restart_source(object, async || Ok(())).await
     }
 
-    /// Does something while nothing is fed into a stream.
+    /// Does something while nothing is fed into a relation.
     ///
     /// # Errors
     /// Those of what is done.
@@ -466,19 +463,29 @@ impl Database {
         object: &Object,
         during: impl AsyncFnOnce() -> SqlResult<T>,
     ) -> SqlResult<T> {
-        let is_fed = self.sources.place(object.id).is_some();
-        if is_fed {
-            self.sources.halt(object.id).await;
+        let feeder = self.feeder(object);
+        if let Some(feeder) = feeder {
+            self.sources.halt(feeder).await;
         }
         let outcome = during().await;
-        if is_fed && let Some(object) = self.catalog().object(object.id) {
+        if let Some(object) = feeder.and_then(|feeder| self.catalog().object(feeder).cloned()) {
             // What a generator has made is told by the log.
             if let Some(relation) = object.relation() {
                 self.runtime().settled(relation.info.id).await?;
             }
-            self.start_source(&object.clone())?;
+            self.start_source(&object)?;
         }
         outcome
+    }
+
+    /// What has the task that feeds an object: itself, or the stream of a server that a table follows.
+    fn feeder(&self, object: &Object) -> Option<ObjectId> {
+        let tasks = self.sources.tasks.lock();
+        let is_fed = object
+            .relation()
+            .is_some_and(|relation| relation.connector.is_some());
+        let candidates = std::iter::once(&object.id).chain(&object.depends);
+        candidates.copied().find(|id| is_fed && tasks.contains_key(id))
     }
 
     fn known_source(&self, object: &Object) -> SqlResult<()> {
@@ -489,6 +496,37 @@ impl Database {
                 format!("nothing feeds {}", object.described()),
             )
             .with_hint("A stream with connector 'kafka', 'datagen', 'nexmark' or 'ysb' is fed.")),
+        }
+    }
+
+    /// Waits until a table that follows a server has its rows.
+    ///
+    /// # Errors
+    /// Why it does not get them.
+    pub async fn table_is_copied(&self, source: ObjectId, table: ObjectId) -> SqlResult<()> {
+        let progress = self
+            .sources
+            .tasks
+            .lock()
+            .get(&source)
+            .map(|task| task.progress.clone());
+        let Some(mut progress) = progress else {
+            return Ok(());
+        };
+        let ended = progress
+            .wait_for(|progress| {
+                progress.place.tables.contains_key(&table.0) || progress.state == State::Failed
+            })
+            .await;
+        match ended {
+            Ok(progress) if progress.state == State::Failed => Err(SqlError::new(
+                SqlState::ObjectNotInPrerequisiteState,
+                progress
+                    .error
+                    .clone()
+                    .unwrap_or_else(|| "the source has failed".to_owned()),
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -522,18 +560,15 @@ impl Database {
 mod tests {
     use super::*;
 
-    fn note(source: u64, splits: &[(i32, i64)], watermark: Option<Option<i64>>) -> LogNote {
+    fn note(source: u64, splits: &[(i32, i64)]) -> LogNote {
         let note = Note {
             source: ObjectId(source),
             position: Position {
                 of: Some("t".to_owned()),
                 splits: splits.iter().copied().collect(),
             },
-            times: watermark.map(|watermark| Times {
-                watermark,
-                splits: [(3, 4)].into(),
-                set_back: None,
-            }),
+            times: None,
+            tables: BTreeMap::new(),
         };
         LogNote {
             written_at_ms: 0,
@@ -547,35 +582,18 @@ mod tests {
         let sources = Sources::default();
         let other = LogNote {
             note: br#"{"definitions": 3}"#.to_vec(),
-            ..note(1, &[], None)
+            ..note(1, &[])
         };
         sources.restore(&[
-            note(1, &[(0, 5)], None),
-            note(2, &[(0, 50)], None),
+            note(1, &[(0, 5)]),
+            note(2, &[(0, 50)]),
             other,
-            note(1, &[(1, 7)], None),
-            note(1, &[(0, 9)], None),
+            note(1, &[(1, 7)]),
+            note(1, &[(0, 9)]),
         ]);
         let found = sources.found.lock();
         assert_eq!(found[&ObjectId(1)].position.splits, [(0, 9), (1, 7)].into());
         assert_eq!(found[&ObjectId(2)].position.splits, [(0, 50)].into());
         assert_eq!(found.len(), 2);
-    }
-
-    #[test]
-    fn a_note_tells_the_watermark_if_it_was_written_down() {
-        let told = |watermark| noted(&note(1, &[(0, 5)], watermark).note);
-        assert_eq!(told(None), Noted::Untold);
-        assert_eq!(told(Some(Some(7))), Noted::Watermark(Some(7)));
-        assert_eq!(told(Some(None)), Noted::Watermark(None));
-        assert_eq!(noted(b"{}"), Noted::Untold);
-    }
-
-    #[test]
-    fn a_fact_of_before_is_read() {
-        let place = Place::of_fact(br#"{"of": "t", "splits": {"0": 5}}"#).unwrap();
-        assert_eq!(place.position.splits, [(0, 5)].into());
-        let bytes = serde_json::to_vec(&place).unwrap();
-        assert_eq!(Place::of_fact(&bytes).unwrap(), place);
     }
 }

@@ -4,12 +4,14 @@ mod beside;
 mod constraints;
 mod include;
 mod own_sequences;
+mod table_as;
+mod upstream;
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::{self, Ident, ObjectName, TableConstraint};
 use millrace_catalog::connector::ConnectorDef;
+use millrace_catalog::connector::postgres::Postgres;
 use millrace_catalog::event_time::{EventTimeDef, IDLE_TIMEOUT, Late};
 use millrace_catalog::retention::Retention;
 use millrace_catalog::scope::Scope;
@@ -23,17 +25,15 @@ use millrace_planner::RelationKind;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::names::did_you_mean;
 use millrace_postgres::types::{self, SqlType};
-use millrace_sql::copies;
-use millrace_storage::{ChangeBatch, ObjectId, ObjectKind};
+use millrace_storage::{ObjectId, ObjectKind};
 
 use self::constraints::Constraints;
 use crate::names;
 use crate::notice::Severity;
-use crate::outcome::{CommandTag, Outcome};
-use crate::query::{Providers, schema_of};
+use crate::outcome::Outcome;
 use crate::sequences::{self, OwnSequence};
 use crate::session::Session;
-use crate::statement::{done, select};
+use crate::statement::done;
 
 /// How many columns a relation may have.
 const COLUMNS_MAX: usize = 1600;
@@ -120,7 +120,10 @@ pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str
             .with_detail("The event times of a generator are not related to the clock."));
     }
     refuse_extras(&create.constraints, false, &options, format.is_some())?;
-    let columns = columns(&create.columns, &[])?;
+    let columns = match upstream::columns_of(connector.as_ref(), &create.columns)? {
+        Some(columns) => columns,
+        None => columns(&create.columns, &[])?,
+    };
     let new = New {
         kind: ObjectKind::Stream,
         name: &create.name,
@@ -180,6 +183,18 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
         &options,
         format.is_some(),
     )?;
+    if let Some(Postgres::Server(_)) = connector
+        .as_ref()
+        .map(ConnectorDef::postgres)
+        .transpose()?
+        .flatten()
+    {
+        return Err(SqlError::new(
+            SqlState::InvalidTableDefinition,
+            "a PostgreSQL server is followed by a stream, and tables follow that",
+        )
+        .with_hint("Use CREATE SOURCE pg WITH (..), and CREATE TABLE .. FROM pg TABLE 'schema.table'."));
+    }
     if connector.is_some() && (create.as_query.is_some() || create.columns.is_empty()) {
         return Err(SqlError::new(
             SqlState::SyntaxError,
@@ -210,112 +225,8 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
             make(session, new).await?;
             done("CREATE TABLE")
         }
-        Some(query) => table_as(session, &create, *query, keeping, text).await,
+        Some(query) => table_as::table_as(session, &create, *query, keeping, text).await,
     }
-}
-
-async fn table_as(
-    session: &Arc<Session>,
-    create: &CreateTable,
-    query: ast::Query,
-    keeping: Retention,
-    text: &str,
-) -> SqlResult<Outcome> {
-    let scope = session.scope();
-    let mut statement = ast::Statement::Query(Box::new(query));
-    let (plan, names) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
-    let given: Vec<String> = create.column_names.iter().map(millrace_parser::fold).collect();
-    if given.len() > plan.schema().fields().len() {
-        return Err(SqlError::new(
-            SqlState::SyntaxError,
-            "too many column names were specified",
-        ));
-    }
-    let columns: Vec<ColumnDef> = schema_of(&plan)
-        .fields()
-        .iter()
-        .enumerate()
-        .map(|(index, field)| {
-            let name = given
-                .get(index)
-                .or_else(|| names.get(index))
-                .map_or(copies::original(field.name()), String::as_str)
-                .to_string();
-            let stored = types::stored(field);
-            ColumnDef::plain(Arc::new(SqlType::of(&stored).field(name, true)))
-        })
-        .collect();
-    check_columns(columns.iter().map(|column| column.field.name().as_str()))?;
-    let positions: Vec<usize> = (0..columns.len()).collect();
-    let new = New {
-        kind: ObjectKind::Table,
-        name: &create.name,
-        if_not_exists: create.if_not_exists,
-        columns,
-        key: vec![],
-        constraints: Constraints::default(),
-        sequences: vec![],
-        event_time: None,
-        connector: None,
-        keeping,
-        text,
-    };
-    let (schema, name) = names::new_name(session, &scope, &create.name)?;
-    let exists = scope.catalog.relation(&scope.database, &schema, &name).is_some();
-    // The rows first: from the table's being made on, the statement is not ended any more.
-    let batches = match create.with_no_data || exists {
-        true => vec![],
-        false => session.collect(plan, &Providers::new()).await?,
-    };
-    let Some(object) = make(session, new).await? else {
-        return done("CREATE TABLE AS");
-    };
-    if create.with_no_data {
-        return done("CREATE TABLE AS");
-    }
-    let filled = fill(session, &object, batches, &positions).await;
-    match filled {
-        Ok(rows) => Ok(Outcome::Done {
-            tag: CommandTag::rows("SELECT", rows),
-        }),
-        Err(error) => {
-            let guard = session.ddl().await?;
-            guard.drop(&[object.id].into()).await?;
-            Err(error)
-        }
-    }
-}
-
-async fn fill(
-    session: &Arc<Session>,
-    object: &Object,
-    batches: Vec<RecordBatch>,
-    positions: &[usize],
-) -> SqlResult<u64> {
-    let relation = object
-        .relation()
-        .ok_or_else(|| SqlError::internal("a table that was just created is not a relation"))?;
-    let scope = session.scope();
-    let builder = RowBuilder::new(session.database(), &scope, relation, positions)?;
-    let mut changes = vec![];
-    let mut rows = 0;
-    for batch in batches {
-        let schema = batch.schema();
-        let given: Vec<_> = schema
-            .fields()
-            .iter()
-            .cloned()
-            .zip(batch.columns().iter().cloned())
-            .collect();
-        let whole = builder
-            .build(&given, batch.num_rows())
-            .map_err(|failure| *failure.error)?;
-        rows += whole.num_rows() as u64;
-        changes.push(ChangeBatch::insertions(whole));
-    }
-    let write = session.begin_write(relation).await?;
-    write.finish(changes).await?;
-    Ok(rows)
 }
 
 /// Makes the relation; `None`: it exists, and that is well.
@@ -350,8 +261,12 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
     let id = guard.next_id()?;
     let kind = new.relation_kind();
     let mut objects = vec![];
+    let source = upstream::source_of(session, &new)?;
     let has_records = match &new.connector {
-        Some(connector) => connector.records(&new.columns, new.source_key())?.is_some(),
+        Some(connector) => {
+            let is_server = matches!(connector.postgres()?, Some(Postgres::Server(_)));
+            is_server || connector.records(&new.columns, new.source_key())?.is_some()
+        }
         None => false,
     };
     let mut event_time = new.event_time;
@@ -393,7 +308,11 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         sql: new.text.to_string(),
         comment: None,
         created_at_ms: now_ms(),
-        depends: objects.iter().map(|late| late.id).collect(),
+        depends: objects
+            .iter()
+            .map(|late| late.id)
+            .chain(source.iter().map(|source| source.id))
+            .collect(),
         definition: Definition::Relation(Box::new(relation.clone())),
     };
     let indexes = new.constraints.indexes(&guard, &object, &relation)?;
@@ -404,6 +323,10 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         session.database().sources().begin(id, beginning);
     }
     guard.create_all(objects).await?;
+    drop(guard);
+    if let Some(source) = source {
+        upstream::fill(session, &source, &object).await?;
+    }
     Ok(Some(Arc::new(object)))
 }
 

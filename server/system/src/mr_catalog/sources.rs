@@ -60,6 +60,10 @@ pub(super) fn columns(database: &Database) -> Columns {
             "lag_records",
             optional_numbers(all.iter().map(|(_, progress)| progress.lag_records)),
         ),
+        (
+            "lag_bytes",
+            optional_numbers(all.iter().map(|(_, progress)| progress.lag_bytes)),
+        ),
         ("lag", Arc::new(lag)),
         (
             "newest_record",

@@ -21,7 +21,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::ChangeBatch;
 use tokio::sync::watch;
 
-use super::reading::told;
+use super::task::{Stopped, told};
 use super::{Progress, State};
 use crate::database::Database;
 use crate::database::rows::RowBuilder;
@@ -135,11 +135,11 @@ pub(super) struct Filling {
 
 impl Filling {
     /// Makes rows until it is told to stop, or there are no more.
-    pub async fn run(self, mut stopped: watch::Receiver<bool>) {
+    pub async fn run(self, stopped: Stopped) {
         let outcome = tokio::select! {
             outcome = self.fill() => outcome,
             // What was being written is seen through by the runtime.
-            () = told(&mut stopped) => return,
+            () = told(&stopped) => return,
         };
         if let Err(error) = &outcome {
             tracing::error!(

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow::array::ArrayRef;
@@ -13,23 +12,21 @@ use millrace_catalog::{Object, Relation};
 use millrace_connectors::changes::Changes;
 use millrace_connectors::connect;
 use millrace_connectors::source::{Fetched, Lag, Reader, Record, SourceError};
-use millrace_engine::{EventTime, Runtime, RuntimeError, WriteOptions, WriteToken};
+use millrace_engine::{EventTime, Runtime, WriteToken};
 use millrace_planner::RelationId;
-use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::error::SqlResult;
 use millrace_postgres::from_internal;
 use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{ChangeBatch, ObjectId};
-use rand::Rng;
 use tokio::sync::watch;
 
 use super::records::{Rows, bad_rows, reason};
 use super::splits::Splits;
 use super::tables::Target;
+use super::task::{End, Retry, Stopped, of_runtime, of_sql, stop_at, told, write_down};
 use super::{Note, Place, Progress, State, Times};
 use crate::database::Database;
 
-/// How long is waited after a failure: twice as long each time, up to the second.
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 /// How often it is asked how far a source is behind.
 const LAG_EVERY: Duration = Duration::from_millis(500);
 
@@ -62,18 +59,6 @@ struct Made {
     changes: Changes,
     /// The watermarks that the rows let one assume, by split.
     assumed: BTreeMap<i32, i64>,
-}
-
-/// Why nothing more is read.
-enum End {
-    Failed(SourceError),
-    Stopped,
-}
-
-impl From<SourceError> for End {
-    fn from(error: SourceError) -> Self {
-        End::Failed(error)
-    }
 }
 
 impl Reading {
@@ -114,45 +99,17 @@ impl Reading {
     }
 
     /// Reads until it is told to stop, or somebody must do something.
-    pub async fn run(&self, mut stopped: watch::Receiver<bool>) {
-        let mut wait = RETRY.0;
+    pub async fn run(self, stopped: Stopped) {
+        let mut retry = Retry::new(&self.name, &self.progress);
         loop {
-            let began = Instant::now();
-            let error = match self.read_on(&mut stopped).await {
-                Ok(never) => match never {},
-                Err(End::Stopped) => return,
-                Err(End::Failed(error)) => error,
-            };
-            // What went well for a while begins anew.
-            if began.elapsed() > RETRY.1 {
-                wait = RETRY.0;
-            }
-            let shown = match &error.hint {
-                Some(hint) => format!("{}. {hint}", error.message),
-                None => error.message.clone(),
-            };
-            self.progress.send_modify(|progress| {
-                progress.state = match error.is_final {
-                    true => State::Failed,
-                    false => State::Retrying,
-                };
-                progress.error = Some(shown.clone());
-            });
-            if error.is_final {
-                tracing::error!(stream = self.name, error = shown, "a source failed");
+            let Err(end) = self.read_on(&stopped).await;
+            if !retry.after(end, &stopped).await {
                 return;
             }
-            tracing::warn!(stream = self.name, error = shown, "a source is tried again");
-            let jitter = rand::rng().random_range(0.5..1.0);
-            tokio::select! {
-                () = tokio::time::sleep(wait.mul_f64(jitter)) => {}
-                () = told(&mut stopped) => return,
-            }
-            wait = (wait * 2).min(RETRY.1);
         }
     }
 
-    async fn read_on(&self, stopped: &mut watch::Receiver<bool>) -> Result<Infallible, End> {
+    async fn read_on(&self, stopped: &Stopped) -> Result<Infallible, End> {
         let mut place = self.progress.borrow().place.clone();
         let opening = connect::open(&self.connector, &place.position);
         let mut reader = tokio::select! {
@@ -172,7 +129,7 @@ impl Reading {
         &self,
         reader: &mut dyn Reader,
         place: &mut Place,
-        stopped: &mut watch::Receiver<bool>,
+        stopped: &Stopped,
     ) -> Result<Infallible, End> {
         // What was known before somebody has set the watermark back does not count.
         let set_back = self.set_back();
@@ -222,7 +179,7 @@ impl Reading {
         all: &[i32],
         place: &mut Place,
         splits: &mut Splits,
-        stopped: &mut watch::Receiver<bool>,
+        stopped: &Stopped,
     ) -> Result<WriteToken, End> {
         let Fetched {
             records,
@@ -252,7 +209,7 @@ impl Reading {
                     let rows = self.runtime.rows_of_keys(&locked, self.relation, keys);
                     rows.map_err(from_internal::runtime)
                 };
-                let (changed, failed) = table.resolve(changes, stored).map_err(of_sql)?;
+                let (changed, failed) = table.resolve(changes, None, stored).map_err(of_sql)?;
                 count -= failed.len() as u64;
                 bad.extend(failed);
                 locks = Some(locked);
@@ -287,36 +244,9 @@ impl Reading {
             source: self.id,
             position: next.position.clone(),
             times: next.times.clone(),
+            tables: BTreeMap::new(),
         };
-        let note = serde_json::to_vec(&note).map_err(|error| SourceError::passing(error.to_string()))?;
-        // Who stops it either finds the write undone, and it stays so, or waits for it.
-        const OPEN: u8 = 0;
-        const SUBMITTED: u8 = 1;
-        const GIVEN_UP: u8 = 2;
-        let gate = AtomicU8::new(OPEN);
-        let pass = |to: u8| {
-            let passed = gate.compare_exchange(OPEN, to, Ordering::AcqRel, Ordering::Acquire);
-            passed.is_ok()
-        };
-        let may = || pass(SUBMITTED);
-        let note = |_: &millrace_engine::LateRows| note.clone();
-        let options = WriteOptions {
-            note: &note,
-            may: &may,
-            locks: locks.as_ref(),
-            watermark: (next.times.as_ref()).map(|times| (self.relation, times.watermark)),
-            ..WriteOptions::default()
-        };
-        let writing = self.runtime.append_with(changes, &options);
-        tokio::pin!(writing);
-        let written = tokio::select! {
-            written = &mut writing => written,
-            () = told(stopped) => match pass(GIVEN_UP) {
-                true => return Err(End::Stopped),
-                false => writing.await,
-            },
-        };
-        let written = written.map_err(of_runtime)?;
+        let written = write_down(&self.runtime, changes, locks.as_ref(), &note, stopped).await?;
         if let Some(times) = &next.times {
             splits.set(times.splits.clone());
         }
@@ -367,28 +297,4 @@ impl Reading {
             .map_err(of_runtime)?;
         computed.await.map_err(of_runtime)?
     }
-}
-
-/// The source is not to go on behind a record that is no row.
-fn stop_at(record: &Record, error: &SqlError) -> SourceError {
-    SourceError::lasting(
-        format!(
-            "record {} of partition {} is no row: {}",
-            record.offset, record.split, error.message
-        ),
-        "on_error = 'skip' keeps such records in a stream of their own, and goes on.",
-    )
-}
-
-/// Waits until somebody says stop.
-pub(super) async fn told(stopped: &mut watch::Receiver<bool>) {
-    let _ = stopped.wait_for(|stopped| *stopped).await;
-}
-
-fn of_sql(error: SqlError) -> SourceError {
-    SourceError::passing(error.message)
-}
-
-fn of_runtime(error: RuntimeError) -> SourceError {
-    SourceError::passing(from_internal::runtime(error).message)
 }

@@ -63,14 +63,31 @@ impl Target {
         }
     }
 
-    /// The keys that changes are about, each once, and then what the table has of them: the places of the keys, and their rows.
-    /// Returns what becomes of the table, and what cannot be.
+    /// What becomes of the table, and which changes cannot be. `cleared` has its rows if they are gone before the changes; else `stored`
+    /// is given the keys that changes are about, each once, and returns the places of those that the table has, and their rows.
     ///
     /// # Errors
     /// Those of `stored`; memory.
     pub fn resolve(
         &self,
+        mut changes: Changes,
+        cleared: Option<RecordBatch>,
+        stored: impl FnOnce(&[ArrayRef]) -> SqlResult<(Vec<u32>, RecordBatch)>,
+    ) -> SqlResult<(Vec<ChangeBatch>, Vec<BadRecord>)> {
+        let mut bad = std::mem::take(&mut changes.bad);
+        let (mut made, failed) = self.resolve_rest(changes, cleared.is_some(), stored)?;
+        bad.extend(failed);
+        if let Some(rows) = cleared.filter(|rows| rows.num_rows() > 0) {
+            let weights = Some(vec![-1; rows.num_rows()].into());
+            made.push(ChangeBatch { rows, weights });
+        }
+        Ok((made, bad))
+    }
+
+    fn resolve_rest(
+        &self,
         changes: Changes,
+        is_cleared: bool,
         stored: impl FnOnce(&[ArrayRef]) -> SqlResult<(Vec<u32>, RecordBatch)>,
     ) -> SqlResult<(Vec<ChangeBatch>, Vec<BadRecord>)> {
         if self.key.is_empty() {
@@ -80,6 +97,10 @@ impl Target {
                 vec![],
             ));
         }
+        let stored = |keys: &[ArrayRef]| match is_cleared {
+            true => Ok((vec![], RecordBatch::new_empty(Arc::clone(&self.schema)))),
+            false => stored(keys),
+        };
         self.resolve_keys(changes, stored).map_err(|error| match error {
             Failure::Arrow(error) => from_internal::arrow(error),
             Failure::Sql(error) => error,
@@ -157,13 +178,16 @@ impl Target {
         }
         let mut after = before.clone();
         let mut bad = vec![];
+        // The row of the key that a change has left for another.
+        let mut moved = (usize::MAX, State::Nothing);
         for ((at, is_put, batch, row), key) in events.into_iter().zip(of_event) {
             if !is_put {
-                after[key] = State::Nothing;
+                moved = (at, std::mem::take(&mut after[key]));
                 continue;
             }
             let kept = changes.kept.get(&at).map_or(&[] as &[String], Vec::as_slice);
-            match self.kept(kept, &after[key]) {
+            let before = if moved.0 == at { &moved.1 } else { &after[key] };
+            match self.kept(kept, before) {
                 Ok(kept) => {
                     // The stored rows are the first batch.
                     let place = (batch - deletes + 1, row);
@@ -345,7 +369,7 @@ mod tests {
                 }
                 Ok((places, batch(&schema, columns)))
             };
-            let (made, bad) = target.resolve(changes, stored).unwrap();
+            let (made, bad) = target.resolve(changes, None, stored).unwrap();
             assert_eq!(bad.iter().map(|bad| bad.at).collect::<Vec<_>>(), failed);
             for change in &made {
                 for (key, values) in rows_of(&change.rows) {

@@ -1,0 +1,126 @@
+//! `connector = 'postgres-cdc'`: a PostgreSQL server whose changes are followed, and tables of it. Options are called as RisingWave has them.
+
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+
+use super::options::{Given, invalid};
+use super::secret::Secret;
+
+/// What the connector is of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Postgres {
+    /// A stream of the server's transactions, which feeds the tables.
+    Server(Box<PostgresDef>),
+    Table(UpstreamTable),
+}
+
+/// A server, and where in it one reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostgresDef {
+    pub host: String,
+    pub port: u16,
+    pub user: String,
+    pub password: Option<Secret>,
+    pub database: String,
+    /// The replication slot, which is made with the stream.
+    pub slot: String,
+    /// The publication, which gets the tables.
+    pub publication: String,
+    /// Whether the publication is changed when tables need it.
+    pub publishes: bool,
+    /// Whether a row that does not fit stops the source.
+    pub stops_on_error: bool,
+}
+
+/// A table of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamTable {
+    /// The stream of the server, as it was named.
+    pub source: String,
+    pub schema: String,
+    pub name: String,
+}
+
+const TABLE: &str = "table.name";
+
+fn is_identifier(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    let starts = bytes
+        .next()
+        .is_some_and(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    starts
+        && name.len() <= 63
+        && bytes.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+}
+
+impl Postgres {
+    pub(super) fn new(given: &mut Given<'_>) -> SqlResult<Postgres> {
+        if let Some(source) = given.text("source") {
+            let table = given
+                .text(TABLE)
+                .ok_or_else(|| given.missing(TABLE, "the name of a table there, 'schema.table'"))?;
+            return Ok(Postgres::Table(UpstreamTable::new(source, table)?));
+        }
+        let mut needed = |name: &str, what: &str| -> SqlResult<String> {
+            match given.text(name) {
+                Some(text) if !text.is_empty() => Ok(text.to_owned()),
+                Some(text) => Err(invalid(name, text, &format!("it must be {what}"))),
+                None => Err(given.missing(name, what)),
+            }
+        };
+        let host = needed("hostname", "the name or address of a server")?;
+        let user = needed("username", "the name of a role with REPLICATION")?;
+        let database = needed("database.name", "the name of a database")?;
+        let slot = needed("slot.name", "the name of a replication slot to be made")?;
+        if !is_identifier(&slot) {
+            return Err(invalid(
+                "slot.name",
+                &slot,
+                "it must be of small letters, digits and underscores",
+            ));
+        }
+        let publication = given.text("publication.name").unwrap_or("millrace").to_owned();
+        if !is_identifier(&publication) {
+            let what = "it must be of small letters, digits and underscores";
+            return Err(invalid("publication.name", &publication, what));
+        }
+        if given.text("password").is_some() {
+            return Err(SqlError::new(
+                SqlState::InvalidParameterValue,
+                "option \"password\" is not supported: everybody who sees the catalog would see it",
+            )
+            .with_hint(
+                "Use password.env for the name of an environment variable of the server, or password.file for a file.",
+            ));
+        }
+        let switch = [("true", true), ("false", false)];
+        let on_error = [("skip", false), ("fail", true)];
+        Ok(Postgres::Server(Box::new(PostgresDef {
+            host,
+            port: given.number("port", 1..=65_535)?.unwrap_or(5432) as u16,
+            user,
+            password: Secret::given(given, "password")?,
+            database,
+            slot,
+            publication,
+            publishes: given
+                .one_of("publication.create.enable", &switch)?
+                .unwrap_or(true),
+            stops_on_error: given.one_of("on_error", &on_error)?.unwrap_or(false),
+        })))
+    }
+}
+
+impl UpstreamTable {
+    /// `schema.table`, or `table` of `public`.
+    fn new(source: &str, table: &str) -> SqlResult<UpstreamTable> {
+        let (schema, name) = table.split_once('.').unwrap_or(("public", table));
+        if schema.is_empty() || name.is_empty() || name.contains('.') {
+            return Err(invalid(TABLE, table, "it must be 'schema.table'"));
+        }
+        Ok(UpstreamTable {
+            source: source.to_owned(),
+            schema: schema.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+}

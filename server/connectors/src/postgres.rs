@@ -1,0 +1,446 @@
+//! A PostgreSQL server whose changes are followed: what is asked of it, a snapshot of a table, and the stream of transactions.
+//!
+//! ```text
+//!  slot, with an exported snapshot at X --> COPY of the tables at X --> transactions that were committed after X, in their order
+//! ```
+
+mod copying;
+mod follower;
+mod pgoutput;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use millrace_catalog::connector::postgres::PostgresDef;
+use millrace_postgres::error::SqlError;
+use pgwire_replication::{Lsn, PgWireError, ReplicationClient, ReplicationConfig};
+use tokio_postgres::{Client, NoTls};
+
+pub use self::copying::Copying;
+pub use self::follower::{Event, Follower};
+pub use self::pgoutput::{Cell, ColumnInfo, Message, TableInfo};
+use crate::source::SourceError;
+
+/// How long the server may take for an answer.
+const ANSWER: Duration = Duration::from_secs(10);
+/// One row must fit.
+const MESSAGE_BYTES_MAX: usize = 256 << 20;
+/// Messages that wait for us.
+const BUFFERED: usize = 8_192;
+/// So that texts are those that we read.
+const SETTINGS: &str =
+    "-c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=3 -c bytea_output=hex";
+
+/// A position in the server's log.
+pub fn lsn_text(lsn: i64) -> String {
+    Lsn::from_u64(lsn as u64).to_pg_string()
+}
+
+/// A connection for questions.
+pub struct Server {
+    client: Client,
+    /// Which server it is.
+    pub system: String,
+}
+
+/// A table as the server has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upstream {
+    /// Names and types of the columns.
+    pub columns: BTreeMap<String, String>,
+    /// The columns that updates and deletes tell of the row that they are about.
+    pub identity: BTreeSet<String>,
+}
+
+/// A replication slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slot {
+    /// Up to where we have said that we have everything.
+    pub confirmed: i64,
+    pub is_lost: bool,
+}
+
+/// A moment in the server's history, as long as this is kept.
+pub struct Snapshot {
+    pub lsn: i64,
+    name: String,
+    /// The connection that exported it.
+    _held: ReplicationClient,
+}
+
+impl Server {
+    /// Connects.
+    ///
+    /// # Errors
+    /// It does not answer, refuses, or does not have logical replication.
+    pub async fn connect(def: &PostgresDef) -> Result<Server, SourceError> {
+        let mut config = tokio_postgres::Config::new();
+        config
+            .host(&def.host)
+            .port(def.port)
+            .user(&def.user)
+            .dbname(&def.database)
+            .options(SETTINGS)
+            .application_name("millrace")
+            .connect_timeout(ANSWER);
+        if let Some(password) = password(def).await? {
+            config.password(password);
+        }
+        let connecting = tokio::time::timeout(ANSWER, config.connect(NoTls)).await;
+        let (client, connection) = connecting
+            .map_err(|_| {
+                SourceError::passing(format!(
+                    "{} did not answer within {} seconds",
+                    at(def),
+                    ANSWER.as_secs()
+                ))
+            })?
+            .map_err(|error| of_client(def, &error))?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection to PostgreSQL ended");
+            }
+        });
+        let mut server = Server {
+            client,
+            system: String::new(),
+        };
+        let found = server
+            .rows(
+                def,
+                "SELECT current_setting('wal_level'), (SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user),
+                 (SELECT system_identifier FROM pg_control_system())::text",
+            )
+            .await?;
+        let row = found.first().cloned().unwrap_or_default();
+        let text = |at: usize| row.get(at).cloned().flatten().unwrap_or_default();
+        if text(0) != "logical" {
+            return Err(SourceError::lasting(
+                format!(
+                    "{} has wal_level = {}, and changes can be followed with logical alone",
+                    at(def),
+                    text(0)
+                ),
+                "Set wal_level = logical in its postgresql.conf, and restart it.",
+            ));
+        }
+        if text(1) != "t" {
+            return Err(SourceError::lasting(
+                format!("role \"{}\" of {} may not follow changes", def.user, at(def)),
+                format!("ALTER ROLE {} REPLICATION", quoted(&def.user)),
+            ));
+        }
+        server.system = text(2);
+        Ok(server)
+    }
+
+    /// The rows of a statement, as texts.
+    async fn rows(&self, def: &PostgresDef, sql: &str) -> Result<Vec<Vec<Option<String>>>, SourceError> {
+        let messages = self
+            .client
+            .simple_query(sql)
+            .await
+            .map_err(|error| of_client(def, &error))?;
+        let mut rows = vec![];
+        for message in messages {
+            if let tokio_postgres::SimpleQueryMessage::Row(row) = message {
+                rows.push((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect());
+            }
+        }
+        Ok(rows)
+    }
+
+    /// A table.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub async fn table(&self, def: &PostgresDef, schema: &str, name: &str) -> Result<Upstream, SourceError> {
+        let sql = format!(
+            "SELECT a.attname, format_type(a.atttypid, NULL), c.relreplident = 'f' OR EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY(i.indkey)
+                    AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END)
+             FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
+             WHERE n.nspname = {} AND c.relname = {} AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped
+                AND a.attgenerated = ''",
+            literal(schema),
+            literal(name)
+        );
+        let rows = self.rows(def, &sql).await?;
+        if rows.is_empty() {
+            return Err(SourceError::lasting(
+                format!(
+                    "table {schema}.{name} is not there on {}, or has no columns",
+                    at(def)
+                ),
+                "Tables and their columns are named as there, with the schema: 'public.orders'.",
+            ));
+        }
+        let mut upstream = Upstream {
+            columns: BTreeMap::new(),
+            identity: BTreeSet::new(),
+        };
+        for row in rows {
+            let text = |at: usize| row.get(at).cloned().flatten().unwrap_or_default();
+            if text(2) == "t" {
+                upstream.identity.insert(text(0));
+            }
+            upstream.columns.insert(text(0), text(1));
+        }
+        Ok(upstream)
+    }
+
+    /// Has the publication publish these tables.
+    ///
+    /// # Errors
+    /// It does not, and may not be changed.
+    pub async fn publish(
+        &self,
+        def: &PostgresDef,
+        tables: &BTreeSet<(String, String)>,
+    ) -> Result<(), SourceError> {
+        let publication = quoted(&def.publication);
+        let sql = format!(
+            "SELECT puballtables FROM pg_publication WHERE pubname = {}",
+            literal(&def.publication)
+        );
+        let is_there = !self.rows(def, &sql).await?.is_empty();
+        let sql = format!(
+            "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = {}",
+            literal(&def.publication)
+        );
+        let rows = self.rows(def, &sql).await?;
+        let published: BTreeSet<(String, String)> = (rows.into_iter())
+            .filter_map(|row| Some((row.first()?.clone()?, row.get(1)?.clone()?)))
+            .collect();
+        let missing: Vec<String> = (tables.difference(&published))
+            .map(|(schema, name)| format!("{}.{}", quoted(schema), quoted(name)))
+            .collect();
+        let statement = match (is_there, missing.is_empty()) {
+            (true, true) => return Ok(()),
+            (true, false) => format!("ALTER PUBLICATION {publication} ADD TABLE {}", missing.join(", ")),
+            (false, true) => format!("CREATE PUBLICATION {publication}"),
+            (false, false) => format!(
+                "CREATE PUBLICATION {publication} FOR TABLE {}",
+                missing.join(", ")
+            ),
+        };
+        let refused = |why: String| {
+            SourceError::lasting(
+                format!(
+                    "publication \"{}\" of {} does not have what is followed{why}",
+                    def.publication,
+                    at(def)
+                ),
+                format!("Somebody who may has to run there: {statement}"),
+            )
+        };
+        if !def.publishes {
+            return Err(refused(String::new()));
+        }
+        match self.client.batch_execute(&statement).await {
+            Ok(()) => Ok(()),
+            Err(error) if error.as_db_error().is_some() => Err(refused(format!(": {}", message(&error)))),
+            Err(error) => Err(of_client(def, &error)),
+        }
+    }
+
+    /// The slot, if it is there.
+    ///
+    /// # Errors
+    /// It is of another kind.
+    pub async fn slot(&self, def: &PostgresDef) -> Result<Option<Slot>, SourceError> {
+        let sql = format!(
+            "SELECT (confirmed_flush_lsn - '0/0')::bigint, coalesce(wal_status, ''), coalesce(plugin, ''), coalesce(database, '')
+             FROM pg_replication_slots WHERE slot_name = {}",
+            literal(&def.slot)
+        );
+        let rows = self.rows(def, &sql).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let text = |at: usize| row.get(at).cloned().flatten().unwrap_or_default();
+        if text(2) != "pgoutput" || text(3) != def.database {
+            return Err(SourceError::lasting(
+                format!("slot \"{}\" of {} is for something else", def.slot, at(def)),
+                "Choose another slot.name.",
+            ));
+        }
+        Ok(Some(Slot {
+            confirmed: text(0).parse().unwrap_or_default(),
+            is_lost: text(1) == "lost",
+        }))
+    }
+
+    /// Removes the slot.
+    ///
+    /// # Errors
+    /// Somebody uses it.
+    pub async fn drop_slot(&self, def: &PostgresDef) -> Result<(), SourceError> {
+        let sql = format!(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = {}",
+            literal(&def.slot)
+        );
+        self.rows(def, &sql).await.map(|_| ())
+    }
+
+    /// How much of the server's log is not confirmed, in bytes.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn behind(&self, def: &PostgresDef) -> Result<u64, SourceError> {
+        let sql = format!(
+            "SELECT (pg_current_wal_lsn() - confirmed_flush_lsn)::bigint FROM pg_replication_slots WHERE slot_name = {}",
+            literal(&def.slot)
+        );
+        let rows = self.rows(def, &sql).await?;
+        let bytes = rows.first().and_then(|row| row.first()?.as_ref()?.parse().ok());
+        Ok(bytes.unwrap_or_default())
+    }
+
+    /// Copies columns of a table as they were at a snapshot.
+    ///
+    /// # Errors
+    /// The table is not there; the connection is lost.
+    pub async fn copy<'s>(
+        &'s self,
+        def: &'s PostgresDef,
+        snapshot: &Snapshot,
+        (schema, name): (&str, &str),
+        columns: &[String],
+    ) -> Result<Copying<'s>, SourceError> {
+        let error = |error: tokio_postgres::Error| of_client(def, &error);
+        let begin = format!(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT {}",
+            literal(&snapshot.name)
+        );
+        self.client.batch_execute(&begin).await.map_err(error)?;
+        let columns: Vec<String> = columns.iter().map(|column| quoted(column)).collect();
+        let sql = format!(
+            "COPY (SELECT {} FROM {}.{}) TO STDOUT",
+            columns.join(", "),
+            quoted(schema),
+            quoted(name)
+        );
+        let pieces = self.client.copy_out(&sql).await.map_err(error)?;
+        Ok(Copying {
+            client: &self.client,
+            def,
+            pieces: Box::pin(pieces),
+            rest: BytesMut::new(),
+            is_done: false,
+        })
+    }
+}
+
+/// Makes the slot, or a temporary one, and a snapshot of what was there before everything that the slot has.
+///
+/// # Errors
+/// The server refuses.
+pub async fn snapshot(def: &PostgresDef, is_temporary: bool) -> Result<Snapshot, SourceError> {
+    let config = replication(def, 0).await?;
+    let connecting = tokio::time::timeout(ANSWER, ReplicationClient::connect_gated(config)).await;
+    let mut client = connecting
+        .map_err(|_| SourceError::passing(format!("{} did not answer in time", at(def))))?
+        .map_err(|error| of_stream(def, &error))?;
+    let (slot, temporary) = match is_temporary {
+        true => (
+            format!(
+                "{}_{:08x}",
+                def.slot.chars().take(50).collect::<String>(),
+                rand::random::<u32>()
+            ),
+            "TEMPORARY ",
+        ),
+        false => (def.slot.clone(), ""),
+    };
+    let sql = format!(
+        "CREATE_REPLICATION_SLOT {} {temporary}LOGICAL pgoutput EXPORT_SNAPSHOT",
+        quoted(&slot)
+    );
+    let rows = client
+        .simple_query(&sql)
+        .await
+        .map_err(|error| of_stream(def, &error))?;
+    let text = |at: usize| -> Option<String> {
+        let cell: &Option<Bytes> = rows.first()?.get(at)?;
+        Some(String::from_utf8_lossy(cell.as_ref()?).into_owned())
+    };
+    let (Some(lsn), Some(name)) = (text(1).and_then(|lsn| Lsn::parse(&lsn).ok()), text(2)) else {
+        return Err(SourceError::passing(format!(
+            "{} made a slot without a snapshot",
+            at(def)
+        )));
+    };
+    Ok(Snapshot {
+        lsn: lsn.as_u64() as i64,
+        name,
+        _held: client,
+    })
+}
+
+async fn replication(def: &PostgresDef, from: i64) -> Result<ReplicationConfig, SourceError> {
+    let password = password(def).await?.unwrap_or_default();
+    let password = String::from_utf8(password)
+        .map_err(|_| SourceError::passing("the password of a PostgreSQL source is not UTF-8"))?;
+    let config = ReplicationConfig::new(
+        &*def.host,
+        &*def.user,
+        password,
+        &*def.database,
+        &*def.slot,
+        &*def.publication,
+    );
+    Ok(config
+        .with_port(def.port)
+        .with_start_lsn(Lsn::from_u64(from as u64))
+        .with_options(SETTINGS)
+        .with_buffer_size(BUFFERED)
+        .with_status_interval(Duration::from_millis(500))
+        .with_max_message_size(MESSAGE_BYTES_MAX)
+        .with_application_name("millrace"))
+}
+
+async fn password(def: &PostgresDef) -> Result<Option<Vec<u8>>, SourceError> {
+    let Some(place) = def.password.clone() else {
+        return Ok(None);
+    };
+    // Whatever the file is, nobody else waits for it.
+    let read = tokio::task::spawn_blocking(move || place.read()).await;
+    let read = read.map_err(|error| SourceError::passing(error.to_string()))?;
+    read.map(Some)
+        .map_err(|error: SqlError| SourceError::passing(error.message))
+}
+
+fn at(def: &PostgresDef) -> String {
+    format!("PostgreSQL at {}:{}", def.host, def.port)
+}
+
+fn message(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(error) => error.message().to_owned(),
+        None => {
+            let cause = std::error::Error::source(error);
+            cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
+        }
+    }
+}
+
+fn of_client(def: &PostgresDef, error: &tokio_postgres::Error) -> SourceError {
+    SourceError::passing(format!("{}: {}", at(def), message(error)))
+}
+
+fn of_stream(def: &PostgresDef, error: &PgWireError) -> SourceError {
+    let shown = format!("{}: {error}", at(def));
+    match error.is_message_too_large() {
+        true => SourceError::lasting(shown, "A single row must be smaller than that."),
+        false => SourceError::passing(shown),
+    }
+}
+
+/// A name in SQL.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A text in SQL, whatever standard_conforming_strings says.
+fn literal(text: &str) -> String {
+    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}

@@ -1,0 +1,123 @@
+//! What was committed behind a position, as the slot has it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use millrace_catalog::connector::postgres::PostgresDef;
+use pgwire_replication::{Lsn, PgWireError, ReplicationClient, ReplicationEvent};
+
+use super::pgoutput::{self, Message, TableInfo};
+use super::{ANSWER, at, of_stream, replication};
+use crate::source::SourceError;
+
+/// What comes out of the slot.
+pub struct Follower {
+    client: ReplicationClient,
+    tables: BTreeMap<u32, TableInfo>,
+}
+
+/// One thing that comes.
+#[derive(Debug)]
+pub enum Event {
+    Begin,
+    Change(Message),
+    /// With the positions of its record and behind it, its time in microseconds since 1970-01-01 00:00 UTC.
+    Commit {
+        lsn: i64,
+        end: i64,
+        at: i64,
+    },
+    /// The server is this far, and has nothing else for us.
+    Quiet {
+        lsn: i64,
+    },
+}
+
+impl Follower {
+    /// Follows what was committed after a position.
+    ///
+    /// # Errors
+    /// The slot is not there, or in use.
+    pub async fn start(def: &PostgresDef, from: i64) -> Result<Follower, SourceError> {
+        let config = replication(def, from).await?;
+        let starting = async {
+            let mut client = ReplicationClient::connect(config).await?;
+            client.wait_started().await?;
+            Ok::<_, PgWireError>(client)
+        };
+        let started = tokio::time::timeout(ANSWER, starting).await;
+        let client = started
+            .map_err(|_| SourceError::passing(format!("{} did not answer in time", at(def))))?
+            .map_err(|error| of_stream(def, &error))?;
+        Ok(Follower {
+            client,
+            tables: BTreeMap::new(),
+        })
+    }
+
+    /// What comes next. If the call is dropped, nothing is lost.
+    ///
+    /// # Errors
+    /// The connection is lost; the server tells what we do not understand.
+    pub async fn next(&mut self, def: &PostgresDef) -> Result<Event, SourceError> {
+        loop {
+            let received = self.client.recv().await.map_err(|error| of_stream(def, &error))?;
+            let Some(event) = received else {
+                return Err(SourceError::passing(format!(
+                    "{} has ended the connection",
+                    at(def)
+                )));
+            };
+            return Ok(match event {
+                ReplicationEvent::Begin { .. } => Event::Begin,
+                ReplicationEvent::Commit {
+                    lsn,
+                    end_lsn,
+                    commit_time_micros,
+                } => Event::Commit {
+                    lsn: lsn.as_u64() as i64,
+                    end: end_lsn.as_u64() as i64,
+                    at: commit_time_micros + POSTGRES_EPOCH,
+                },
+                ReplicationEvent::KeepAlive { wal_end, .. } => Event::Quiet {
+                    lsn: wal_end.as_u64() as i64,
+                },
+                ReplicationEvent::XLogData { data, .. } => {
+                    let message = pgoutput::decode(&data).map_err(|why| {
+                        SourceError::passing(format!("{} sent what is not understood: {why}", at(def)))
+                    })?;
+                    match message {
+                        Message::Table(table) => {
+                            self.tables.insert(table.id, table);
+                            continue;
+                        }
+                        Message::Other => continue,
+                        message => Event::Change(message),
+                    }
+                }
+                ReplicationEvent::Message { .. } | ReplicationEvent::StoppedAt { .. } => continue,
+            });
+        }
+    }
+
+    /// A table that a change named.
+    pub fn table(&self, id: u32) -> Option<&TableInfo> {
+        self.tables.get(&id)
+    }
+
+    /// Everything up to here is kept by us.
+    pub fn confirm(&self, lsn: i64) {
+        self.client.update_applied_lsn(Lsn::from_u64(lsn as u64));
+    }
+
+    /// Gives the connection back.
+    pub async fn close(mut self) {
+        let closing = tokio::time::timeout(Duration::from_secs(2), self.client.shutdown()).await;
+        if !matches!(closing, Ok(Ok(()))) {
+            tracing::debug!("a connection that followed PostgreSQL was not closed cleanly");
+        }
+    }
+}
+
+/// 2000-01-01, in microseconds since 1970-01-01.
+const POSTGRES_EPOCH: i64 = 946_684_800_000_000;

@@ -1,0 +1,595 @@
+//! A PostgreSQL server at work: its transactions become writes over the tables that follow it.
+//!
+//! ```text
+//!  slot --transactions--> changes of each table --> one write: all tables, a row of the server's stream, and the place as its note
+//! ```
+//! What was committed together is written together; where there is more than one transaction to be had, several are one write. A table
+//! that is new is copied first, at a snapshot: of what is committed behind that nothing is left out, and nothing is taken twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::datatypes::SchemaRef;
+use millrace_catalog::connector::postgres::{Postgres, PostgresDef};
+use millrace_catalog::{Object, Relation};
+use millrace_connectors::decode::BadRecord;
+use millrace_connectors::postgres::{self, Event, Follower, Message, Server, Snapshot, lsn_text};
+use millrace_connectors::source::{Record, SourceError};
+use millrace_engine::{Runtime, TableLocks};
+use millrace_planner::RelationId;
+use millrace_postgres::error::SqlResult;
+use millrace_postgres::from_internal;
+use millrace_schedule::cpu::QueryClass;
+use millrace_storage::{ChangeBatch, ObjectId, StorageError};
+use tokio::sync::watch;
+
+use super::following::{Following, Gathered, Made};
+use super::place::{Note, Place};
+use super::records::{bad_rows, reason};
+use super::task::{End, Retry, Stopped, of_runtime, of_sql, stop_at, told, write_down};
+use super::{Progress, State, facts};
+use crate::database::Database;
+
+/// After so many changes what is whole is written, though there is more.
+const CHANGES_MAX: usize = 65_536;
+/// A transaction may have so many bytes of values.
+const TRANSACTION_BYTES_MAX: usize = 1 << 30;
+/// How long dropping a slot may take.
+const DROP: Duration = Duration::from_secs(5);
+/// How often it is asked how far we are behind.
+const LAG_EVERY: Duration = Duration::from_secs(2);
+/// How often a position is kept of a server that has nothing for us, so that it can remove its log.
+const QUIET_EVERY: Duration = Duration::from_secs(5);
+
+/// Looks whether a server can be followed.
+///
+/// # Errors
+/// It cannot, or does not answer.
+pub(super) async fn probe(def: &PostgresDef) -> Result<(), SourceError> {
+    let server = Server::connect(def).await?;
+    match server.slot(def).await? {
+        Some(_) => Err(slot_is_there(def)),
+        None => Ok(()),
+    }
+}
+
+/// Removes the slot of a server that is followed no more.
+///
+/// # Errors
+/// It does not answer.
+pub(super) async fn drop_slot(def: &PostgresDef) -> Result<(), SourceError> {
+    let dropping = async { Server::connect(def).await?.drop_slot(def).await };
+    let dropped = tokio::time::timeout(DROP, dropping).await;
+    dropped.unwrap_or_else(|_| Err(SourceError::passing("the server did not answer in time")))
+}
+
+fn slot_is_there(def: &PostgresDef) -> SourceError {
+    SourceError::lasting(
+        format!("slot \"{}\" is there already", def.slot),
+        format!(
+            "Choose another slot.name, or drop the slot there if nobody needs it: SELECT pg_drop_replication_slot('{}').",
+            def.slot
+        ),
+    )
+}
+
+/// See the module.
+pub(super) struct Replicating {
+    db: Weak<Database>,
+    runtime: Runtime,
+    id: ObjectId,
+    name: String,
+    stream: SchemaRef,
+    /// The stream of what is no row, and its columns.
+    errors: Option<(RelationId, SchemaRef)>,
+    def: PostgresDef,
+    progress: watch::Sender<Progress>,
+}
+
+/// A transaction that was committed.
+#[derive(Debug, Clone, Copy)]
+struct Transaction {
+    lsn: i64,
+    /// In microseconds since 1970-01-01 00:00 UTC.
+    at: i64,
+    changes: usize,
+}
+
+/// Transactions that are written together.
+#[derive(Default)]
+struct Batch {
+    tables: BTreeMap<ObjectId, Gathered>,
+    /// Of each change the position of its transaction.
+    positions: Vec<i64>,
+    transactions: Vec<Transaction>,
+    bytes: usize,
+}
+
+/// Tables by the names that they have there.
+type ByName = BTreeMap<(String, String), Vec<Arc<Following>>>;
+
+impl Replicating {
+    pub fn new(
+        db: &Arc<Database>,
+        object: &Object,
+        relation: &Relation,
+        def: PostgresDef,
+        progress: watch::Sender<Progress>,
+    ) -> Replicating {
+        let catalog = db.catalog();
+        let errors = relation.errors.and_then(|id| {
+            let errors = catalog.object(id)?.relation()?;
+            Some((errors.info.id, Arc::clone(errors.schema())))
+        });
+        Replicating {
+            db: Arc::downgrade(db),
+            runtime: db.runtime().clone(),
+            id: object.id,
+            name: object.described(),
+            stream: Arc::clone(relation.schema()),
+            errors,
+            def,
+            progress,
+        }
+    }
+
+    /// Follows until it is told to stop, or somebody must do something.
+    pub async fn run(self, stopped: Stopped) {
+        let mut retry = Retry::new(&self.name, &self.progress);
+        loop {
+            let Err(end) = self.follow(&stopped).await;
+            if !retry.after(end, &stopped).await {
+                return;
+            }
+        }
+    }
+
+    async fn follow(&self, stopped: &Stopped) -> Result<Infallible, End> {
+        let mut place = self.progress.borrow().place.clone();
+        let beginning = async {
+            let tables = self.tables().map_err(of_sql)?;
+            let server = Server::connect(&self.def).await?;
+            if place
+                .position
+                .of
+                .as_ref()
+                .is_some_and(|system| *system != server.system)
+            {
+                return Err(End::Failed(SourceError::lasting(
+                    format!(
+                        "another PostgreSQL server is at {}:{} now",
+                        self.def.host, self.def.port
+                    ),
+                    "What was read of the old one stays. Create another stream for the new one.",
+                )));
+            }
+            place.position.of = Some(server.system.clone());
+            for table in tables.values().flatten() {
+                table.check(&self.def, &server).await?;
+            }
+            server
+                .publish(&self.def, &tables.keys().cloned().collect())
+                .await?;
+            self.copy_new(&server, &tables, &mut place, stopped).await?;
+            let follower = Follower::start(&self.def, lsn(&place).unwrap_or_default()).await?;
+            Ok::<_, End>((tables, server, follower))
+        };
+        let (tables, server, mut follower) = tokio::select! {
+            begun = beginning => begun?,
+            () = told(stopped) => return Err(End::Stopped),
+        };
+        self.progress.send_modify(|progress| {
+            progress.state = State::Running;
+            progress.error = None;
+        });
+        let outcome = self
+            .stream(&server, &mut follower, &tables, &mut place, stopped)
+            .await;
+        follower.close().await;
+        outcome
+    }
+
+    /// The tables that follow the server now.
+    fn tables(&self) -> SqlResult<ByName> {
+        let mut tables = ByName::new();
+        let Some(db) = self.db.upgrade() else {
+            return Ok(tables);
+        };
+        for object in db.catalog().objects() {
+            let relation = object.relation().filter(|_| object.depends.contains(&self.id));
+            let Some((relation, connector)) =
+                relation.and_then(|relation| Some((relation, relation.connector.as_ref()?)))
+            else {
+                continue;
+            };
+            if let Some(Postgres::Table(upstream)) = connector.postgres()? {
+                let name = (upstream.schema.clone(), upstream.name.clone());
+                let table = Following::new(&db, object, relation, upstream)?;
+                tables.entry(name).or_default().push(Arc::new(table));
+            }
+        }
+        Ok(tables)
+    }
+
+    /// Copies the tables that were not, and makes the slot.
+    async fn copy_new(
+        &self,
+        server: &Server,
+        tables: &ByName,
+        place: &mut Place,
+        stopped: &Stopped,
+    ) -> Result<(), End> {
+        let def = &self.def;
+        let again = "What was read stays. Create another stream, and tables of it, to begin anew.";
+        let of_storage = |error: StorageError| SourceError::passing(error.to_string());
+        let db = self.db.upgrade().ok_or(End::Stopped)?;
+        let [_, _, making] = facts(self.id);
+        let new: Vec<&Arc<Following>> = (tables.values().flatten())
+            .filter(|table| !place.tables.contains_key(&table.id.0))
+            .collect();
+        let snapshot = match (lsn(place), server.slot(def).await?) {
+            (None, slot) => {
+                // One that was made before a crash is of no use: its snapshot is gone.
+                if slot.is_some() {
+                    match db.store().catalog().fact(&making).map_err(of_storage)? {
+                        Some(_) => server.drop_slot(def).await?,
+                        None => return Err(slot_is_there(def).into()),
+                    }
+                }
+                db.store().catalog().put_fact(&making, b"1").map_err(of_storage)?;
+                postgres::snapshot(def, false).await?
+            }
+            (Some(_), None) => {
+                let what = format!("slot \"{}\" was dropped: changes since then are lost", def.slot);
+                return Err(SourceError::lasting(what, again).into());
+            }
+            (Some(_), Some(slot)) if slot.is_lost => {
+                let what = format!(
+                    "slot \"{}\" has lost changes that were not read (max_slot_wal_keep_size)",
+                    def.slot
+                );
+                return Err(SourceError::lasting(what, again).into());
+            }
+            (Some(at), Some(slot)) if slot.confirmed > at => {
+                let what = format!(
+                    "slot \"{}\" is at {}, and what was read goes up to {}: it was made again, or somebody else reads it",
+                    def.slot,
+                    lsn_text(slot.confirmed),
+                    lsn_text(at)
+                );
+                return Err(SourceError::lasting(what, again).into());
+            }
+            _ if new.is_empty() => return Ok(()),
+            _ => postgres::snapshot(def, true).await?,
+        };
+        place.position.splits.entry(0).or_insert(snapshot.lsn);
+        let mut rows = 0;
+        for table in &new {
+            rows += self.copy(server, &snapshot, table).await?;
+        }
+        place
+            .tables
+            .extend(new.iter().map(|table| (table.id.0, snapshot.lsn)));
+        let copied = Transaction {
+            lsn: snapshot.lsn,
+            at: self.runtime.now(),
+            changes: rows,
+        };
+        // With this it is so: until then a start copies again.
+        self.write(vec![], &[copied], &[], place, stopped).await
+    }
+
+    /// Copies one table; returns how many rows it has.
+    async fn copy(
+        &self,
+        server: &Server,
+        snapshot: &Snapshot,
+        table: &Arc<Following>,
+    ) -> Result<usize, SourceError> {
+        let locks = self
+            .runtime
+            .lock_tables(&[table.relation])
+            .await
+            .map_err(of_runtime)?;
+        // What a copy that was broken off has left.
+        let left = self.rows_of(&locks, table)?;
+        if left.num_rows() > 0 {
+            let gone = ChangeBatch {
+                weights: Some(vec![-1; left.num_rows()].into()),
+                rows: left,
+            };
+            let gone = self.runtime.append(vec![(table.relation, gone)], Some(&locks));
+            gone.await.map_err(of_runtime)?;
+        }
+        let (mut copied, mut read) = (0, 0);
+        let columns = table.column_names();
+        let upstream = (&*table.upstream.schema, &*table.upstream.name);
+        let mut copying = server.copy(&self.def, snapshot, upstream, &columns).await?;
+        while let Some(rows) = copying.next().await? {
+            let gathered = Gathered::copied(table, read, rows);
+            read += gathered.len();
+            let made = self.make(table, gathered).await?;
+            let position = |_: usize| snapshot.lsn;
+            let mut changes = self.bad(&made, &made.changes.bad, &position)?;
+            for (_, rows) in made.changes.puts {
+                copied += rows.num_rows();
+                changes.push((table.relation, ChangeBatch::insertions(rows)));
+            }
+            self.runtime
+                .append(changes, Some(&locks))
+                .await
+                .map_err(of_runtime)?;
+        }
+        Ok(copied)
+    }
+
+    fn rows_of(&self, locks: &TableLocks, table: &Following) -> Result<RecordBatch, SourceError> {
+        self.runtime
+            .rows_of_table(locks, table.relation)
+            .map_err(of_runtime)
+    }
+
+    async fn make(&self, table: &Arc<Following>, gathered: Gathered) -> Result<Made, SourceError> {
+        let table = Arc::clone(table);
+        let work = move || table.make(gathered);
+        let computed = self
+            .runtime
+            .compute(QueryClass::Stream, work)
+            .map_err(of_runtime)?;
+        computed.await.map_err(of_runtime)
+    }
+
+    /// What becomes of changes that are no rows.
+    fn bad(
+        &self,
+        made: &Made,
+        bad: &[BadRecord],
+        position: &dyn Fn(usize) -> i64,
+    ) -> Result<Vec<(RelationId, ChangeBatch)>, SourceError> {
+        let record = |bad: &BadRecord| Record {
+            split: 0,
+            offset: position(bad.at),
+            timestamp_ms: None,
+            key: Some(made.name.clone().into()),
+            value: made.text(bad.at).map(Into::into),
+            headers: vec![],
+        };
+        let records: Vec<Record> = bad.iter().map(record).collect();
+        match (records.first(), bad.first(), &self.errors) {
+            (Some(record), Some(bad), _) if self.def.stops_on_error => Err(stop_at(record, &bad.error)),
+            (Some(_), _, Some((id, schema))) => {
+                let told: Vec<(&Record, &str, String)> = (records.iter().zip(bad))
+                    .map(|(record, bad)| (record, bad.error.code.code(), reason(&bad.error)))
+                    .collect();
+                let rows = bad_rows(schema, &told, self.runtime.now())?;
+                Ok(vec![(*id, ChangeBatch::insertions(rows))])
+            }
+            _ => Ok(vec![]),
+        }
+    }
+
+    async fn stream(
+        &self,
+        server: &Server,
+        follower: &mut Follower,
+        tables: &ByName,
+        place: &mut Place,
+        stopped: &Stopped,
+    ) -> Result<Infallible, End> {
+        let mut batch = Batch::default();
+        // The changes of the transaction that is under way.
+        let (mut open, mut open_bytes) = (vec![], 0);
+        let (mut asked, mut kept) = (Instant::now(), Instant::now());
+        let mut told_of = BTreeSet::new();
+        loop {
+            // What is whole waits for more only if there is more already.
+            let is_whole = !batch.transactions.is_empty();
+            let event = tokio::select! {
+                biased;
+                event = follower.next(&self.def) => Some(event?),
+                () = std::future::ready(()), if is_whole => None,
+                () = told(stopped) => return Err(End::Stopped),
+                () = tokio::time::sleep(LAG_EVERY) => None,
+            };
+            let is_all = event.is_none();
+            match event {
+                Some(Event::Begin) => (open, open_bytes) = (vec![], 0),
+                Some(Event::Change(message)) => {
+                    open_bytes += message.bytes();
+                    if open_bytes > TRANSACTION_BYTES_MAX {
+                        let most = TRANSACTION_BYTES_MAX >> 20;
+                        return Err(End::Failed(SourceError::lasting(
+                            format!("a transaction has more than {most} MB of values"),
+                            "What is committed together is written together, and must fit into memory.",
+                        )));
+                    }
+                    open.push(message);
+                }
+                Some(Event::Commit { lsn, end, at }) => {
+                    let before = batch.positions.len();
+                    for message in open.drain(..) {
+                        self.gather(&mut batch, &message, follower, tables, (lsn, place), &mut told_of)?;
+                    }
+                    batch.bytes += open_bytes;
+                    place.position.splits.insert(0, end);
+                    batch.transactions.push(Transaction {
+                        lsn,
+                        at,
+                        changes: batch.positions.len() - before,
+                    });
+                }
+                Some(Event::Quiet { lsn: quiet }) => {
+                    let is_idle = !is_whole && open.is_empty() && kept.elapsed() > QUIET_EVERY;
+                    if is_idle && Some(quiet) > lsn(place) {
+                        place.position.splits.insert(0, quiet);
+                        self.keep(place)?;
+                        follower.confirm(quiet);
+                        kept = Instant::now();
+                    }
+                }
+                None => {}
+            }
+            if asked.elapsed() > LAG_EVERY {
+                let behind = server.behind(&self.def).await.ok();
+                self.progress.send_modify(|progress| progress.lag_bytes = behind);
+                asked = Instant::now();
+            }
+            let is_enough = batch.positions.len() >= CHANGES_MAX || batch.bytes > TRANSACTION_BYTES_MAX / 4;
+            if !batch.transactions.is_empty() && (is_all || is_enough) {
+                let whole = std::mem::take(&mut batch);
+                self.write_batch(whole, tables, place, stopped).await?;
+                follower.confirm(lsn(place).unwrap_or_default());
+            }
+        }
+    }
+
+    /// Has the catalog keep a place at which there was nothing to be written.
+    fn keep(&self, place: &Place) -> Result<(), SourceError> {
+        let Some(db) = self.db.upgrade() else {
+            return Ok(());
+        };
+        let kept = db.put_place(self.id, place);
+        kept.map_err(|error| SourceError::passing(error.to_string()))?;
+        self.progress
+            .send_modify(|progress| progress.place.clone_from(place));
+        Ok(())
+    }
+
+    /// Takes a change of a transaction into what is to be written.
+    fn gather(
+        &self,
+        batch: &mut Batch,
+        message: &Message,
+        follower: &Follower,
+        tables: &ByName,
+        (at, place): (i64, &Place),
+        told_of: &mut BTreeSet<String>,
+    ) -> Result<(), SourceError> {
+        for id in message.tables() {
+            let info = follower.table(id);
+            let info =
+                info.ok_or_else(|| SourceError::passing("a change is of a table that was not described"))?;
+            let name = (info.schema.clone(), info.name.clone());
+            for table in tables.get(&name).into_iter().flatten() {
+                // What the copy has already is not taken again.
+                if place.tables.get(&table.id.0).is_none_or(|since| at < *since) {
+                    continue;
+                }
+                if told_of.insert(format!("{}/{info:?}", table.id.0)) {
+                    table.tell_of_columns(&self.name, info)?;
+                }
+                let sequence = batch.positions.len();
+                batch.positions.push(at);
+                let gathered = (batch.tables.entry(table.id)).or_insert_with(|| Gathered::of(table));
+                gathered.take(table, info, message, sequence)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_batch(
+        &self,
+        mut batch: Batch,
+        tables: &ByName,
+        place: &Place,
+        stopped: &Stopped,
+    ) -> Result<(), End> {
+        let mut work = vec![];
+        for table in tables.values().flatten() {
+            if let Some(gathered) = batch.tables.remove(&table.id) {
+                work.push((table, self.make(table, gathered).await?));
+            }
+        }
+        self.write(work, &batch.transactions, &batch.positions, place, stopped)
+            .await
+    }
+
+    /// Writes what tables get, with rows for the transactions and the place.
+    async fn write(
+        &self,
+        work: Vec<(&Arc<Following>, Made)>,
+        transactions: &[Transaction],
+        positions: &[i64],
+        place: &Place,
+        stopped: &Stopped,
+    ) -> Result<(), End> {
+        let ids: Vec<RelationId> = work.iter().map(|(table, _)| table.relation).collect();
+        let locks = tokio::select! {
+            locked = self.runtime.lock_tables(&ids) => locked.map_err(of_runtime)?,
+            () = told(stopped) => return Err(End::Stopped),
+        };
+        let position = |at: usize| positions.get(at).copied().unwrap_or_default();
+        let mut changes = vec![(RelationId(self.id.0), self.transaction_rows(transactions)?)];
+        let (mut rows, mut failed) = (0, 0);
+        for (table, mut made) in work {
+            let decoded = std::mem::take(&mut made.changes);
+            let batches = decoded.puts.iter().chain(&decoded.deletes);
+            rows += batches.map(|(_, batch)| batch.num_rows() as u64).sum::<u64>();
+            let stored = |keys: &[ArrayRef]| {
+                let rows = self.runtime.rows_of_keys(&locks, table.relation, keys);
+                rows.map_err(from_internal::runtime)
+            };
+            let cleared = match made.is_cleared {
+                true => Some(self.rows_of(&locks, table)?),
+                false => None,
+            };
+            let (changed, bad) = table.target.resolve(decoded, cleared, stored).map_err(of_sql)?;
+            failed += bad.len() as u64;
+            changes.extend(self.bad(&made, &bad, &position)?);
+            changes.extend(changed.into_iter().map(|changed| (table.relation, changed)));
+        }
+        let note = Note {
+            source: self.id,
+            position: place.position.clone(),
+            times: None,
+            tables: place.tables.clone(),
+        };
+        let written = write_down(&self.runtime, changes, Some(&locks), &note, stopped).await?;
+        drop(locks);
+        self.progress.send_modify(|progress| {
+            progress.rows += rows;
+            progress.bad += failed;
+            let newest = transactions.last().map(|transaction| transaction.at / 1_000);
+            progress.newest_ms = newest.or(progress.newest_ms);
+            progress.place.clone_from(place);
+        });
+        // What is written goes through the views before there is much more.
+        tokio::select! {
+            waited = self.runtime.wait_for(&written) => Ok(waited.map_err(of_runtime)?),
+            () = told(stopped) => Err(End::Stopped),
+        }
+    }
+
+    /// Rows of the server's stream.
+    fn transaction_rows(&self, transactions: &[Transaction]) -> Result<ChangeBatch, SourceError> {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(StringArray::from_iter_values(
+                transactions.iter().map(|transaction| lsn_text(transaction.lsn)),
+            )),
+            Arc::new(
+                TimestampMicrosecondArray::from_iter_values(
+                    transactions.iter().map(|transaction| transaction.at),
+                )
+                .with_timezone("UTC"),
+            ),
+            Arc::new(Int64Array::from_iter_values(
+                transactions.iter().map(|transaction| transaction.changes as i64),
+            )),
+        ];
+        let cast = (columns.iter().zip(self.stream.fields()))
+            .map(|(column, field)| arrow::compute::cast(column, field.data_type()));
+        let rows = cast
+            .collect::<Result<Vec<_>, _>>()
+            .and_then(|columns| RecordBatch::try_new(Arc::clone(&self.stream), columns));
+        let rows = rows.map_err(|error| SourceError::passing(error.to_string()))?;
+        Ok(ChangeBatch::insertions(rows))
+    }
+}
+
+/// Up to where the server's log was read.
+fn lsn(place: &Place) -> Option<i64> {
+    place.position.splits.get(&0).copied()
+}

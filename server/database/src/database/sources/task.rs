@@ -1,0 +1,147 @@
+//! What all tasks have in common that read: they try again, stop when they are told, and write what they read with where they are.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use millrace_connectors::source::{Record, SourceError};
+use millrace_engine::{LateRows, Runtime, RuntimeError, TableLocks, WriteOptions, WriteToken};
+use millrace_planner::RelationId;
+use millrace_postgres::error::SqlError;
+use millrace_postgres::from_internal;
+use millrace_storage::ChangeBatch;
+use rand::Rng;
+use tokio::sync::watch;
+
+use super::{Note, Progress, State};
+
+/// How long is waited after a failure: twice as long each time, up to the second.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+
+/// Why nothing more is read.
+pub(super) enum End {
+    Failed(SourceError),
+    Stopped,
+}
+
+impl From<SourceError> for End {
+    fn from(error: SourceError) -> Self {
+        End::Failed(error)
+    }
+}
+
+/// Is set when somebody says stop.
+pub(super) type Stopped = watch::Receiver<bool>;
+
+/// Waits until somebody says stop.
+pub(super) async fn told(stopped: &Stopped) {
+    let _ = stopped.clone().wait_for(|stopped| *stopped).await;
+}
+
+/// How it goes on after a failure.
+pub(super) struct Retry<'t> {
+    name: &'t str,
+    progress: &'t watch::Sender<Progress>,
+    wait: Duration,
+    began: Instant,
+}
+
+impl<'t> Retry<'t> {
+    pub fn new(name: &'t str, progress: &'t watch::Sender<Progress>) -> Self {
+        Retry {
+            name,
+            progress,
+            wait: RETRY.0,
+            began: Instant::now(),
+        }
+    }
+
+    /// Waits until there is to be another attempt; false: there is to be none, since it was stopped, or somebody must do something first.
+    pub async fn after(&mut self, end: End, stopped: &Stopped) -> bool {
+        let End::Failed(error) = end else { return false };
+        // What went well for a while begins anew.
+        if self.began.elapsed() > RETRY.1 {
+            self.wait = RETRY.0;
+        }
+        let shown = match &error.hint {
+            Some(hint) => format!("{}. {hint}", error.message),
+            None => error.message.clone(),
+        };
+        self.progress.send_modify(|progress| {
+            progress.state = match error.is_final {
+                true => State::Failed,
+                false => State::Retrying,
+            };
+            progress.error = Some(shown.clone());
+        });
+        if error.is_final {
+            tracing::error!(stream = self.name, error = shown, "a source failed");
+            return false;
+        }
+        tracing::warn!(stream = self.name, error = shown, "a source is tried again");
+        let jitter = rand::rng().random_range(0.5..1.0);
+        tokio::select! {
+            () = tokio::time::sleep(self.wait.mul_f64(jitter)) => {}
+            () = told(stopped) => return false,
+        }
+        self.wait = (self.wait * 2).min(RETRY.1);
+        self.began = Instant::now();
+        true
+    }
+}
+
+/// Writes changes, and where the source is behind them. Who stops it either finds the write undone, and it stays so, or waits for it.
+pub(super) async fn write_down(
+    runtime: &Runtime,
+    changes: Vec<(RelationId, ChangeBatch)>,
+    locks: Option<&TableLocks>,
+    note: &Note,
+    stopped: &Stopped,
+) -> Result<WriteToken, End> {
+    const OPEN: u8 = 0;
+    const SUBMITTED: u8 = 1;
+    const GIVEN_UP: u8 = 2;
+    let bytes = serde_json::to_vec(note).map_err(|error| SourceError::passing(error.to_string()))?;
+    let gate = AtomicU8::new(OPEN);
+    let pass = |to: u8| {
+        let passed = gate.compare_exchange(OPEN, to, Ordering::AcqRel, Ordering::Acquire);
+        passed.is_ok()
+    };
+    let may = || pass(SUBMITTED);
+    let noted = |_: &LateRows| bytes.clone();
+    let options = WriteOptions {
+        locks,
+        note: &noted,
+        may: &may,
+        watermark: (note.times.as_ref()).map(|times| (RelationId(note.source.0), times.watermark)),
+        ..WriteOptions::default()
+    };
+    let writing = runtime.append_with(changes, &options);
+    tokio::pin!(writing);
+    let written = tokio::select! {
+        written = &mut writing => written,
+        () = told(stopped) => match pass(GIVEN_UP) {
+            true => return Err(End::Stopped),
+            false => writing.await,
+        },
+    };
+    Ok(written.map_err(of_runtime)?)
+}
+
+/// The source is not to go on behind a record that is no row.
+pub(super) fn stop_at(record: &Record, error: &SqlError) -> SourceError {
+    SourceError::lasting(
+        format!(
+            "record {} of partition {} is no row: {}",
+            record.offset, record.split, error.message
+        ),
+        "on_error = 'skip' keeps such records in a stream of their own, and goes on.",
+    )
+}
+
+pub(super) fn of_sql(error: SqlError) -> SourceError {
+    SourceError::passing(error.message)
+}
+
+pub(super) fn of_runtime(error: RuntimeError) -> SourceError {
+    SourceError::passing(from_internal::runtime(error).message)
+}

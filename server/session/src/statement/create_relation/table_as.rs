@@ -1,0 +1,126 @@
+//! CREATE TABLE .. AS: a table with the rows of a query.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::sql::sqlparser::ast;
+use millrace_catalog::retention::Retention;
+use millrace_catalog::{ColumnDef, Object};
+use millrace_database::database::rows::RowBuilder;
+use millrace_parser::ast::CreateTable;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::types::{self, SqlType};
+use millrace_sql::copies;
+use millrace_storage::{ChangeBatch, ObjectKind};
+
+use super::constraints::Constraints;
+use super::{New, check_columns, make};
+use crate::names;
+use crate::outcome::{CommandTag, Outcome};
+use crate::query::{Providers, schema_of};
+use crate::session::Session;
+use crate::statement::{done, select};
+
+pub(super) async fn table_as(
+    session: &Arc<Session>,
+    create: &CreateTable,
+    query: ast::Query,
+    keeping: Retention,
+    text: &str,
+) -> SqlResult<Outcome> {
+    let scope = session.scope();
+    let mut statement = ast::Statement::Query(Box::new(query));
+    let (plan, names) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
+    let given: Vec<String> = create.column_names.iter().map(millrace_parser::fold).collect();
+    if given.len() > plan.schema().fields().len() {
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            "too many column names were specified",
+        ));
+    }
+    let columns: Vec<ColumnDef> = schema_of(&plan)
+        .fields()
+        .iter()
+        .enumerate()
+        .map(|(index, field)| {
+            let name = given
+                .get(index)
+                .or_else(|| names.get(index))
+                .map_or(copies::original(field.name()), String::as_str)
+                .to_string();
+            let stored = types::stored(field);
+            ColumnDef::plain(Arc::new(SqlType::of(&stored).field(name, true)))
+        })
+        .collect();
+    check_columns(columns.iter().map(|column| column.field.name().as_str()))?;
+    let positions: Vec<usize> = (0..columns.len()).collect();
+    let new = New {
+        kind: ObjectKind::Table,
+        name: &create.name,
+        if_not_exists: create.if_not_exists,
+        columns,
+        key: vec![],
+        constraints: Constraints::default(),
+        sequences: vec![],
+        event_time: None,
+        connector: None,
+        keeping,
+        text,
+    };
+    let (schema, name) = names::new_name(session, &scope, &create.name)?;
+    let exists = scope.catalog.relation(&scope.database, &schema, &name).is_some();
+    // The rows first: from the table's being made on, the statement is not ended any more.
+    let batches = match create.with_no_data || exists {
+        true => vec![],
+        false => session.collect(plan, &Providers::new()).await?,
+    };
+    let Some(object) = make(session, new).await? else {
+        return done("CREATE TABLE AS");
+    };
+    if create.with_no_data {
+        return done("CREATE TABLE AS");
+    }
+    let filled = fill(session, &object, batches, &positions).await;
+    match filled {
+        Ok(rows) => Ok(Outcome::Done {
+            tag: CommandTag::rows("SELECT", rows),
+        }),
+        Err(error) => {
+            let guard = session.ddl().await?;
+            guard.drop(&[object.id].into()).await?;
+            Err(error)
+        }
+    }
+}
+
+async fn fill(
+    session: &Arc<Session>,
+    object: &Object,
+    batches: Vec<RecordBatch>,
+    positions: &[usize],
+) -> SqlResult<u64> {
+    let relation = object
+        .relation()
+        .ok_or_else(|| SqlError::internal("a table that was just created is not a relation"))?;
+    let scope = session.scope();
+    let builder = RowBuilder::new(session.database(), &scope, relation, positions)?;
+    let mut changes = vec![];
+    let mut rows = 0;
+    for batch in batches {
+        let schema = batch.schema();
+        let given: Vec<_> = schema
+            .fields()
+            .iter()
+            .cloned()
+            .zip(batch.columns().iter().cloned())
+            .collect();
+        let whole = builder
+            .build(&given, batch.num_rows())
+            .map_err(|failure| *failure.error)?;
+        rows += whole.num_rows() as u64;
+        changes.push(ChangeBatch::insertions(whole));
+    }
+    let write = session.begin_write(relation).await?;
+    write.finish(changes).await?;
+    Ok(rows)
+}

@@ -1,0 +1,99 @@
+//! Streams of PostgreSQL servers, and tables that follow those there.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::sql::sqlparser::ast::{Expr, ObjectName};
+use millrace_catalog::connector::ConnectorDef;
+use millrace_catalog::connector::postgres::Postgres;
+use millrace_catalog::{ColumnDef, Object};
+use millrace_parser::ast::ColumnDefinition;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::types::{SqlType, timestamptz};
+
+use super::New;
+use crate::names;
+use crate::session::Session;
+
+/// The columns of a stream that has a row for each transaction of a server.
+pub(super) fn columns_of(
+    connector: Option<&ConnectorDef>,
+    given: &[ColumnDefinition],
+) -> SqlResult<Option<Vec<ColumnDef>>> {
+    match connector.map(ConnectorDef::postgres).transpose()?.flatten() {
+        None => Ok(None),
+        Some(Postgres::Table(_)) => Err(SqlError::new(
+            SqlState::InvalidTableDefinition,
+            "a table of a PostgreSQL server is followed by a table",
+        )
+        .with_hint("Use CREATE TABLE: its rows change and go.")),
+        Some(Postgres::Server(_)) if !given.is_empty() => Err(SqlError::new(
+            SqlState::InvalidTableDefinition,
+            "the stream of a PostgreSQL server has columns of its own: lsn, committed_at and changes",
+        )
+        .with_hint("Leave the columns away: CREATE SOURCE pg WITH (..).")),
+        Some(Postgres::Server(_)) => {
+            let columns = [
+                ("lsn", DataType::Utf8),
+                ("committed_at", timestamptz()),
+                ("changes", DataType::Int64),
+            ];
+            let column =
+                |(name, data_type)| ColumnDef::plain(Arc::new(SqlType::plain(data_type).field(name, true)));
+            Ok(Some(columns.map(column).into()))
+        }
+    }
+}
+
+/// The stream of the server that a table follows.
+pub(super) fn source_of(session: &Session, new: &New<'_>) -> SqlResult<Option<Arc<Object>>> {
+    let connector = new.connector.as_ref();
+    let Some(Postgres::Table(upstream)) = connector.map(ConnectorDef::postgres).transpose()?.flatten() else {
+        return Ok(None);
+    };
+    if session.transaction_is_open() {
+        return Err(SqlError::new(
+            SqlState::ActiveSqlTransaction,
+            "CREATE TABLE .. FROM .. TABLE cannot run inside a transaction block",
+        ));
+    }
+    if new.key.is_empty() {
+        return Err(SqlError::new(
+            SqlState::InvalidTableDefinition,
+            "a table that follows another needs a primary key",
+        )
+        .with_hint("Use the primary key that it has there."));
+    }
+    let parts = match millrace_parser::parse_expression(&upstream.source) {
+        Ok(Expr::Identifier(name)) => vec![name],
+        Ok(Expr::CompoundIdentifier(parts)) => parts,
+        _ => {
+            return Err(SqlError::new(
+                SqlState::InvalidParameterValue,
+                format!("\"{}\" is not the name of a stream", upstream.source),
+            ));
+        }
+    };
+    let object = names::resolve(session, &session.scope(), &ObjectName::from(parts))?;
+    let connector = object.relation().and_then(|relation| relation.connector.as_ref());
+    match connector.map(ConnectorDef::postgres).transpose()?.flatten() {
+        Some(Postgres::Server(_)) => Ok(Some(object)),
+        _ => Err(SqlError::new(
+            SqlState::WrongObjectType,
+            format!("{} is not the stream of a PostgreSQL server", object.described()),
+        )
+        .with_hint("Use CREATE SOURCE pg WITH (connector = 'postgres-cdc', ..).")),
+    }
+}
+
+/// Has the table filled, and waits until it is; if it cannot be, nothing is left of it.
+pub(super) async fn fill(session: &Arc<Session>, source: &Object, table: &Object) -> SqlResult<()> {
+    let db = session.database();
+    db.restart_source(source, async || Ok(())).await?;
+    let Err(error) = db.table_is_copied(source.id, table.id).await else {
+        return Ok(());
+    };
+    session.ddl().await?.drop(&[table.id].into()).await?;
+    db.restart_source(source, async || Ok(())).await?;
+    Err(error)
+}
