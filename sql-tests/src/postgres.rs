@@ -119,7 +119,6 @@ impl Postgres {
                 ])
                 .arg("-D")
                 .arg(&self.data)
-                .process_group(0)
                 .stdout(Stdio::null())
                 .stderr(log)
                 .spawn()?;
@@ -145,8 +144,14 @@ impl Postgres {
     /// The process cannot be waited for.
     pub fn kill(&mut self) -> Result<(), Failure> {
         if let Some(mut child) = self.child.take() {
-            let group = format!("-{}", child.id());
-            Command::new("kill").args(["-9", "--", &group]).status()?;
+            // Each of its processes has a group of its own, and may outlive it for a while.
+            let pid = child.id();
+            let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+            Command::new("kill")
+                .args(["-9", &pid.to_string()])
+                .args(children.split_whitespace())
+                .stderr(Stdio::null())
+                .status()?;
             child.wait()?;
         }
         Ok(())

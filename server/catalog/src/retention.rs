@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::connector::length;
 
 /// How much is kept of what is no row.
-const ERRORS_BYTES_MAX: u64 = 256 << 20;
+const BOUNDED_BYTES_MAX: u64 = 256 << 20;
 
 /// See the module. What is not said is the server's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,10 +23,10 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Of a stream that keeps what is no row: it is looked at now and then, and must not fill the disk.
-    pub fn of_errors() -> Retention {
+    /// Of a stream that is looked at now and then, and must not fill the disk: of what is no row, or of what came in.
+    pub fn bounded() -> Retention {
         Retention {
-            retention_bytes: Some(ERRORS_BYTES_MAX),
+            retention_bytes: Some(BOUNDED_BYTES_MAX),
             ..Retention::default()
         }
     }

@@ -15,6 +15,7 @@ use bytes::{Bytes, BytesMut};
 use millrace_catalog::connector::postgres::PostgresDef;
 use millrace_postgres::error::SqlError;
 use pgwire_replication::{Lsn, PgWireError, ReplicationClient, ReplicationConfig};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
 pub use self::copying::Copying;
@@ -29,8 +30,7 @@ const MESSAGE_BYTES_MAX: usize = 256 << 20;
 /// Messages that wait for us.
 const BUFFERED: usize = 8_192;
 /// So that texts are those that we read.
-const SETTINGS: &str =
-    "-c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=3 -c bytea_output=hex";
+const SETTINGS: &str = "-c client_encoding=UTF8 -c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=3 -c bytea_output=hex";
 
 /// A position in the server's log.
 pub fn lsn_text(lsn: i64) -> String {
@@ -200,27 +200,63 @@ impl Server {
     ) -> Result<(), SourceError> {
         let publication = quoted(&def.publication);
         let sql = format!(
-            "SELECT puballtables FROM pg_publication WHERE pubname = {}",
+            "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, pubviaroot FROM pg_publication WHERE pubname = {}",
             literal(&def.publication)
         );
-        let is_there = !self.rows(def, &sql).await?.is_empty();
+        let found = self.rows(def, &sql).await?;
+        let is_there = !found.is_empty();
+        let says = |at: usize| found.first().is_some_and(|row| row[at].as_deref() == Some("t"));
+        // What it leaves out would be missed in silence.
+        let lacking = |what: &str| {
+            SourceError::lasting(
+                format!("publication \"{}\" of {} {what}", def.publication, at(def)),
+                "Choose another publication.name, or have one made by leaving it away.",
+            )
+        };
+        if is_there && !says(0) {
+            return Err(lacking(
+                "does not publish all of insert, update, delete and truncate",
+            ));
+        }
+        if is_there && !says(1) {
+            let sql = format!(
+                "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'p'"
+            );
+            let partitioned = self.rows(def, &sql).await?;
+            let is_followed = |row: &Vec<Option<String>>| match (&row[0], &row[1]) {
+                (Some(schema), Some(name)) => tables.contains(&(schema.clone(), name.clone())),
+                _ => false,
+            };
+            if partitioned.iter().any(is_followed) {
+                return Err(lacking(
+                    "publishes partitions by their own names (publish_via_partition_root)",
+                ));
+            }
+        }
         let sql = format!(
-            "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = {}",
+            "SELECT schemaname, tablename, to_jsonb(t) ->> 'rowfilter' FROM pg_publication_tables t WHERE pubname = {}",
             literal(&def.publication)
         );
         let rows = self.rows(def, &sql).await?;
-        let published: BTreeSet<(String, String)> = (rows.into_iter())
-            .filter_map(|row| Some((row.first()?.clone()?, row.get(1)?.clone()?)))
-            .collect();
+        let name = |row: &Vec<Option<String>>| Some((row.first()?.clone()?, row.get(1)?.clone()?));
+        let is_filtered = |row: &&Vec<Option<String>>| {
+            row[2].is_some() && name(row).is_some_and(|name| tables.contains(&name))
+        };
+        if rows.iter().any(|row| is_filtered(&row)) {
+            return Err(lacking("publishes some rows of a table alone (WHERE)"));
+        }
+        let published: BTreeSet<(String, String)> = rows.iter().filter_map(name).collect();
         let missing: Vec<String> = (tables.difference(&published))
             .map(|(schema, name)| format!("{}.{}", quoted(schema), quoted(name)))
             .collect();
         let statement = match (is_there, missing.is_empty()) {
             (true, true) => return Ok(()),
             (true, false) => format!("ALTER PUBLICATION {publication} ADD TABLE {}", missing.join(", ")),
-            (false, true) => format!("CREATE PUBLICATION {publication}"),
+            (false, true) => {
+                format!("CREATE PUBLICATION {publication} WITH (publish_via_partition_root = true)")
+            }
             (false, false) => format!(
-                "CREATE PUBLICATION {publication} FOR TABLE {}",
+                "CREATE PUBLICATION {publication} FOR TABLE {} WITH (publish_via_partition_root = true)",
                 missing.join(", ")
             ),
         };
@@ -237,10 +273,15 @@ impl Server {
         if !def.publishes {
             return Err(refused(String::new()));
         }
-        match self.client.batch_execute(&statement).await {
-            Ok(()) => Ok(()),
-            Err(error) if error.as_db_error().is_some() => Err(refused(format!(": {}", message(&error)))),
-            Err(error) => Err(of_client(def, &error)),
+        let Err(error) = self.client.batch_execute(&statement).await else {
+            return Ok(());
+        };
+        match error.code() {
+            // Somebody was quicker, perhaps an attempt of ours that was broken off.
+            Some(&SqlState::DUPLICATE_OBJECT | &SqlState::UNIQUE_VIOLATION) | None => {
+                Err(of_client(def, &error))
+            }
+            Some(_) => Err(refused(format!(": {}", message(&error)))),
         }
     }
 

@@ -253,8 +253,31 @@ async fn follows(server: &Postgres, place: &Path) -> Result<(), Failure> {
         "paused",
     )
     .await?;
+    refused(
+        &client,
+        "CREATE TABLE c3 (id INT PRIMARY KEY) FROM pg TABLE 'c'",
+        "is paused",
+    )
+    .await?;
     run(&client, "RESUME STREAM pg").await?;
     until(&client, "SELECT count(*) FROM c2", "3").await?;
+    // Partitions are one table.
+    there
+        .batch_execute(
+            "CREATE TABLE parts (id int PRIMARY KEY, v int) PARTITION BY RANGE (id);
+             CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (10);
+             CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (10) TO (20); INSERT INTO parts VALUES (1, 1), (11, 1)",
+        )
+        .await?;
+    run(
+        &client,
+        "CREATE TABLE parts (id INT PRIMARY KEY, v INT) FROM pg TABLE 'parts'",
+    )
+    .await?;
+    there
+        .batch_execute("UPDATE parts SET id = 12 WHERE id = 1; UPDATE parts SET v = 2 WHERE id = 11")
+        .await?;
+    until(&client, "SELECT * FROM parts ORDER BY id", "11 2, 12 1").await?;
     // A column that is gone there.
     run(&client, "DROP TABLE c2").await?;
     there
@@ -425,6 +448,26 @@ async fn refusals(server: &Postgres, place: &Path) -> Result<(), Failure> {
         ),
     ] {
         refused(&client, &statement, expected).await?;
+    }
+    // What a publication leaves out would be missed.
+    there
+        .batch_execute(
+            "CREATE PUBLICATION some_kinds FOR TABLE keyed WITH (publish = 'insert'); CREATE PUBLICATION some_rows FOR TABLE keyed WHERE (id > 5)",
+        )
+        .await?;
+    for (publication, expected) in [
+        ("some_kinds", "does not publish all"),
+        ("some_rows", "publishes some rows"),
+    ] {
+        let named = source("part", server, "").replace("part_publication", publication);
+        run(&client, &named).await?;
+        refused(
+            &client,
+            "CREATE TABLE t (id INT PRIMARY KEY, v INT) FROM part TABLE 'keyed'",
+            expected,
+        )
+        .await?;
+        run(&client, "DROP STREAM part").await?;
     }
     run(&client, &source("ok", server, "")).await?;
     run(&client, "CREATE STREAM other (a INT)").await?;

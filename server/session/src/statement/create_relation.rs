@@ -120,9 +120,10 @@ pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str
             .with_detail("The event times of a generator are not related to the clock."));
     }
     refuse_extras(&create.constraints, false, &options, format.is_some())?;
-    let columns = match upstream::columns_of(connector.as_ref(), &create.columns)? {
-        Some(columns) => columns,
-        None => columns(&create.columns, &[])?,
+    let (columns, keeping) = match upstream::columns_of(connector.as_ref(), &create.columns)? {
+        Some(columns) if keeping == Retention::default() => (columns, Retention::bounded()),
+        Some(columns) => (columns, keeping),
+        None => (columns(&create.columns, &[])?, keeping),
     };
     let new = New {
         kind: ObjectKind::Stream,

@@ -58,7 +58,7 @@ pub(super) fn bad_records(
     let columns = error_columns()
         .map(|(name, data_type)| ColumnDef::plain(Arc::new(SqlType::plain(data_type).field(name, true))));
     let columns = columns.into();
-    let keeping = Retention::of_errors();
+    let keeping = Retention::bounded();
     beside(scope, guard, schema, format!("{name}$errors"), columns, keeping)
 }
 

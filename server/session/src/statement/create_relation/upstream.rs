@@ -7,6 +7,7 @@ use datafusion::sql::sqlparser::ast::{Expr, ObjectName};
 use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::connector::postgres::Postgres;
 use millrace_catalog::{ColumnDef, Object};
+use millrace_database::database::sources::State;
 use millrace_parser::ast::ColumnDefinition;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::{SqlType, timestamptz};
@@ -77,7 +78,18 @@ pub(super) fn source_of(session: &Session, new: &New<'_>) -> SqlResult<Option<Ar
     let object = names::resolve(session, &session.scope(), &ObjectName::from(parts))?;
     let connector = object.relation().and_then(|relation| relation.connector.as_ref());
     match connector.map(ConnectorDef::postgres).transpose()?.flatten() {
-        Some(Postgres::Server(_)) => Ok(Some(object)),
+        Some(Postgres::Server(_)) => {
+            let sources = session.database().sources().list();
+            let source = sources.iter().find(|source| source.stream == object.id);
+            match source.map(|source| source.progress.state) {
+                Some(state @ (State::Paused | State::Failed)) => Err(SqlError::new(
+                    SqlState::ObjectNotInPrerequisiteState,
+                    format!("{} is {}", object.described(), state.name()),
+                )
+                .with_hint(format!("RESUME STREAM {}", object.name))),
+                _ => Ok(Some(object)),
+            }
+        }
         _ => Err(SqlError::new(
             SqlState::WrongObjectType,
             format!("{} is not the stream of a PostgreSQL server", object.described()),
