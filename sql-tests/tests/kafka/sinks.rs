@@ -35,7 +35,7 @@ fn expect(found: &[String], expected: &[&str]) -> Result<(), Failure> {
 
 pub async fn forms(broker: &Broker, place: &Path) -> Result<(), Failure> {
     let kafka = broker.client().await?;
-    for topic in ["plain", "keyed", "forced", "upsert", "debezium", "query"] {
+    for topic in ["sink_plain", "keyed", "forced", "upsert", "debezium", "query"] {
         create_topic(&kafka, topic, 1).await?;
     }
     create_topic(&kafka, "spread", 3).await?;
@@ -65,7 +65,7 @@ pub async fn forms(broker: &Broker, place: &Path) -> Result<(), Failure> {
     .into_iter()
     .map(|(from, rest)| (format!("FROM {from}"), rest))
     .zip([
-        with(broker, "plain", ", type = 'append-only'"),
+        with(broker, "sink_plain", ", type = 'append-only'"),
         with(
             broker,
             "keyed",
@@ -96,7 +96,7 @@ pub async fn forms(broker: &Broker, place: &Path) -> Result<(), Failure> {
     run(&client, "FLUSH").await?;
     let [plain, keyed, mut forced, mut upserts, mut changes, query] = topics(
         broker,
-        ["plain", "keyed", "forced", "upsert", "debezium", "query"],
+        ["sink_plain", "keyed", "forced", "upsert", "debezium", "query"],
     )?;
     expect(
         &plain,
@@ -163,7 +163,7 @@ pub async fn forms(broker: &Broker, place: &Path) -> Result<(), Failure> {
     )
     .await?;
     // A restart sends nothing again.
-    let all = ["plain", "upsert", "debezium", "query"];
+    let all = ["sink_plain", "upsert", "debezium", "query"];
     let before = topics(broker, all)?;
     drop(client);
     server.shutdown().await;
@@ -262,7 +262,7 @@ async fn outboxes(data: &Path, expected: usize) -> Result<Vec<String>, Failure> 
 /// What was delivered does not fill the disk, and is still known.
 pub async fn outbox(broker: &Broker, place: &Path) -> Result<(), Failure> {
     let kafka = broker.client().await?;
-    create_topic(&kafka, "rows", 1).await?;
+    create_topic(&kafka, "sink_rows", 1).await?;
     create_topic(&kafka, "many", 1).await?;
     let data = place.join("data");
     let mut server = start(&data).await?;
@@ -280,7 +280,7 @@ pub async fn outbox(broker: &Broker, place: &Path) -> Result<(), Failure> {
         "INSERT INTO t SELECT i, 0, repeat('x', 200) FROM generate_series(1, 6000) AS g(i)",
     )
     .await?;
-    for (from, topic, format) in [("t", "rows", "UPSERT"), ("s", "many", "PLAIN")] {
+    for (from, topic, format) in [("t", "sink_rows", "UPSERT"), ("s", "many", "PLAIN")] {
         let options = with(broker, topic, "");
         let create = format!("CREATE SINK {topic} FROM {from} {options} FORMAT {format} ENCODE JSON");
         run(&client, &create).await?;
@@ -288,7 +288,7 @@ pub async fn outbox(broker: &Broker, place: &Path) -> Result<(), Failure> {
     run(&client, "FLUSH").await?;
     let expected = ["step-0000000001.records", "sum-0000000001.records"];
     assert_eq!(outboxes(&data, 2).await?, expected);
-    let [rows, many] = topics(broker, ["rows", "many"])?;
+    let [rows, many] = topics(broker, ["sink_rows", "many"])?;
     assert_eq!((rows.len(), many.len()), (6_000, 100_001));
     // The sum says what was delivered, with the steps behind it.
     for round in 1..3 {
@@ -304,7 +304,7 @@ pub async fn outbox(broker: &Broker, place: &Path) -> Result<(), Failure> {
         )
         .await?;
         run(&client, "FLUSH").await?;
-        let [rows, many] = topics(broker, ["rows", "many"])?;
+        let [rows, many] = topics(broker, ["sink_rows", "many"])?;
         assert_eq!((rows.len(), many.len()), (6_000 + round, 100_001));
         let expected = format!("{{\"id\":{round}}} {{\"id\":{round},\"v\":1,\"pad\":\"\"}}");
         assert_eq!(rows.last(), Some(&expected));
@@ -320,10 +320,10 @@ pub async fn outbox(broker: &Broker, place: &Path) -> Result<(), Failure> {
         &client,
         "SELECT name, error LIKE '%0000000001.records%' OR error LIKE '%restored from a backup%' FROM mr_catalog.sinks \
          ORDER BY name",
-        "many t, rows t",
+        "many t, sink_rows t",
     )
     .await?;
-    run(&client, "DROP SINK rows").await?;
+    run(&client, "DROP SINK sink_rows").await?;
     run(&client, "DROP SINK many").await?;
     assert_eq!(outboxes(&backup.join("data"), 0).await?, [""; 0]);
     server.shutdown().await;
