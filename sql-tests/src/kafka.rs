@@ -21,6 +21,15 @@ pub const JARS: &str = "MILLRACE_KAFKA_JARS";
 /// The user that SASL lets in, and the password.
 pub const USER: (&str, &str) = ("ann", "ann-secret");
 
+/// A record of a topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    pub partition: i32,
+    pub offset: i64,
+    pub key: Option<String>,
+    pub value: Option<String>,
+}
+
 /// A broker, which is its own controller. It is killed when it is dropped.
 pub struct Broker {
     jars: PathBuf,
@@ -171,6 +180,39 @@ impl Broker {
     /// Where it listens with one.
     pub fn sasl_address(&self) -> String {
         format!("127.0.0.1:{}", self.sasl_port)
+    }
+
+    /// What is committed in topics, read by Kafka's own client, in the order of each partition.
+    ///
+    /// # Errors
+    /// There is no Java compiler, or the broker does not answer.
+    pub fn read(&self, topics: &[&str]) -> Result<BTreeMap<String, Vec<Written>>, Failure> {
+        let source = self.directory.join("Read.java");
+        std::fs::write(&source, include_str!("kafka/Read.java"))?;
+        let read = Command::new("java")
+            .args(["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"])
+            .arg(self.jars.join("*"))
+            .arg(source)
+            .arg(self.address())
+            .args(topics)
+            .output()?;
+        if !read.status.success() {
+            return Err(String::from_utf8_lossy(&read.stderr).into());
+        }
+        let given = |text: &str| (text != "\\N").then(|| text.to_owned());
+        let text = String::from_utf8(read.stdout)?;
+        let mut found: BTreeMap<String, Vec<Written>> = BTreeMap::new();
+        for line in text.lines() {
+            let mut parts = line.splitn(5, '\t');
+            let mut part = || parts.next().ok_or_else(|| format!("no record: {line}"));
+            found.entry(part()?.to_owned()).or_default().push(Written {
+                partition: part()?.parse()?,
+                offset: part()?.parse()?,
+                key: given(part()?),
+                value: given(part()?),
+            });
+        }
+        Ok(found)
     }
 
     /// A client of it.

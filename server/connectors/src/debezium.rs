@@ -215,7 +215,10 @@ fn converted(
             })?
         };
         let made = match made {
-            Some(made) => RawValue::from_string(made).map_err(|error| broken("value", &error))?,
+            Some(made) => {
+                let made = RawValue::from_string(made);
+                made.map_err(|error| invalid(&format!("column \"{name}\" has no JSON: {error}")))?
+            }
             None => value.to_owned(),
         };
         row.insert(name, made);
@@ -247,6 +250,12 @@ fn in_our_words(text: &str, written: Written, field: &FieldRef) -> SqlResult<Opt
     };
     let out_of_range = || SqlError::new(SqlState::DatetimeFieldOverflow, format!("{text} is out of range"));
     let made = match written {
+        // JSON is sent as its text.
+        Written::Plainly if text.starts_with('"') && matches!(&*type_name(field), "json" | "jsonb") => {
+            let inner: String =
+                serde_json::from_str(text).map_err(|_| invalid("a JSON value is not a text"))?;
+            return Ok(Some(inner));
+        }
         Written::Plainly => {
             let is_time = matches!(
                 field.data_type(),

@@ -1,7 +1,8 @@
-//! Where rows come from that others keep.
+//! Where rows come from that others keep, and where they go.
 //!
 //! ```text
 //!   a topic --source::Reader--> records with their places --changes, decode--> typed columns --> a stream or table (by the database)
+//!   the steps of a sink (by the database) --messages--> target::Writer --> a topic, with how far it is
 //! ```
 //!
 //! A reader goes on from a position that it is given, and tells with everything that it read how far that goes. Whoever
@@ -15,3 +16,5 @@ pub mod decode;
 mod kafka;
 pub mod postgres;
 pub mod source;
+pub mod target;
+pub mod writers;

@@ -8,9 +8,13 @@
 //! removed at the start; what it names and has not got its name yet gets it. So a reader of the directory sees each step
 //! whole or not at all, and never twice. Which rows of a table or view were delivered is known from the files themselves
 //! ([`crate::database`], `sinks`).
+//!
+//! What goes to another system is written to such files first, in the data directory ([`outbox`]): so a step is the same bytes however often it
+//! has to be sent.
 
 pub mod base;
 pub mod decode;
 pub mod directory;
 pub mod draft;
 pub mod encode;
+pub mod outbox;

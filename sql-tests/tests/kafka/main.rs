@@ -1,5 +1,5 @@
-//! Topics of a real broker as streams: what is read, that each record is there once whatever is killed, and what is said when it
-//! cannot be read.
+//! Topics of a real broker as streams and as sinks: what is read and written, that each record is there once whatever is killed, and what is
+//! said when it cannot be.
 //!
 //! Needs the jars of a broker (`millrace_sql_tests::kafka::JARS`); it is skipped without them. `KAFKA_ROUNDS` is how often processes
 //! are killed, `SEED` in which order.
@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod kills;
+mod sink_kills;
+mod sinks;
 mod tables;
 mod time;
 
@@ -82,6 +84,27 @@ fn main() -> ExitCode {
     test("kills", &mut |broker, place| {
         runtime.block_on(kills::kills(broker, place))
     });
+    test("sink_forms", &mut |broker, place| {
+        runtime.block_on(sinks::forms(broker, place))
+    });
+    test("sink_types", &mut |broker, place| {
+        runtime.block_on(sinks::types(broker, place))
+    });
+    test("sink_outbox", &mut |broker, place| {
+        runtime.block_on(sinks::outbox(broker, place))
+    });
+    test("sink_refusals", &mut |broker, place| {
+        runtime.block_on(sinks::refusals(broker, place))
+    });
+    test("sink_outage", &mut |broker, place| {
+        runtime.block_on(sinks::outage(broker, place))
+    });
+    test("sink_copies", &mut |broker, place| {
+        runtime.block_on(sinks::copies(broker, place))
+    });
+    test("sink_kills", &mut |broker, place| {
+        runtime.block_on(sink_kills::kills(broker, place))
+    });
     match failed {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
@@ -106,7 +129,11 @@ async fn until(client: &Client, sql: &str, expected: &str) -> Result<(), Failure
             return Ok(());
         }
         if began.elapsed() > Duration::from_secs(30) {
-            let sources = rows(client, "SELECT name, state, error FROM mr_catalog.sources").await?;
+            let sources = rows(
+                client,
+                "SELECT name, state, error FROM mr_catalog.sources UNION ALL SELECT name, state, error FROM mr_catalog.sinks",
+            )
+            .await?;
             return Err(format!("{sql}: {found} instead of {expected}; {sources:?}").into());
         }
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -223,6 +223,35 @@ pub async fn tables(broker: &Broker, place: &Path) -> Result<(), Failure> {
     )
     .await?;
     until(&client, "SELECT count(*) FROM \"events$errors\"", "2").await?;
+    // JSON is sent as its text.
+    create_topic(&kafka, "documents", 1).await?;
+    run(
+        &client,
+        &create(
+            "documents (id INT PRIMARY KEY, j JSONB)",
+            "documents",
+            "",
+            "FORMAT DEBEZIUM ENCODE JSON",
+        ),
+    )
+    .await?;
+    send(
+        &kafka,
+        [
+            r#"{"op": "c", "after": {"id": 1, "j": "{\"a\": [1, \"x\"]}"}}"#,
+            r#"{"op": "c", "after": {"id": 2, "j": "\"text\""}}"#,
+            r#"{"op": "c", "after": {"id": 3, "j": "broken"}}"#,
+            r#"{"op": "c", "after": {"id": 4, "j": null}}"#,
+        ]
+        .map(|value| Record::new("documents", value)),
+    )
+    .await?;
+    until(
+        &client,
+        "SELECT id, j FROM documents ORDER BY id",
+        "1 {\"a\": [1, \"x\"]}, 2 \"text\", 4 NULL",
+    )
+    .await?;
     // A column that is added is filled from then on.
     run(&client, "ALTER TABLE events ADD COLUMN extra INT").await?;
     send(

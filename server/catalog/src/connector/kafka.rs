@@ -1,4 +1,5 @@
-//! `connector = 'kafka'`: the topic, where reading begins, and how to get in. Options are called as RisingWave and Flink have them.
+//! `connector = 'kafka'`: the topic, where reading begins or how it is written, and how to get in. Options are called as RisingWave and Flink
+//! have them.
 //!
 //! The catalog has the place of a password, an environment variable or a file, and never the password.
 
@@ -10,18 +11,43 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use super::options::{Given, invalid};
 use super::secret::Secret;
 
-/// A topic to be read.
+/// Where a topic is, and how to get in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KafkaDef {
+pub struct KafkaPlace {
     /// `host:port`, several with commas between.
     pub brokers: String,
     pub topic: String,
+    pub sasl: Option<Sasl>,
+    pub tls: Option<Tls>,
+}
+
+/// A topic to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KafkaTarget {
+    pub place: KafkaPlace,
+    /// The topic in which it stands how far each sink is.
+    pub progress_topic: String,
+    pub compression: Codec,
+}
+
+/// How records are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Codec {
+    None,
+    Gzip,
+    Snappy,
+    Lz4,
+    Zstd,
+}
+
+/// A topic to be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KafkaDef {
+    pub place: KafkaPlace,
     /// Where partitions begin that were never read.
     pub start: Start,
     /// Whether records of transactions that are not committed are read too.
     pub read_uncommitted: bool,
-    pub sasl: Option<Sasl>,
-    pub tls: Option<Tls>,
     /// Whether a record that is no row stops the source.
     pub stops_on_error: bool,
 }
@@ -65,9 +91,11 @@ const BROKERS: [&str; 3] = [
     "kafka.brokers",
 ];
 const PASSWORD: &str = "properties.sasl.password";
+/// The topic in which sinks keep how far they are, unless an option says otherwise.
+const PROGRESS_TOPIC: &str = "millrace-progress";
 
-impl KafkaDef {
-    pub(super) fn new(given: &mut Given<'_>) -> SqlResult<KafkaDef> {
+impl KafkaPlace {
+    fn new(given: &mut Given<'_>) -> SqlResult<KafkaPlace> {
         let brokers = BROKERS.map(|name| given.text(name));
         let brokers = brokers.into_iter().flatten().next();
         let brokers =
@@ -91,17 +119,51 @@ impl KafkaDef {
             return Err(invalid("topic", topic, "it must be the name of a topic"));
         }
         let (sasl, tls) = security(given)?;
+        Ok(KafkaPlace {
+            brokers: brokers.to_owned(),
+            topic: topic.to_owned(),
+            sasl,
+            tls,
+        })
+    }
+}
+
+impl KafkaTarget {
+    pub(crate) fn new(given: &mut Given<'_>) -> SqlResult<KafkaTarget> {
+        const PROGRESS: &str = "progress.topic";
+        let place = KafkaPlace::new(given)?;
+        let progress_topic = given.text(PROGRESS).unwrap_or(PROGRESS_TOPIC);
+        if progress_topic.is_empty() || progress_topic == place.topic {
+            let why = "it must be the name of a topic, and not of that of the rows";
+            return Err(invalid(PROGRESS, progress_topic, why));
+        }
+        let codecs = [
+            ("none", Codec::None),
+            ("gzip", Codec::Gzip),
+            ("snappy", Codec::Snappy),
+            ("lz4", Codec::Lz4),
+            ("zstd", Codec::Zstd),
+        ];
+        let compression = given.one_of("properties.compression.codec", &codecs)?;
+        Ok(KafkaTarget {
+            place,
+            progress_topic: progress_topic.to_owned(),
+            compression: compression.unwrap_or(Codec::None),
+        })
+    }
+}
+
+impl KafkaDef {
+    pub(super) fn new(given: &mut Given<'_>) -> SqlResult<KafkaDef> {
+        let place = KafkaPlace::new(given)?;
         let levels = [("read_committed", false), ("read_uncommitted", true)];
         let on_error = [("skip", false), ("fail", true)];
         Ok(KafkaDef {
-            brokers: brokers.to_owned(),
-            topic: topic.to_owned(),
+            place,
             start: start(given)?,
             read_uncommitted: given
                 .one_of("properties.isolation.level", &levels)?
                 .unwrap_or(false),
-            sasl,
-            tls,
             stops_on_error: given.one_of("on_error", &on_error)?.unwrap_or(false),
         })
     }
@@ -296,10 +358,10 @@ mod tests {
         ];
         let found = def(&sasl).unwrap();
         assert_eq!(
-            found.sasl.unwrap().password,
+            found.place.sasl.unwrap().password,
             Secret::Env("KAFKA_PASSWORD".to_owned())
         );
-        assert_eq!(found.tls, Some(Tls { ca: None }));
+        assert_eq!(found.place.tls, Some(Tls { ca: None }));
         for without in 0..4 {
             let mut options = sasl.to_vec();
             options.remove(without);

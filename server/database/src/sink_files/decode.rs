@@ -78,7 +78,7 @@ impl Decoder {
     }
 }
 
-fn damaged(path: &Path) -> SqlError {
+pub(super) fn damaged(path: &Path) -> SqlError {
     SqlError::new(
         SqlState::DataCorrupted,
         format!("\"{}\" was modified after the sink wrote it", path.display()),
@@ -133,6 +133,13 @@ impl Encoder {
 
     fn parse_line<'a>(&self, line: &'a [u8]) -> Option<(Op, &'a [u8])> {
         let mut rest = line;
+        if self.format == FileFormat::Records {
+            let (sign, key) = rest.split_first()?;
+            let op = [Op::Insert, Op::Delete]
+                .into_iter()
+                .find(|op| op.sign() == *sign)?;
+            return Some((op, key));
+        }
         if self.format == FileFormat::Json {
             rest = rest.strip_prefix(b"{")?;
         }

@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use millrace_catalog::sink::SinkDef;
+use millrace_catalog::sink::{FileFormat, FileTarget};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
 /// An error of the file system. `what` was to be done: `write`.
@@ -35,12 +35,40 @@ pub struct Directory {
 }
 
 impl Directory {
-    pub fn of(def: &SinkDef) -> Directory {
+    /// Those of a sink that writes files.
+    pub fn of(files: &FileTarget) -> Directory {
         Directory {
-            path: def.path.clone(),
-            prefix: def.prefix.clone(),
-            extension: def.format.name(),
+            path: files.path.clone(),
+            prefix: files.prefix.clone(),
+            extension: files.format.name(),
         }
+    }
+
+    /// Files of the data directory, with numbers of their own.
+    pub(super) fn at(path: PathBuf, prefix: &str) -> Directory {
+        Directory {
+            path,
+            prefix: prefix.to_owned(),
+            extension: FileFormat::Records.name(),
+        }
+    }
+
+    /// Removes the files whose numbers are not to be kept, hidden or not.
+    ///
+    /// # Errors
+    /// The file system refuses.
+    pub(crate) fn remove(&self, is_kept: impl Fn(u64) -> bool) -> SqlResult<()> {
+        for (number, is_hidden) in self.numbers()? {
+            if is_kept(number) && !is_hidden {
+                continue;
+            }
+            let path = match is_hidden {
+                true => self.hidden(number),
+                false => self.file(number),
+            };
+            fs::remove_file(&path).map_err(|error| io_error("remove", &path, &error))?;
+        }
+        Ok(())
     }
 
     /// A file that counts.

@@ -16,7 +16,6 @@ use arrow::array::RecordBatch;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::{Compression, ZstdLevel};
 use datafusion::parquet::file::properties::WriterProperties;
-use millrace_catalog::sink::SinkDef;
 use millrace_postgres::error::{SqlError, SqlResult};
 
 use super::directory::{Directory, io_error};
@@ -61,6 +60,13 @@ impl Open {
     }
 }
 
+/// When a file is full.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub rows: u64,
+    pub bytes: u64,
+}
+
 /// See the module.
 pub(crate) struct Draft {
     directory: Directory,
@@ -75,13 +81,13 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Files from this number on.
-    pub fn new(def: &SinkDef, encoder: &Arc<Encoder>, next: u64) -> Draft {
+    /// Files from this number on, of so many rows and bytes.
+    pub fn new(directory: &Directory, encoder: &Arc<Encoder>, limits: Limits, next: u64) -> Draft {
         Draft {
-            directory: Directory::of(def),
+            directory: directory.clone(),
             encoder: Arc::clone(encoder),
-            rows_max: def.rows_max,
-            bytes_max: def.bytes_max,
+            rows_max: limits.rows,
+            bytes_max: limits.bytes,
             numbers: next..next,
             open: None,
             is_finished: false,

@@ -1,7 +1,7 @@
 //! Rows of a sink in the form of its files.
 //!
 //! A **key** is what a row is apart from what happened to it: of JSON and CSV its line without the `op`, of Parquet Arrow's
-//! row format. Rows with the same key are the same to whoever reads the files. Files can be read back to keys
+//! row format, of what waits for another system its record key and its row. Rows with the same key are the same to whoever reads the files. Files can be read back to keys
 //! ([`super::decode`]), and keys be written: so that a start finds out what was delivered, and takes back what must not have
 //! been.
 
@@ -14,7 +14,7 @@ use arrow::row::{RowConverter, SortField};
 use bytes::{BufMut, BytesMut};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::errors::ParquetError;
-use millrace_catalog::sink::{FileFormat, SinkDef, SinkType};
+use millrace_catalog::sink::{FileFormat, SinkDef, SinkType, Target};
 use millrace_postgres::copy::encode;
 use millrace_postgres::copy::layout::{Header, Layout};
 use millrace_postgres::encode::{Column, json};
@@ -35,6 +35,14 @@ impl Op {
         match self {
             Op::Insert => "insert",
             Op::Delete => "delete",
+        }
+    }
+
+    /// What a record begins with.
+    pub(super) fn sign(self) -> u8 {
+        match self {
+            Op::Insert => b'+',
+            Op::Delete => b'-',
         }
     }
 
@@ -61,10 +69,43 @@ impl Lines {
     }
 }
 
+/// Rows that are written as the members of objects.
+struct Members<'a> {
+    columns: Vec<Column<'a>>,
+    schema: SchemaRef,
+}
+
+impl<'a> Members<'a> {
+    fn new(rows: &'a RecordBatch) -> SqlResult<Self> {
+        let columns = rows.columns().iter().zip(rows.schema_ref().fields());
+        let columns = columns.map(|(array, field)| Column::new(array, field));
+        Ok(Members {
+            columns: columns.collect::<SqlResult<_>>()?,
+            schema: rows.schema(),
+        })
+    }
+
+    /// Writes a row on one line.
+    fn put(&self, row: usize, out: &mut BytesMut) {
+        let start = out.len();
+        json::put_members(&self.columns, &self.schema, row, out);
+        // A value of type json is as it was given: between its members there may be any space. Within a text there is none of these.
+        for byte in &mut out[start..] {
+            if matches!(byte, b'\n' | b'\r' | b'\t') {
+                *byte = b' ';
+            }
+        }
+    }
+}
+
 /// See the module.
 pub struct Encoder {
     pub(super) format: FileFormat,
+    /// What the user calls the form.
+    shown: &'static str,
     pub(super) is_changelog: bool,
+    /// The columns of the key of a record, by position.
+    record_key: Option<Vec<usize>>,
     /// The columns of the files, with the `op` of a changelog.
     schema: SchemaRef,
     /// Those of the relation, called as in the files.
@@ -84,9 +125,15 @@ impl Encoder {
         let is_changelog = def.sink_type == SinkType::Changelog;
         let schema = def.schema(relation);
         let columns = schema.fields().iter().skip(usize::from(is_changelog)).cloned();
+        let (format, record_key) = match &def.target {
+            Target::Files(files) => (files.format, None),
+            Target::Kafka(kafka) => (FileFormat::Records, kafka.key.clone()),
+        };
         Ok(Encoder {
-            format: def.format,
+            format,
+            shown: def.target.format(),
             is_changelog,
+            record_key,
             columns: Arc::new(Schema::new(columns.collect::<Vec<_>>())),
             schema,
             layout: Layout::csv(Header::Match),
@@ -111,7 +158,7 @@ impl Encoder {
                     .map_err(from_internal::arrow)
                     .and_then(|batch| {
                         if self.is_text() {
-                            return self.lines(&batch).map(|_| ());
+                            return self.lines_with(&batch, None).map(|_| ());
                         }
                         RowConverter::new(vec![SortField::new(nullable.data_type().clone())])
                             .map_err(from_internal::arrow)?;
@@ -123,7 +170,7 @@ impl Encoder {
                 return Err(SqlError::unsupported(format!(
                     "column \"{}\" is of type {name}, which {} files do not support",
                     field.name(),
-                    self.format.name().to_uppercase()
+                    self.shown.to_uppercase()
                 ))
                 .with_detail(error.message)
                 .with_hint("Cast it to text in a query: CREATE SINK .. AS SELECT .."));
@@ -150,19 +197,30 @@ impl Encoder {
 
     /// Rows as lines without `op`: the keys of JSON and CSV.
     pub fn lines(&self, rows: &RecordBatch) -> SqlResult<Lines> {
+        self.lines_with(rows, self.record_key.as_deref())
+    }
+
+    fn lines_with(&self, rows: &RecordBatch, record_key: Option<&[usize]>) -> SqlResult<Lines> {
         let mut lines = Lines::default();
         if self.format == FileFormat::Csv {
             lines.bytes = encode::batch_with(&self.layout, rows, |end| lines.ends.push(end))?;
             return Ok(lines);
         }
-        let schema = rows.schema();
-        let columns = rows.columns().iter().zip(schema.fields());
-        let columns = columns
-            .map(|(array, field)| Column::new(array, field))
-            .collect::<SqlResult<Vec<_>>>()?;
+        let members = Members::new(rows)?;
+        let key = record_key.map(|key| rows.project(key)).transpose();
+        let key = key.map_err(from_internal::arrow)?;
+        let key = key.as_ref().map(Members::new).transpose()?;
         let mut out = BytesMut::new();
         for row in 0..rows.num_rows() {
-            json::put_members(&columns, &schema, row, &mut out);
+            if self.format == FileFormat::Records {
+                if let Some(key) = &key {
+                    out.put_u8(b'{');
+                    key.put(row, &mut out);
+                    out.put_u8(b'}');
+                }
+                out.put_slice(b"\t{");
+            }
+            members.put(row, &mut out);
             out.put_slice(b"}\n");
             lines.ends.push(out.len());
         }
@@ -199,13 +257,14 @@ impl Encoder {
     pub fn header(&self) -> Vec<u8> {
         match self.format {
             FileFormat::Csv => self.layout.header_line(&self.schema).unwrap_or_default(),
-            FileFormat::Json | FileFormat::Parquet => vec![],
+            FileFormat::Json | FileFormat::Parquet | FileFormat::Records => vec![],
         }
     }
 
-    /// Writes a key of JSON or CSV as a line.
+    /// Writes a key of a text form as a line.
     pub(crate) fn put_line(&self, op: Op, key: &[u8], out: &mut Vec<u8>) {
         match (self.format, self.is_changelog) {
+            (FileFormat::Records, _) => out.push(op.sign()),
             (FileFormat::Json, true) => {
                 out.extend_from_slice(b"{\"op\":\"");
                 out.extend_from_slice(op.name().as_bytes());

@@ -112,7 +112,7 @@ impl Decoder {
         };
         Decoder {
             shape: Arc::new(Shape {
-                is_plain: objects::is_plain(&schema),
+                is_plain: objects::is_plain(&schema) && !fields.iter().any(|field| values::is_json(field)),
                 targets: fields.to_vec(),
                 schema,
             }),
@@ -414,8 +414,7 @@ fn malformed(message: &str, name: &str, text: &str) -> SqlError {
         .with_context(context)
 }
 
-/// What a member is read as. Texts of dates, times and the like go through our own inputs; a jsonb member is read as a
-/// text that holds JSON.
+/// What a member is read as. Texts of dates, times and the like go through our own inputs.
 fn read_type(field: &Field) -> DataType {
     match field.data_type() {
         DataType::Boolean

@@ -1,13 +1,14 @@
-//! CREATE SINK: files that follow a relation, or a query for which a view is made.
+//! CREATE SINK: files or topics that follow a relation, or a query for which a view is made.
 
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
 use millrace_catalog::scope::Scope;
-use millrace_catalog::sink::{SinkDef, SinkOptions};
+use millrace_catalog::sink::{SinkDef, SinkOptions, Target};
 use millrace_catalog::{Definition, Object, QueryDef, Relation};
 use millrace_database::clock::now_ms;
 use millrace_database::database::jobs::Making;
+use millrace_database::database::sinks;
 use millrace_database::sink_files::directory::Directory;
 use millrace_database::sink_files::encode::Encoder;
 use millrace_engine::ViewSpec;
@@ -26,7 +27,11 @@ use crate::statement::done;
 
 /// Executes CREATE SINK. Of a query, returns when its view is filled.
 pub async fn execute(session: &Arc<Session>, create: CreateSink, text: &str) -> SqlResult<Outcome> {
-    let options = SinkOptions::new(&create.options, create.format.as_ref())?;
+    let options = SinkOptions::new(&create.options, create.format.as_ref(), sinks::new_id())?;
+    if let Some(target) = options.remote() {
+        // Whoever cannot be written to is told so now, and nobody waits for it.
+        session.database().probe_sink(&target).await?;
+    }
     let guard = session.ddl().await?;
     let scope = session.scope();
     let (schema, name) = names::new_name(session, &scope, &create.name)?;
@@ -72,7 +77,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateSink, text: &str) -> 
             })?;
             session.database().jobs().check_unlocked(&[from.id])?;
             let info = &relation.info;
-            let def = options.sink(&name, from.id, None, &info.schema, info.append_only)?;
+            let def = options.sink(&name, from.id, None, info)?;
             Encoder::new(&def, &info.schema)?.check()?;
             check_directory(&scope, &def)?;
             guard.create(object(guard.next_id()?, vec![from.id], def)).await?;
@@ -89,7 +94,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateSink, text: &str) -> 
     let view = guard.next_id()?;
     let relation = Relation::of_view(view, &view_name, &planned, &[]);
     let fields: &Schema = &relation.info.schema;
-    let def = options.sink(&name, view, Some(view), fields, relation.info.append_only)?;
+    let def = options.sink(&name, view, Some(view), &relation.info)?;
     Encoder::new(&def, fields)?.check()?;
     check_directory(&scope, &def)?;
     let sink = object(guard.next_id()?, vec![view], def);
@@ -119,9 +124,16 @@ pub async fn execute(session: &Arc<Session>, create: CreateSink, text: &str) -> 
 
 /// Refuses a directory that cannot be written, or whose files would be those of another sink.
 fn check_directory(scope: &Scope, def: &SinkDef) -> SqlResult<()> {
-    Directory::of(def).check_new()?;
-    let is_same =
-        |other: &SinkDef| other.path == def.path && other.prefix == def.prefix && other.format == def.format;
+    let Target::Files(files) = &def.target else {
+        return Ok(());
+    };
+    Directory::of(files).check_new()?;
+    let is_same = |other: &SinkDef| match &other.target {
+        Target::Files(other) => {
+            other.path == files.path && other.prefix == files.prefix && other.format == files.format
+        }
+        Target::Kafka(_) => false,
+    };
     let other = scope.catalog.objects().find(|object| match &object.definition {
         Definition::Sink(other) => is_same(other),
         _ => false,
@@ -133,7 +145,7 @@ fn check_directory(scope: &Scope, def: &SinkDef) -> SqlResult<()> {
             format!(
                 "{} writes files with the same names to \"{}\"",
                 other.described(),
-                def.path.display()
+                files.path.display()
             ),
         )
         .with_hint("Use another directory or name.")),

@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{Definition, Object, kind_name};
 use millrace_database::Database;
+use millrace_database::database::sinks::SinkStatus;
 use millrace_database::database::sources::SourceInfo;
 use millrace_database::running::Running;
 use millrace_database::sessions::Activity;
@@ -76,10 +77,10 @@ pub fn columns(target: &ShowTarget) -> SchemaRef {
             "lag_records",
             "error",
         ]),
+        ShowTarget::Sinks => schema(&["name", "schema", "comment", "state", "error"]),
         ShowTarget::Tables
         | ShowTarget::Views
         | ShowTarget::MaterializedViews
-        | ShowTarget::Sinks
         | ShowTarget::Subscriptions => schema(&["name", "schema", "comment"]),
     }
 }
@@ -211,7 +212,7 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
         ShowTarget::Tables => kind(ObjectKind::Table)?,
         ShowTarget::Views => kind(ObjectKind::View)?,
         ShowTarget::MaterializedViews => kind(ObjectKind::MaterializedView)?,
-        ShowTarget::Sinks => kind(ObjectKind::Sink)?,
+        ShowTarget::Sinks => sinks(db, scope, show.schema.as_ref())?,
         ShowTarget::Subscriptions => kind(ObjectKind::Subscription)?,
         ShowTarget::Indexes(relation) => {
             let relation = relation
@@ -334,6 +335,21 @@ fn sources(db: &Database, scope: &Scope, schema: Option<&ObjectName>) -> SqlResu
         ]);
     }
     Ok(rows)
+}
+
+fn sinks(db: &Database, scope: &Scope, schema: Option<&ObjectName>) -> SqlResult<Rows> {
+    let status: BTreeMap<ObjectId, SinkStatus> = db.sinks().list().into_iter().collect();
+    let rows = objects(scope, schema, ObjectKind::Sink)?.map(|object| {
+        let status = status.get(&object.id);
+        vec![
+            some(&object.name),
+            some(&object.schema),
+            object.comment.clone(),
+            status.map(|status| status.state().to_owned()),
+            status.and_then(|status| status.error.clone()),
+        ]
+    });
+    Ok(rows.collect())
 }
 
 fn relations(scope: &Scope, schema: Option<&ObjectName>, kind: ObjectKind) -> SqlResult<Rows> {

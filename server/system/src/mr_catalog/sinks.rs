@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{StringArray, TimestampMicrosecondArray};
+use arrow::array::{Float64Array, StringArray, TimestampMicrosecondArray};
 use millrace_catalog::Definition;
 use millrace_database::Database;
+use millrace_database::clock::now_ms;
+use millrace_database::database::sinks::SinkStatus;
 
 use super::{Columns, numbers, texts};
 
@@ -19,10 +21,10 @@ pub(super) fn columns(database: &Database) -> Columns {
             sinks.push((object.display_name(), relation, Arc::clone(def), status));
         }
     }
-    let state = |error: &Option<String>, is_running: bool| match (error, is_running) {
-        (Some(_), _) => "failing",
-        (None, true) => "running",
-        (None, false) => "starting",
+    let now = now_ms();
+    let lag = |status: &SinkStatus| match status.behind_since_ms {
+        Some(since) => now.saturating_sub(since).max(0) as f64 / 1_000.0,
+        None => 0.0,
     };
     let committed = sinks
         .iter()
@@ -36,20 +38,28 @@ pub(super) fn columns(database: &Database) -> Columns {
             )),
         ),
         (
+            "connector",
+            texts(
+                sinks
+                    .iter()
+                    .map(|(_, _, def, _)| def.target.connector().to_owned()),
+            ),
+        ),
+        (
             "type",
             texts(sinks.iter().map(|(_, _, def, _)| def.sink_type.name().to_owned())),
         ),
         (
             "format",
-            texts(sinks.iter().map(|(_, _, def, _)| def.format.name().to_owned())),
+            texts(sinks.iter().map(|(_, _, def, _)| def.target.format().to_owned())),
         ),
         (
             "path",
-            texts(sinks.iter().map(|(_, _, def, _)| def.path.display().to_string())),
+            texts(sinks.iter().map(|(_, _, def, _)| def.target.place())),
         ),
         (
             "state",
-            texts((sinks.iter()).map(|(_, _, _, status)| state(&status.error, status.is_running).to_owned())),
+            texts((sinks.iter()).map(|(_, _, _, status)| status.state().to_owned())),
         ),
         ("files", numbers(sinks.iter().map(|(.., status)| status.files))),
         ("rows", numbers(sinks.iter().map(|(.., status)| status.rows))),
@@ -57,6 +67,16 @@ pub(super) fn columns(database: &Database) -> Columns {
         (
             "committed_at",
             Arc::new(TimestampMicrosecondArray::from_iter(committed).with_timezone("UTC")),
+        ),
+        (
+            "lag_rows",
+            numbers(sinks.iter().map(|(.., status)| status.waiting_rows)),
+        ),
+        (
+            "lag_seconds",
+            Arc::new(Float64Array::from_iter_values(
+                sinks.iter().map(|(.., status)| lag(status)),
+            )),
         ),
         (
             "error",

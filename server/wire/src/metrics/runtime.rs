@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use millrace_database::Database;
+use millrace_database::clock::now_ms;
 use millrace_database::database::sinks::SinkStatus;
 use millrace_engine::FeedStatus;
 use millrace_resource::cpu::Durations;
@@ -70,6 +71,14 @@ impl Collector for RuntimeCollector {
             .into_iter()
             .map(|(_, sink)| sink)
             .collect();
+        let since = sinks.iter().filter_map(|sink| sink.behind_since_ms).min();
+        let behind = since.map_or(0, |since| now_ms().saturating_sub(since).max(0));
+        let lag = ConstGauge::new(behind as f64 / 1_000.0);
+        let (name, help) = (
+            "sink_lag_seconds",
+            "For how long the sink that is most behind has had something to deliver",
+        );
+        lag.encode(encoder.encode_descriptor(name, help, None, lag.metric_type())?)?;
         let sum = |of: fn(&SinkStatus) -> u64| sinks.iter().map(of).sum::<u64>();
         for (name, help, value) in [
             (
@@ -79,6 +88,11 @@ impl Collector for RuntimeCollector {
             ),
             ("sink_rows", "Rows in files of sinks", sum(|sink| sink.rows)),
             ("sink_bytes", "Bytes in files of sinks", sum(|sink| sink.bytes)),
+            (
+                "sink_waiting_rows",
+                "Rows of steps that the targets of sinks do not have yet",
+                sum(|sink| sink.waiting_rows),
+            ),
             (
                 "sinks_failing",
                 "Sinks that have failed and will retry",

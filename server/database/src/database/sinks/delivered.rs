@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use millrace_catalog::sink::SinkType;
 use millrace_engine::{Changes, Checkpointed, Follower};
 use millrace_postgres::error::SqlState;
 
-use super::{Leave, Writing, rows_of, times};
+use super::writing::{Leave, Writing, rows_of, times};
 use crate::sink_files::base::{Base, Counts};
 use crate::sink_files::decode::Decoder;
 use crate::sink_files::directory::io_error;
@@ -26,7 +25,9 @@ impl Writing {
         let (bases, number) = (self.bases.clone(), restored.number);
         let read = move || bases.read(number);
         let base = self.runtime.use_files(&self.bases.file(number), read).await?;
-        let base = base.filter(|base| base.next <= self.committed.next);
+        // Steps that are told by a sum are not there any more.
+        let there = self.committed.outbox.first..=self.committed.next;
+        let base = base.filter(|base| there.contains(&base.next));
         Ok(base.map(|base| (restored, base)))
     }
 
@@ -84,9 +85,13 @@ impl Writing {
     /// What the committed files from `first` on say together: how often each row is there.
     pub(super) async fn delivered(&self, encoder: &Arc<Encoder>, first: u64) -> Result<Counts, Leave> {
         let mut counts = Counts::new();
-        for number in first..self.committed.next {
+        let steps = self.committed.outbox.first.max(first)..self.committed.next;
+        let sum = (first < steps.start).then(|| self.sum()).flatten();
+        for path in sum
+            .into_iter()
+            .chain(steps.map(|number| self.directory.file(number)))
+        {
             self.check_running()?;
-            let path = self.directory.file(number);
             let content = self.runtime.read_file(&path).await?;
             let content = content.map_err(|error| {
                 let error = io_error("read", &path, &error);
@@ -168,7 +173,7 @@ impl Writing {
         for (key, count) in lacking {
             missing.extend(std::iter::repeat_n(key.clone(), times(-*count)));
         }
-        if self.def.sink_type == SinkType::Changelog {
+        if self.def.sink_type.has_deletions() {
             let mut gone: Vec<(Box<[u8]>, i64)> =
                 delivered.into_iter().filter(|(_, count)| *count > 0).collect();
             gone.sort_unstable();

@@ -1,7 +1,8 @@
 //! The members of JSON documents as columns.
 //!
 //! A text is read as the input function of its column's type reads it, so that a document says what COPY, CSV and a cast say
-//! with the same text. A number is what INSERT makes of it: rounded to an integer or to the digits of a numeric.
+//! with the same text. A number is what INSERT makes of it: rounded to an integer or to the digits of a numeric. In a column of
+//! type json or jsonb everything but null is what it is: a text is a JSON text.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -40,6 +41,12 @@ fn is_time(data_type: &DataType) -> bool {
     )
 }
 
+/// Whether values are documents themselves.
+pub(super) fn is_json(field: &Field) -> bool {
+    let annotation = field.metadata().get(ANNOTATION);
+    annotation.is_some_and(|name| matches!(name.as_str(), "json" | "jsonb"))
+}
+
 fn is_number(token: &str) -> bool {
     token.starts_with(|first: char| first == '-' || first.is_ascii_digit())
 }
@@ -59,6 +66,7 @@ pub(super) fn rounded(token: &str) -> Cow<'_, str> {
 fn text<'a>(target: &Field, read: &DataType, node: &'a Node<'_>) -> SqlResult<Option<Cow<'a, str>>> {
     Ok(match node {
         Node::Plain(token) if token == "null" => None,
+        _ if is_json(target) => Some(Cow::Owned(node.written())),
         Node::Plain(token) if read.is_integer() => Some(rounded(token)),
         Node::Plain(token) if is_time(target.data_type()) && is_number(token) => {
             let name = type_name(target);
@@ -73,13 +81,7 @@ fn text<'a>(target: &Field, read: &DataType, node: &'a Node<'_>) -> SqlResult<Op
         }
         Node::Plain(token) => Some(Cow::Borrowed(token.as_ref())),
         Node::Text(text) => Some(Cow::Borrowed(text.as_str())),
-        Node::Array(_) | Node::Object(_) => {
-            let annotation = target.metadata().get(ANNOTATION);
-            if !annotation.is_some_and(|name| matches!(name.as_str(), "json" | "jsonb")) {
-                return Err(does_not_fit(target, node));
-            }
-            Some(Cow::Owned(node.written()))
-        }
+        Node::Array(_) | Node::Object(_) => return Err(does_not_fit(target, node)),
     })
 }
 
@@ -144,6 +146,7 @@ pub(super) fn column(
     let read = Field::new(target.name(), read.clone(), true);
     match read.data_type() {
         DataType::Decimal128(..) => parse::column(target, &texts),
+        _ if is_json(target) => parse::column(target, &texts),
         _ => parse::column(&read, &texts),
     }
 }

@@ -1,0 +1,355 @@
+//! What CREATE SINK says.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use millrace_parser::ast::{self, FormatEncode};
+use millrace_planner::RelationInfo;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::names::did_you_mean;
+use millrace_postgres::units;
+use millrace_storage::ObjectId;
+
+use super::{FileFormat, FileTarget, KafkaSink, OP, SinkDef, SinkType, Target};
+use crate::connector::kafka::KafkaTarget;
+use crate::connector::options::{Given, invalid};
+
+/// The time between two steps, rows and bytes of a file, unless options say otherwise.
+const FILE_ROLLOVER: Duration = Duration::from_secs(10);
+const KAFKA_ROLLOVER: Duration = Duration::from_millis(100);
+const ROWS_MAX_DEFAULT: u64 = 1_000_000;
+const BYTES_MAX_DEFAULT: u64 = 128 << 20;
+
+/// What the options of CREATE SINK say.
+#[derive(Debug)]
+pub struct SinkOptions {
+    target: Wanted,
+    sink_type: Option<SinkType>,
+    is_forced: bool,
+    rollover: Duration,
+}
+
+/// Where rows are to go.
+#[derive(Debug)]
+enum Wanted {
+    Files {
+        path: PathBuf,
+        format: FileFormat,
+        rows_max: u64,
+        bytes_max: u64,
+    },
+    Kafka {
+        sink: KafkaSink,
+        primary_key: Option<String>,
+    },
+}
+
+fn refused(message: String) -> SqlError {
+    SqlError::new(SqlState::InvalidParameterValue, message)
+}
+
+fn needs(option: &str, hint: &str) -> SqlError {
+    refused(format!("a sink needs option \"{option}\"")).with_hint(hint.to_owned())
+}
+
+impl SinkOptions {
+    /// Reads them. `id`: what no other sink anywhere is called.
+    ///
+    /// # Errors
+    /// An option is missing, not known, or has a value that it cannot have.
+    pub fn new(options: &ast::Options, format: Option<&FormatEncode>, id: String) -> SqlResult<SinkOptions> {
+        let of_format = format
+            .map(|format| format.options.0.as_slice())
+            .unwrap_or_default();
+        let all: BTreeMap<String, String> = (options.0.iter().chain(of_format))
+            .map(|option| (option.name.value.to_ascii_lowercase(), option.value.clone()))
+            .collect();
+        match all.get("connector").map(|name| name.to_ascii_lowercase()) {
+            None => Err(needs(
+                "connector",
+                "Use WITH (connector = 'file', path = '/directory'), or connector = 'kafka'.",
+            )),
+            Some(name) if name == "file" || name == "fs" => Self::files(&all, format),
+            Some(name) if name == "kafka" => Self::kafka(&all, format, id),
+            Some(name) => Err(SqlError::unsupported(format!(
+                "connector \"{name}\" is not supported for a sink"
+            ))
+            .with_hint("The connectors for sinks are file and kafka.")),
+        }
+    }
+
+    fn files(all: &BTreeMap<String, String>, format: Option<&FormatEncode>) -> SqlResult<SinkOptions> {
+        let mut given = Given::new("file", all);
+        let path = given.text("path").or(given.text("fs.path"));
+        let path =
+            path.ok_or_else(|| needs("path", "It is the path of an existing directory on the server."))?;
+        let named = given.text("format");
+        let format = match (format, named) {
+            (Some(format), None) => {
+                if format.format != "plain" {
+                    return Err(SqlError::unsupported(format!(
+                        "FORMAT {} is not supported",
+                        format.format.to_uppercase()
+                    ))
+                    .with_hint(
+                        "Use FORMAT PLAIN; with type = 'changelog', files contain every change of each row.",
+                    ));
+                }
+                FileFormat::parse(&format.encode)?
+            }
+            (None, Some(named)) => FileFormat::parse(&named.to_ascii_lowercase())?,
+            (Some(_), Some(_)) => {
+                return Err(SqlError::new(
+                    SqlState::SyntaxError,
+                    "option \"format\" and FORMAT .. ENCODE .. cannot be combined",
+                ));
+            }
+            (None, None) => {
+                return Err(refused("a sink needs a format".to_owned())
+                    .with_hint("Add FORMAT PLAIN ENCODE JSON (or CSV, or PARQUET) at the end."));
+            }
+        };
+        let types = [
+            ("append-only", SinkType::AppendOnly),
+            ("changelog", SinkType::Changelog),
+        ];
+        let sink_type = given.one_of("type", &types)?;
+        let rows_max = given
+            .number("max_row_count", 1..=1 << 40)?
+            .unwrap_or(ROWS_MAX_DEFAULT);
+        let bytes_max = match given.text("max_file_size") {
+            None => BYTES_MAX_DEFAULT,
+            Some(text) => units::size(text)
+                .ok()
+                .filter(|bytes| *bytes > 0)
+                .ok_or_else(|| invalid("max_file_size", text, "it must be a size, such as '64MB'"))?,
+        };
+        let target = Wanted::Files {
+            path: PathBuf::from(path),
+            format,
+            rows_max,
+            bytes_max,
+        };
+        Self::common(given, target, sink_type, FILE_ROLLOVER)
+    }
+
+    fn kafka(
+        all: &BTreeMap<String, String>,
+        format: Option<&FormatEncode>,
+        id: String,
+    ) -> SqlResult<SinkOptions> {
+        const FORMATS: &str = "Add FORMAT PLAIN ENCODE JSON (or UPSERT, or DEBEZIUM) at the end.";
+        let format = format.ok_or_else(|| refused("a sink needs a format".to_owned()).with_hint(FORMATS))?;
+        let sink_type = match format.format.as_str() {
+            "plain" => SinkType::AppendOnly,
+            "upsert" => SinkType::Upsert,
+            "debezium" => SinkType::Debezium,
+            other => {
+                let message = format!("FORMAT {} is not supported", other.to_uppercase());
+                return Err(SqlError::unsupported(message).with_hint(FORMATS));
+            }
+        };
+        if format.encode != "json" {
+            let message = format!(
+                "ENCODE {} is not supported for a sink to Kafka",
+                format.encode.to_uppercase()
+            );
+            return Err(SqlError::unsupported(message).with_hint("Use ENCODE JSON."));
+        }
+        let mut given = Given::new("kafka", all);
+        KafkaTarget::new(&mut given)?;
+        let types = [SinkType::AppendOnly, SinkType::Upsert, SinkType::Debezium];
+        let named = given.one_of("type", &types.map(|named| (named.name(), named)))?;
+        if let Some(named) = named
+            && named != sink_type
+        {
+            return Err(refused(format!(
+                "type = '{}' and FORMAT {} cannot be combined",
+                named.name(),
+                format.format.to_uppercase()
+            ))
+            .with_detail("FORMAT PLAIN is append-only."));
+        }
+        let target = Wanted::Kafka {
+            primary_key: given.text("primary_key").map(str::to_owned),
+            sink: KafkaSink {
+                kafka: all.clone(),
+                id,
+                key: None,
+            },
+        };
+        Self::common(given, target, Some(sink_type), KAFKA_ROLLOVER)
+    }
+
+    /// What all sinks have.
+    fn common(
+        mut given: Given<'_>,
+        target: Wanted,
+        sink_type: Option<SinkType>,
+        rollover: Duration,
+    ) -> SqlResult<SinkOptions> {
+        let is_forced = given.one_of("force_append_only", &[("true", true), ("false", false)])?;
+        // Rows are written once whichever is asked for.
+        given.one_of("delivery", &[("exactly_once", ()), ("at_least_once", ())])?;
+        let rollover = match given.text("rollover_seconds") {
+            None => rollover,
+            Some(text) => {
+                let seconds = text
+                    .parse()
+                    .ok()
+                    .filter(|seconds| (0.0..=86_400.0).contains(seconds));
+                let why = "it must be a number of seconds from 0 to 86400";
+                Duration::from_secs_f64(seconds.ok_or_else(|| invalid("rollover_seconds", text, why))?)
+            }
+        };
+        given.finish()?;
+        Ok(SinkOptions {
+            target,
+            sink_type,
+            is_forced: is_forced.unwrap_or(false),
+            rollover,
+        })
+    }
+
+    /// What has to be looked at before there can be such a sink, if it goes to another system.
+    pub fn remote(&self) -> Option<Target> {
+        match &self.target {
+            Wanted::Files { .. } => None,
+            Wanted::Kafka { sink, .. } => Some(Target::Kafka(sink.clone())),
+        }
+    }
+
+    /// The sink of a relation. `name`: what it is called.
+    ///
+    /// # Errors
+    /// The relation may lose rows and nothing was said about that, or has no such key; a column has a name that the files cannot have.
+    pub fn sink(
+        self,
+        name: &str,
+        relation: ObjectId,
+        view: Option<ObjectId>,
+        info: &RelationInfo,
+    ) -> SqlResult<SinkDef> {
+        let sink_type = match (self.sink_type, self.is_forced) {
+            (Some(named), true) if named.has_deletions() => {
+                return Err(refused(format!(
+                    "option \"force_append_only\" cannot be combined with type = '{}'",
+                    named.name()
+                )));
+            }
+            (Some(named), false) if named.has_deletions() => named,
+            _ if info.append_only => SinkType::AppendOnly,
+            (_, true) => SinkType::ForcedAppendOnly,
+            (_, false) => {
+                let others = match self.target {
+                    Wanted::Files { .. } => "type = 'changelog', which writes every change of each row",
+                    Wanted::Kafka { .. } => "FORMAT UPSERT or FORMAT DEBEZIUM",
+                };
+                return Err(refused(format!(
+                    "sink \"{name}\" cannot be append-only, because rows of its source can change or be deleted"
+                ))
+                .with_hint(format!(
+                    "Use {others}, or force_append_only = 'true', which omits deletions."
+                )));
+            }
+        };
+        let columns: Vec<String> = (info.schema.fields().iter())
+            .map(|field| field.name().clone())
+            .collect();
+        if sink_type == SinkType::Changelog && columns.iter().any(|column| column == OP) {
+            return Err(SqlError::new(
+                SqlState::DuplicateColumn,
+                format!("column name \"{OP}\" specified more than once"),
+            )
+            .with_detail("The first column of a changelog has that name.")
+            .with_hint("Rename the column in a query: CREATE SINK .. AS SELECT .."));
+        }
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let target = match self.target {
+            Wanted::Files {
+                path,
+                format,
+                rows_max,
+                bytes_max,
+            } => Target::Files(FileTarget {
+                path,
+                prefix: name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect(),
+                format,
+                rows_max,
+                bytes_max,
+            }),
+            Wanted::Kafka { sink, primary_key } => Target::Kafka(KafkaSink {
+                key: key(sink_type, primary_key.as_deref(), &columns, info)?,
+                ..sink
+            }),
+        };
+        Ok(SinkDef {
+            relation,
+            view,
+            columns,
+            sink_type,
+            rollover_ms: u64::try_from(self.rollover.as_millis()).unwrap_or(u64::MAX),
+            target,
+        })
+    }
+}
+
+/// The columns of the key of records. Where a record takes the place of the one before, no two rows may have the same key.
+fn key(
+    sink_type: SinkType,
+    given: Option<&str>,
+    columns: &[String],
+    info: &RelationInfo,
+) -> SqlResult<Option<Vec<usize>>> {
+    const OPTION: &str = "primary_key";
+    let mut key: Vec<usize> = vec![];
+    for name in given
+        .into_iter()
+        .flat_map(|given| given.split(','))
+        .map(str::trim)
+    {
+        let position = columns.iter().position(|column| column == name);
+        let position = position.ok_or_else(|| {
+            SqlError::new(
+                SqlState::UndefinedColumn,
+                format!("column \"{name}\" of option \"{OPTION}\" does not exist"),
+            )
+            .with_hint_opt(did_you_mean(name, columns.iter().map(String::as_str)))
+        })?;
+        if key.contains(&position) {
+            return Err(SqlError::new(
+                SqlState::DuplicateColumn,
+                format!("column \"{name}\" specified more than once in option \"{OPTION}\""),
+            ));
+        }
+        key.push(position);
+    }
+    if !sink_type.has_deletions() {
+        return Ok(given.map(|_| key));
+    }
+    let Some(known) = &info.key else {
+        return Err(refused(format!(
+            "the rows of \"{}\" have no key that is known to be unique",
+            info.name
+        ))
+        .with_hint(format!(
+            "FORMAT {} is for tables with a primary key and for views with one row for each group.",
+            sink_type.name().to_uppercase()
+        )));
+    };
+    if given.is_none() {
+        return Ok(Some(known.clone()));
+    }
+    if known.iter().all(|column| key.contains(column)) {
+        return Ok(Some(key));
+    }
+    let names: Vec<&str> = known.iter().map(|column| columns[*column].as_str()).collect();
+    Err(refused(format!(
+        "two rows of \"{}\" may have the same ({})",
+        info.name,
+        given.unwrap_or_default()
+    ))
+    .with_detail("One of them would take the place of the other.")
+    .with_hint(format!("{OPTION} must have the columns {}.", names.join(", "))))
+}

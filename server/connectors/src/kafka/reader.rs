@@ -1,0 +1,296 @@
+//! A topic of Kafka, partition by partition.
+//!
+//! The partitions are assigned by ourselves, without a consumer group: how far each was read is kept with the rows. Offsets
+//! grow, with gaps where transactions end or compaction has removed records; one that does not grow is a topic that lost records.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use krafka::KrafkaError;
+use krafka::consumer::{AutoOffsetReset, Consumer, IsolationLevel, TopicPartition};
+use millrace_catalog::connector::kafka::{KafkaDef, Start};
+
+use super::connect::{PARTITIONS_EVERY, connect, explain, failed, no_topic};
+use crate::source::{Fetched, Lag, Position, Reader, Record, SourceError};
+
+/// How long one look for records waits.
+const POLL: Duration = Duration::from_millis(500);
+/// Records at a time.
+const RECORDS_MAX: i32 = 16_384;
+/// Of one answer, and of one partition in it.
+const FETCH_BYTES_MAX: i32 = 16 << 20;
+const PARTITION_BYTES_MAX: i32 = 4 << 20;
+
+/// See the module.
+pub struct KafkaReader {
+    topic: String,
+    brokers: String,
+    consumer: Consumer,
+    /// The id of the topic, which another of the same name does not have.
+    id: Option<String>,
+    /// Of each partition the offset of the next record.
+    next: BTreeMap<i32, i64>,
+    looked: Instant,
+}
+
+impl KafkaReader {
+    /// Connects, and goes on from a position; partitions that it does not have begin where the definition says.
+    ///
+    /// # Errors
+    /// No broker answers or it refuses, the topic is not there or another one, records before the position are all that is left.
+    pub async fn open(def: &KafkaDef, position: &Position) -> Result<Self, SourceError> {
+        let kafka = connect(&def.place).await?;
+        let isolation = match def.read_uncommitted {
+            true => IsolationLevel::ReadUncommitted,
+            false => IsolationLevel::ReadCommitted,
+        };
+        let consumer = kafka
+            .consumer_without_group()
+            .isolation_level(isolation)
+            .auto_offset_reset(AutoOffsetReset::None)
+            .enable_auto_commit(false)
+            .max_poll_records(RECORDS_MAX)
+            .max_buffered_records(2 * RECORDS_MAX)
+            .fetch_max_bytes(FETCH_BYTES_MAX)
+            .max_partition_fetch_bytes(PARTITION_BYTES_MAX)
+            .fetch_max_wait(POLL)
+            .idle_poll_backoff(Duration::from_millis(2))
+            .metrics_push(false)
+            .build()
+            .await;
+        let consumer = consumer.map_err(|error| failed(&def.place, &error))?;
+        let mut reader = KafkaReader {
+            topic: def.place.topic.clone(),
+            brokers: def.place.brokers.clone(),
+            consumer,
+            id: None,
+            next: BTreeMap::new(),
+            looked: Instant::now(),
+        };
+        let partitions = reader.partitions().await?;
+        if let (Some(was), Some(is)) = (&position.of, &reader.id)
+            && was != is
+        {
+            return Err(SourceError::lasting(
+                format!("topic \"{}\" was deleted and made again", reader.topic),
+                "What was read of the old one stays. Create another stream for the new one.",
+            ));
+        }
+        let mut start = position.splits.clone();
+        let new: Vec<i32> = (partitions.iter().copied())
+            .filter(|partition| !start.contains_key(partition))
+            .collect();
+        // A partition that came while the topic was being read has no record that was before it.
+        let from = match position.is_beginning() {
+            true => &def.start,
+            false => &Start::Earliest,
+        };
+        start.extend(reader.beginning(from, &new).await?);
+        reader.check(&start).await?;
+        reader.assign(start).await?;
+        Ok(reader)
+    }
+
+    /// The partitions that there are now.
+    async fn partitions(&mut self) -> Result<BTreeSet<i32>, SourceError> {
+        let metadata = self.consumer.fetch_metadata(Some(&self.topic)).await;
+        let metadata = metadata.map_err(|error| self.error(&error))?;
+        self.looked = Instant::now();
+        let Some(topic) = metadata.topics.into_iter().find(|topic| topic.name == self.topic) else {
+            return Err(no_topic(&self.topic, &self.brokers));
+        };
+        if topic.topic_id != [0; 16] {
+            self.id = Some(topic.topic_id.iter().map(|byte| format!("{byte:02x}")).collect());
+        }
+        let partitions: BTreeSet<i32> = topic.partitions.keys().copied().collect();
+        Ok(partitions)
+    }
+
+    /// Where new partitions begin.
+    async fn beginning(&self, start: &Start, new: &[i32]) -> Result<BTreeMap<i32, i64>, SourceError> {
+        let mut found = BTreeMap::new();
+        if let Start::Timestamp(ms) = start {
+            let names: Vec<(&str, i32)> = new.iter().map(|partition| (&*self.topic, *partition)).collect();
+            let offsets = self.consumer.offsets_for_times(&names, *ms).await;
+            for ((_, partition), offset) in offsets {
+                let offset = offset.map_err(|error| self.error(&error))?;
+                if offset >= 0 {
+                    found.insert(partition, offset);
+                }
+            }
+        }
+        for partition in new {
+            if found.contains_key(partition) {
+                continue;
+            }
+            let (first, end) = self.watermarks(*partition).await?;
+            let offset = match start {
+                Start::Earliest => first,
+                // Nothing is as new as the time that was given.
+                Start::Latest | Start::Timestamp(_) => end,
+                Start::Offsets(offsets) => offsets.get(partition).copied().unwrap_or(first),
+            };
+            found.insert(*partition, offset);
+        }
+        Ok(found)
+    }
+
+    async fn watermarks(&self, partition: i32) -> Result<(i64, i64), SourceError> {
+        let found = self.consumer.fetch_watermarks(&self.topic, partition).await;
+        found.map_err(|error| self.error(&error))
+    }
+
+    /// Refuses to go on where records are missing.
+    async fn check(&self, start: &BTreeMap<i32, i64>) -> Result<(), SourceError> {
+        for (partition, offset) in start {
+            let (first, end) = self.watermarks(*partition).await?;
+            if *offset < first {
+                return Err(self.lost(
+                    *partition,
+                    format!(
+                        "records {offset} to {} were removed before they were read",
+                        first - 1
+                    ),
+                ));
+            }
+            if *offset > end {
+                return Err(self.lost(
+                    *partition,
+                    format!(
+                        "it ends at {end}, but was read up to {offset} before: the broker has lost records"
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn lost(&self, partition: i32, what: String) -> SourceError {
+        SourceError::lasting(
+            format!("partition {partition} of topic \"{}\": {what}", self.topic),
+            "What was read stays. Create another stream to begin anew with what the topic has.",
+        )
+    }
+
+    async fn assign(&mut self, start: BTreeMap<i32, i64>) -> Result<(), SourceError> {
+        let all: Vec<i32> = (self.next.keys().chain(start.keys()).copied())
+            .collect::<BTreeSet<i32>>()
+            .into_iter()
+            .collect();
+        let assigned = self.consumer.assign(&self.topic, all).await;
+        assigned.map_err(|error| self.error(&error))?;
+        for (partition, offset) in &start {
+            let sought = self.consumer.seek(&self.topic, *partition, *offset).await;
+            sought.map_err(|error| self.error(&error))?;
+        }
+        self.next.extend(start);
+        Ok(())
+    }
+
+    /// Takes partitions in that came since.
+    async fn look_for_partitions(&mut self) -> Result<(), SourceError> {
+        let before = self.id.clone();
+        let now = self.partitions().await?;
+        if before.is_some() && before != self.id {
+            return Err(SourceError::lasting(
+                format!("topic \"{}\" was deleted and made again", self.topic),
+                "What was read of the old one stays. Create another stream for the new one.",
+            ));
+        }
+        let new: Vec<i32> = (now.into_iter())
+            .filter(|partition| !self.next.contains_key(partition))
+            .collect();
+        if !new.is_empty() {
+            tracing::info!(topic = self.topic, partitions = ?new, "new partitions are read from now on");
+            let start = self.beginning(&Start::Earliest, &new).await?;
+            self.assign(start).await?;
+        }
+        Ok(())
+    }
+
+    fn error(&self, error: &KrafkaError) -> SourceError {
+        explain(&self.brokers, &self.topic, error)
+    }
+}
+
+#[async_trait]
+impl Reader for KafkaReader {
+    async fn next(&mut self) -> Result<Fetched, SourceError> {
+        if self.looked.elapsed() > PARTITIONS_EVERY {
+            self.look_for_partitions().await?;
+        }
+        let polled = match self.consumer.poll(POLL).await {
+            Ok(records) => records,
+            Err(KrafkaError::NoOffset { .. }) => {
+                self.look_for_partitions().await?;
+                // What is missing is told by the offsets that there are.
+                self.check(&self.next).await?;
+                return Err(SourceError::passing(format!(
+                    "topic \"{}\": offsets that were there are not known to the broker",
+                    self.topic
+                )));
+            }
+            Err(error) => return Err(self.error(&error)),
+        };
+        let mut fetched = Fetched::default();
+        fetched.records.reserve(polled.len());
+        for record in polled {
+            let next = self.next.get(&record.partition).copied().unwrap_or(record.offset);
+            if record.offset < next {
+                // Perhaps because it is another topic now.
+                self.look_for_partitions().await?;
+                let what = format!(
+                    "record {} came after record {}: the broker has lost records",
+                    record.offset,
+                    next - 1
+                );
+                return Err(self.lost(record.partition, what));
+            }
+            self.next.insert(record.partition, record.offset + 1);
+            fetched
+                .position
+                .splits
+                .insert(record.partition, record.offset + 1);
+            let headers = record.headers.iter();
+            fetched.records.push(Record {
+                split: record.partition,
+                offset: record.offset,
+                timestamp_ms: (record.timestamp >= 0).then_some(record.timestamp),
+                headers: headers
+                    .map(|(name, value)| (name.to_string(), value.clone()))
+                    .collect(),
+                key: record.key,
+                value: record.value,
+            });
+        }
+        fetched.position.of.clone_from(&self.id);
+        Ok(fetched)
+    }
+
+    fn position(&self) -> Position {
+        Position {
+            of: self.id.clone(),
+            splits: self.next.clone(),
+        }
+    }
+
+    async fn lag(&self) -> Lag {
+        let lags = self.consumer.lag().await;
+        let lag = |partition: &i32| {
+            let key = TopicPartition::new(self.topic.clone(), *partition);
+            lags.get(&key).and_then(|lag| lag.lag)
+        };
+        Lag {
+            splits: (self.next.keys())
+                .map(|partition| (*partition, lag(partition)))
+                .collect(),
+        }
+    }
+
+    async fn close(&self) {
+        if let Err(error) = self.consumer.close().await {
+            tracing::debug!(%error, topic = self.topic, "a reader of a topic was not closed cleanly");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! From the target of a sink to its writer: the one list of writers.
+
+use millrace_catalog::sink::Target;
+
+use crate::kafka::KafkaWriter;
+use crate::source::SourceError;
+use crate::target::Writer;
+
+/// Connects to the target of a sink, as the only one who writes it from now on. `holder` is a name that nobody else has.
+///
+/// # Errors
+/// It cannot be reached, refuses, or is not what it was.
+pub async fn open(target: &Target, holder: &str) -> Result<Box<dyn Writer>, SourceError> {
+    match target {
+        Target::Kafka(kafka) => Ok(Box::new(KafkaWriter::open(kafka, holder).await?)),
+        Target::Files(_) => Err(nothing_to_connect()),
+    }
+}
+
+/// Looks whether the target of a new sink can be written.
+///
+/// # Errors
+/// It cannot.
+pub async fn check(target: &Target, holder: &str) -> Result<(), SourceError> {
+    match target {
+        Target::Kafka(kafka) => KafkaWriter::check(kafka, holder).await,
+        Target::Files(_) => Err(nothing_to_connect()),
+    }
+}
+
+fn nothing_to_connect() -> SourceError {
+    SourceError::lasting("files are written by the server itself", "Create the sink again.")
+}

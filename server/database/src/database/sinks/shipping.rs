@@ -1,0 +1,242 @@
+//! The task that sends the steps of an outbox to another system, in their order.
+//!
+//! ```text
+//!  outbox: step n --> Writer: its messages and "n is here", together --> told to the sink's task, which takes the next step
+//!            ^                              | error
+//!            `-- the target says how far it is <-- open again, a little later
+//! ```
+//! A step is in the target once: it says itself how far it is. What it says is compared with what is known here, so that rows are neither
+//! sent again nor left out where the two do not belong together.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_catalog::sink::SinkDef;
+use millrace_connectors::source::SourceError;
+use millrace_connectors::target::{Reached, Writer};
+use millrace_connectors::writers;
+use millrace_engine::{Runtime, RuntimeError};
+use millrace_postgres::error::SqlError;
+use millrace_postgres::from_internal;
+use millrace_schedule::cpu::QueryClass;
+use rand::Rng;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+use super::Committed;
+use super::writing::Writing;
+use crate::sink_files::directory::{Directory, io_error};
+use crate::sink_files::outbox;
+
+/// How long is waited after a failure: twice as long each time, up to the second.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+/// What to do when the target and the outbox do not belong together.
+const BEGIN_ANEW: &str = "Drop the sink and create it again; it then writes all rows, so use another topic, or empty this one first.";
+
+/// How far the target is, as the sink's task knows it.
+#[derive(Debug, Clone, Default)]
+struct State {
+    /// The first step that it does not have, once that is known.
+    next: Option<u64>,
+    error: Option<SourceError>,
+}
+
+/// The task, as the sink's own task has it.
+pub(super) struct Shipping {
+    steps: watch::Sender<Committed>,
+    state: watch::Receiver<State>,
+    task: JoinHandle<()>,
+}
+
+impl Shipping {
+    /// Starts it, for what is committed.
+    pub fn start(sink: &Writing) -> Shipping {
+        let (steps, committed) = watch::channel(sink.committed);
+        let (tell, state) = watch::channel(State::default());
+        let shipper = Shipper {
+            runtime: sink.runtime.clone(),
+            def: Arc::clone(&sink.def),
+            place: outbox::of(&sink.data, sink.id),
+            directory: sink.directory.clone(),
+            committed,
+            state: tell,
+        };
+        Shipping {
+            steps,
+            state,
+            task: tokio::spawn(shipper.run()),
+        }
+    }
+
+    /// There are more steps.
+    pub fn send(&self, committed: Committed) {
+        self.steps.send_replace(committed);
+    }
+
+    /// Resolves when something was delivered or has failed.
+    pub async fn changed(&mut self) {
+        if self.state.changed().await.is_err() {
+            // It has said why it ended.
+            std::future::pending().await
+        }
+    }
+
+    /// Whether the target has the steps below.
+    pub fn has(&self, next: u64) -> bool {
+        self.state.borrow().next == Some(next)
+    }
+
+    /// The first step that the target is not known to have.
+    pub fn delivered(&self) -> Option<u64> {
+        self.state.borrow().next
+    }
+
+    /// Why nothing is delivered.
+    pub fn error(&self) -> Option<SourceError> {
+        self.state.borrow().error.clone()
+    }
+
+    /// Ends it. What it was sending is sent by the next one, unless the target has it.
+    pub async fn stop(self) {
+        self.task.abort();
+        // It was told to end, and has.
+        let _ = self.task.await;
+    }
+}
+
+struct Shipper {
+    runtime: Runtime,
+    def: Arc<SinkDef>,
+    /// The directory of the outbox, and its steps.
+    place: PathBuf,
+    directory: Directory,
+    committed: watch::Receiver<Committed>,
+    state: watch::Sender<State>,
+}
+
+impl Shipper {
+    async fn run(mut self) {
+        let mut wait = RETRY.0;
+        loop {
+            let began = Instant::now();
+            let error = match self.deliver().await {
+                Ok(()) => return,
+                Err(error) => error,
+            };
+            // What went well for a while begins anew.
+            if began.elapsed() > RETRY.1 {
+                wait = RETRY.0;
+            }
+            let is_final = error.is_final;
+            let place = self.place.display();
+            tracing::warn!(outbox = %place, error = error.message, is_final, "steps of a sink could not be delivered");
+            self.state.send_modify(|state| state.error = Some(error));
+            if is_final {
+                return;
+            }
+            let jitter = rand::rng().random_range(0.5..1.0);
+            tokio::time::sleep(wait.mul_f64(jitter)).await;
+            wait = (wait * 2).min(RETRY.1);
+        }
+    }
+
+    /// Delivers until there is nobody who takes steps.
+    async fn deliver(&mut self) -> Result<(), SourceError> {
+        let mut writer = writers::open(&self.def.target, &Uuid::new_v4().to_string()).await?;
+        let delivered = self.deliver_to(writer.as_mut()).await;
+        writer.close().await;
+        delivered
+    }
+
+    async fn deliver_to(&mut self, writer: &mut dyn Writer) -> Result<(), SourceError> {
+        let committed = *self.committed.borrow_and_update();
+        let mut next = self.begin(writer.reached(), committed).await?;
+        loop {
+            let committed = *self.committed.borrow_and_update();
+            while next < committed.next {
+                let (sum, content) = self.read(next).await?;
+                let (sink_type, path) = (self.def.sink_type, self.directory.file(next));
+                let work = move || outbox::messages(sink_type, &path, content);
+                let messages = self
+                    .runtime
+                    .compute(QueryClass::Batch, work)
+                    .map_err(of_runtime)?;
+                let messages = messages.await.map_err(of_runtime)?.map_err(of_sql)?;
+                next += 1;
+                writer.write(Reached { next, sum }, messages).await?;
+                self.tell(next);
+            }
+            self.tell(next);
+            if self.committed.changed().await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn tell(&self, next: u64) {
+        self.state.send_replace(State {
+            next: Some(next),
+            error: None,
+        });
+    }
+
+    /// The first step that is to be sent, by what the target says.
+    async fn begin(&self, reached: Option<Reached>, committed: Committed) -> Result<u64, SourceError> {
+        let known = (self.state.borrow().next).unwrap_or(committed.outbox.delivered);
+        let foreign = |what: String| Err(SourceError::lasting(what, BEGIN_ANEW));
+        match reached {
+            None if known == 0 => Ok(0),
+            None => foreign(format!(
+                "the target has no record of the {known} steps that it was sent"
+            )),
+            Some(reached) if reached.next < known => foreign(format!(
+                "the target has {} steps of the sink, and {known} were sent: it has lost some",
+                reached.next
+            )),
+            Some(reached) if reached.next > committed.next => foreign(format!(
+                "the target has {} steps of the sink, and this server has made {}: its data directory is a copy or an older one",
+                reached.next, committed.next
+            )),
+            Some(reached) => {
+                if reached.next > known
+                    && let (sum, _) = self.read(reached.next - 1).await?
+                    && sum != reached.sum
+                {
+                    return foreign(format!(
+                        "step {} in the target is another one than this server made: its data directory is a copy",
+                        reached.next - 1
+                    ));
+                }
+                Ok(reached.next)
+            }
+        }
+    }
+
+    /// A step, with its checksum.
+    async fn read(&self, number: u64) -> Result<(u32, Vec<u8>), SourceError> {
+        let path = self.directory.file(number);
+        let content = self.runtime.read_file(&path).await.map_err(of_runtime)?;
+        let content = content.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => SourceError::lasting(
+                format!(
+                    "step {number} is missing in the outbox, \"{}\": perhaps this server was restored from a backup",
+                    self.place.display()
+                ),
+                BEGIN_ANEW,
+            ),
+            _ => of_sql(io_error("read", &path, &error)),
+        })?;
+        Ok((crc32c::crc32c(&content), content))
+    }
+}
+
+fn of_runtime(error: RuntimeError) -> SourceError {
+    of_sql(from_internal::runtime(error))
+}
+
+fn of_sql(error: SqlError) -> SourceError {
+    SourceError::passing(error.message)
+}

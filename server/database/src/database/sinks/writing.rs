@@ -1,0 +1,574 @@
+//! The task of one sink.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arrow::array::{RecordBatch, UInt32Array};
+use millrace_catalog::sink::{SinkDef, Target};
+use millrace_engine::{Changes, Checkpointed, Follower, Runtime};
+use millrace_planner::RelationId;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::from_internal;
+use millrace_schedule::cpu::QueryClass;
+use millrace_storage::{ChangeBatch, ObjectId, ObjectKind};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::shipping::Shipping;
+use super::{Committed, SinkStatus, fact};
+use crate::clock::now_ms;
+use crate::database::Database;
+use crate::sink_files::base::{Bases, Counts};
+use crate::sink_files::directory::{Directory, io_error};
+use crate::sink_files::draft::{Draft, Limits};
+use crate::sink_files::encode::{Encoder, Op};
+use crate::sink_files::outbox;
+
+/// When a sink that failed tries again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// With more rows than these waiting for rollover at a checkpoint, a sink writes them before: what is noted stays small.
+const AHEAD_MAX: usize = 262_144;
+
+/// Why a task leaves what it is at.
+pub(super) enum Leave {
+    Stopped,
+    /// It tries again.
+    Failed(SqlError),
+    /// It does not.
+    Ended(SqlError),
+}
+
+impl<E: Into<SqlError>> From<E> for Leave {
+    fn from(error: E) -> Self {
+        Leave::Failed(error.into())
+    }
+}
+
+/// How a task is asked and answers.
+pub(super) struct Wires {
+    pub status: watch::Sender<SinkStatus>,
+    pub stopped: watch::Receiver<bool>,
+    pub asked: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
+    pub needed: Arc<Mutex<u64>>,
+}
+
+/// A task.
+pub(super) struct Writing {
+    db: Weak<Database>,
+    pub(super) runtime: Runtime,
+    pub(super) id: ObjectId,
+    pub(super) def: Arc<SinkDef>,
+    pub(super) data: PathBuf,
+    pub(super) directory: Directory,
+    limits: Limits,
+    pub(super) bases: Bases,
+    /// What it reads as of the checkpoint that this was restored from, until it is compared with the files.
+    restored: Option<Checkpointed>,
+    pub(super) committed: Committed,
+    /// What sends the steps to another system, if they go to one.
+    shipping: Option<Shipping>,
+    status: watch::Sender<SinkStatus>,
+    stopped: watch::Receiver<bool>,
+    asked: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
+    needed: Arc<Mutex<u64>>,
+}
+
+impl Writing {
+    /// Of a sink, with what it reads if that was restored at this start.
+    pub fn new(
+        db: &Arc<Database>,
+        id: ObjectId,
+        def: &Arc<SinkDef>,
+        restored: Option<Checkpointed>,
+        wires: Wires,
+    ) -> Self {
+        let data = &db.options.data;
+        let (directory, limits) = outbox::steps(&def.target, data, id);
+        Writing {
+            db: Arc::downgrade(db),
+            runtime: db.runtime().clone(),
+            id,
+            def: Arc::clone(def),
+            data: data.clone(),
+            directory,
+            limits,
+            bases: Bases::of(data, id),
+            restored,
+            committed: Committed::default(),
+            shipping: None,
+            status: wires.status,
+            stopped: wires.stopped,
+            asked: wires.asked,
+            needed: wires.needed,
+        }
+    }
+
+    /// Writes until it is stopped.
+    pub async fn run(mut self, name: String) {
+        self.keep_writing(&name).await;
+        if let Some(shipping) = self.shipping {
+            shipping.stop().await;
+        }
+    }
+
+    async fn keep_writing(&mut self, name: &str) {
+        loop {
+            let error = match self.follow().await {
+                Ok(()) | Err(Leave::Stopped) => return,
+                Err(Leave::Failed(error)) => error,
+                Err(Leave::Ended(error)) => {
+                    let shown = shown(&error);
+                    tracing::error!(sink = name, error = shown, "a sink failed");
+                    self.status.send_modify(|status| {
+                        status.is_running = false;
+                        status.has_ended = true;
+                        status.error = Some(shown);
+                    });
+                    return;
+                }
+            };
+            if self.status.borrow().error.as_ref() != Some(&error.message) {
+                tracing::error!(sink = name, error = error.message, "a sink failed and will retry");
+            }
+            self.status.send_modify(|status| {
+                status.is_running = false;
+                status.error = Some(error.message);
+            });
+            // It would keep rows that have gone since.
+            self.restored = None;
+            let retry = tokio::time::sleep(RETRY);
+            tokio::pin!(retry);
+            loop {
+                tokio::select! {
+                    biased;
+                    _ = self.stopped.wait_for(|stopped| *stopped) => return,
+                    // Whoever asks is answered by that this is dropped.
+                    asked = self.asked.recv() => if asked.is_none() { return },
+                    () = &mut retry => break,
+                }
+            }
+        }
+    }
+
+    /// Writes until it is stopped or something fails.
+    async fn follow(&mut self) -> Result<(), Leave> {
+        let stored = self.db()?.store().catalog().fact(&fact(self.id))?;
+        self.committed = match stored {
+            None => Committed::default(),
+            Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                SqlError::new(
+                    SqlState::DataCorrupted,
+                    format!("the record of the sink's files cannot be read: {error}"),
+                )
+            })?,
+        };
+        *self.needed.lock() = self.committed.offset;
+        self.tell();
+        self.fall_behind();
+        let (directory, next) = (self.directory.clone(), self.committed.next);
+        let (def, data, id) = (Arc::clone(&self.def), self.data.clone(), self.id);
+        let settle = move || {
+            let made = outbox::create(&def.target, &data, id);
+            made.map_err(|error| io_error("make", &outbox::of(&data, id), &error))?;
+            directory.settle(next)
+        };
+        self.on_disk(settle).await?;
+        match &self.shipping {
+            Some(shipping) => shipping.send(self.committed),
+            None if matches!(self.def.target, Target::Files(_)) => {}
+            None => self.shipping = Some(Shipping::start(self)),
+        }
+        // A view that is not yet where it was would seem to have lost what the files have of it.
+        let ready = async {
+            self.runtime.caught_up().await?;
+            self.runtime.follow_clock().await
+        };
+        let mut stopped = self.stopped.clone();
+        tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stopped| *stopped) => return Err(Leave::Stopped),
+            ready = ready => ready?,
+        }
+        let (encoder, is_stream) = self.encoder()?;
+        let relation = RelationId(self.def.relation.0);
+        let mut noted = self.restored.take();
+        let (mut follower, mut first) = if is_stream {
+            let follower = self.runtime.follow(relation, self.committed.offset);
+            (follower, Some(Counts::new()))
+        } else if let Some((checkpoint, base)) = self.base_of(noted.as_ref()).await? {
+            let mut delivered = self.delivered(&encoder, base.next).await?;
+            for (key, count) in base.ahead {
+                *delivered.entry(key).or_default() -= count;
+            }
+            delivered.retain(|_, count| *count != 0);
+            let follower = self.runtime.follow_from(checkpoint);
+            noted = None;
+            (follower, Some(delivered))
+        } else {
+            let delivered = self.delivered(&encoder, 0).await?;
+            (self.runtime.follow(relation, 0), Some(delivered))
+        };
+        let mut checkpoints = None;
+        let rollover = Duration::from_millis(self.def.rollover_ms);
+        let mut last = tokio::time::Instant::now() - rollover;
+        // Those who wait for a step, and for what was taken to be delivered.
+        let (mut waiting, mut taken): (Vec<oneshot::Sender<()>>, Vec<oneshot::Sender<()>>) = (vec![], vec![]);
+        loop {
+            let can_step = self.is_delivered();
+            if first.is_none() && (waiting.is_empty() || !can_step) {
+                let checkpoint = async {
+                    match &mut checkpoints {
+                        Some(checkpoints) => next_of(checkpoints).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                let status = &self.status;
+                let is_due = async {
+                    follower.moved().await?;
+                    fall_behind(status);
+                    match can_step {
+                        true => tokio::time::sleep_until(last + rollover).await,
+                        false => std::future::pending().await,
+                    }
+                    Ok::<(), Leave>(())
+                };
+                let heard = async {
+                    match &mut self.shipping {
+                        Some(shipping) => shipping.changed().await,
+                        None => std::future::pending().await,
+                    }
+                };
+                let woken = tokio::select! {
+                    biased;
+                    _ = stopped.wait_for(|stopped| *stopped) => return Err(Leave::Stopped),
+                    asked = self.asked.recv() => {
+                        Woken::Asked(asked.ok_or(Leave::Stopped)?)
+                    }
+                    checkpoint = checkpoint => Woken::Checkpoint(checkpoint),
+                    () = heard => Woken::Heard,
+                    due = is_due => {
+                        due?;
+                        Woken::Due
+                    }
+                };
+                match woken {
+                    Woken::Due => {}
+                    // While nothing is delivered, whoever asks is answered by that this is dropped.
+                    Woken::Asked(asked) => {
+                        if !self.is_failing() {
+                            waiting.push(asked);
+                        }
+                        continue;
+                    }
+                    Woken::Heard => {
+                        self.hear(&mut waiting, &mut taken)?;
+                        if self.is_delivered() {
+                            self.fold(&encoder, &follower, is_stream).await?;
+                        }
+                        continue;
+                    }
+                    Woken::Checkpoint(checkpoint) => {
+                        let rows_max = AHEAD_MAX;
+                        if self.note(&encoder, &follower, &checkpoint, rows_max).await? || !can_step {
+                            continue;
+                        }
+                        noted = Some(checkpoint);
+                    }
+                }
+            }
+            while let Ok(asked) = self.asked.try_recv() {
+                waiting.push(asked);
+            }
+            taken.append(&mut waiting);
+            let changes = follower.step().await?;
+            let draft = Draft::new(&self.directory, &encoder, self.limits, self.committed.next);
+            let draft = match first.take().filter(|delivered| !delivered.is_empty()) {
+                Some(delivered) => self.write_difference(&encoder, changes, delivered, draft).await?,
+                None => self.write(changes, draft).await?,
+            };
+            last = tokio::time::Instant::now();
+            self.commit(draft, &follower).await?;
+            if let Some(checkpoint) = noted.take() {
+                self.note(&encoder, &follower, &checkpoint, usize::MAX).await?;
+            }
+            if !is_stream && checkpoints.is_none() {
+                checkpoints = Some(self.runtime.checkpoints_of(relation));
+            }
+            self.hear(&mut waiting, &mut taken)?;
+        }
+    }
+
+    /// Whether the target has all steps that were taken.
+    fn is_delivered(&self) -> bool {
+        match &self.shipping {
+            Some(shipping) => shipping.has(self.committed.next),
+            None => true,
+        }
+    }
+
+    fn is_failing(&self) -> bool {
+        self.shipping
+            .as_ref()
+            .is_some_and(|shipping| shipping.error().is_some())
+    }
+
+    /// Takes notice of what was delivered, or of why it was not.
+    fn hear(
+        &mut self,
+        waiting: &mut Vec<oneshot::Sender<()>>,
+        taken: &mut Vec<oneshot::Sender<()>>,
+    ) -> Result<(), Leave> {
+        if let Some(shipping) = &self.shipping
+            && let Some(error) = shipping.error()
+        {
+            // Whoever asks is answered by that this is dropped.
+            waiting.clear();
+            taken.clear();
+            if error.is_final {
+                return Err(Leave::Ended(error.into_sql()));
+            }
+            self.status.send_modify(|status| {
+                status.is_running = false;
+                status.error = Some(shown(&error.into_sql()));
+            });
+        } else if self.is_delivered() {
+            self.committed.outbox.delivered_rows = self.committed.rows;
+            self.status.send_modify(|status| {
+                status.is_running = true;
+                status.error = None;
+                status.behind_since_ms = None;
+            });
+            for done in taken.drain(..) {
+                // Whoever asked may have gone.
+                let _ = done.send(());
+            }
+        }
+        self.tell();
+        Ok(())
+    }
+
+    /// From now on, or from before, there is something that the target does not have.
+    fn fall_behind(&self) {
+        fall_behind(&self.status);
+    }
+
+    /// How rows are written, and whether they are those of a stream.
+    fn encoder(&self) -> Result<(Arc<Encoder>, bool), Leave> {
+        let catalog = self.db()?.catalog();
+        let object = catalog.object(self.def.relation);
+        let object =
+            object.ok_or_else(|| SqlError::internal("the source of a sink is not in the catalog"))?;
+        let relation = object.relation().ok_or_else(|| {
+            SqlError::new(
+                SqlState::ObjectNotInPrerequisiteState,
+                format!("{} failed to load", object.described()),
+            )
+        })?;
+        let encoder = Encoder::new(&self.def, relation.schema())?;
+        Ok((Arc::new(encoder), object.kind == ObjectKind::Stream))
+    }
+
+    /// Writes all changes: rows that go before rows that come.
+    async fn write(&self, mut changes: Changes, mut draft: Draft) -> Result<Draft, Leave> {
+        if self.def.sink_type.has_deletions() {
+            draft = self.write_of(Op::Delete, &mut changes, draft).await?;
+            changes.rewind();
+        }
+        self.write_of(Op::Insert, &mut changes, draft).await
+    }
+
+    pub(super) async fn write_of(
+        &self,
+        op: Op,
+        changes: &mut Changes,
+        mut draft: Draft,
+    ) -> Result<Draft, Leave> {
+        while let Some(batch) = changes.next().await? {
+            let encoder = draft.encoder();
+            let rows = self.compute(move || match rows_of(op, &batch)? {
+                Some(rows) => encoder.conform(&rows).map(Some),
+                None => Ok(None),
+            });
+            let Some(rows) = rows.await? else { continue };
+            let mut done = 0;
+            while done < rows.num_rows() {
+                draft = self.with_room(draft).await?;
+                let piece = rows.slice(done, draft.room().min(rows.num_rows() - done));
+                done += piece.num_rows();
+                draft = self
+                    .compute(move || draft.encode(op, &piece).map(|()| draft))
+                    .await?;
+            }
+        }
+        Ok(draft)
+    }
+
+    pub(super) async fn write_keys(
+        &self,
+        op: Op,
+        mut keys: Vec<Box<[u8]>>,
+        mut draft: Draft,
+    ) -> Result<Draft, Leave> {
+        keys.reverse();
+        while !keys.is_empty() {
+            draft = self.with_room(draft).await?;
+            let piece: Vec<Box<[u8]>> = keys
+                .drain(keys.len().saturating_sub(draft.room())..)
+                .rev()
+                .collect();
+            draft = self
+                .compute(move || draft.encode_keys(op, &piece).map(|()| draft))
+                .await?;
+        }
+        Ok(draft)
+    }
+
+    /// The draft, once it has space for rows.
+    async fn with_room(&self, mut draft: Draft) -> Result<Draft, Leave> {
+        self.check_running()?;
+        if draft.room() == 0 {
+            draft = self.compute(move || draft.end_if_full().map(|()| draft)).await?;
+            draft = self.on_disk(move || draft.proceed().map(|()| draft)).await?;
+        }
+        Ok(draft)
+    }
+
+    /// Runs what takes a processor as batch work.
+    pub(super) async fn compute<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> SqlResult<T> + Send + 'static,
+    ) -> Result<T, Leave> {
+        let done = self.runtime.compute(QueryClass::Batch, work)?;
+        Ok(done.await??)
+    }
+
+    /// Runs what reads and writes files as a disk monotask of the device that they are on.
+    pub(super) async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> SqlResult<T> + Send + 'static,
+    ) -> Result<T, Leave> {
+        let place = self.directory.file(0);
+        Ok(self.runtime.use_files(&place, work).await??)
+    }
+
+    /// Makes files count: the commit point is the fact.
+    async fn commit(&mut self, mut draft: Draft, follower: &Follower) -> Result<(), Leave> {
+        let (db, directory, fact) = (self.db()?, self.directory.clone(), fact(self.id));
+        let delivered = self.shipping.as_ref().and_then(Shipping::delivered);
+        let mut committed = Committed {
+            offset: follower.offset(),
+            ..self.committed
+        };
+        let is_new = committed != self.committed;
+        let draft = self.compute(move || draft.end().map(|()| draft)).await?;
+        self.committed = self
+            .on_disk(move || {
+                let (numbers, rows, bytes) = draft.finish()?;
+                if numbers.is_empty() && !is_new {
+                    return Ok(committed);
+                }
+                committed.next = numbers.end;
+                committed.rows += rows;
+                committed.bytes += bytes;
+                committed.at_ms = now_ms();
+                committed.outbox.delivered = delivered.unwrap_or(committed.outbox.delivered);
+                let value =
+                    serde_json::to_vec(&committed).map_err(|error| SqlError::internal(error.to_string()))?;
+                db.store().catalog().put_fact(&fact, &value)?;
+                directory.publish(numbers)?;
+                Ok(committed)
+            })
+            .await?;
+        *self.needed.lock() = self.committed.offset;
+        if let Some(shipping) = &self.shipping {
+            shipping.send(self.committed);
+        }
+        self.tell();
+        Ok(())
+    }
+
+    /// The database, unless it is gone.
+    pub(super) fn db(&self) -> Result<Arc<Database>, Leave> {
+        self.db.upgrade().ok_or(Leave::Stopped)
+    }
+
+    pub(super) fn check_running(&self) -> Result<(), Leave> {
+        match *self.stopped.borrow() {
+            true => Err(Leave::Stopped),
+            false => Ok(()),
+        }
+    }
+
+    fn tell(&self) {
+        let committed = self.committed;
+        let is_remote = self.shipping.is_some();
+        self.status.send_modify(|status| {
+            status.files = committed.next;
+            if is_remote {
+                status.waiting_rows = committed.rows.saturating_sub(committed.outbox.delivered_rows);
+            }
+            status.rows = committed.rows;
+            status.bytes = committed.bytes;
+            status.committed_at_ms = (committed.next > 0).then_some(committed.at_ms);
+        });
+    }
+}
+
+/// What a task was waiting for.
+enum Woken {
+    Due,
+    Heard,
+    Checkpoint(Checkpointed),
+    Asked(oneshot::Sender<()>),
+}
+
+fn fall_behind(status: &watch::Sender<SinkStatus>) {
+    status.send_if_modified(|status| {
+        let is_new = status.behind_since_ms.is_none();
+        status.behind_since_ms = status.behind_since_ms.or_else(|| Some(now_ms()));
+        is_new
+    });
+}
+
+/// An error and what to do, in a line.
+fn shown(error: &SqlError) -> String {
+    match &error.hint {
+        Some(hint) => format!("{}. {hint}", error.message),
+        None => error.message.clone(),
+    }
+}
+
+/// The next checkpoint; never, if there are none.
+async fn next_of(checkpoints: &mut mpsc::UnboundedReceiver<Checkpointed>) -> Checkpointed {
+    match checkpoints.recv().await {
+        Some(checkpoint) => checkpoint,
+        None => std::future::pending().await,
+    }
+}
+
+pub(super) fn times(count: i64) -> usize {
+    usize::try_from(count).unwrap_or(0)
+}
+
+/// The rows of changes that came or went, each as often as it did.
+pub(crate) fn rows_of(op: Op, changes: &ChangeBatch) -> SqlResult<Option<RecordBatch>> {
+    if changes.weights.is_none() {
+        return Ok((op == Op::Insert).then(|| changes.rows.clone()));
+    }
+    let mut positions: Vec<u32> = vec![];
+    for row in 0..changes.num_rows() {
+        let weight = match op {
+            Op::Insert => changes.weight(row),
+            Op::Delete => -changes.weight(row),
+        };
+        let position = u32::try_from(row).map_err(|error| SqlError::internal(error.to_string()))?;
+        positions.extend(std::iter::repeat_n(position, times(weight)));
+    }
+    if positions.is_empty() {
+        return Ok(None);
+    }
+    let taken = arrow::compute::take_record_batch(&changes.rows, &UInt32Array::from(positions));
+    taken.map(Some).map_err(from_internal::arrow)
+}
