@@ -26,7 +26,7 @@ pub async fn kills(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
     let mut random = StdRng::seed_from_u64(seed);
     let kafka = broker.client().await?;
     create_topic(&kafka, "kills", 3).await?;
-    create_topic(&kafka, "keyed", 3).await?;
+    create_topic(&kafka, "kills-keyed", 3).await?;
     let mut server = Process::start(place, 1, false)?;
     let client = connect(server.pg).await?;
     let options = with(
@@ -52,7 +52,7 @@ pub async fn kills(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
         "CREATE MATERIALIZED VIEW sums AS SELECT p, count(*) AS n, sum(n) AS s FROM kills GROUP BY p",
     )
     .await?;
-    let options = with(broker, "keyed", "");
+    let options = with(broker, "kills-keyed", "");
     run(
         &client,
         &format!("CREATE TABLE keyed (k INT PRIMARY KEY, v BIGINT) {options} FORMAT UPSERT ENCODE JSON"),
@@ -86,8 +86,8 @@ pub async fn kills(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
                 let _ = producer.enqueue(record.partition(partition as i32)).await;
                 let key = number * 7919 % 97;
                 let record = match number % 5 {
-                    0 => Record::tombstone("keyed", key.to_string()),
-                    _ => Record::new("keyed", format!(r#"{{"v": {number}}}"#)).key(key.to_string()),
+                    0 => Record::tombstone("kills-keyed", key.to_string()),
+                    _ => Record::new("kills-keyed", format!(r#"{{"v": {number}}}"#)).key(key.to_string()),
                 };
                 let _ = producer.enqueue(record.partition((key % 3) as i32)).await;
                 if number.is_multiple_of(50) {
@@ -174,7 +174,7 @@ pub async fn kills(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
     }
     // Of each key what its last record says.
     let mut last = BTreeMap::new();
-    let keyed = contents(&kafka, "keyed").await?;
+    let keyed = contents(&kafka, "kills-keyed").await?;
     for (key, value) in keyed.values() {
         let key: u64 = key.as_deref().unwrap_or_default().parse()?;
         match value {

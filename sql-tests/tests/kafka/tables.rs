@@ -19,13 +19,16 @@ fn upsert(topic: &str, key: &str, value: Option<&str>) -> Record {
 
 pub async fn tables(broker: &Broker, place: &Path) -> Result<(), Failure> {
     let kafka = broker.client().await?;
-    for topic in ["plain", "rows", "texts", "raw", "events", "many"] {
-        create_topic(&kafka, topic, 1).await?;
+    for topic in ["plain", "rows", "texts", "events", "many", "documents"] {
+        create_topic(&kafka, &format!("table-{topic}"), 1).await?;
     }
     let server = start(place).await?;
     let client = connect(server.pg_addr()).await?;
     let create = |table: &str, topic: &str, more: &str, format: &str| {
-        format!("CREATE TABLE {table} {} {format}", with(broker, topic, more))
+        format!(
+            "CREATE TABLE {table} {} {format}",
+            with(broker, &format!("table-{topic}"), more)
+        )
     };
     // A row takes the place of the one with its key; without a key rows only come.
     run(
@@ -45,7 +48,7 @@ pub async fn tables(broker: &Broker, place: &Path) -> Result<(), Failure> {
     .await?;
     send(
         &kafka,
-        ["1,a", "2,b", "1,c"].map(|value| Record::new("plain", value)),
+        ["1,a", "2,b", "1,c"].map(|value| Record::new("table-plain", value)),
     )
     .await?;
     until(&client, "SELECT * FROM plain ORDER BY id", "1 c, 2 b").await?;
@@ -72,12 +75,16 @@ pub async fn tables(broker: &Broker, place: &Path) -> Result<(), Failure> {
     send(
         &kafka,
         [
-            upsert("rows", key, Some(r#"{"v": 12345678901234567890.0123456789}"#)),
-            upsert("rows", other, Some(r#"{"a": 9, "b": "z", "v": 1}"#)),
-            upsert("rows", other, Some(r#"{"v": 2}"#)),
-            upsert("rows", r#"{"a": 3, "b": "z"}"#, Some(r#"{"v": 3}"#)),
-            upsert("rows", r#"{"a": 3, "b": "z"}"#, None),
-            upsert("rows", r#"{"a": 4, "b": "never"}"#, None),
+            upsert(
+                "table-rows",
+                key,
+                Some(r#"{"v": 12345678901234567890.0123456789}"#),
+            ),
+            upsert("table-rows", other, Some(r#"{"a": 9, "b": "z", "v": 1}"#)),
+            upsert("table-rows", other, Some(r#"{"v": 2}"#)),
+            upsert("table-rows", r#"{"a": 3, "b": "z"}"#, Some(r#"{"v": 3}"#)),
+            upsert("table-rows", r#"{"a": 3, "b": "z"}"#, None),
+            upsert("table-rows", r#"{"a": 4, "b": "never"}"#, None),
         ],
     )
     .await?;
@@ -92,14 +99,14 @@ pub async fn tables(broker: &Broker, place: &Path) -> Result<(), Failure> {
     send(
         &kafka,
         [
-            upsert("rows", r#"{"a": 5}"#, Some(r#"{"v": 1}"#)),
-            upsert("rows", r#"{"a": 5}"#, None),
-            upsert("rows", "5", Some(r#"{"v": 1}"#)),
-            upsert("rows", "{", Some(r#"{"v": 1}"#)),
-            upsert("rows", key, Some("[]")),
-            upsert("rows", key, Some(r#"{"v": "x"}"#)),
-            Record::new("rows", r#"{"v": 1}"#),
-            upsert("rows", key, Some(r#"{"v": 7}"#)),
+            upsert("table-rows", r#"{"a": 5}"#, Some(r#"{"v": 1}"#)),
+            upsert("table-rows", r#"{"a": 5}"#, None),
+            upsert("table-rows", "5", Some(r#"{"v": 1}"#)),
+            upsert("table-rows", "{", Some(r#"{"v": 1}"#)),
+            upsert("table-rows", key, Some("[]")),
+            upsert("table-rows", key, Some(r#"{"v": "x"}"#)),
+            Record::new("table-rows", r#"{"v": 1}"#),
+            upsert("table-rows", key, Some(r#"{"v": 7}"#)),
         ],
     )
     .await?;
@@ -139,10 +146,10 @@ pub async fn tables(broker: &Broker, place: &Path) -> Result<(), Failure> {
     send(
         &kafka,
         [
-            upsert("texts", "\"a\"", Some(r#"{"v": 1}"#)),
-            upsert("texts", "\"b\"", Some(r#"{"v": 2}"#)),
-            upsert("texts", "\"a\"", None),
-            upsert("texts", "b", Some(r#"{"v": 3}"#)),
+            upsert("table-texts", "\"a\"", Some(r#"{"v": 1}"#)),
+            upsert("table-texts", "\"b\"", Some(r#"{"v": 2}"#)),
+            upsert("table-texts", "\"a\"", None),
+            upsert("table-texts", "b", Some(r#"{"v": 3}"#)),
         ],
     )
     .await?;
@@ -183,7 +190,7 @@ pub async fn tables(broker: &Broker, place: &Path) -> Result<(), Failure> {
             event(r#"{"op": "u", "before": {"id": 2}, "after": {"id": 3, "v": "b", "n": null, "d": null}}"#),
             event(r#"{"op": "c", "after": {"id": 4, "v": "gone", "n": null, "d": null}}"#),
             event(r#"{"op": "d", "before": {"id": 4}, "after": null}"#),
-            upsert("events", "{\"id\": 4}", None),
+            upsert("table-events", "{\"id\": 4}", None),
             event(r#"{"op": "t"}"#),
             event(r#"{"op": "u", "after": {"id": 9, "v": "__debezium_unavailable_value", "n": null, "d": null}}"#),
         ],
@@ -224,7 +231,6 @@ pub async fn tables(broker: &Broker, place: &Path) -> Result<(), Failure> {
     .await?;
     until(&client, "SELECT count(*) FROM \"events$errors\"", "2").await?;
     // JSON is sent as its text.
-    create_topic(&kafka, "documents", 1).await?;
     run(
         &client,
         &create(
@@ -243,7 +249,7 @@ pub async fn tables(broker: &Broker, place: &Path) -> Result<(), Failure> {
             r#"{"op": "c", "after": {"id": 3, "j": "broken"}}"#,
             r#"{"op": "c", "after": {"id": 4, "j": null}}"#,
         ]
-        .map(|value| Record::new("documents", value)),
+        .map(|value| Record::new("table-documents", value)),
     )
     .await?;
     until(
@@ -337,7 +343,7 @@ async fn many(
 ) -> Result<(), Failure> {
     let seed = millrace_sql_tests::seed();
     let mut random = StdRng::seed_from_u64(seed);
-    let options = with(broker, "many", "");
+    let options = with(broker, "table-many", "");
     run(
         client,
         &format!("CREATE TABLE many (id INT PRIMARY KEY, v INT) {options} FORMAT UPSERT ENCODE JSON"),
@@ -351,16 +357,20 @@ async fn many(
             let (id, v) = (random.random_range(0..50), random.random_range(0..1000));
             if random.random_bool(0.3) {
                 expected.remove(&id);
-                records.push(upsert("many", &id.to_string(), None));
+                records.push(upsert("table-many", &id.to_string(), None));
             } else {
                 expected.insert(id, v);
-                records.push(upsert("many", &id.to_string(), Some(&format!(r#"{{"v": {v}}}"#))));
+                records.push(upsert(
+                    "table-many",
+                    &id.to_string(),
+                    Some(&format!(r#"{{"v": {v}}}"#)),
+                ));
             }
         }
         send(kafka, records).await?;
     }
     expected.insert(-1, 0);
-    send(kafka, [upsert("many", "-1", Some(r#"{"v": 0}"#))]).await?;
+    send(kafka, [upsert("table-many", "-1", Some(r#"{"v": 0}"#))]).await?;
     until(client, "SELECT v FROM many WHERE id = -1", "0").await?;
     let expected: Vec<String> = expected.iter().map(|(id, v)| format!("{id} {v}")).collect();
     until(client, "SELECT id, v FROM many ORDER BY id", &expected.join(", ")).await?;
