@@ -8,19 +8,18 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::catalog::{TableFunctionArgs, TableProvider};
+use datafusion::catalog::TableFunctionArgs;
 use datafusion::common::TableReference;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{Column, DFSchema, ScalarValue, plan_datafusion_err};
+use datafusion::common::{DFSchema, ScalarValue, plan_datafusion_err};
 use datafusion::datasource::cte_worktable::CteWorkTable;
-use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::datasource::provider_as_source;
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::ExprSchemable;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
 use datafusion::logical_expr::{
-    AggregateUDF, ColumnarValue, Expr, HigherOrderUDF, LogicalPlan, LogicalPlanBuilder, ScalarUDF,
-    TableSource, WindowUDF,
+    AggregateUDF, ColumnarValue, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
 };
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
@@ -163,18 +162,6 @@ impl<'a> Binder<'a> {
     }
 }
 
-/// Whether an argument of a series is an integer to PostgreSQL: what is written without a cast is, if it is small enough.
-fn is_integer(argument: &Expr) -> bool {
-    match argument {
-        Expr::Literal(ScalarValue::Int64(Some(value)), _) => i32::try_from(*value).is_ok(),
-        Expr::Negative(inner) => is_integer(inner),
-        other => matches!(
-            other.get_type(&DFSchema::empty()),
-            Ok(DataType::Int8 | DataType::Int16 | DataType::Int32)
-        ),
-    }
-}
-
 /// DataFusion's series take no other integers.
 fn as_bigint(argument: Expr) -> Expr {
     match argument {
@@ -183,24 +170,6 @@ fn as_bigint(argument: Expr) -> Expr {
         }
         other => other,
     }
-}
-
-/// A series of integers, which DataFusion makes of bigint.
-fn integers(series: Arc<dyn TableProvider>) -> Result<Arc<dyn TableProvider>> {
-    let columns = series.schema();
-    let mut expressions = vec![];
-    for field in columns.fields() {
-        let column = Expr::Column(Column::new_unqualified(field.name()));
-        let schema = DFSchema::try_from(Arc::clone(&columns))?;
-        expressions.push(match field.data_type() {
-            DataType::Int64 => column.cast_to(&DataType::Int32, &schema)?.alias(field.name()),
-            _ => column,
-        });
-    }
-    let plan = LogicalPlanBuilder::scan("series", provider_as_source(series), None)?
-        .project(expressions)?
-        .build()?;
-    Ok(Arc::new(ViewTable::new(plan, None)))
 }
 
 impl ContextProvider for Binder<'_> {
@@ -220,14 +189,11 @@ impl ContextProvider for Binder<'_> {
             .table_functions()
             .get(name)
             .ok_or_else(|| plan_datafusion_err!("table function \"{name}\" does not exist"))?;
-        let is_series = matches!(name, "generate_series" | "range");
-        let is_integer = is_series && args.iter().all(is_integer);
         let mut args: Vec<Expr> = args.into_iter().map(|arg| self.folded(arg)).collect();
-        if is_series {
+        if matches!(name, "generate_series" | "range") {
             args = args.into_iter().map(as_bigint).collect();
         }
         let provider = function.create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?;
-        let provider = if is_integer { integers(provider)? } else { provider };
         Ok(provider_as_source(provider))
     }
 
