@@ -177,6 +177,27 @@ const FRONT: &[&str] = &[
     "watermark",
 ];
 
+/// The parts of a name that stands in a text, with its quotes taken off and the rest folded.
+pub fn name_parts(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut quoted = false;
+    for character in text.trim().chars() {
+        match character {
+            '"' => quoted = !quoted,
+            '.' if !quoted => parts.push(String::new()),
+            other => {
+                let last = parts.last_mut().expect("there is always a part");
+                if quoted {
+                    last.push(other);
+                } else {
+                    last.extend(other.to_lowercase());
+                }
+            }
+        }
+    }
+    parts
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,5 +229,11 @@ mod tests {
     fn folding_leaves_quoted_names_alone() {
         assert_eq!(fold(&Ident::new("BiD")), "bid");
         assert_eq!(fold(&Ident::with_quote('"', "BiD")), "BiD");
+    }
+
+    #[test]
+    fn names_in_texts_have_parts_and_quotes() {
+        assert_eq!(name_parts("T"), ["t"]);
+        assert_eq!(name_parts("Public.\"A.b\""), ["public", "A.b"]);
     }
 }

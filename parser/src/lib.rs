@@ -25,7 +25,7 @@ mod tokens;
 pub mod walk;
 
 pub use error::{ParseError, ParseErrorKind};
-pub use identifier::{fold, quote_identifier, quote_literal};
+pub use identifier::{fold, name_parts, quote_identifier, quote_literal};
 pub use limits::{MAX_NESTING, MAX_OPERATORS, MAX_SQL_BYTES};
 
 use ast::Statement;

@@ -162,6 +162,16 @@ impl<'a> Binder<'a> {
     }
 }
 
+/// DataFusion's series take no other integers.
+fn as_bigint(argument: Expr) -> Expr {
+    match argument {
+        Expr::Literal(value, notes) if value.data_type().is_signed_integer() => {
+            Expr::Literal(value.cast_to(&DataType::Int64).unwrap_or(value), notes)
+        }
+        other => other,
+    }
+}
+
 impl ContextProvider for Binder<'_> {
     fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
         let provider = self.catalog.table(&name)?;
@@ -179,7 +189,10 @@ impl ContextProvider for Binder<'_> {
             .table_functions()
             .get(name)
             .ok_or_else(|| plan_datafusion_err!("table function \"{name}\" does not exist"))?;
-        let args: Vec<Expr> = args.into_iter().map(|arg| self.folded(arg)).collect();
+        let mut args: Vec<Expr> = args.into_iter().map(|arg| self.folded(arg)).collect();
+        if matches!(name, "generate_series" | "range") {
+            args = args.into_iter().map(as_bigint).collect();
+        }
         let provider = function.create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?;
         Ok(provider_as_source(provider))
     }
@@ -201,8 +214,9 @@ impl ContextProvider for Binder<'_> {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        let known = self.state.scalar_functions().get(name).cloned();
-        known
+        let known = || self.state.scalar_functions().get(name).cloned();
+        (self.catalog.scalar_function(name))
+            .or_else(known)
             .or_else(|| time_join::marker(name))
             .or_else(|| windows::function(name))
     }

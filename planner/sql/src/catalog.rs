@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::catalog::TableProvider;
 use datafusion::common::{DFSchema, TableReference};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
 use datafusion::sql::sqlparser::ast;
 
 /// How names become relations. Implemented by the session: search path, visibility and views are its business.
@@ -22,6 +22,11 @@ pub trait CatalogReader {
     /// It cannot be read.
     fn function(&self, _name: &ast::ObjectName) -> Result<Option<SqlFunction>> {
         Ok(None)
+    }
+
+    /// A built-in function that sees what the names of the statement mean; `None`: it does not depend on that.
+    fn scalar_function(&self, _name: &str) -> Option<Arc<ScalarUDF>> {
+        None
     }
 
     /// Refuses a plan, as it was bound, that brings together types which have nothing in common.

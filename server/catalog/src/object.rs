@@ -153,6 +153,8 @@ pub struct IndexDef {
     pub columns: Vec<usize>,
     /// Whether no two rows may have the same values in them.
     pub is_unique: bool,
+    /// Whether a UNIQUE constraint made it.
+    pub is_constraint: bool,
 }
 
 impl Relation {

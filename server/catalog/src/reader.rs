@@ -9,7 +9,7 @@ use datafusion::common::{DFSchema, TableReference};
 use datafusion::datasource::ViewTable;
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF};
 use datafusion::sql::sqlparser::ast;
 use millrace_functions::sql::{bound, comparisons, equality, rewrite, type_check};
 use millrace_planner::{Binder, Emit};
@@ -21,6 +21,7 @@ use millrace_sql::{CatalogReader, SqlFunction};
 use crate::bound::BoundName;
 use crate::names::SYSTEM_SCHEMAS;
 use crate::object::{Definition, Object, QueryDef};
+use crate::scope::Scope;
 use crate::settings::Settings;
 use crate::snapshot::CatalogSnapshot;
 
@@ -37,6 +38,9 @@ pub trait SystemRelations: Sync {
         schema: &str,
         name: &str,
     ) -> SqlResult<Option<Arc<dyn TableProvider>>>;
+
+    /// A function of the system that sees what the names of a statement mean; `None`: it does not depend on that.
+    fn function(&self, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>>;
 
     /// `pg_settings`, with the settings of a session.
     ///
@@ -57,8 +61,8 @@ pub struct Reader<'a> {
     search_path: &'a [String],
     /// What names mean, whatever the search path says: those of a view's query.
     bound: &'a [BoundName],
-    /// The settings of the session; none: those of the start.
-    settings: Option<&'a Settings>,
+    /// What the statement sees; none: what there is at the start.
+    scope: Option<&'a Scope>,
     depth: usize,
     used: RefCell<BTreeMap<String, BoundName>>,
 }
@@ -79,17 +83,10 @@ impl<'a> Reader<'a> {
             database,
             search_path,
             bound: &[],
-            settings: None,
+            scope: None,
             depth: 0,
             used: RefCell::default(),
         }
-    }
-
-    /// The same in a session with these settings: `pg_settings` shows them.
-    #[must_use]
-    pub fn with_settings(mut self, settings: &'a Settings) -> Self {
-        self.settings = Some(settings);
-        self
     }
 
     /// A reader for the query of a view in `database`.
@@ -226,7 +223,8 @@ impl<'a> Reader<'a> {
     fn system(&self, schema: Option<&str>, name: &str) -> SqlResult<Option<Arc<dyn TableProvider>>> {
         match schema {
             None | Some("pg_catalog") if name == "pg_settings" => {
-                let settings = self.settings.cloned().unwrap_or_default();
+                let settings = self.scope.map(|scope| scope.settings.clone());
+                let settings = settings.unwrap_or_default();
                 self.system.settings(&settings).map(Some)
             }
             Some(schema) if SYSTEM_SCHEMAS.contains(&schema) => {
@@ -346,7 +344,7 @@ impl<'a> Reader<'a> {
             database: &object.database,
             search_path: &query.search_path,
             bound: &query.names,
-            settings: self.settings,
+            scope: self.scope,
             depth: self.depth + 1,
             used: RefCell::default(),
         };
@@ -402,6 +400,16 @@ impl<'a> Reader<'a> {
     }
 }
 
+impl Scope {
+    /// A reader of the catalog under this scope.
+    pub fn reader<'a>(&'a self, system: &'a dyn SystemRelations, state: &'a SessionState) -> Reader<'a> {
+        Reader {
+            scope: Some(self),
+            ..Reader::new(system, state, &self.catalog, &self.database, &self.search_path)
+        }
+    }
+}
+
 /// The plan with these names for its first columns.
 ///
 /// # Errors
@@ -438,6 +446,10 @@ impl CatalogReader for Reader<'_> {
 
     fn function(&self, name: &ast::ObjectName) -> Result<Option<SqlFunction>> {
         self.sql_function(name).map_err(Into::into)
+    }
+
+    fn scalar_function(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.system.function(self.scope?, name)
     }
 
     fn check_types(&self, plan: &LogicalPlan) -> Result<()> {

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use datafusion::execution::SessionState;
 use millrace_postgres::types::zone::Zone;
 
-use crate::reader::{Reader, SystemRelations};
 use crate::settings::Settings;
 use crate::snapshot::CatalogSnapshot;
 
@@ -24,12 +22,4 @@ pub struct Scope {
     pub session: Option<i32>,
     /// The settings of the session.
     pub settings: Settings,
-}
-
-impl Scope {
-    /// A reader of the catalog under this scope.
-    pub fn reader<'a>(&'a self, system: &'a dyn SystemRelations, state: &'a SessionState) -> Reader<'a> {
-        Reader::new(system, state, &self.catalog, &self.database, &self.search_path)
-            .with_settings(&self.settings)
-    }
 }

@@ -219,10 +219,9 @@ impl Server {
             ));
         }
         if is_there && !says(1) {
-            let sql = format!(
-                "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'p'"
-            );
-            let partitioned = self.rows(def, &sql).await?;
+            let sql = "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+                 WHERE c.relkind = 'p'";
+            let partitioned = self.rows(def, sql).await?;
             let is_followed = |row: &Vec<Option<String>>| match (&row[0], &row[1]) {
                 (Some(schema), Some(name)) => tables.contains(&(schema.clone(), name.clone())),
                 _ => false,

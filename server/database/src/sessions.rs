@@ -3,6 +3,9 @@
 //! Sessions are a layer above. They put themselves in here as what implements [`SessionStatus`], and are gone from here when
 //! nobody holds them any more.
 
+pub mod advisory;
+pub mod news;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -15,6 +18,8 @@ use parking_lot::Mutex;
 
 use crate::clock::now_ms;
 use crate::running::CancelHandle;
+use crate::sessions::advisory::AdvisoryLocks;
+use crate::sessions::news::News;
 
 /// Who is at the other end.
 #[derive(Debug, Clone, Default)]
@@ -151,6 +156,10 @@ pub trait SessionStatus: Send + Sync {
 /// By their ids.
 #[derive(Default)]
 pub struct Sessions {
+    /// Their advisory locks.
+    pub advisory: Arc<AdvisoryLocks>,
+    /// What they tell each other.
+    pub news: News,
     by_id: Mutex<BTreeMap<i32, Weak<dyn SessionStatus>>>,
 }
 

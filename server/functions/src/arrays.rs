@@ -15,6 +15,7 @@
 //! [`rewritten`] puts in the first ones by their syntax, [`crate::sql::bound`] the others in a bound plan.
 
 mod flat;
+mod numbered;
 
 use std::sync::Arc;
 
@@ -90,7 +91,7 @@ impl Function {
 
 /// The functions.
 pub fn udfs() -> Vec<Arc<ScalarUDF>> {
-    ALL.into_iter().map(udf).collect()
+    ALL.into_iter().map(udf).chain([numbered::udf()]).collect()
 }
 
 fn udf(function: Function) -> Arc<ScalarUDF> {
@@ -103,8 +104,10 @@ fn udf(function: Function) -> Arc<ScalarUDF> {
 /// Subscripts, slices and `unnest`, by their syntax; `None`: it is none of these.
 pub fn rewritten(expr: &ast::Expr) -> Option<ast::Expr> {
     match expr {
-        ast::Expr::CompoundFieldAccess { root, access_chain } => subscripted(root, access_chain),
-        ast::Expr::Function(function) => flattened(function),
+        ast::Expr::CompoundFieldAccess { root, access_chain } => {
+            numbered::member(root, access_chain).or_else(|| subscripted(root, access_chain))
+        }
+        ast::Expr::Function(function) => numbered::subscripts(function).or_else(|| flattened(function)),
         _ => None,
     }
 }

@@ -15,6 +15,7 @@
 //! | [`type_check`] | the bound plan | types that are not brought together |
 //! | `stored_texts` | the bound plan | uuid, json and jsonb beside texts |
 //! | [`sort_key`] | the bound plan | ORDER BY of jsonb and interval |
+//! | [`output_types`] | the bound plan | what clients are told that its columns are |
 //! | [`zoned_cast`] | the bound plan | casts in the time zone of the session |
 //!
 //! It uses the functions beside it; none of these uses it.
@@ -25,6 +26,7 @@ pub mod comparisons;
 pub mod equality;
 mod json_aggregates;
 pub mod literals;
+pub mod output_types;
 pub mod quantified;
 pub mod rewrite;
 mod row_values;

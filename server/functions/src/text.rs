@@ -1,5 +1,5 @@
 //! Functions of texts that DataFusion has not, or whose values it writes otherwise than PostgreSQL: `format`, `concat`,
-//! `concat_ws`, `quote_literal`, `quote_nullable`, `to_hex`.
+//! `concat_ws`, `quote_literal`, `quote_nullable`, `to_hex`, `like_escape`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,7 +26,11 @@ enum Function {
     QuoteLiteral,
     QuoteNullable,
     ToHex,
+    LikeEscape,
 }
+
+/// What makes a pattern of LIKE with a backslash of one with another escape character.
+pub const LIKE_ESCAPE: &str = "like_escape";
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Text {
@@ -46,6 +50,7 @@ pub fn udfs() -> Vec<Arc<ScalarUDF>> {
             TypeSignature::VariadicAny,
         ),
         (Function::ToHex, "to_hex", TypeSignature::Any(1)),
+        (Function::LikeEscape, LIKE_ESCAPE, TypeSignature::Any(2)),
         (Function::QuoteLiteral, "quote_literal", TypeSignature::Any(1)),
         (Function::QuoteNullable, "quote_nullable", TypeSignature::Any(1)),
     ]
@@ -127,6 +132,10 @@ impl ScalarUDFImpl for Text {
                                 None => None,
                             },
                             Function::Concat => Some(row.iter().flatten().copied().collect()),
+                            Function::LikeEscape => match (row[0], row[1]) {
+                                (Some(pattern), Some(escape)) => Some(like_escape(pattern, escape)?),
+                                _ => None,
+                            },
                             // NULLs are left out, separators and all.
                             Function::ConcatWithSeparator => row[0].map(|separator| {
                                 let texts: Vec<&str> = row[1..].iter().flatten().copied().collect();
@@ -285,6 +294,38 @@ fn format(pattern: &str, values: &[Option<&str>]) -> SqlResult<String> {
         }
     }
     out.push_str(rest);
+    Ok(out)
+}
+
+/// The pattern with backslashes where it has the escape character; without one, none of its characters is special but the two.
+fn like_escape(pattern: &str, escape: &str) -> SqlResult<String> {
+    let mut characters = escape.chars();
+    let (escape, None) = (characters.next(), characters.next()) else {
+        return Err(
+            SqlError::new(SqlState::InvalidEscapeSequence, "invalid escape string")
+                .with_hint("Escape string must be empty or one character."),
+        );
+    };
+    let mut out = String::with_capacity(pattern.len());
+    let mut is_escaped = false;
+    for character in pattern.chars() {
+        match character {
+            _ if Some(character) == escape && !is_escaped => {
+                out.push('\\');
+                is_escaped = true;
+                continue;
+            }
+            '\\' if !is_escaped => out.push_str("\\\\"),
+            other => out.push(other),
+        }
+        is_escaped = false;
+    }
+    if is_escaped {
+        return Err(SqlError::new(
+            SqlState::InvalidEscapeSequence,
+            "LIKE pattern must not end with escape character",
+        ));
+    }
     Ok(out)
 }
 

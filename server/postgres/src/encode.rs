@@ -221,6 +221,11 @@ impl<'a> Column<'a> {
         &self.pg_type
     }
 
+    /// Whether its arrays are written without braces, and begin with 0.
+    fn is_vector(&self) -> bool {
+        matches!(self.pg_type, Type::INT2_VECTOR | Type::OID_VECTOR)
+    }
+
     /// Whether the row is NULL.
     pub fn is_null(&self, row: usize) -> bool {
         matches!(self.data, Data::Null) || self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))

@@ -237,14 +237,53 @@ pub struct SqlError {
     /// What to do.
     pub hint: Option<String>,
     /// Where in the data it happened, for example `COPY t, line 3, column v: "abc"`.
-    pub context: Option<String>,
+    pub context: Option<Box<str>>,
     /// The SQLSTATE.
     pub code: SqlState,
     /// Where in the SQL text, in characters, the first being 1.
     pub position: Option<usize>,
+    /// What of the catalog it is about.
+    pub about: Option<Box<About>>,
+}
+
+/// What an error is about, by names.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct About {
+    /// The schema of the relation.
+    pub schema: String,
+    /// The relation.
+    pub table: String,
+    /// Its column.
+    pub column: Option<String>,
+    /// Its constraint.
+    pub constraint: Option<String>,
 }
 
 impl SqlError {
+    /// The same about a constraint of a relation.
+    #[must_use]
+    pub fn about_constraint(mut self, schema: &str, table: &str, constraint: &str) -> Self {
+        self.about = Some(Box::new(About {
+            schema: schema.to_owned(),
+            table: table.to_owned(),
+            column: None,
+            constraint: Some(constraint.to_owned()),
+        }));
+        self
+    }
+
+    /// The same about a column of a relation.
+    #[must_use]
+    pub fn about_column(mut self, schema: &str, table: &str, column: &str) -> Self {
+        self.about = Some(Box::new(About {
+            schema: schema.to_owned(),
+            table: table.to_owned(),
+            column: Some(column.to_owned()),
+            constraint: None,
+        }));
+        self
+    }
+
     /// An error with a code and a message only.
     pub fn new(code: SqlState, message: impl Into<String>) -> Self {
         SqlError {
@@ -254,6 +293,7 @@ impl SqlError {
             context: None,
             code,
             position: None,
+            about: None,
         }
     }
 
@@ -302,7 +342,7 @@ impl SqlError {
     /// Adds the context.
     #[must_use]
     pub fn with_context(mut self, context: impl Into<String>) -> Self {
-        self.context = Some(context.into());
+        self.context = Some(context.into().into_boxed_str());
         self
     }
 

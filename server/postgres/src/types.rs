@@ -152,11 +152,12 @@ pub fn from_sql(sql_type: &ast::DataType) -> SqlResult<SqlType> {
             SqlType::plain(DataType::List(Arc::new(element.field("item", true))))
         }
         Sql::Custom(name, _) => {
-            let name = name.to_string().to_lowercase();
-            match name.trim_start_matches("pg_catalog.").trim_matches('"') {
+            let name = name.to_string().replace('"', "").to_lowercase();
+            match name.trim_start_matches("pg_catalog.") {
                 "timestamptz" => SqlType::plain(timestamptz()),
                 "name" | "bpchar" => SqlType::plain(DataType::Utf8),
-                "oid" | "xid" => SqlType::plain(DataType::Int64),
+                "oid" => SqlType::annotated(DataType::Int64, "oid"),
+                "xid" => SqlType::plain(DataType::Int64),
                 "int2" => SqlType::plain(DataType::Int16),
                 "int4" => SqlType::plain(DataType::Int32),
                 "int8" => SqlType::plain(DataType::Int64),
@@ -276,10 +277,19 @@ pub fn is_text(data_type: &DataType) -> bool {
 pub fn pg_type(field: &Field) -> Type {
     if let Some(annotation) = field.metadata().get(ANNOTATION) {
         match annotation.as_str() {
+            // An array whose elements say too little themselves.
+            other if other.ends_with("[]") => {
+                if let Some(array) = named_array(other) {
+                    return array;
+                }
+            }
             "uuid" => return Type::UUID,
             "json" => return Type::JSON,
             "jsonb" => return Type::JSONB,
             "name" => return Type::NAME,
+            "\"char\"" => return Type::CHAR,
+            "int2vector" => return Type::INT2_VECTOR,
+            "oidvector" => return Type::OID_VECTOR,
             "oid" => return Type::OID,
             other if other.starts_with("varchar") => return Type::VARCHAR,
             other if other.starts_with("char(") => return Type::BPCHAR,
@@ -293,6 +303,20 @@ pub fn pg_type(field: &Field) -> Type {
     }
     // Fields of pg_catalog carry annotations of their own, which arrow-pg knows.
     arrow_pg::datatypes::field_into_pg_type(&Arc::new(field.clone())).unwrap_or(Type::TEXT)
+}
+
+/// The array type of a name such as `oid[]`.
+fn named_array(name: &str) -> Option<Type> {
+    Some(match name {
+        "oid[]" => Type::OID_ARRAY,
+        "name[]" => Type::NAME_ARRAY,
+        "uuid[]" => Type::UUID_ARRAY,
+        "json[]" => Type::JSON_ARRAY,
+        "jsonb[]" => Type::JSONB_ARRAY,
+        "varchar[]" => Type::VARCHAR_ARRAY,
+        "bpchar[]" => Type::BPCHAR_ARRAY,
+        _ => return None,
+    })
 }
 
 /// The array type of an element type.
@@ -328,9 +352,12 @@ fn array_of(element: &Type) -> Type {
 pub fn from_pg(pg: &Type) -> Option<SqlType> {
     if let postgres_types::Kind::Array(element) = pg.kind() {
         let element = from_pg(element)?;
-        return Some(SqlType::plain(DataType::List(Arc::new(
-            element.field("item", true),
-        ))));
+        let list = DataType::List(Arc::new(element.field("item", true)));
+        return Some(match *pg {
+            Type::INT2_VECTOR => SqlType::annotated(list, "int2vector"),
+            Type::OID_VECTOR => SqlType::annotated(list, "oidvector"),
+            _ => SqlType::plain(list),
+        });
     }
     Some(match *pg {
         Type::BOOL => SqlType::plain(DataType::Boolean),
@@ -346,6 +373,8 @@ pub fn from_pg(pg: &Type) -> Option<SqlType> {
         Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN | Type::CHAR => {
             SqlType::plain(DataType::Utf8)
         }
+        // A name, or an oid as a text: what it means is looked up where it is used.
+        Type::REGCLASS => SqlType::plain(DataType::Utf8),
         Type::BYTEA => SqlType::plain(DataType::Binary),
         Type::DATE => SqlType::plain(DataType::Date32),
         Type::TIME => SqlType::plain(DataType::Time64(TimeUnit::Microsecond)),

@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use datafusion::sql::sqlparser::ast::{Expr, Function, Select, UnaryOperator, Value, VisitorMut};
 use millrace_catalog::settings;
+use millrace_functions::cast;
 use millrace_functions::sql::column_names;
 use millrace_functions::syntax::{self, arguments, literal_text, name_of, number};
 use millrace_parser::walk::Walk;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::parse;
 
+use crate::advisory;
+use crate::news;
 use crate::object_names;
 use crate::sequences;
 use crate::session::Session;
@@ -21,6 +24,23 @@ use crate::session::Session;
 pub struct Effects {
     /// How long `pg_sleep` wants to wait.
     pub sleep: Duration,
+    /// The advisory locks for which it wants to wait.
+    pub locks: Vec<advisory::Wanted>,
+}
+
+impl Effects {
+    /// Refuses a statement that would wait for advisory locks, and does not.
+    ///
+    /// # Errors
+    /// 0A000.
+    pub fn check_locks(&self) -> SqlResult<()> {
+        match self.locks.is_empty() {
+            true => Ok(()),
+            false => Err(SqlError::unsupported(
+                "waiting for an advisory lock is supported only in a SELECT by itself",
+            )),
+        }
+    }
 }
 
 /// Replaces the session's functions in a statement by their values.
@@ -163,7 +183,9 @@ impl Replacer<'_> {
                     _ => return Ok(None),
                 }
             }
-            "nextval" | "currval" | "setval" | "lastval" => return sequences::call(session, &name, function),
+            "nextval" | "currval" | "setval" | "lastval" => {
+                return sequences::call(session, &name, function, self.acts);
+            }
             "pg_backend_pid" => number(session.id().to_string()),
             "current_setting" => {
                 let arguments = arguments(function);
@@ -218,9 +240,41 @@ impl Replacer<'_> {
                 self.effects.sleep = (self.effects.sleep + sleep).min(longest);
                 syntax::text("")
             }
-            _ => return Ok(None),
+            "pg_notify" => {
+                let arguments = arguments(function);
+                let literals: Vec<Option<String>> =
+                    arguments.iter().map(|argument| literal_text(argument)).collect();
+                match literals.as_slice() {
+                    _ if !self.acts => {}
+                    [Some(channel), payload] if payload.is_some() || is_null(arguments[1]) => {
+                        news::notify(session, channel, payload.as_deref().unwrap_or_default())?;
+                    }
+                    _ => {
+                        return Err(SqlError::unsupported(
+                            "pg_notify() is supported only with texts that are constants",
+                        ));
+                    }
+                }
+                syntax::text("")
+            }
+            "pg_listening_channels" => {
+                let channels = session.inbox.channels().into_iter();
+                let channels = channels
+                    .map(|channel| format!("\"{}\"", channel.replace('\\', "\\\\").replace('"', "\\\"")));
+                let list = format!("{{{}}}", channels.collect::<Vec<_>>().join(","));
+                let array = syntax::call(cast::NAME, vec![syntax::text(&list), syntax::text("text[]")]);
+                syntax::call("unnest", vec![array])
+            }
+            _ => {
+                let locks = &mut self.effects.locks;
+                return advisory::value(session, &name, function, self.acts, locks);
+            }
         }))
     }
+}
+
+fn is_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if value.value == Value::Null)
 }
 
 impl Replacer<'_> {

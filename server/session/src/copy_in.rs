@@ -23,13 +23,14 @@ use millrace_database::database::rows::{RowBuilder, RowError, positions};
 use millrace_database::ingest_keys::{Answered, IngestKey, Rejection};
 use millrace_database::running::Running;
 use millrace_engine::{CpuTask, LateRow, LateRows};
+use millrace_postgres::copy::binary;
 use millrace_postgres::copy::json::{self, Documents};
 use millrace_postgres::copy::layout::Layout;
 use millrace_postgres::copy::split::{Columns, Splitter};
 use millrace_postgres::error::input::shortened;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
-use millrace_postgres::types::parse;
+use millrace_postgres::types::{self, parse};
 use millrace_resource::memory::{Charge, Holder, Use};
 use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{ChangeBatch, ObjectId};
@@ -66,6 +67,10 @@ enum Decoder {
         splitter: Splitter,
         columns: Columns,
         layout: Layout,
+    },
+    Binary {
+        rows: binary::Rows,
+        columns: Columns,
     },
     Json(json::Decoder),
 }
@@ -161,12 +166,12 @@ pub struct CopyIn {
 }
 
 impl CopyIn {
-    /// COPY FROM STDIN.
+    /// COPY FROM STDIN. No layout: in binary format.
     pub(crate) async fn for_copy(
         session: &Arc<Session>,
         object: Arc<Object>,
         columns: &[String],
-        layout: Layout,
+        layout: Option<Layout>,
     ) -> SqlResult<Self> {
         let relation = relation_of(&object)?;
         let positions = positions(relation, columns)?;
@@ -176,20 +181,22 @@ impl CopyIn {
             .collect();
         let names: Vec<String> = given.iter().map(|field| field.name().clone()).collect();
         let columns = Columns::new(given.len());
-        let splitter = Splitter::new(&layout, names);
         let what = format!("COPY {}", object.name);
-        Self::new(
-            session,
-            &object,
-            &positions,
-            given,
-            Decoder::Split {
-                splitter,
+        let decoder = match layout {
+            Some(layout) => Decoder::Split {
+                splitter: Splitter::new(&layout, names),
                 columns,
                 layout,
             },
-            what,
-        )
+            None => {
+                let types = given.iter().map(|field| types::pg_type(field));
+                Decoder::Binary {
+                    rows: binary::Rows::new(names.into_iter().zip(types).collect(), &what),
+                    columns,
+                }
+            }
+        };
+        Self::new(session, &object, &positions, given, decoder, what)
     }
 
     fn new(
@@ -247,6 +254,11 @@ impl CopyIn {
         self.conversion.given.len()
     }
 
+    /// Whether the data is in PostgreSQL's binary format.
+    pub fn is_binary(&self) -> bool {
+        matches!(self.decoder, Decoder::Binary { .. })
+    }
+
     /// Takes the next bytes. After an error everything that follows is ignored, and [`Self::finish`] answers with it.
     ///
     /// # Errors
@@ -277,6 +289,10 @@ impl CopyIn {
                     rest = splitter
                         .push(rest, columns, BATCH_ROWS)
                         .map_err(|error| error.into_sql(&self.what))?;
+                    columns.rows() >= BATCH_ROWS
+                }
+                Decoder::Binary { rows, columns } => {
+                    rest = rows.push(rest, columns, BATCH_ROWS)?;
                     columns.rows() >= BATCH_ROWS
                 }
                 Decoder::Json(decoder) => {
@@ -324,6 +340,12 @@ impl CopyIn {
     }
 
     async fn end(&mut self) -> SqlResult<()> {
+        while let Decoder::Binary { rows, columns } = &mut self.decoder
+            && !rows.finish(columns, BATCH_ROWS)?
+        {
+            self.convert()?;
+            self.collect(CONVERSIONS_MAX).await?;
+        }
         match &mut self.decoder {
             Decoder::Split {
                 splitter, columns, ..
@@ -332,6 +354,7 @@ impl CopyIn {
                     .finish(columns)
                     .map_err(|error| error.into_sql(&self.what))?;
             }
+            Decoder::Binary { .. } => {}
             Decoder::Json(decoder) => decoder.finish()?,
         }
         self.convert()?;
@@ -372,14 +395,22 @@ impl CopyIn {
     fn convert(&mut self) -> SqlResult<()> {
         let conversion = Arc::clone(&self.conversion);
         let runtime = self.session.database().runtime();
+        let texts_of = |columns: &mut Columns, layout: Layout| {
+            let lines = columns.lines().to_vec();
+            (columns.take(), lines, layout)
+        };
+        let texts = match &mut self.decoder {
+            Decoder::Split { columns, layout, .. } if columns.rows() > 0 => {
+                Some(texts_of(columns, layout.clone()))
+            }
+            Decoder::Binary { columns, .. } if columns.rows() > 0 => Some(texts_of(columns, Layout::text())),
+            _ => None,
+        };
         let task = match &mut self.decoder {
-            Decoder::Split { columns, layout, .. } => {
-                if columns.rows() == 0 {
+            Decoder::Split { .. } | Decoder::Binary { .. } => {
+                let Some((texts, lines, layout)) = texts else {
                     return Ok(());
-                }
-                let lines = columns.lines().to_vec();
-                let texts = columns.take();
-                let layout = layout.clone();
+                };
                 runtime.compute(QueryClass::Interactive, move || {
                     conversion.texts(&texts, &lines, &layout).map(Converted::Rows)
                 })?

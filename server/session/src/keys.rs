@@ -11,7 +11,7 @@ use datafusion::common::{Column, JoinType};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::scalar::ScalarValue;
-use millrace_catalog::{CatalogSnapshot, Relation};
+use millrace_catalog::{CatalogSnapshot, Object, Relation};
 use millrace_planner::RelationId;
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::from_internal::{self, df};
@@ -66,14 +66,22 @@ impl Keys {
 
 /// A key that exists already, with the name of its constraint.
 pub(crate) fn duplicate_key(catalog: &CatalogSnapshot, relation: RelationId, key: &str) -> SqlError {
-    let mut error = from_internal::duplicate_key(key);
-    let relation = catalog
-        .object(ObjectId(relation.0))
-        .and_then(|object| object.relation());
-    if let Some(name) = relation.and_then(|relation| relation.key_name.as_ref()) {
-        error.message = format!("duplicate key value violates unique constraint \"{name}\"");
+    let object = catalog.object(ObjectId(relation.0));
+    let name = object.and_then(|object| object.relation()?.key_name.clone());
+    match name {
+        Some(name) => duplicate(object, &name, key),
+        None => from_internal::duplicate_key(key),
     }
-    error
+}
+
+/// Values that exist already, of a constraint or an index of a relation.
+fn duplicate(object: Option<&Arc<Object>>, name: &str, values: &str) -> SqlError {
+    let mut error = from_internal::duplicate_key(values);
+    error.message = format!("duplicate key value violates unique constraint \"{name}\"");
+    match object {
+        Some(object) => error.about_constraint(&object.schema, &object.name, name),
+        None => error,
+    }
 }
 
 /// `(id)=(1)`.
@@ -154,9 +162,10 @@ pub(crate) async fn check_index(
     for batch in &new {
         for (row, key) in keys.of(batch)?.iter().enumerate() {
             if !taken.insert(key.owned()) {
-                let mut error = from_internal::duplicate_key(&key_text(relation, columns, batch, row));
-                error.message = format!("duplicate key value violates unique constraint \"{name}\"");
-                return Err(error);
+                let catalog = session.catalog();
+                let object = catalog.object(ObjectId(relation.info.id.0));
+                let values = key_text(relation, columns, batch, row);
+                return Err(duplicate(object, name, &values));
             }
         }
     }

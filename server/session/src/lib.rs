@@ -27,6 +27,7 @@
 //! Whoever calls only waits: what takes time with the text, the plan or the values of a statement runs on the runtime's scheduler
 //! for statements ([`Session::run_statement`]).
 
+mod advisory;
 #[cfg(test)]
 mod alter_tests;
 mod constants;
@@ -45,6 +46,7 @@ pub mod limits;
 #[cfg(test)]
 mod memory_tests;
 mod names;
+mod news;
 mod notice;
 mod object_names;
 mod outcome;
@@ -75,7 +77,7 @@ mod transaction;
 mod write;
 
 pub use notice::{Notice, Severity};
-pub use outcome::{CommandTag, CopyOut, Outcome, TagRows};
+pub use outcome::{CommandTag, CopyOut, CopyRows, Outcome, TagRows};
 pub use prepared::Prepared;
 pub use session::Session;
 pub use simple::SimpleQuery;

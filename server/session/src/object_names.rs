@@ -9,9 +9,11 @@ use datafusion::sql::sqlparser::ast::{self, DataType, Expr, Value};
 use millrace_catalog::Object;
 use millrace_catalog::scope::Scope;
 use millrace_functions::{cast, syntax};
+use millrace_parser::name_parts;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
 use millrace_storage::ObjectId;
+use millrace_system::pg_catalog::functions::{NAME_OF_RELATION, OID_OF_RELATION};
 use millrace_system::pg_catalog::{FIRST_OID, namespace_oid};
 use postgres_types::Type;
 
@@ -137,6 +139,17 @@ pub fn replaced(session: &Session, expr: &Expr) -> SqlResult<Option<Expr>> {
     {
         return found(session, text, kind).map(|(_, name)| Some(syntax::text(&name)));
     }
+    // Functions have no oids: what holds one has the name.
+    if let Expr::Cast { expr, data_type, .. } = expr
+        && matches!(
+            data_type.to_string().to_lowercase().as_str(),
+            "regproc" | "pg_catalog.regproc"
+        )
+        && let Some(text) = literal(expr)
+    {
+        let parts = name_parts(text);
+        return Ok(parts.last().map(|name| syntax::text(name)));
+    }
     // The name of a type whose oid is a value: `t.oid::regtype::text`.
     if let Expr::Cast { expr, data_type, .. } = expr
         && matches!(data_type, DataType::Text | DataType::Varchar(_))
@@ -151,6 +164,23 @@ pub fn replaced(session: &Session, expr: &Expr) -> SqlResult<Option<Expr>> {
             "format_type",
             vec![oid.as_ref().clone(), of_any],
         )));
+    }
+    // The same of relations: `c.oid::regclass::text`.
+    if let Expr::Cast { expr, data_type, .. } = expr
+        && matches!(data_type, DataType::Text | DataType::Varchar(_))
+        && let Expr::Cast {
+            expr: oid, data_type, ..
+        } = expr.as_ref()
+        && kind(data_type) == Some(Kind::Relation)
+    {
+        return Ok(Some(syntax::call(NAME_OF_RELATION, vec![oid.as_ref().clone()])));
+    }
+    if let Expr::Cast { expr, data_type, .. } = expr
+        && kind(data_type) == Some(Kind::Relation)
+        && literal(expr).is_none()
+    {
+        let oid = syntax::call(OID_OF_RELATION, vec![expr.as_ref().clone()]);
+        return Ok(Some(syntax::call(cast::NAME, vec![oid, syntax::text("bigint")])));
     }
     if let Some((text, kind)) = named(expr) {
         let (oid, _) = found(session, text, kind)?;
@@ -216,27 +246,6 @@ fn found(session: &Session, text: &str, kind: Kind) -> SqlResult<(i64, String)> 
     }
 }
 
-/// The parts of a name, with its quotes taken off and the rest folded.
-fn parts(text: &str) -> Vec<String> {
-    let mut parts = vec![String::new()];
-    let mut quoted = false;
-    for character in text.trim().chars() {
-        match character {
-            '"' => quoted = !quoted,
-            '.' if !quoted => parts.push(String::new()),
-            other => {
-                let last = parts.last_mut().expect("there is always a part");
-                if quoted {
-                    last.push(other);
-                } else {
-                    last.extend(other.to_lowercase());
-                }
-            }
-        }
-    }
-    parts
-}
-
 /// The object of a schema, or the first of the search path.
 fn in_catalog<'a>(scope: &'a Scope, schema: Option<&str>, name: &str) -> Option<&'a Arc<Object>> {
     match schema {
@@ -254,7 +263,7 @@ fn in_catalog<'a>(scope: &'a Scope, schema: Option<&str>, name: &str) -> Option<
 /// There is none.
 pub(crate) fn object(session: &Session, text: &str) -> SqlResult<Arc<Object>> {
     let scope = session.scope();
-    let parts = parts(text);
+    let parts = name_parts(text);
     let object = match (text.trim().parse::<i64>(), parts.as_slice()) {
         (Ok(oid), _) => {
             let id = u64::try_from(oid - FIRST_OID).ok();
@@ -274,7 +283,7 @@ pub(crate) fn object(session: &Session, text: &str) -> SqlResult<Arc<Object>> {
 
 fn relation(session: &Session, text: &str) -> SqlResult<(i64, String)> {
     let scope = session.scope();
-    let parts = parts(text);
+    let parts = name_parts(text);
     let (schema, name) = match parts.as_slice() {
         [name] => (None, name),
         [schema, name] => (Some(schema), name),
@@ -313,7 +322,7 @@ fn relation(session: &Session, text: &str) -> SqlResult<(i64, String)> {
 
 fn schema(session: &Session, text: &str) -> SqlResult<(i64, String)> {
     let scope = session.scope();
-    let name = parts(text).join(".");
+    let name = name_parts(text).join(".");
     match namespace_oid(&scope.catalog, &scope.database, &name) {
         0 => Err(SqlError::new(
             SqlState::InvalidSchemaName,
@@ -344,12 +353,6 @@ fn data_type(text: &str) -> SqlResult<(i64, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_have_parts_and_quotes() {
-        assert_eq!(parts("T"), ["t"]);
-        assert_eq!(parts("Public.\"A.b\""), ["public", "A.b"]);
-    }
 
     #[test]
     fn types_have_the_oids_of_postgresql() {

@@ -116,13 +116,47 @@ impl CommandTag {
 
 /// Data on its way to the client, in the format that the statement asked for.
 pub struct CopyOut {
-    /// The data, whole lines at a time. An empty piece says that the next may be long in coming.
-    pub stream: BoxStream<'static, SqlResult<Bytes>>,
+    /// The data. A piece without rows says that the next may be long in coming.
+    pub stream: BoxStream<'static, SqlResult<CopyRows>>,
     /// How many columns there are.
     pub columns: usize,
-    /// Whether the format is binary; it never is.
+    /// Whether the format is PostgreSQL's binary one.
     pub binary: bool,
     pub(crate) rows: Arc<AtomicU64>,
+}
+
+/// Some rows of a COPY TO. Clients take each in a message of its own.
+#[derive(Debug, Clone, Default)]
+pub struct CopyRows {
+    bytes: Bytes,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+
+impl CopyRows {
+    /// Rows of which each ends at one of these places.
+    pub(crate) fn new(bytes: Bytes, ends: Vec<usize>) -> Self {
+        CopyRows { bytes, ends }
+    }
+
+    /// What is one message.
+    pub(crate) fn one(bytes: Bytes) -> Self {
+        let ends = vec![bytes.len()];
+        CopyRows { bytes, ends }
+    }
+
+    /// Each of them.
+    pub fn messages(&self) -> impl Iterator<Item = Bytes> + '_ {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts
+            .zip(&self.ends)
+            .map(|(start, end)| self.bytes.slice(start..*end))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
 }
 
 impl CopyOut {

@@ -25,7 +25,7 @@ use postgres_types::Type;
 
 use self::inference::Found;
 use crate::names;
-use crate::query::{renamed, schema_of};
+use crate::query::schema_of;
 use crate::session::Session;
 use crate::statement::{select, show, subscribe};
 
@@ -160,9 +160,9 @@ fn describe_sql(
             };
             // Where a function wants a constant, a parameter may stand and NULL may not.
             let bound = for_description(sql.clone(), &found.types).and_then(bind);
-            let (plan, names) = bound.or_else(|error| bind(sql.clone()).map_err(|_| error))?;
+            let (plan, columns) = bound.or_else(|error| bind(sql.clone()).map_err(|_| error))?;
             learn(&plan, found)?;
-            Ok(Some(renamed(&schema_of(&plan), &names)))
+            Ok(Some(columns.applied(&schema_of(&plan))))
         }
         ast::Statement::Insert(insert) => {
             let object = names::insert_target(session, scope, insert)?;
@@ -245,8 +245,8 @@ fn returning(
         },
         _ => items.to_vec(),
     };
-    let (plan, names) = crate::statement::returning::bind(session, scope, relation, name, &items, vec![])?;
-    Ok(Some(renamed(&schema_of(&plan), &names)))
+    let (plan, columns) = crate::statement::returning::bind(session, scope, relation, name, &items, vec![])?;
+    Ok(Some(columns.applied(&schema_of(&plan))))
 }
 
 /// Keeps what a bound plan knows of parameters whose places are not known here.
@@ -416,6 +416,10 @@ pub fn literal(value: &ScalarValue, pg: Option<&Type>) -> SqlResult<Expr> {
             if pg.is_none_or(|pg| matches!(*pg, Type::TEXT | Type::VARCHAR | Type::UNKNOWN)) =>
         {
             Ok(syntax::text(text))
+        }
+        // char(n) is held without its padding.
+        ScalarValue::Utf8(Some(text)) if pg == Some(&Type::BPCHAR) => {
+            Ok(syntax::text(text.trim_end_matches(' ')))
         }
         ScalarValue::Boolean(Some(value)) => Ok(Expr::value(Value::Boolean(*value))),
         ScalarValue::Int64(Some(value)) if *value >= 0 => {

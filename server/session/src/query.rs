@@ -19,6 +19,7 @@ use millrace_catalog::flow::{self, FlowDef};
 use millrace_clarity::Profile;
 use millrace_database::running::Running;
 use millrace_engine::{Partitions, table_rows};
+use millrace_functions::sql::output_types::Notes;
 use millrace_functions::sql::{sort_key, zoned_cast};
 use millrace_planner::RelationId;
 use millrace_planner::query::generic_join::{CyclicJoinChoice, CyclicJoins};
@@ -292,15 +293,15 @@ impl Session {
     }
 
     /// A stream of rows under the statement's right to run: cancellation and the timeout end it, and a failure makes
-    /// the transaction fail. Its columns are called `names`.
+    /// the transaction fail.
     pub(crate) fn guarded(
         self: &Arc<Self>,
         stream: SendableRecordBatchStream,
-        names: &[String],
+        columns: &OutputColumns,
         running: Running,
     ) -> (SchemaRef, SendableRecordBatchStream) {
         let zone = self.other_zone();
-        let mut schema = renamed(&stream.schema(), names);
+        let mut schema = columns.applied(&stream.schema());
         if let Some(zone) = zone {
             let fields: Vec<_> = schema
                 .fields()
@@ -358,20 +359,38 @@ pub fn schema_of(plan: &LogicalPlan) -> SchemaRef {
     SchemaRef::new(Schema::new(plan.schema().fields().clone()))
 }
 
-/// The schema with other names for its columns; where there are not as many names, the columns are called as in the plan.
-pub(crate) fn renamed(schema: &SchemaRef, names: &[String]) -> SchemaRef {
-    let fits = names.len() == schema.fields().len();
-    let name = |index: usize, field: &Field| match fits {
-        true => names[index].clone(),
-        false => copies::original(field.name()).to_string(),
-    };
-    let fields: Vec<_> = schema
-        .fields()
-        .iter()
-        .enumerate()
-        .map(|(index, field)| field.as_ref().clone().with_name(name(index, field)))
-        .collect();
-    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+/// What the columns of an answer are called and announced as, where the plan does not say it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OutputColumns {
+    /// Their names; empty: those of the plan.
+    pub names: Vec<String>,
+    /// What is noted of their types; empty: what the plan says.
+    pub notes: Vec<Notes>,
+}
+
+impl OutputColumns {
+    /// The schema of an answer.
+    pub fn applied(&self, schema: &Schema) -> SchemaRef {
+        let fits = self.names.len() == schema.fields().len();
+        let name = |index: usize, field: &Field| match fits {
+            true => self.names[index].clone(),
+            false => copies::original(field.name()).to_string(),
+        };
+        let is_noted = self.notes.len() == schema.fields().len();
+        let fields: Vec<_> = schema
+            .fields()
+            .iter()
+            .enumerate()
+            .map(|(index, field)| {
+                let field = field.as_ref().clone().with_name(name(index, field));
+                match is_noted {
+                    true => field.with_metadata(self.notes[index].clone()),
+                    false => field,
+                }
+            })
+            .collect();
+        Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+    }
 }
 
 /// Rows that are there already, as a stream.

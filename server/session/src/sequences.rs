@@ -6,6 +6,7 @@ use datafusion::sql::sqlparser::ast::{DataType, Expr, Function, Value};
 use millrace_catalog::sequence::{ColumnSequence, SequenceDef, Takes};
 use millrace_catalog::{ColumnDef, Definition, Object};
 use millrace_database::database::sequences::{CURRENT, LAST, NEXT, SET};
+use millrace_functions::cast;
 use millrace_functions::syntax::{self, arguments, literal_text, number};
 use millrace_parser::ast::ColumnDefinition;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -139,11 +140,17 @@ pub(crate) fn default_of(column: &ColumnDef, session: Option<i32>) -> Expr {
     }
 }
 
-/// `nextval`, `currval`, `setval` and `lastval` as what knows the session and the sequence; `None`: another function.
+/// `nextval`, `currval`, `setval` and `lastval` as what knows the session and the sequence; `None`: another function. Unless it
+/// `acts`, the statement is only described.
 ///
 /// # Errors
 /// There is no such sequence.
-pub(crate) fn call(session: &Session, name: &str, function: &Function) -> SqlResult<Option<Expr>> {
+pub(crate) fn call(
+    session: &Session,
+    name: &str,
+    function: &Function,
+    acts: bool,
+) -> SqlResult<Option<Expr>> {
     let own = number(session.id().to_string());
     let arguments = arguments(function);
     let (called, more) = match (name, arguments.as_slice()) {
@@ -154,7 +161,14 @@ pub(crate) fn call(session: &Session, name: &str, function: &Function) -> SqlRes
         ("setval", [_, value, is_called]) => (SET, vec![(*value).clone(), (*is_called).clone()]),
         _ => return Ok(None),
     };
-    let text = literal_text(arguments[0]).ok_or_else(|| not_constant(name))?;
+    let Some(text) = literal_text(arguments[0]) else {
+        // A parameter that has no value yet.
+        let null = Expr::value(Value::Null);
+        return match acts {
+            true => Err(not_constant(name)),
+            false => Ok(Some(syntax::call(cast::NAME, vec![null, syntax::text("bigint")]))),
+        };
+    };
     let sequence = number(named(session, &text)?.id.0.to_string());
     Ok(Some(syntax::call(called, [vec![own, sequence], more].concat())))
 }

@@ -12,6 +12,7 @@ use millrace_database::Database;
 use millrace_database::clock::now_ms;
 use millrace_database::database::definitions::Definitions;
 use millrace_database::running::{CancelHandle, Running};
+use millrace_database::sessions::news::Inbox;
 use millrace_database::sessions::{Activity, Locking, SessionInfo, SessionStatus, TransactionStatus};
 use millrace_engine::WriteToken;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -45,6 +46,8 @@ pub struct Session {
     /// The table whose lock that statement has, or waits for.
     pub(crate) locking: Mutex<Option<Locking>>,
     pub(crate) activity: Mutex<Option<Activity>>,
+    /// What others tell it.
+    pub(crate) inbox: Arc<Inbox>,
     /// In milliseconds since 1970-01-01 UTC.
     pub(crate) began_at_ms: i64,
 }
@@ -95,6 +98,7 @@ impl Session {
             turn: Arc::default(),
             locking: Mutex::default(),
             activity: Mutex::default(),
+            inbox: Arc::default(),
             began_at_ms: now_ms(),
         });
         let status: Weak<dyn SessionStatus> = Arc::downgrade(&session) as _;
@@ -111,6 +115,11 @@ impl Session {
     pub fn cursor_columns(&self, name: &str) -> Option<SchemaRef> {
         let cursors = self.cursors.lock();
         cursors.get(name).map(|cursor| Arc::clone(&cursor.schema))
+    }
+
+    /// What others tell it on the channels on which it listens. The client is told between transactions.
+    pub fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
     }
 
     /// How to cancel what the session runs.

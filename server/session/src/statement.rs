@@ -20,6 +20,7 @@ pub mod drop;
 pub mod explain;
 pub mod insert;
 pub mod job;
+mod lock;
 pub mod prepare;
 pub mod returning;
 pub mod select;
@@ -38,6 +39,7 @@ use millrace_parser::Parsed;
 use millrace_parser::ast::{AlterOperation, ObjectKind, Statement};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
+use crate::news;
 use crate::outcome::{CommandTag, Outcome};
 use crate::session::Session;
 use crate::transaction::{Transaction, ddl_in_transaction};
@@ -213,8 +215,25 @@ async fn execute_sql(
             };
             Box::pin(create_sequence::execute(session, new, &parsed.text)).await
         }
+        ast::Statement::Lock(lock) => Box::pin(lock::table(session, &lock)).await,
+        ast::Statement::LISTEN { channel } => {
+            news::listen(session, &channel)?;
+            done("LISTEN")
+        }
+        ast::Statement::UNLISTEN { channel } => {
+            news::unlisten(session, &channel);
+            done("UNLISTEN")
+        }
+        ast::Statement::NOTIFY { channel, payload } => {
+            let channel = millrace_parser::fold(&channel);
+            news::notify(session, &channel, payload.as_deref().unwrap_or_default())?;
+            done("NOTIFY")
+        }
         ast::Statement::Set(set) => set::other(session, &set),
-        other => unsupported(&first_words(&other.to_string())),
+        other => match lock::upkeep(session, &other)? {
+            Some(done) => Ok(done),
+            None => unsupported(&first_words(&other.to_string())),
+        },
     }
 }
 

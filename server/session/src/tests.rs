@@ -134,8 +134,9 @@ async fn render(outcome: Outcome, out: &mut Vec<String>) -> SqlResult<()> {
         Outcome::CopyOut(copy) => {
             let counter = copy.row_counter();
             let mut stream = copy.stream;
-            while let Some(bytes) = stream.next().await {
-                out.push(String::from_utf8(bytes?.to_vec()).unwrap());
+            while let Some(rows) = stream.next().await {
+                let rows: Vec<u8> = rows?.messages().flatten().collect();
+                out.push(String::from_utf8(rows).unwrap());
             }
             out.push(CopyOut::tag(&counter).render(0));
         }

@@ -19,6 +19,8 @@ use std::sync::Arc;
 use millrace_catalog::settings::Settings;
 use millrace_database::database::definitions::{Definitions, Draft};
 use millrace_database::sessions::TransactionStatus;
+use millrace_database::sessions::advisory::TransactionLock;
+use millrace_database::sessions::news::Message;
 use millrace_engine::TableLocks;
 use millrace_planner::RelationId;
 use millrace_postgres::error::{SqlError, SqlState};
@@ -54,6 +56,9 @@ pub struct Savepoint {
     settings: Settings,
     /// The cursors that there were.
     pub cursors: BTreeSet<String>,
+    /// How many advisory locks there were.
+    advisory: usize,
+    told: Told,
 }
 
 /// An open transaction.
@@ -76,6 +81,28 @@ pub struct Active {
     pub definitions: Option<Arc<Definitions>>,
     /// The savepoints, the oldest first.
     pub savepoints: Vec<Savepoint>,
+    /// The advisory locks that are given back at its end.
+    pub advisory: Vec<TransactionLock>,
+    /// What it tells when it is committed.
+    pub told: Told,
+}
+
+/// What a transaction tells to sessions that listen.
+#[derive(Debug, Clone, Default)]
+pub struct Told {
+    /// To others.
+    pub messages: Vec<Message>,
+    /// What the session itself listens to.
+    pub listening: Vec<Listening>,
+}
+
+/// What LISTEN and UNLISTEN change.
+#[derive(Debug, Clone)]
+pub enum Listening {
+    /// It listens on the channel.
+    On(String),
+    /// It no longer listens on the channel, or on none.
+    Off(Option<String>),
 }
 
 impl Active {
@@ -96,6 +123,8 @@ impl Active {
             settings_after: self.settings_after.clone(),
             settings,
             cursors,
+            advisory: self.advisory.len(),
+            told: self.told.clone(),
         });
     }
 
@@ -107,6 +136,8 @@ impl Active {
         self.changes.clone_from(&savepoint.changes);
         self.settings_before.clone_from(&savepoint.settings_before);
         self.settings_after.clone_from(&savepoint.settings_after);
+        self.advisory.truncate(savepoint.advisory);
+        self.told.clone_from(&savepoint.told);
         match (&self.definitions, &savepoint.draft) {
             (Some(definitions), Some(draft)) => definitions.back_to(draft),
             _ => self.definitions = None,
@@ -126,6 +157,8 @@ impl Active {
             settings_after: None,
             definitions: None,
             savepoints: vec![],
+            advisory: vec![],
+            told: Told::default(),
         }
     }
 

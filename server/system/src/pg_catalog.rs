@@ -6,10 +6,12 @@
 
 pub mod activity;
 mod arrays;
+mod constraints;
 pub mod definitions;
 pub mod functions;
 pub mod locks;
 mod relations;
+mod sequences;
 pub mod settings;
 mod table;
 
@@ -35,8 +37,12 @@ const SYSTEM_OID: i64 = 14_000;
 pub const FIRST_OID: i64 = 16_384;
 /// Oids of the indexes behind primary keys: this plus the table's identity.
 const KEY_INDEX_OID: i64 = 1_000_000_000;
-/// Oids of primary keys as constraints: this plus the table's identity.
+/// Oids of constraints behind which an index is: this plus the identity of the index, or of the table whose key it is.
 const CONSTRAINT_OID: i64 = 1_200_000_000;
+/// Oids of the defaults of columns: from this on.
+const DEFAULT_OID: i64 = 1_400_000_000;
+/// Oids of CHECK constraints: from this on.
+const CHECK_OID: i64 = 1_600_000_000;
 
 /// Whether an oid is that of a relation of `mr_catalog`.
 pub fn is_system(oid: i64) -> bool {

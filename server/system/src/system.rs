@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use datafusion::catalog::TableProvider;
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionContext;
 use millrace_catalog::CatalogSnapshot;
+use millrace_catalog::scope::Scope;
 use millrace_catalog::settings::Settings;
 use millrace_database::database::system::{System, SystemCatalog};
 use millrace_database::sessions::Sessions;
@@ -68,6 +70,10 @@ impl SystemCatalog for Schemas {
             "mr_catalog" => mr_catalog::relation(db, name),
             _ => Ok(None),
         }
+    }
+
+    fn function(&self, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>> {
+        pg_catalog::functions::of_statement(scope, name)
     }
 
     fn settings(&self, db: &Database, settings: &Settings) -> SqlResult<Arc<dyn TableProvider>> {

@@ -109,6 +109,8 @@ struct StoredProperties {
     index_columns: Vec<usize>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_unique: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_constraint: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     external: Option<Files>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -153,6 +155,7 @@ impl Object {
                 stored.relation = Some(index.relation);
                 stored.index_columns.clone_from(&index.columns);
                 stored.is_unique = index.is_unique;
+                stored.is_constraint = index.is_constraint;
             }
             Definition::Sink(sink) => stored.sink = Some(sink.as_ref().clone()),
             Definition::Sequence(sequence) => stored.sequence = Some(sequence.as_ref().clone()),
@@ -285,6 +288,7 @@ impl Object {
                     .ok_or_else(|| damaged("it has no relation".into()))?,
                 columns: properties.index_columns,
                 is_unique: properties.is_unique,
+                is_constraint: properties.is_constraint,
             }),
             ObjectKind::Sink => {
                 let sink = properties

@@ -6,6 +6,8 @@ use std::sync::{Arc, Weak};
 use crate::database::Database;
 use crate::database::sequences::Sequences;
 use crate::sessions::SessionStatus;
+use crate::sessions::advisory::AdvisoryLocks;
+use crate::sessions::news::News;
 
 impl Database {
     /// The sessions that there are, by id.
@@ -18,6 +20,16 @@ impl Database {
         &self.sequences
     }
 
+    /// The advisory locks of sessions.
+    pub fn advisory_locks(&self) -> &Arc<AdvisoryLocks> {
+        &self.sessions.advisory
+    }
+
+    /// What sessions tell each other.
+    pub fn news(&self) -> &News {
+        &self.sessions.news
+    }
+
     pub fn next_session_id(&self) -> i32 {
         self.next_session.fetch_add(1, Ordering::Relaxed)
     }
@@ -28,6 +40,8 @@ impl Database {
 
     pub fn unregister(&self, id: i32) {
         self.sessions.remove(id);
+        self.sessions.advisory.unlock_all(id);
+        self.sessions.news.forget(id);
         self.sequences.forget_session(id);
     }
 }

@@ -125,6 +125,7 @@ impl Replacement<'_> {
                     relation: relation.id,
                     columns,
                     is_unique: index.is_unique,
+                    is_constraint: index.is_constraint,
                 });
             }
             Definition::View(query) => {

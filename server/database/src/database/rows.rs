@@ -62,6 +62,8 @@ impl RowError {
 /// Makes whole rows of a relation from the columns that a statement gives.
 pub struct RowBuilder {
     name: String,
+    /// The schema of the relation.
+    of_schema: String,
     schema: Arc<Schema>,
     sources: Vec<Source>,
     /// What no row may make false, by the names of the constraints.
@@ -138,6 +140,10 @@ impl RowBuilder {
         }
         Ok(RowBuilder {
             name: relation.info.name.clone(),
+            of_schema: (scope.catalog)
+                .object(ObjectId(relation.info.id.0))
+                .map(|object| object.schema.clone())
+                .unwrap_or_default(),
             schema,
             sources,
             checks,
@@ -233,7 +239,8 @@ impl RowBuilder {
             .with_detail(format!(
                 "Failing row contains {}.",
                 describe_row(&self.schema, rows.columns(), row)
-            ));
+            ))
+            .about_constraint(&self.of_schema, &self.name, name);
             return Err(RowError {
                 row: Some(row),
                 error: Box::new(error),
@@ -273,7 +280,8 @@ impl RowBuilder {
             .with_detail(format!(
                 "Failing row contains {}.",
                 describe_row(&self.schema, columns, row)
-            ));
+            ))
+            .about_column(&self.of_schema, &self.name, field.name());
             return Err(RowError {
                 row: Some(row),
                 error: Box::new(error),

@@ -9,6 +9,7 @@ use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionContext;
 use millrace_catalog::CatalogSnapshot;
 use millrace_catalog::reader::SystemRelations;
+use millrace_catalog::scope::Scope;
 use millrace_catalog::settings::Settings;
 use millrace_postgres::error::SqlResult;
 
@@ -35,6 +36,9 @@ pub trait SystemCatalog: Send + Sync {
     /// # Errors
     /// Its rows could not be put together.
     fn settings(&self, db: &Database, settings: &Settings) -> SqlResult<Arc<dyn TableProvider>>;
+
+    /// A function that sees what the names of a statement mean; `None`: it does not depend on that.
+    fn function(&self, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>>;
 }
 
 /// Relations and functions of the system.
@@ -58,6 +62,10 @@ impl SystemRelations for Database {
         name: &str,
     ) -> SqlResult<Option<Arc<dyn TableProvider>>> {
         self.system.relation(self, catalog, database, schema, name)
+    }
+
+    fn function(&self, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.system.function(scope, name)
     }
 
     fn settings(&self, settings: &Settings) -> SqlResult<Arc<dyn TableProvider>> {

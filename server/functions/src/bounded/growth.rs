@@ -92,7 +92,7 @@ pub fn of(name: &str) -> Growth {
         // "Month" and the like are longer than what stands for them.
         "to_char" | "date_format" => Growth::Rows(|args, row| length(args, 1, row).saturating_mul(32)),
         "upper" | "lower" | "initcap" => Growth::Sum(3),
-        "encode" | "quote_literal" | "quote_nullable" | "quote_ident" => Growth::Sum(2),
+        "like_escape" | "encode" | "quote_literal" | "quote_nullable" | "quote_ident" => Growth::Sum(2),
         "translate" => Growth::Sum(CHARACTER_BYTES),
         // Control characters are escaped with six.
         "to_json" | "row_to_json" | "array_to_json" | "to_jsonb" | "jsonb_build_array"

@@ -4,6 +4,7 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value
 
 use super::{LIKE, MATCHES, SIMILAR, SUBSTRING};
 use crate::syntax::{call, text};
+use crate::text::LIKE_ESCAPE;
 
 fn negated_if(negated: bool, expr: Expr) -> Expr {
     if !negated {
@@ -31,6 +32,29 @@ pub fn rewritten(expr: &Expr) -> Option<Expr> {
                 arguments.push(text("i"));
             }
             Some(negated_if(negated, call(LIKE, arguments)))
+        }
+        // A backslash escapes without being told to.
+        Expr::Like {
+            escape_char: Some(escape),
+            ..
+        }
+        | Expr::ILike {
+            escape_char: Some(escape),
+            ..
+        } if !matches!(&escape.value, Value::SingleQuotedString(escape) if escape == "\\") => {
+            let mut plain = expr.clone();
+            if let Expr::Like {
+                pattern, escape_char, ..
+            }
+            | Expr::ILike {
+                pattern, escape_char, ..
+            } = &mut plain
+            {
+                let escape = escape_char.take().map(Expr::Value);
+                let arguments = [Some(pattern.as_ref().clone()), escape].into_iter().flatten();
+                **pattern = call(LIKE_ESCAPE, arguments.collect());
+            }
+            Some(plain)
         }
         Expr::SimilarTo {
             negated,

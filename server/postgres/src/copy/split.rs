@@ -35,6 +35,14 @@ impl Columns {
         &self.lines
     }
 
+    /// Appends a record that ends on this line.
+    pub fn push(&mut self, texts: Vec<Option<String>>, line: u64) {
+        for (builder, text) in self.builders.iter_mut().zip(texts) {
+            builder.append_option(text);
+        }
+        self.lines.push(line);
+    }
+
     /// Takes the columns out.
     pub fn take(&mut self) -> Vec<StringArray> {
         self.lines.clear();

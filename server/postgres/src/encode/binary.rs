@@ -131,9 +131,13 @@ fn put_array(
     if empty {
         return Ok(());
     }
+    let first = match *pg_type {
+        Type::INT2_VECTOR | Type::OID_VECTOR => 0,
+        _ => 1,
+    };
     for length in &lengths {
         out.put_i32(*length as i32);
-        out.put_i32(1);
+        out.put_i32(first);
     }
     let has_nulls = put_elements(elements, start, end, out)?;
     out[has_nulls_at..has_nulls_at + 4].copy_from_slice(&i32::from(has_nulls).to_be_bytes());

@@ -27,6 +27,7 @@ impl Column<'_> {
             Value::Time(micros) => datetime::put_time(micros, out),
             Value::Timestamp(value) => value.put_text(out),
             Value::Interval(value) => value.put_text(out),
+            Value::Array(elements, start, end) if self.is_vector() => put_vector(elements, start, end, out),
             Value::Array(elements, start, end) => put_array(elements, start, end, out),
             Value::Record(columns, row) => put_record(columns, row, out),
             Value::Other(value) => out.put_slice(value.as_bytes()),
@@ -49,6 +50,16 @@ fn put_hex(bytes: &[u8], out: &mut BytesMut) {
     for byte in bytes {
         out.put_u8(DIGITS[usize::from(byte >> 4)]);
         out.put_u8(DIGITS[usize::from(byte & 15)]);
+    }
+}
+
+/// The elements with blanks between them, as int2vector and oidvector are written.
+fn put_vector(elements: &Column<'_>, start: usize, end: usize, out: &mut BytesMut) {
+    for row in start..end {
+        if row > start {
+            out.put_u8(b' ');
+        }
+        elements.put_text(row, out);
     }
 }
 

@@ -34,21 +34,55 @@ pub fn from_binary(pg: &Type, bytes: Option<&[u8]>) -> SqlResult<ScalarValue> {
         return ScalarValue::try_from(field.data_type()).map_err(from_internal::datafusion);
     };
     // What has no cheap direct form goes through its text.
+    let text = binary_text(pg, bytes)?;
+    let array = parse::value(&field, Some(&text))?;
+    scalar(&array)
+}
+
+/// The text of a value in binary form.
+///
+/// # Errors
+/// The bytes are none of the type.
+pub fn binary_text(pg: &Type, bytes: &[u8]) -> SqlResult<String> {
     let text = match pg.kind() {
         Kind::Array(element) => array_text(element, bytes),
         _ => text_of(pg, bytes),
     };
-    let text = text.ok_or_else(|| {
-        SqlError::new(
+    text.ok_or_else(|| match (std::str::from_utf8(bytes), width(pg)) {
+        (Err(error), None) if is_text(pg) => {
+            let wrong = bytes.get(error.valid_up_to()).copied().unwrap_or_default();
+            SqlError::new(
+                SqlState::CharacterNotInRepertoire,
+                format!("invalid byte sequence for encoding \"UTF8\": 0x{wrong:02x}"),
+            )
+        }
+        (_, Some(width)) if bytes.len() < width => {
+            SqlError::new(SqlState::ProtocolViolation, "insufficient data left in message")
+        }
+        _ => SqlError::new(
             SqlState::InvalidBinaryRepresentation,
-            format!(
-                "incorrect binary data format for a parameter of type {}",
-                pg.name()
-            ),
-        )
-    })?;
-    let array = parse::value(&field, Some(&text))?;
-    scalar(&array)
+            format!("incorrect binary data format for a value of type {}", pg.name()),
+        ),
+    })
+}
+
+fn is_text(pg: &Type) -> bool {
+    matches!(
+        *pg,
+        Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::JSON | Type::UNKNOWN | Type::CHAR
+    )
+}
+
+/// How many bytes a value of the type has, if all have as many.
+fn width(pg: &Type) -> Option<usize> {
+    Some(match *pg {
+        Type::BOOL => 1,
+        Type::INT2 => 2,
+        Type::INT4 | Type::OID | Type::REGCLASS | Type::FLOAT4 | Type::DATE => 4,
+        Type::INT8 | Type::FLOAT8 | Type::TIME | Type::TIMESTAMP | Type::TIMESTAMPTZ => 8,
+        Type::INTERVAL | Type::UUID => 16,
+        _ => return None,
+    })
 }
 
 fn known(pg: &Type) -> SqlResult<crate::types::SqlType> {
@@ -71,11 +105,13 @@ fn text_of(pg: &Type, bytes: &[u8]) -> Option<String> {
         Type::BOOL => return Some((be::<1>(bytes)? != [0]).to_string()),
         Type::INT2 => return Some(i16::from_be_bytes(be(bytes)?).to_string()),
         Type::INT4 => return Some(i32::from_be_bytes(be(bytes)?).to_string()),
-        Type::OID => return Some(u32::from_be_bytes(be(bytes)?).to_string()),
+        Type::OID | Type::REGCLASS => return Some(u32::from_be_bytes(be(bytes)?).to_string()),
         Type::INT8 => return Some(i64::from_be_bytes(be(bytes)?).to_string()),
         Type::FLOAT4 => return Some(f32::from_be_bytes(be(bytes)?).to_string()),
         Type::FLOAT8 => return Some(f64::from_be_bytes(be(bytes)?).to_string()),
         Type::NUMERIC => return numeric_text(bytes),
+        // The empty one is a zero, which no text can have.
+        Type::CHAR if bytes == [0] => return Some(String::new()),
         Type::BYTEA => {
             let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             return Some(format!("\\x{hex}"));
@@ -160,28 +196,55 @@ fn numeric_text(bytes: &[u8]) -> Option<String> {
     Some(format!("{sign}{digits}e{exponent}"))
 }
 
-/// A one-dimensional array: dimensions, a flag for NULLs, the element's type, length and lower bound, the elements.
+/// An array: how many dimensions it has, a flag for NULLs, the element's type, each dimension's length and lower bound, the elements.
 fn array_text(element: &Type, bytes: &[u8]) -> Option<String> {
-    let int = |at: usize| -> Option<i32> { Some(i32::from_be_bytes(be(bytes.get(at..at + 4)?)?)) };
-    match int(0)? {
-        0 => return Some("{}".to_string()),
-        1 => {}
-        _ => return None,
+    /// As many as PostgreSQL's arrays have at most.
+    const DIMENSIONS_MAX: usize = 6;
+    let dimensions = usize::try_from(int(bytes, 0)?).ok()?;
+    if dimensions == 0 {
+        return Some("{}".to_string());
     }
-    let count = int(12)?;
-    let mut at = 20;
-    let mut out = String::from("{");
-    for index in 0..count {
+    if dimensions > DIMENSIONS_MAX {
+        return None;
+    }
+    let lengths: Vec<usize> = (0..dimensions)
+        .map(|dimension| usize::try_from(int(bytes, 12 + 8 * dimension)?).ok())
+        .collect::<Option<_>>()?;
+    let mut at = 12 + 8 * dimensions;
+    let mut out = String::new();
+    put_dimension(element, bytes, &lengths, &mut at, &mut out)?;
+    (at == bytes.len()).then_some(out)
+}
+
+fn int(bytes: &[u8], at: usize) -> Option<i32> {
+    Some(i32::from_be_bytes(be(bytes.get(at..at.checked_add(4)?)?)?))
+}
+
+/// Writes the elements of the first of these dimensions, which begin at `at`.
+fn put_dimension(
+    element: &Type,
+    bytes: &[u8],
+    lengths: &[usize],
+    at: &mut usize,
+    out: &mut String,
+) -> Option<()> {
+    let (count, inner) = lengths.split_first()?;
+    out.push('{');
+    for index in 0..*count {
         if index > 0 {
             out.push(',');
         }
-        let length = int(at)?;
-        at += 4;
+        if !inner.is_empty() {
+            put_dimension(element, bytes, inner, at, out)?;
+            continue;
+        }
+        let length = int(bytes, *at)?;
+        *at += 4;
         match usize::try_from(length) {
             Err(_) => out.push_str("NULL"),
             Ok(length) => {
-                let text = text_of(element, bytes.get(at..at.checked_add(length)?)?)?;
-                at += length;
+                let text = text_of(element, bytes.get(*at..at.checked_add(length)?)?)?;
+                *at += length;
                 out.push('"');
                 for character in text.chars() {
                     if matches!(character, '"' | '\\') {
@@ -194,7 +257,7 @@ fn array_text(element: &Type, bytes: &[u8]) -> Option<String> {
         }
     }
     out.push('}');
-    Some(out)
+    Some(())
 }
 
 #[cfg(test)]
@@ -272,9 +335,8 @@ mod tests {
                 }
             }
         }
-        assert_eq!(
-            from_binary(&Type::INT4, Some(&[1])).unwrap_err().code,
-            SqlState::InvalidBinaryRepresentation
-        );
+        let code = |bytes: &[u8]| from_binary(&Type::INT4, Some(bytes)).unwrap_err().code;
+        assert_eq!(code(&[1]), SqlState::ProtocolViolation);
+        assert_eq!(code(&[0; 5]), SqlState::InvalidBinaryRepresentation);
     }
 }

@@ -3,34 +3,30 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
 use millrace_database::running::Running;
-use millrace_parser::ast::{CopyDirection, CopyEnd, CopyFormat, CopySource, CopyStatement};
+use millrace_parser::ast::{CopyDirection, CopyEnd, CopyFormat, CopyOptions, CopySource, CopyStatement};
 use millrace_parser::quote_identifier;
-use millrace_postgres::copy::encode;
 use millrace_postgres::copy::layout::Layout;
+use millrace_postgres::copy::{binary, encode};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 
 use crate::copy_in::CopyIn;
 use crate::names;
-use crate::outcome::{CopyOut, Outcome};
-use crate::query::Providers;
+use crate::outcome::{CopyOut, CopyRows, Outcome};
+use crate::query::{OutputColumns, Providers};
 use crate::session::Session;
 use crate::statement::{select, subscribe};
 use crate::write::writable;
 
 /// Executes COPY.
 pub async fn execute(session: &Arc<Session>, copy: CopyStatement, running: Running) -> SqlResult<Outcome> {
-    if copy.options.format == CopyFormat::Binary {
-        return Err(
-            SqlError::unsupported("COPY in binary format is not supported").with_hint("Use text or csv.")
-        );
-    }
     let end = match &copy.direction {
         CopyDirection::From(end) | CopyDirection::To(end) => end,
     };
@@ -64,40 +60,82 @@ async fn from(session: &Arc<Session>, copy: CopyStatement) -> SqlResult<Outcome>
     let object = names::resolve(session, &scope, name)?;
     writable(&object, "copy to")?;
     let columns: Vec<String> = columns.iter().map(millrace_parser::fold).collect();
-    let layout = Layout::from_options(&copy.options)?;
+    let layout = layout(&copy.options)?;
     Ok(Outcome::CopyIn(Box::new(
         CopyIn::for_copy(session, object, &columns, layout).await?,
     )))
 }
 
+/// How its lines look; `None`: it is in binary format.
+///
+/// # Errors
+/// An option does not go with the format, or is not supported.
+fn layout(options: &CopyOptions) -> SqlResult<Option<Layout>> {
+    let layout = Layout::from_options(options)?;
+    Ok((options.format != CopyFormat::Binary).then_some(layout))
+}
+
 async fn to(session: &Arc<Session>, copy: CopyStatement, running: Running) -> SqlResult<Outcome> {
-    let layout = Layout::from_options(&copy.options)?;
+    let layout = layout(&copy.options)?;
     let (schema, stream) = match copy.source {
         CopySource::Subscribe(subscribe) => {
             let rows = subscribe::rows(session, &subscribe).await?;
-            session.guarded(rows, &[], running)
+            session.guarded(rows, &OutputColumns::default(), running)
         }
         source => query(session, source, running).await?,
     };
     let columns = schema.fields().len();
     let rows = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&rows);
-    let header = layout.header_line(&schema);
-    let layout = Arc::new(layout);
-    let body = stream.map(move |batch| {
+    let counted = stream.map(move |batch| {
         let batch = batch.map_err(from_internal::datafusion)?;
-        let bytes = encode::batch(&layout, &batch)?;
         counter.fetch_add(batch.num_rows() as u64, Ordering::AcqRel);
-        Ok(Bytes::from(bytes))
+        Ok(batch)
     });
-    let stream = match header {
-        Some(line) => futures::stream::iter([Ok(Bytes::from(line))]).chain(body).boxed(),
-        None => body.boxed(),
+    let binary = layout.is_none();
+    let stream = match layout {
+        None => {
+            // The header and what follows are one message, as PostgreSQL sends them.
+            let mut header = Some(binary::header());
+            let end = futures::stream::iter([None]);
+            let pieces = counted
+                .map(Some)
+                .chain(end)
+                .map(move |batch: Option<SqlResult<RecordBatch>>| {
+                    let (rows, ends) = match batch {
+                        Some(batch) => binary::batch(&schema, &batch?)?,
+                        None => (binary::trailer(), vec![2]),
+                    };
+                    Ok(match header.take_if(|_| !ends.is_empty()) {
+                        Some(header) => {
+                            let ends = ends.into_iter().map(|end| end + header.len()).collect();
+                            CopyRows::new([header, rows].concat().into(), ends)
+                        }
+                        None => CopyRows::new(rows, ends),
+                    })
+                });
+            pieces.boxed()
+        }
+        Some(layout) => {
+            let header = layout.header_line(&schema);
+            let body = counted.map(move |batch| {
+                let mut ends = vec![];
+                let lines = encode::batch_with(&layout, &batch?, |end| ends.push(end))?;
+                Ok(CopyRows::new(Bytes::from(lines), ends))
+            });
+            match header {
+                Some(line) => {
+                    let line = CopyRows::one(Bytes::from(line));
+                    futures::stream::iter([Ok(line)]).chain(body).boxed()
+                }
+                None => body.boxed(),
+            }
+        }
     };
     Ok(Outcome::CopyOut(CopyOut {
         stream,
         columns,
-        binary: false,
+        binary,
         rows,
     }))
 }
@@ -133,7 +171,7 @@ async fn query(
         }
         CopySource::Subscribe(_) => return Err(SqlError::internal("SUBSCRIBE is not a query")),
     };
-    let (plan, names) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
+    let (plan, columns) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
     let physical = session.physical_plan(plan, &Providers::new()).await?;
-    Ok(session.guarded(session.start(physical)?, &names, running))
+    Ok(session.guarded(session.start(physical)?, &columns, running))
 }

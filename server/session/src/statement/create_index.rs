@@ -113,6 +113,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateIndex, text: &str) ->
         relation: on.id,
         columns: positions,
         is_unique: create.unique,
+        is_constraint: false,
     };
     let object = index(&guard, &on, name, text.to_string(), definition)?;
     guard.create(object).await?;

@@ -12,7 +12,7 @@ use millrace_postgres::units;
 use crate::cursor::{Cursor, Patience};
 use crate::limits::check_limit;
 use crate::outcome::{CommandTag, Outcome};
-use crate::query::{Providers, renamed};
+use crate::query::{OutputColumns, Providers};
 use crate::session::Session;
 use crate::statement::{done, select, subscribe};
 use crate::transaction::Transaction;
@@ -40,10 +40,10 @@ pub async fn declare(
         check_new(session, &name, hold)?;
         let scope = session.scope();
         let mut statement = ast::Statement::Query(query);
-        let (plan, names) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
+        let (plan, columns) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
         let physical = session.physical_plan(plan, &Providers::new()).await?;
         let stream = session.start(physical)?;
-        let schema = renamed(&stream.schema(), &names);
+        let schema = columns.applied(&stream.schema());
         session
             .cursors
             .lock()
@@ -112,7 +112,7 @@ pub(crate) async fn fetch(session: &Arc<Session>, fetch: &Fetch, running: Runnin
                 .with_detail("The rows of the previous FETCH have not all been read."),
         );
     };
-    let (schema, stream) = session.guarded(rows, &[], running);
+    let (schema, stream) = session.guarded(rows, &OutputColumns::default(), running);
     Ok(Outcome::Rows {
         schema,
         stream,

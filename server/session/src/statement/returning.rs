@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{Reader, Relation};
 use millrace_database::running::Running;
+use millrace_functions::sql::{column_names, output_types};
 use millrace_parser::quote_identifier;
 use millrace_planner::Binder;
 use millrace_postgres::error::{SqlError, SqlResult};
@@ -20,7 +21,7 @@ use millrace_postgres::from_internal::df;
 use millrace_sql::CatalogReader;
 
 use crate::outcome::{CommandTag, Outcome};
-use crate::query::{Providers, rows_of};
+use crate::query::{OutputColumns, Providers, rows_of};
 use crate::session::Session;
 use crate::statement::select;
 
@@ -86,20 +87,22 @@ pub fn bind(
     name: &str,
     items: &[ast::SelectItem],
     rows: Vec<RecordBatch>,
-) -> SqlResult<(LogicalPlan, Vec<String>)> {
+) -> SqlResult<(LogicalPlan, OutputColumns)> {
     let list: Vec<String> = items.iter().map(ToString::to_string).collect();
     let text = format!("SELECT {} FROM {}", list.join(", "), quote_identifier(name));
     let names = match select::parse_query(&text)? {
-        ast::Statement::Query(query) => millrace_functions::sql::column_names::output_names(&query),
+        ast::Statement::Query(query) => column_names::output_names(&query),
         _ => vec![],
     };
     let tables = BTreeMap::from([(name.to_string(), table_of(relation, rows)?)]);
-    Ok((bind_over(session, scope, &text, tables)?, names))
+    let plan = bind_over(session, scope, &text, tables)?;
+    let notes = output_types::of_plan(&plan);
+    Ok((plan, OutputColumns { names, notes }))
 }
 
 /// What a statement says of the rows that it is about to change.
 pub struct Returned {
-    names: Vec<String>,
+    columns: OutputColumns,
     schema: SchemaRef,
     rows: Vec<RecordBatch>,
 }
@@ -119,11 +122,15 @@ pub async fn evaluate(
     let Some(items) = items else {
         return Ok(None);
     };
-    let (plan, names) = bind(session, scope, relation, name, items, rows)?;
+    let (plan, columns) = bind(session, scope, relation, name, items, rows)?;
     let physical = session.physical_plan(plan, &Providers::new()).await?;
     let schema = physical.schema();
     let rows = session.collect_physical(physical).await?;
-    Ok(Some(Returned { names, schema, rows }))
+    Ok(Some(Returned {
+        columns,
+        schema,
+        rows,
+    }))
 }
 
 /// What a statement answers with when it has changed the rows.
@@ -133,9 +140,14 @@ pub fn outcome(
     tag: CommandTag,
     running: Running,
 ) -> Outcome {
-    let Some(Returned { names, schema, rows }) = returned else {
+    let Some(Returned {
+        columns,
+        schema,
+        rows,
+    }) = returned
+    else {
         return Outcome::Done { tag };
     };
-    let (schema, stream) = session.guarded(rows_of(schema, rows), &names, running);
+    let (schema, stream) = session.guarded(rows_of(schema, rows), &columns, running);
     Outcome::Rows { schema, stream, tag }
 }

@@ -6,14 +6,15 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 use millrace_catalog::scope::Scope;
 use millrace_database::running::Running;
-use millrace_functions::sql::{column_names, rewrite};
+use millrace_functions::sql::{column_names, output_types, rewrite};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 
 use crate::constants;
 use crate::outcome::{CommandTag, Outcome};
-use crate::query::Providers;
+use crate::query::{OutputColumns, Providers};
 use crate::session::Session;
+use crate::statement::lock;
 
 /// Why a query is bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,13 +35,25 @@ pub async fn execute(
     let mut has_slept = false;
     loop {
         let scope = session.scope();
-        let Bound { plan, names, effects } = bind_with_effects(session, &scope, statement, Purpose::Run)?;
+        let locks = match statement {
+            ast::Statement::Query(query) => std::mem::take(&mut query.locks),
+            _ => vec![],
+        };
+        let Bound {
+            plan,
+            columns,
+            effects,
+        } = bind_with_effects(session, &scope, statement, Purpose::Run)?;
         if !effects.sleep.is_zero() && !has_slept {
             tokio::time::sleep(effects.sleep).await;
             has_slept = true;
         }
+        for lock in effects.locks {
+            lock.take(session).await?;
+        }
+        lock::rows(session, &locks, &plan).await?;
         let tag = CommandTag::sent("SELECT");
-        match run(session, plan, &names, running.clone(), tag).await {
+        match run(session, plan, &columns, running.clone(), tag).await {
             // A view was replaced between binding and reading: what has its name now is read.
             Err(error)
                 if error.code == SqlState::UndefinedTable
@@ -57,25 +70,24 @@ pub async fn execute(
 pub async fn run(
     session: &Arc<Session>,
     plan: LogicalPlan,
-    names: &[String],
+    columns: &OutputColumns,
     running: Running,
     tag: CommandTag,
 ) -> SqlResult<Outcome> {
     let physical = session.physical_plan(plan, &Providers::new()).await?;
     let stream = session.start(physical)?;
-    let (schema, stream) = session.guarded(stream, names, running);
+    let (schema, stream) = session.guarded(stream, columns, running);
     Ok(Outcome::Rows { schema, stream, tag })
 }
 
 /// A bound query.
 struct Bound {
     plan: LogicalPlan,
-    /// What its columns are called, if that is not what the plan says.
-    names: Vec<String>,
+    columns: OutputColumns,
     effects: constants::Effects,
 }
 
-/// Binds a query. Its columns are to be called by the names beside the plan, if there are any.
+/// Binds a query. Its answer has the columns beside the plan.
 ///
 /// # Errors
 /// Names, types or constructs that do not bind.
@@ -84,8 +96,10 @@ pub fn bind(
     scope: &Scope,
     statement: &mut ast::Statement,
     purpose: Purpose,
-) -> SqlResult<(LogicalPlan, Vec<String>)> {
-    bind_with_effects(session, scope, statement, purpose).map(|bound| (bound.plan, bound.names))
+) -> SqlResult<(LogicalPlan, OutputColumns)> {
+    let bound = bind_with_effects(session, scope, statement, purpose)?;
+    bound.effects.check_locks()?;
+    Ok((bound.plan, bound.columns))
 }
 
 fn bind_with_effects(
@@ -118,13 +132,21 @@ fn bind_with_effects(
                 .with_hint("Use CREATE TABLE .. AS SELECT .."),
         );
     }
-    if !query.locks.is_empty() {
-        return Err(SqlError::unsupported("SELECT .. FOR UPDATE is not supported")
-            .with_hint("A table is locked by the first statement of a transaction that changes it."));
+    if purpose == Purpose::Run && !query.locks.is_empty() {
+        return Err(
+            SqlError::unsupported("FOR UPDATE is supported only in a SELECT by itself")
+                .with_hint("LOCK TABLE .. IN EXCLUSIVE MODE locks a table."),
+        );
     }
+    query.locks.clear();
     let reader = session.database().reader(scope);
     let plan = reader.bind_query(query)?;
-    Ok(Bound { plan, names, effects })
+    let notes = output_types::of_plan(&plan);
+    Ok(Bound {
+        plan,
+        columns: OutputColumns { names, notes },
+        effects,
+    })
 }
 
 /// The text of a query, parsed.
@@ -142,6 +164,7 @@ pub(crate) fn parse_query(text: &str) -> SqlResult<ast::Statement> {
 /// Replaces the session's functions and PostgreSQL's spellings in a statement.
 pub(crate) fn prepare_sql(session: &Session, sql: &mut ast::Statement) -> SqlResult<constants::Effects> {
     let effects = constants::replace(session, sql)?;
+    effects.check_locks()?;
     rewrite::statement(sql)?;
     Ok(effects)
 }

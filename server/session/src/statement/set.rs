@@ -119,7 +119,15 @@ pub(crate) fn discard(session: &Session, what: &DiscardObject) -> SqlResult<Outc
         reset_all(session)?;
         session.prepared.lock().clear();
         session.cursors.lock().clear();
+        session.database().advisory_locks().unlock_all(session.id());
+        let (news, database) = (session.database().news(), &session.info().database);
+        news.unlisten(database, session.id(), None);
         return done("DISCARD ALL");
     }
-    done("DISCARD")
+    done(match what {
+        DiscardObject::PLANS => "DISCARD PLANS",
+        DiscardObject::SEQUENCES => "DISCARD SEQUENCES",
+        DiscardObject::TEMP => "DISCARD TEMP",
+        DiscardObject::ALL => "DISCARD ALL",
+    })
 }

@@ -26,6 +26,7 @@ use millrace_postgres::from_internal;
 
 use crate::names;
 use crate::outcome::{CommandTag, Outcome};
+use crate::query::OutputColumns;
 use crate::session::Session;
 
 const PROGRESSED: &str = "progressed";
@@ -51,7 +52,7 @@ pub struct Following {
 /// SUBSCRIBE as a statement.
 pub async fn execute(session: &Arc<Session>, subscribe: &Subscribe, running: Running) -> SqlResult<Outcome> {
     let rows = rows(session, subscribe).await?;
-    let (schema, stream) = session.guarded(rows, &[], running);
+    let (schema, stream) = session.guarded(rows, &OutputColumns::default(), running);
     let tag = CommandTag::sent("SUBSCRIBE");
     Ok(Outcome::Rows { schema, stream, tag })
 }

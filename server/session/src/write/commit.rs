@@ -9,6 +9,7 @@ use millrace_planner::RelationId;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::ChangeBatch;
 
+use crate::news;
 use crate::session::Session;
 use crate::transaction::{Active, Transaction};
 
@@ -43,6 +44,9 @@ impl Session {
                 done
             }
         };
+        if written.is_ok() {
+            news::committed(self, std::mem::take(&mut active.told));
+        }
         let settings = match &written {
             Ok(()) => active.settings_after,
             Err(_) => active.settings_before,

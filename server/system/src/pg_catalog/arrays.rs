@@ -9,6 +9,7 @@ use datafusion::logical_expr::{Expr, LogicalPlanBuilder, lit};
 use millrace_functions::cast;
 use millrace_postgres::error::SqlResult;
 use millrace_postgres::from_internal::df;
+use millrace_postgres::types::SqlType;
 
 /// Relations, columns, and the types of their elements.
 const COLUMNS: &[(&str, &str, &str)] = &[
@@ -57,8 +58,32 @@ const COLUMNS: &[(&str, &str, &str)] = &[
     ("pg_statistic_ext", "stxkind", "text"),
 ];
 
-/// Columns that are not there: the crate's `pg_class` ends before them.
-const MISSING: &[(&str, &str)] = &[("pg_class", "relacl"), ("pg_class", "reloptions")];
+/// Columns that are not there: the crate's relations end before them.
+const MISSING: &[(&str, &str, DataType)] = &[
+    ("pg_class", "relacl", DataType::Utf8),
+    ("pg_class", "reloptions", DataType::Utf8),
+    ("pg_index", "indnullsnotdistinct", DataType::Boolean),
+];
+
+/// Arrays that are written without braces.
+const VECTORS: &[(&str, &str, &str)] = &[
+    ("pg_index", "indkey", "int2vector"),
+    ("pg_index", "indoption", "int2vector"),
+    ("pg_index", "indclass", "oidvector"),
+    ("pg_index", "indcollation", "oidvector"),
+];
+
+/// The type of a column that is a vector.
+fn vector(relation: &str, field: &Field) -> Option<Field> {
+    let mut vectors = VECTORS.iter();
+    let (_, _, name) = vectors.find(|(of, column, _)| *of == relation && column == field.name())?;
+    let element = match *name {
+        "int2vector" => SqlType::plain(DataType::Int16),
+        _ => SqlType::annotated(DataType::Int64, "oid"),
+    };
+    let list = DataType::List(Arc::new(element.field("item", true)));
+    Some(SqlType::annotated(list, *name).field(field.name(), field.is_nullable()))
+}
 
 /// The type of a column that is an array.
 fn element(relation: &str, column: &str) -> Option<&'static str> {
@@ -74,6 +99,9 @@ fn element(relation: &str, column: &str) -> Option<&'static str> {
 /// A type is not known.
 pub fn schema(relation: &str, schema: &SchemaRef) -> SqlResult<SchemaRef> {
     let typed = |field: &Field| -> SqlResult<Field> {
+        if let Some(field) = vector(relation, field) {
+            return Ok(field);
+        }
         Ok(match element(relation, field.name()) {
             Some(element) => {
                 let array = df(cast::named(&format!("{element}[]")))?;
@@ -87,9 +115,13 @@ pub fn schema(relation: &str, schema: &SchemaRef) -> SqlResult<SchemaRef> {
         .iter()
         .map(|field| typed(field))
         .collect::<SqlResult<Vec<Field>>>()?;
-    for (of, name) in MISSING {
+    for (of, name, data_type) in MISSING {
         if *of == relation && schema.field_with_name(name).is_err() {
-            fields.push(typed(&Field::new(*name, DataType::Utf8, true))?);
+            fields.push(typed(&Field::new(
+                *name,
+                data_type.clone(),
+                *data_type == DataType::Utf8,
+            ))?);
         }
     }
     Ok(Arc::new(Schema::new(fields)))

@@ -1,21 +1,28 @@
 //! What `pg_get_indexdef`, `pg_get_viewdef`, `pg_get_constraintdef` and the description functions answer.
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use millrace_catalog::{CatalogSnapshot, Definition, Object};
+use datafusion::sql::sqlparser::ast::Expr;
+use millrace_catalog::{CatalogSnapshot, CheckDef, Definition, Object};
 use millrace_parser::quote_identifier;
+use millrace_parser::walk::walk_expressions;
 use millrace_storage::ObjectId;
 
-use crate::pg_catalog::{CONSTRAINT_OID, FIRST_OID, KEY_INDEX_OID};
+use crate::pg_catalog::{CHECK_OID, CONSTRAINT_OID, FIRST_OID, KEY_INDEX_OID, constraints};
 
 /// The object of an oid.
 pub fn object(catalog: &CatalogSnapshot, oid: i64) -> Option<&Arc<Object>> {
     catalog.object(ObjectId(u64::try_from(oid.checked_sub(FIRST_OID)?).ok()?))
 }
 
-/// The table whose key has this oid, as an index or as a constraint.
-fn keyed(catalog: &CatalogSnapshot, oid: i64, base: i64) -> Option<&Arc<Object>> {
-    catalog.object(ObjectId(u64::try_from(oid.checked_sub(base)?).ok()?))
+/// The relation of an oid, which may be that of its key's index.
+pub fn relation(catalog: &CatalogSnapshot, oid: i64) -> Option<&Arc<Object>> {
+    match oid >= KEY_INDEX_OID {
+        true => catalog.object(ObjectId(u64::try_from(oid - KEY_INDEX_OID).ok()?)),
+        false => object(catalog, oid),
+    }
 }
 
 fn columns(object: &Object, positions: &[usize]) -> Vec<String> {
@@ -27,10 +34,16 @@ fn columns(object: &Object, positions: &[usize]) -> Vec<String> {
         .collect()
 }
 
+/// The name of the index behind a primary key.
+pub fn index_name(catalog: &CatalogSnapshot, oid: i64) -> Option<String> {
+    let table = catalog.object(ObjectId(u64::try_from(oid.checked_sub(KEY_INDEX_OID)?).ok()?))?;
+    Some(quote_identifier(table.relation()?.key_name.as_ref()?))
+}
+
 /// The definition of an index, or of one of its columns (the first is 1).
 pub fn index(catalog: &CatalogSnapshot, oid: i64, column: i64) -> Option<String> {
     let (name, on, positions, unique) = if oid >= KEY_INDEX_OID {
-        let table = keyed(catalog, oid, KEY_INDEX_OID)?;
+        let table = catalog.object(ObjectId(u64::try_from(oid - KEY_INDEX_OID).ok()?))?;
         let relation = table.relation()?;
         (
             relation.key_name.clone()?,
@@ -47,7 +60,7 @@ pub fn index(catalog: &CatalogSnapshot, oid: i64, column: i64) -> Option<String>
             index.name.clone(),
             catalog.object(definition.relation)?,
             definition.columns.clone(),
-            "",
+            if definition.is_unique { "UNIQUE " } else { "" },
         )
     };
     let columns = columns(on, &positions);
@@ -75,12 +88,42 @@ pub fn view(catalog: &CatalogSnapshot, oid: i64) -> Option<String> {
 }
 
 /// The definition of a constraint.
-pub fn constraint(catalog: &CatalogSnapshot, oid: i64) -> Option<String> {
-    let table = keyed(catalog, oid, CONSTRAINT_OID)?;
-    Some(format!(
-        "PRIMARY KEY ({})",
-        columns(table, table.relation()?.key()).join(", ")
-    ))
+pub fn constraint(catalog: &CatalogSnapshot, database: &str, oid: i64) -> Option<String> {
+    if oid >= CHECK_OID {
+        let mut checks = constraints::checks(catalog, database);
+        let (_, _, check) = checks.find(|(known, ..)| *known == oid)?;
+        return Some(format!("CHECK (({}))", check.expression));
+    }
+    let object = catalog.object(ObjectId(u64::try_from(oid.checked_sub(CONSTRAINT_OID)?).ok()?))?;
+    Some(match &object.definition {
+        Definition::Index(index) => {
+            let on = catalog.object(index.relation)?;
+            format!("UNIQUE ({})", columns(on, &index.columns).join(", "))
+        }
+        _ => format!(
+            "PRIMARY KEY ({})",
+            columns(object, object.relation()?.key()).join(", ")
+        ),
+    })
+}
+
+/// The positions of the columns that a CHECK names.
+pub fn checked_columns(table: &Object, check: &CheckDef) -> Vec<usize> {
+    let mut named = BTreeSet::new();
+    let Some(relation) = table.relation() else {
+        return vec![];
+    };
+    let _ = walk_expressions(&check.expression, |expr: &Expr| {
+        let name = match expr {
+            Expr::Identifier(name) => Some(name),
+            Expr::CompoundIdentifier(names) => names.last(),
+            _ => None,
+        };
+        let name = name.map(millrace_parser::fold);
+        named.extend((relation.columns.iter()).position(|column| Some(column.field.name()) == name.as_ref()));
+        ControlFlow::<()>::Continue(())
+    });
+    named.into_iter().collect()
 }
 
 /// The comment on an object, or on one of its columns (the first is 1).

@@ -1,4 +1,6 @@
 //! Functions that ask the catalog: `pg_get_viewdef`, `obj_description`, `pg_table_is_visible` and their like.
+//!
+//! A statement has them with what its own names mean: with the catalog of its transaction and its search path.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -11,64 +13,211 @@ use datafusion::common::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use millrace_catalog::CatalogSnapshot;
+use millrace_catalog::scope::Scope;
+use millrace_catalog::{CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA, Object};
 use millrace_functions::system::{any_arguments, number};
+use millrace_parser::quote_identifier;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
-use crate::pg_catalog::{definitions, is_system};
+use crate::pg_catalog::{definitions, is_system, sequences};
+
+/// What names mean to a function.
+#[derive(Debug, Clone)]
+enum Meaning {
+    /// What they mean now, to those whose statement says nothing else.
+    Current(Arc<ArcSwap<CatalogSnapshot>>),
+    Of(Arc<Seen>),
+}
+
+/// What a statement sees of the catalog.
+#[derive(Debug)]
+struct Seen {
+    catalog: Arc<CatalogSnapshot>,
+    database: String,
+    search_path: Vec<String>,
+}
+
+impl Meaning {
+    fn seen(&self) -> Arc<Seen> {
+        match self {
+            Meaning::Of(seen) => Arc::clone(seen),
+            Meaning::Current(catalog) => Arc::new(Seen {
+                catalog: catalog.load_full(),
+                database: DEFAULT_DATABASE.to_owned(),
+                search_path: vec![DEFAULT_SCHEMA.to_owned()],
+            }),
+        }
+    }
+
+    fn is(&self, other: &Meaning) -> bool {
+        match (self, other) {
+            (Meaning::Current(one), Meaning::Current(other)) => Arc::ptr_eq(one, other),
+            (Meaning::Of(one), Meaning::Of(other)) => Arc::ptr_eq(&one.catalog, &other.catalog),
+            _ => false,
+        }
+    }
+}
+
+impl Seen {
+    /// Whether the name of a relation alone means it.
+    fn is_visible(&self, object: &Object) -> bool {
+        let mut path = self.search_path.iter();
+        let first = path.find_map(|schema| self.catalog.relation(&self.database, schema, &object.name));
+        first.is_some_and(|first| first.id == object.id)
+    }
+
+    /// The relation that a text such as `name`, `schema.name` or `"Name"` means.
+    ///
+    /// # Errors
+    /// The text is no name, or means nothing.
+    fn relation(&self, text: &str) -> SqlResult<&Arc<Object>> {
+        let parts = millrace_parser::name_parts(text);
+        let found = match parts.as_slice() {
+            [name] => self
+                .search_path
+                .iter()
+                .find_map(|schema| self.catalog.relation(&self.database, schema, name)),
+            [schema, name] => self.catalog.relation(&self.database, schema, name),
+            _ => None,
+        };
+        found.ok_or_else(|| {
+            SqlError::new(
+                SqlState::UndefinedTable,
+                format!("relation \"{text}\" does not exist"),
+            )
+        })
+    }
+}
 
 /// What a [`FromCatalog`] function does with its arguments.
-type Apply = fn(&CatalogSnapshot, &[ArrayRef], usize) -> Option<String>;
+type Apply = fn(&Seen, &[ArrayRef], usize) -> SqlResult<Option<String>>;
 
-/// Functions that ask the catalog.
-pub fn udfs(catalog: &Arc<ArcSwap<CatalogSnapshot>>) -> Vec<Arc<ScalarUDF>> {
-    let ask = |name: &'static str, apply: Apply| {
-        Arc::new(ScalarUDF::from(FromCatalog {
-            name,
-            apply,
-            catalog: Arc::clone(catalog),
-            signature: any_arguments(Volatility::Stable),
+/// What casts the oid of a relation, or its name, to its name.
+pub const NAME_OF_RELATION: &str = "regclass_name";
+/// What casts the name of a relation, or its oid, to its oid.
+pub const OID_OF_RELATION: &str = "regclass_oid";
+
+/// The functions, by name.
+const ASKED: &[(&str, Apply)] = &[
+    (NAME_OF_RELATION, |seen, args, row| {
+        let Some(given) = text(args, 0, row) else {
+            return Ok(None);
+        };
+        let object = match given.parse::<i64>() {
+            Ok(0) => return Ok(Some("-".to_owned())),
+            Ok(oid) => match definitions::object(&seen.catalog, oid) {
+                Some(object) => object,
+                None => return Ok(Some(definitions::index_name(&seen.catalog, oid).unwrap_or(given))),
+            },
+            Err(_) => seen.relation(&given)?,
+        };
+        let name = quote_identifier(&object.name);
+        Ok(Some(match seen.is_visible(object) {
+            true => name,
+            false => format!("{}.{name}", quote_identifier(&object.schema)),
         }))
+    }),
+    (OID_OF_RELATION, |seen, args, row| {
+        let Some(given) = text(args, 0, row) else {
+            return Ok(None);
+        };
+        if given.parse::<i64>().is_ok() {
+            return Ok(Some(given));
+        }
+        Ok(Some(super::oid(seen.relation(&given)?.id).to_string()))
+    }),
+    ("pg_get_userbyid", |_, _, _| {
+        Ok(Some(millrace_catalog::DEFAULT_USER.to_string()))
+    }),
+    ("pg_get_indexdef", |seen, args, row| {
+        let column = number(args, 1, row).unwrap_or(0);
+        Ok(oid(args, row).and_then(|oid| definitions::index(&seen.catalog, oid, column)))
+    }),
+    ("pg_get_viewdef", |seen, args, row| {
+        Ok(oid(args, row).and_then(|oid| definitions::view(&seen.catalog, oid)))
+    }),
+    ("pg_get_constraintdef", |seen, args, row| {
+        Ok(oid(args, row).and_then(|oid| definitions::constraint(&seen.catalog, &seen.database, oid)))
+    }),
+    // Expressions are kept as their text.
+    ("pg_get_expr", |_, args, row| Ok(text(args, 0, row))),
+    ("obj_description", |seen, args, row| {
+        Ok(oid(args, row).and_then(|oid| definitions::comment(&seen.catalog, oid, 0)))
+    }),
+    ("col_description", |seen, args, row| {
+        let comment = || definitions::comment(&seen.catalog, oid(args, row)?, number(args, 1, row)?);
+        Ok(comment())
+    }),
+    ("pg_get_serial_sequence", |seen, args, row| {
+        let (Some(table), Some(column)) = (text(args, 0, row), text(args, 1, row)) else {
+            return Ok(None);
+        };
+        let relation = seen.relation(&table)?;
+        let columns = relation.relation().map(|relation| relation.columns.as_slice());
+        let mut columns = columns.unwrap_or_default().iter();
+        if !columns.any(|known| *known.field.name() == column) {
+            return Err(SqlError::new(
+                SqlState::UndefinedColumn,
+                format!(
+                    "column \"{column}\" of relation \"{}\" does not exist",
+                    relation.name
+                ),
+            ));
+        }
+        Ok(sequences::of_column(&seen.catalog, relation, &column))
+    }),
+];
+
+/// Functions that ask the catalog of the moment.
+pub fn udfs(catalog: &Arc<ArcSwap<CatalogSnapshot>>) -> Vec<Arc<ScalarUDF>> {
+    let meaning = Meaning::Current(Arc::clone(catalog));
+    let names = ASKED.iter().map(|(name, _)| *name).chain([VISIBLE]);
+    names.filter_map(|name| made(name, &meaning)).collect()
+}
+
+/// A function of that name that sees what a statement sees; `None`: it asks no catalog.
+pub fn of_statement(scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>> {
+    if name != VISIBLE && !ASKED.iter().any(|(known, _)| *known == name) {
+        return None;
+    }
+    let seen = Seen {
+        catalog: Arc::clone(&scope.catalog),
+        database: scope.database.clone(),
+        search_path: scope.search_path.clone(),
     };
-    vec![
-        ask("pg_get_userbyid", |_, _, _| {
-            Some(millrace_catalog::DEFAULT_USER.to_string())
-        }),
-        ask("pg_get_indexdef", |catalog, args, row| {
-            definitions::index(catalog, oid(args, row)?, number(args, 1, row).unwrap_or(0))
-        }),
-        ask("pg_get_viewdef", |catalog, args, row| {
-            definitions::view(catalog, oid(args, row)?)
-        }),
-        ask("pg_get_constraintdef", |catalog, args, row| {
-            definitions::constraint(catalog, oid(args, row)?)
-        }),
-        // Expressions are kept as their text.
-        ask("pg_get_expr", |_, args, row| {
-            let texts = arrow::compute::cast(args.first()?, &DataType::Utf8).ok()?;
-            let texts = texts.as_string::<i32>();
-            texts.is_valid(row).then(|| texts.value(row).to_string())
-        }),
-        ask("obj_description", |catalog, args, row| {
-            definitions::comment(catalog, oid(args, row)?, 0)
-        }),
-        ask("col_description", |catalog, args, row| {
-            definitions::comment(catalog, oid(args, row)?, number(args, 1, row)?)
-        }),
-        Arc::new(ScalarUDF::from(Visible {
-            catalog: Arc::clone(catalog),
+    made(name, &Meaning::Of(Arc::new(seen)))
+}
+
+fn made(name: &str, meaning: &Meaning) -> Option<Arc<ScalarUDF>> {
+    if name == VISIBLE {
+        return Some(Arc::new(ScalarUDF::from(Visible {
+            meaning: meaning.clone(),
             signature: Signature::any(1, Volatility::Stable),
-        })),
-    ]
+        })));
+    }
+    let (name, apply) = ASKED.iter().find(|(known, _)| *known == name)?;
+    Some(Arc::new(ScalarUDF::from(FromCatalog {
+        name,
+        apply: *apply,
+        meaning: meaning.clone(),
+        signature: any_arguments(Volatility::Stable),
+    })))
 }
 
 fn oid(args: &[ArrayRef], row: usize) -> Option<i64> {
     number(args, 0, row)
 }
 
+fn text(args: &[ArrayRef], position: usize, row: usize) -> Option<String> {
+    let texts = arrow::compute::cast(args.get(position)?, &DataType::Utf8).ok()?;
+    let texts = texts.as_string::<i32>();
+    texts.is_valid(row).then(|| texts.value(row).to_string())
+}
+
 struct FromCatalog {
     name: &'static str,
     apply: Apply,
-    catalog: Arc<ArcSwap<CatalogSnapshot>>,
+    meaning: Meaning,
     signature: Signature,
 }
 
@@ -80,7 +229,7 @@ impl fmt::Debug for FromCatalog {
 
 impl PartialEq for FromCatalog {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name && Arc::ptr_eq(&self.catalog, &other.catalog)
+        self.name == other.name && self.meaning.is(&other.meaning)
     }
 }
 
@@ -108,17 +257,19 @@ impl ScalarUDFImpl for FromCatalog {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
         let rows = arrays.first().map_or(args.number_rows, |array| array.len());
-        let catalog = self.catalog.load();
-        let out: StringArray = (0..rows)
-            .map(|row| (self.apply)(&catalog, &arrays, row))
-            .collect();
+        let seen = self.meaning.seen();
+        let out = (0..rows)
+            .map(|row| (self.apply)(&seen, &arrays, row))
+            .collect::<SqlResult<StringArray>>()?;
         Ok(ColumnarValue::Array(Arc::new(out)))
     }
 }
 
-/// `pg_table_is_visible`: whether the relation's schema is one that names are looked for in by default.
+const VISIBLE: &str = "pg_table_is_visible";
+
+/// `pg_table_is_visible`: whether the relation's name alone means it.
 struct Visible {
-    catalog: Arc<ArcSwap<CatalogSnapshot>>,
+    meaning: Meaning,
     signature: Signature,
 }
 
@@ -130,7 +281,7 @@ impl fmt::Debug for Visible {
 
 impl PartialEq for Visible {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.catalog, &other.catalog)
+        self.meaning.is(&other.meaning)
     }
 }
 
@@ -144,7 +295,7 @@ impl Hash for Visible {
 
 impl ScalarUDFImpl for Visible {
     fn name(&self) -> &str {
-        "pg_table_is_visible"
+        VISIBLE
     }
 
     fn signature(&self) -> &Signature {
@@ -157,15 +308,12 @@ impl ScalarUDFImpl for Visible {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
-        let catalog = self.catalog.load();
+        let seen = self.meaning.seen();
         let out: BooleanArray = (0..arrays[0].len())
             .map(|row| {
                 let oid = number(&arrays, 0, row)?;
-                Some(
-                    !is_system(oid)
-                        && definitions::object(&catalog, oid)
-                            .is_none_or(|object| object.schema == millrace_catalog::DEFAULT_SCHEMA),
-                )
+                let object = definitions::relation(&seen.catalog, oid);
+                Some(!is_system(oid) && object.is_none_or(|object| seen.is_visible(object)))
             })
             .collect();
         Ok(ColumnarValue::Array(Arc::new(out)))

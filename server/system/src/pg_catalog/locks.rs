@@ -1,10 +1,11 @@
-//! `pg_locks`: the tables that sessions have locked for writing, and those that they wait for.
+//! `pg_locks`: the tables that sessions have locked for writing, their advisory locks, and those that they wait for.
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::TableProvider;
 use millrace_database::Database;
+use millrace_database::sessions::advisory::{Mode, Shown};
 use millrace_database::sessions::{Locking, SessionStatus};
 use millrace_postgres::error::SqlResult;
 use millrace_storage::ObjectId;
@@ -22,7 +23,9 @@ pub fn relation(database: &Database) -> SqlResult<Arc<dyn TableProvider>> {
         let locks = session.locks().into_iter();
         locks.map(|lock| row(database, session.as_ref(), lock))
     });
-    provider(&schema(), &rows.collect::<Vec<Row>>())
+    let advisory = database.advisory_locks().shown();
+    let advisory = advisory.iter().map(|lock| advisory_row(database, lock));
+    provider(&schema(), &rows.chain(advisory).collect::<Vec<Row>>())
 }
 
 fn schema() -> SchemaRef {
@@ -34,8 +37,8 @@ fn schema() -> SchemaRef {
         ("tuple", DataType::Int16),
         ("virtualxid", DataType::Utf8),
         ("transactionid", DataType::Int64),
-        ("classid", DataType::Int32),
-        ("objid", DataType::Int32),
+        ("classid", DataType::Int64),
+        ("objid", DataType::Int64),
         ("objsubid", DataType::Int16),
         ("virtualtransaction", DataType::Utf8),
         ("pid", DataType::Int32),
@@ -49,6 +52,28 @@ fn schema() -> SchemaRef {
     ];
     let fields = columns.map(|(name, data_type)| Field::new(name, data_type, true));
     Arc::new(Schema::new(fields.to_vec()))
+}
+
+fn advisory_row(database: &Database, lock: &Shown) -> Row {
+    let mode = match lock.mode {
+        Mode::Shared => "ShareLock",
+        Mode::Exclusive => "ExclusiveLock",
+    };
+    let mut row = Row::from([
+        ("locktype", "advisory".to_owned()),
+        ("classid", lock.key.class.to_string()),
+        ("objid", lock.key.object.to_string()),
+        ("objsubid", lock.key.numbers.to_string()),
+        ("virtualtransaction", format!("{}/1", lock.session)),
+        ("pid", lock.session.to_string()),
+        ("mode", mode.to_owned()),
+        ("granted", lock.is_held.to_string()),
+        ("fastpath", "false".to_owned()),
+    ]);
+    if let Some(of) = database.catalog().database(&lock.key.database) {
+        row.insert("database", oid(of.id).to_string());
+    }
+    row
 }
 
 fn row(database: &Database, session: &dyn SessionStatus, lock: Locking) -> Row {

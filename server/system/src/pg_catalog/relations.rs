@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use millrace_catalog::{CatalogSnapshot, DEFAULT_USER, Definition, Object, Relation};
+use millrace_catalog::sequence::Takes;
+use millrace_catalog::{CatalogSnapshot, ColumnDef, DEFAULT_USER, Definition, Object};
 use millrace_planner::RelationKind;
 use millrace_postgres::types::{self, ANNOTATION};
 use millrace_storage::ObjectKind;
+use postgres_types::Type;
 
+use crate::pg_catalog::constraints::{Index, indexes};
 use crate::pg_catalog::table::Row;
 use crate::pg_catalog::{
-    CONSTRAINT_OID, KEY_INDEX_OID, OWNER, SYSTEM_OID, SystemRelation, definitions, namespace_oid, oid,
+    DEFAULT_OID, OWNER, SYSTEM_OID, SystemRelation, constraints, definitions, namespace_oid, oid, sequences,
 };
 
 /// The oid of the foreign server that external tables and sinks belong to: the machine's files.
@@ -28,15 +31,16 @@ pub fn rows(
         "pg_attribute" => pg_attribute(catalog, system, database),
         "pg_namespace" => pg_namespace(catalog, database),
         "pg_database" => pg_database(catalog),
-        "pg_index" => pg_index(catalog, database),
-        "pg_constraint" => pg_constraint(catalog, database),
+        "pg_index" => constraints::pg_index(catalog, database),
+        "pg_constraint" => constraints::pg_constraint(catalog, database),
         "pg_attrdef" => pg_attrdef(catalog, database),
         "pg_description" => pg_description(catalog, database),
         "pg_tables" => pg_tables(catalog, database),
         "pg_views" => pg_views(catalog, database),
         "pg_matviews" => pg_matviews(catalog, database),
-        "pg_indexes" => pg_indexes(catalog, database),
+        "pg_indexes" => constraints::pg_indexes(catalog, database),
         "pg_foreign_table" => pg_foreign_table(catalog, database),
+        "pg_sequence" => sequences::pg_sequence(catalog, database),
         "pg_foreign_server" => vec![Row::from([
             ("oid", FILES_OID.to_string()),
             ("srvname", "files".to_string()),
@@ -60,7 +64,7 @@ pub fn schema(name: &str) -> SchemaRef {
     ))
 }
 
-fn flag(value: bool) -> String {
+pub(super) fn flag(value: bool) -> String {
     if value { "t" } else { "f" }.to_string()
 }
 
@@ -98,21 +102,6 @@ fn with_columns<'a>(
         })
 }
 
-/// The tables with a primary key.
-fn keyed<'a>(
-    catalog: &'a CatalogSnapshot,
-    database: &'a str,
-) -> impl Iterator<Item = (&'a Arc<Object>, &'a Relation, &'a String)> {
-    catalog.relations(database).filter_map(|object| {
-        let relation = object.relation()?;
-        Some((object, relation, relation.key_name.as_ref()?))
-    })
-}
-
-fn key_oid(object: &Object, base: i64) -> i64 {
-    base + i64::try_from(object.id.0).unwrap_or_default()
-}
-
 fn pg_foreign_table(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
     let is_foreign =
         |object: &&Arc<Object>| matches!(object.kind, ObjectKind::ExternalTable | ObjectKind::Sink);
@@ -146,7 +135,7 @@ fn pg_class(catalog: &CatalogSnapshot, system: &[SystemRelation], database: &str
                 "relam",
                 if matches!(kind, "i") {
                     "403"
-                } else if kind == "v" {
+                } else if matches!(kind, "v" | "S" | "f") {
                     "0"
                 } else {
                     "2"
@@ -176,28 +165,21 @@ fn pg_class(catalog: &CatalogSnapshot, system: &[SystemRelation], database: &str
         class.insert("relhasrules", flag(kind == "v"));
         rows.push(class);
     }
-    for object in catalog.relations(database) {
-        if let Definition::Index(index) = &object.definition {
-            rows.push(row(
-                oid(object.id),
-                &object.name,
-                &object.schema,
-                "i",
-                index.columns.len(),
-            ));
-        }
+    for Index {
+        oid,
+        name,
+        on,
+        columns,
+        ..
+    } in indexes(catalog, database)
+    {
+        rows.push(row(oid, name, &on.schema, "i", columns.len()));
+    }
+    for (object, _) in sequences::all(catalog, database) {
+        rows.push(row(oid(object.id), &object.name, &object.schema, "S", 3));
     }
     for (oid, (name, schema)) in numbered(system) {
         rows.push(row(oid, name, "mr_catalog", "v", schema.fields().len()));
-    }
-    for (object, relation, name) in keyed(catalog, database) {
-        rows.push(row(
-            key_oid(object, KEY_INDEX_OID),
-            name,
-            &object.schema,
-            "i",
-            relation.key().len(),
-        ));
     }
     rows
 }
@@ -215,69 +197,117 @@ fn type_modifier(field: &Field) -> i64 {
     }
 }
 
+/// What a column has where no value is given.
+#[derive(Debug, Clone, Copy, Default)]
+struct Filled {
+    default: bool,
+    generated: bool,
+    /// `pg_attribute.attidentity`.
+    identity: &'static str,
+}
+
+impl Filled {
+    fn of(column: &ColumnDef) -> Self {
+        Filled {
+            default: column.default.is_some() || column.proctime,
+            generated: column.generated.is_some(),
+            identity: match column.sequence.map(|sequence| sequence.takes) {
+                Some(Takes::IdentityAlways) => "a",
+                Some(Takes::IdentityByDefault) => "d",
+                Some(Takes::Default) | None => "",
+            },
+        }
+    }
+}
+
+/// The length of a type's values (-1: any), whether they are passed by value, their alignment and their storage.
+fn layout(pg: &Type) -> (i16, bool, &'static str, &'static str) {
+    match *pg {
+        Type::BOOL | Type::CHAR => (1, true, "c", "p"),
+        Type::INT2 => (2, true, "s", "p"),
+        Type::INT4 | Type::FLOAT4 | Type::DATE | Type::OID => (4, true, "i", "p"),
+        Type::INT8 | Type::FLOAT8 | Type::TIME | Type::TIMESTAMP | Type::TIMESTAMPTZ => (8, true, "d", "p"),
+        Type::INTERVAL => (16, false, "d", "p"),
+        Type::UUID => (16, false, "c", "p"),
+        Type::NAME => (64, false, "c", "p"),
+        Type::NUMERIC => (-1, false, "i", "m"),
+        _ => (-1, false, "i", "x"),
+    }
+}
+
+/// The collation of a type: the default one of texts, C of names.
+fn collation(pg: &Type) -> i64 {
+    match *pg {
+        Type::TEXT | Type::VARCHAR | Type::BPCHAR => 100,
+        Type::TEXT_ARRAY | Type::VARCHAR_ARRAY | Type::BPCHAR_ARRAY => 100,
+        Type::NAME => 950,
+        _ => 0,
+    }
+}
+
 fn pg_attribute(catalog: &CatalogSnapshot, system: &[SystemRelation], database: &str) -> Vec<Row> {
     let mut rows = vec![];
-    let mut add = |relid: i64, number: usize, field: &Field, default: bool, generated: bool| {
+    let mut add = |relid: i64, number: usize, field: &Field, filled: Filled| {
         let pg = types::pg_type(field);
+        let (length, by_value, alignment, storage) = layout(&pg);
         rows.push(Row::from([
             ("attrelid", relid.to_string()),
             ("attname", field.name().clone()),
             ("atttypid", pg.oid().to_string()),
             ("attstattarget", "-1".to_string()),
-            ("attlen", "-1".to_string()),
+            ("attlen", length.to_string()),
             ("attnum", number.to_string()),
             ("attcacheoff", "-1".to_string()),
             ("atttypmod", type_modifier(field).to_string()),
-            ("attbyval", flag(false)),
-            ("attalign", "i".to_string()),
-            ("attstorage", "p".to_string()),
+            ("attbyval", flag(by_value)),
+            ("attalign", alignment.to_string()),
+            ("attstorage", storage.to_string()),
             ("attnotnull", flag(!field.is_nullable())),
-            ("atthasdef", flag(default || generated)),
-            ("attgenerated", if generated { "s" } else { "" }.to_string()),
+            ("atthasdef", flag(filled.default || filled.generated)),
+            (
+                "attgenerated",
+                if filled.generated { "s" } else { "" }.to_string(),
+            ),
+            ("attidentity", filled.identity.to_string()),
             ("attislocal", flag(true)),
-            ("attcollation", "0".to_string()),
+            ("attcollation", collation(&pg).to_string()),
         ]));
     };
     for (object, fields) in with_columns(catalog, database) {
         let columns = object.relation().map(|relation| &relation.columns);
         for (index, field) in fields.iter().enumerate() {
             let column = columns.and_then(|columns| columns.get(index));
-            let default = column.is_some_and(|column| column.default.is_some() || column.proctime);
-            let generated = column.is_some_and(|column| column.generated.is_some());
-            add(oid(object.id), index + 1, field, default, generated);
+            let filled = column.map(Filled::of).unwrap_or_default();
+            // Of a view PostgreSQL does not say it.
+            match matches!(object.kind, ObjectKind::View | ObjectKind::MaterializedView) {
+                true => {
+                    let field = field.as_ref().clone().with_nullable(true);
+                    add(oid(object.id), index + 1, &field, filled);
+                }
+                false => add(oid(object.id), index + 1, field, filled),
+            }
         }
     }
     for (oid, (_, schema)) in numbered(system) {
         for (index, field) in schema.fields().iter().enumerate() {
-            add(oid, index + 1, field, false, false);
+            add(oid, index + 1, field, Filled::default());
         }
     }
-    for (relid, on, positions) in indexes(catalog, database) {
+    for Index { oid, on, columns, .. } in indexes(catalog, database) {
         let Some(relation) = on.relation() else { continue };
-        for (index, position) in positions.iter().enumerate() {
+        for (index, position) in columns.iter().enumerate() {
             if let Some(column) = relation.columns.get(*position) {
-                add(relid, index + 1, &column.field, false, false);
+                add(oid, index + 1, &column.field, Filled::default());
             }
         }
     }
+    for (object, _) in sequences::all(catalog, database) {
+        for (index, (name, data_type)) in sequences::COLUMNS.iter().enumerate() {
+            let field = Field::new(*name, data_type.clone(), false);
+            add(oid(object.id), index + 1, &field, Filled::default());
+        }
+    }
     rows
-}
-
-/// Every index: its oid, its relation and its columns; those behind primary keys included.
-fn indexes<'a>(catalog: &'a CatalogSnapshot, database: &'a str) -> Vec<(i64, &'a Arc<Object>, Vec<usize>)> {
-    let made = catalog
-        .relations(database)
-        .filter_map(|object| match &object.definition {
-            Definition::Index(index) => Some((
-                oid(object.id),
-                catalog.object(index.relation)?,
-                index.columns.clone(),
-            )),
-            _ => None,
-        });
-    let keys = keyed(catalog, database)
-        .map(|(object, relation, _)| (key_oid(object, KEY_INDEX_OID), object, relation.key().to_vec()));
-    made.chain(keys).collect()
 }
 
 fn pg_namespace(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
@@ -316,62 +346,6 @@ fn pg_database(catalog: &CatalogSnapshot) -> Vec<Row> {
         .collect()
 }
 
-fn pg_index(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
-    indexes(catalog, database)
-        .into_iter()
-        .map(|(index, on, positions)| {
-            let primary = index >= KEY_INDEX_OID;
-            let numbers: Vec<String> = positions
-                .iter()
-                .map(|position| (position + 1).to_string())
-                .collect();
-            let zeros = vec!["0"; positions.len()].join(",");
-            Row::from([
-                ("indexrelid", index.to_string()),
-                ("indrelid", oid(on.id).to_string()),
-                ("indnatts", positions.len().to_string()),
-                ("indnkeyatts", positions.len().to_string()),
-                ("indisunique", flag(primary)),
-                ("indisprimary", flag(primary)),
-                ("indimmediate", flag(true)),
-                ("indisvalid", flag(true)),
-                ("indisready", flag(true)),
-                ("indislive", flag(true)),
-                ("indkey", format!("{{{}}}", numbers.join(","))),
-                ("indcollation", format!("{{{zeros}}}")),
-                ("indclass", format!("{{{zeros}}}")),
-                ("indoption", format!("{{{zeros}}}")),
-            ])
-        })
-        .collect()
-}
-
-fn pg_constraint(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
-    keyed(catalog, database)
-        .map(|(object, relation, name)| {
-            let numbers: Vec<String> = relation
-                .key()
-                .iter()
-                .map(|position| (position + 1).to_string())
-                .collect();
-            Row::from([
-                ("oid", key_oid(object, CONSTRAINT_OID).to_string()),
-                ("conname", name.clone()),
-                (
-                    "connamespace",
-                    namespace_oid(catalog, database, &object.schema).to_string(),
-                ),
-                ("contype", "p".to_string()),
-                ("convalidated", flag(true)),
-                ("conrelid", oid(object.id).to_string()),
-                ("conindid", key_oid(object, KEY_INDEX_OID).to_string()),
-                ("conislocal", flag(true)),
-                ("conkey", format!("{{{}}}", numbers.join(","))),
-            ])
-        })
-        .collect()
-}
-
 fn pg_attrdef(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
     let mut rows = vec![];
     for object in catalog.relations(database) {
@@ -380,15 +354,16 @@ fn pg_attrdef(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
         };
         for (index, column) in relation.columns.iter().enumerate() {
             let text = match (&column.generated, &column.default, column.proctime) {
-                (Some(expression), _, _) | (None, Some(expression), _) => expression.to_string(),
+                (Some(expression), _, _) | (None, Some(expression), _) => {
+                    expression.to_string().replace("::REGCLASS", "::regclass")
+                }
                 (None, None, true) => "now()".to_string(),
                 (None, None, false) => continue,
             };
             rows.push(Row::from([
                 (
                     "oid",
-                    (CONSTRAINT_OID + 200_000_000 + i64::try_from(rows.len()).unwrap_or_default())
-                        .to_string(),
+                    (DEFAULT_OID + i64::try_from(rows.len()).unwrap_or_default()).to_string(),
                 ),
                 ("adrelid", oid(object.id).to_string()),
                 ("adnum", (index + 1).to_string()),
@@ -485,27 +460,6 @@ fn pg_matviews(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
                 (
                     "definition",
                     definitions::view(catalog, oid(object.id)).unwrap_or_default(),
-                ),
-            ])
-        })
-        .collect()
-}
-
-fn pg_indexes(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
-    indexes(catalog, database)
-        .into_iter()
-        .map(|(index, on, _)| {
-            let name = definitions::object(catalog, index)
-                .map(|object| object.name.clone())
-                .or_else(|| on.relation().and_then(|relation| relation.key_name.clone()))
-                .unwrap_or_default();
-            Row::from([
-                ("schemaname", on.schema.clone()),
-                ("tablename", on.name.clone()),
-                ("indexname", name),
-                (
-                    "indexdef",
-                    definitions::index(catalog, index, 0).unwrap_or_default(),
                 ),
             ])
         })

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 pub fn object(error: &SqlError) -> Value {
     let mut object = json!({"message": error.message, "code": error.code.code()});
     let more = [
-        ("detail", &error.detail),
-        ("hint", &error.hint),
-        ("context", &error.context),
+        ("detail", error.detail.as_deref()),
+        ("hint", error.hint.as_deref()),
+        ("context", error.context.as_deref()),
     ];
     for (name, text) in more {
         if let Some(text) = text {

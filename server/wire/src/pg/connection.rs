@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::{Stream, StreamExt};
 use millrace_database::running::CancelHandle;
-use millrace_database::sessions::SessionInfo;
+use millrace_database::sessions::{SessionInfo, TransactionStatus};
 use millrace_postgres::error::{SqlError, SqlState};
 use millrace_session::Session;
+use pgwire::messages::response::NotificationResponse;
 use pgwire::messages::startup::{Authentication, BackendKeyData, ParameterStatus};
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -249,13 +250,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// messages is the server's wish looked at.
     pub(super) async fn receive(&mut self) -> Result<PgWireFrontendMessage, Closed> {
         let idle = idle_for_too_long(self.resting.then(|| self.session.idle_timeout()).flatten());
+        let mut idle = std::pin::pin!(idle);
+        let inbox = Arc::clone(self.session.inbox());
+        let is_told = self.resting && self.session.transaction_status() == TransactionStatus::Idle;
         self.resting = false;
-        let message = tokio::select! {
-            biased;
-            () = signalled(&mut self.stopping) => return Err(Closed::ByServer),
-            () = self.terminated.terminated() => return Err(Closed::ByServer),
-            error = idle => return Err(Closed::Fatal(error)),
-            message = self.wire.receive() => message?,
+        let message = loop {
+            tokio::select! {
+                biased;
+                () = signalled(&mut self.stopping) => return Err(Closed::ByServer),
+                () = self.terminated.terminated() => return Err(Closed::ByServer),
+                error = &mut idle => return Err(Closed::Fatal(error)),
+                message = self.wire.receive() => break message?,
+                () = inbox.wait(), if is_told => {}
+            }
+            self.put_news()?;
+            self.wire.flush().await?;
         };
         match message {
             PgWireFrontendMessage::Terminate(_) => Err(Closed::ByClient),
@@ -340,9 +349,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
+    /// Puts what other sessions tell this one into the answer.
+    fn put_news(&mut self) -> Result<(), Closed> {
+        for told in self.session.inbox().take() {
+            let told = NotificationResponse::new(told.from, told.channel, told.payload);
+            self.wire.put(&PgWireBackendMessage::NotificationResponse(told))?;
+        }
+        Ok(())
+    }
+
     /// Ends an answer: everything is written, and the client may ask again.
     pub(super) async fn ready(&mut self) -> Result<(), Closed> {
         self.put_notices()?;
+        if self.session.transaction_status() == TransactionStatus::Idle {
+            self.put_news()?;
+        }
         self.wire
             .put(&message::ready_for_query(self.session.transaction_status()))?;
         self.resting = true;

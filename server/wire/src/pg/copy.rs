@@ -11,15 +11,18 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::connection::{Connection, Failure};
 
-/// Text and CSV are both format 0 to the protocol.
-const TEXT: i8 = 0;
+/// Text and CSV are both format 0 to the protocol; of binary data it says so for each column as well.
+fn formats(binary: bool, columns: usize) -> (i8, Vec<i16>) {
+    (i8::from(binary), vec![i16::from(binary); columns])
+}
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Takes data from the client until it is done. After an error the client is told at once; what it still sends is
     /// thrown away by whoever reads the next message.
     pub(super) async fn copy_in(&mut self, mut copy: CopyIn) -> Result<CommandTag, Failure> {
         let columns = copy.columns();
-        let response = CopyInResponse::new(TEXT, columns as i16, vec![0; columns]);
+        let (format, formats) = formats(copy.is_binary(), columns);
+        let response = CopyInResponse::new(format, columns as i16, formats);
         self.wire.put(&PgWireBackendMessage::CopyInResponse(response))?;
         self.wire.flush().await?;
         loop {
@@ -50,16 +53,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Sends the data of a COPY TO STDOUT.
     pub(super) async fn copy_out(&mut self, mut copy: CopyOut) -> Result<CommandTag, Failure> {
-        let response = CopyOutResponse::new(TEXT, copy.columns as i16, vec![0; copy.columns]);
+        let (format, formats) = formats(copy.binary, copy.columns);
+        let response = CopyOutResponse::new(format, copy.columns as i16, formats);
         self.wire.put(&PgWireBackendMessage::CopyOutResponse(response))?;
         let counter = copy.row_counter();
         let mut is_slow = false;
-        while let Some(data) = self.next_piece(&mut copy.stream, is_slow).await? {
-            let data = data?;
-            is_slow = data.is_empty();
-            if !is_slow {
+        while let Some(rows) = self.next_piece(&mut copy.stream, is_slow).await? {
+            let rows = rows?;
+            is_slow = rows.is_empty();
+            for row in rows.messages() {
                 self.wire
-                    .put(&PgWireBackendMessage::CopyData(CopyData::new(data)))?;
+                    .put(&PgWireBackendMessage::CopyData(CopyData::new(row)))?;
                 self.wire.relieve().await?;
             }
         }

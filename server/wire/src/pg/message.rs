@@ -37,9 +37,20 @@ fn error_with_severity(severity: &str, error: SqlError) -> PgWireBackendMessage 
     info.severity_nonlocalized = Some(severity.to_owned());
     info.detail = error.detail;
     info.hint = error.hint;
-    info.where_context = error.context;
+    info.where_context = error.context.map(String::from);
     info.position = error.position.map(|position| position.to_string());
-    PgWireBackendMessage::ErrorResponse(info.into())
+    let mut response = response::ErrorResponse::from(info);
+    if let Some(about) = error.about {
+        let names = [
+            (b's', Some(about.schema)),
+            (b't', Some(about.table)),
+            (b'c', about.column),
+            (b'n', about.constraint),
+        ];
+        let names = names.into_iter().filter_map(|(field, name)| Some((field, name?)));
+        response.fields.extend(names);
+    }
+    PgWireBackendMessage::ErrorResponse(response)
 }
 
 /// Something that is said beside the answer.

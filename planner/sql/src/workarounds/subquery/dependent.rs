@@ -12,10 +12,12 @@
 //!  Aggregate by nothing                     by c, outer-joined to the domain: a value of c without rows has a row too
 //!  Limit over Sort                          row_number() over (partition by c order by ..) within the limits
 //!  Join                                     both sides joined on c as well, if both have it
+//!  WITH RECURSIVE                           one recursion for all c (`recursion`)
 //! ```
 //! The domain is the set of the values of `c` outside, from the smallest plan that has them.
 
 mod operators;
+mod recursion;
 
 use std::sync::Arc;
 
@@ -29,7 +31,7 @@ use datafusion::logical_expr::{
     SortExpr, Unnest,
 };
 
-use super::bind::{bind, columns_of, not_distinct, plan_names_outer};
+use super::bind::{bind, columns_of, not_distinct};
 
 /// A plan with the outer columns among its own.
 pub(super) struct Independent {
@@ -47,6 +49,8 @@ pub(super) struct Unnesting<'a> {
     source: LogicalPlan,
     /// Counts the names given to columns, over the whole statement.
     names: &'a mut usize,
+    /// The working tables of the recursions that are being pushed into, the innermost last.
+    carried: Vec<recursion::Carried>,
 }
 
 impl<'a> Unnesting<'a> {
@@ -70,7 +74,12 @@ impl<'a> Unnesting<'a> {
                 (field, column)
             })
             .collect();
-        Ok(Unnesting { outer, source, names })
+        Ok(Unnesting {
+            outer,
+            source,
+            names,
+            carried: vec![],
+        })
     }
 
     /// The conditions under which a row outside and a row of the plan have the same outer columns.
@@ -95,7 +104,7 @@ impl<'a> Unnesting<'a> {
     /// # Errors
     /// `NotImplemented`, naming what cannot be correlated.
     pub fn push(&mut self, plan: &LogicalPlan) -> Result<Independent> {
-        if !plan_names_outer(plan, &self.outer)? {
+        if !self.depends(plan)? {
             return self.with_domain(plan.clone());
         }
         match plan {
@@ -140,7 +149,8 @@ impl<'a> Unnesting<'a> {
                 })
             }
             LogicalPlan::Values(values) => self.values(values),
-            LogicalPlan::RecursiveQuery(_) => Err(unsupported("WITH RECURSIVE")),
+            LogicalPlan::RecursiveQuery(query) => self.recursion(query),
+            LogicalPlan::TableScan(scan) => self.working_table(scan),
             other => Err(unsupported(&other.display().to_string())),
         }
     }
@@ -185,7 +195,7 @@ impl<'a> Unnesting<'a> {
     }
 
     fn filter(&mut self, filter: &Filter) -> Result<Independent> {
-        if plan_names_outer(&filter.input, &self.outer)? {
+        if self.depends(&filter.input)? {
             let inner = self.push(&filter.input)?;
             let predicate = bind(filter.predicate.clone(), &self.outer, &inner.columns)?;
             let plan = LogicalPlanBuilder::from(inner.plan).filter(predicate)?.build()?;

@@ -33,10 +33,13 @@ pub fn date(text: &str) -> SqlResult<i32> {
     // A time after the date is read and dropped, as PostgreSQL does.
     if !reader.done() {
         reader.separator();
-        reader.time().ok_or_else(|| reader.bad_time("date", text))?;
-        reader.space();
-        if !reader.done() {
-            Zone::parse(reader.rest()).ok_or_else(|| invalid("date", text))?;
+        // So is a zone.
+        if Zone::parse(reader.rest()).is_none() {
+            reader.time().ok_or_else(|| reader.bad_time("date", text))?;
+            reader.space();
+            if !reader.done() {
+                Zone::parse(reader.rest()).ok_or_else(|| invalid("date", text))?;
+            }
         }
     }
     i32::try_from(days).map_err(|_| no_such_date(text))
@@ -49,8 +52,10 @@ pub fn date(text: &str) -> SqlResult<i32> {
 pub fn time(text: &str) -> SqlResult<i64> {
     let mut reader = Reader::new(text.trim());
     let micros = reader.time().ok_or_else(|| reader.bad_time("time", text))?;
+    reader.space();
+    // A zone is read and dropped, as PostgreSQL does.
     if !reader.done() {
-        return Err(invalid("time", text));
+        Zone::parse(reader.rest()).ok_or_else(|| invalid("time", text))?;
     }
     if !(0..=MICROS_PER_DAY).contains(&micros) {
         Err(no_such_date(text))

@@ -216,6 +216,7 @@ fn unique_index(
         relation: table.id,
         columns: places,
         is_unique: true,
+        is_constraint: true,
     };
     create_index::index(guard, table, name, sql, definition)
 }

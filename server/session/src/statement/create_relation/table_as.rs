@@ -10,7 +10,6 @@ use millrace_database::database::rows::RowBuilder;
 use millrace_parser::ast::CreateTable;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::{self, SqlType};
-use millrace_sql::copies;
 use millrace_storage::{ChangeBatch, ObjectKind};
 
 use super::constraints::Constraints;
@@ -30,7 +29,7 @@ pub(super) async fn table_as(
 ) -> SqlResult<Outcome> {
     let scope = session.scope();
     let mut statement = ast::Statement::Query(Box::new(query));
-    let (plan, names) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
+    let (plan, output) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
     let given: Vec<String> = create.column_names.iter().map(millrace_parser::fold).collect();
     if given.len() > plan.schema().fields().len() {
         return Err(SqlError::new(
@@ -38,18 +37,19 @@ pub(super) async fn table_as(
             "too many column names were specified",
         ));
     }
-    let columns: Vec<ColumnDef> = schema_of(&plan)
+    let columns: Vec<ColumnDef> = output
+        .applied(&schema_of(&plan))
         .fields()
         .iter()
         .enumerate()
         .map(|(index, field)| {
-            let name = given
-                .get(index)
-                .or_else(|| names.get(index))
-                .map_or(copies::original(field.name()), String::as_str)
-                .to_string();
-            let stored = types::stored(field);
-            ColumnDef::plain(Arc::new(SqlType::of(&stored).field(name, true)))
+            let name = given.get(index).unwrap_or(field.name()).clone();
+            let mut column = SqlType::of(&types::stored(field));
+            // What is noted of names and of the elements of an array only clients are told.
+            let is_told =
+                |note: &mut String| note.ends_with("[]") || matches!(note.as_str(), "name" | "\"char\"");
+            column.annotation.take_if(is_told);
+            ColumnDef::plain(Arc::new(column.field(name, true)))
         })
         .collect();
     check_columns(columns.iter().map(|column| column.field.name().as_str()))?;

@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
     Operator, SortExpr, Union, Values, Window, binary_expr, cast, lit, when,
 };
 
-use super::super::bind::{bind, columns_of, join, keep, names_outer, not_distinct, plan_names_outer};
+use super::super::bind::{bind, columns_of, join, keep, names_outer, not_distinct};
 use super::{Independent, Unnesting, named, unsupported};
 
 impl Unnesting<'_> {
@@ -219,8 +219,8 @@ impl Unnesting<'_> {
         }
         conditions.extend(original.filter.clone());
         let condition_outer = conditions.iter().any(|e| names_outer(e, &self.outer));
-        let left_outer = plan_names_outer(&original.left, &self.outer)?;
-        let right_outer = plan_names_outer(&original.right, &self.outer)?;
+        let left_outer = self.depends(&original.left)?;
+        let right_outer = self.depends(&original.right)?;
         // The side that is kept must have the columns; where both have them, they are joined on them too.
         let (push_left, push_right) = match original.join_type {
             Inner => (left_outer || !right_outer, right_outer),
